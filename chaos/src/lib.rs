@@ -1,0 +1,1 @@
+//! Kill campaigns and hostile input against real processes and real files.

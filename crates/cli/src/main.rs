@@ -1,0 +1,2 @@
+//! The program `backstop`.
+fn main() {}

@@ -1,0 +1,172 @@
+//! The checks a submit passes before any store sees it, in the order of L12.
+//!
+//! Payload and limits, then the signature (when signing is configured), then the queue's allow list. The two
+//! checks that need the store, idempotency and business key, follow there.
+
+use serde_json::Value;
+
+use crate::job::{Callback, NewJob, Spec};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+
+/// What a queue lets in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueGate {
+    /// The kinds it takes; none means all (E8).
+    pub kinds: Option<Vec<String>>,
+}
+
+impl QueueGate {
+    /// True when jobs of `kind` may wait and run here.
+    #[must_use]
+    pub fn allows(&self, kind: &str) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|allowed| allowed == kind))
+    }
+}
+
+/// Checks everything about a job that needs no store.
+///
+/// # Errors
+/// The first [`Refusal`], which names the field and the limit.
+pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refusal> {
+    let spec = &job.spec;
+    check_name("kind", &spec.kind, limits)?;
+    check_name("queue", &spec.queue, limits)?;
+    check_json("payload", &spec.payload, limits.payload_bytes)?;
+    check_keys(spec, limits)?;
+    check_params(spec, limits)?;
+    check_times(job, limits)?;
+    for callback in [&spec.on_success, &spec.on_failure].into_iter().flatten() {
+        check_callback(callback, limits)?;
+    }
+    if !gate.allows(&spec.kind) {
+        return Err(Refusal::KindNotAllowed { kind: spec.kind.to_string(), queue: spec.queue.to_string() });
+    }
+    Ok(())
+}
+
+fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::invalid(field, "it is empty"));
+    }
+    check_text(field, name, limits.name_chars)?;
+    if name.trim() != name {
+        return Err(Refusal::invalid(field, "it begins or ends with white space"));
+    }
+    Ok(())
+}
+
+/// Refuses what some database cannot hold or some terminal would obey.
+fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Refusal> {
+    // Bytes bound characters, so the common short text is never counted.
+    if text.len() > limit {
+        let actual = text.chars().count();
+        if actual > limit {
+            return Err(Refusal::TooLarge { field, actual, limit, unit: "characters" });
+        }
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => {
+            Err(Refusal::invalid(field, format!("it holds the control character U+{:04X}", u32::from(c))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_json(field: &'static str, text: &str, limit: usize) -> Result<(), Refusal> {
+    if text.len() > limit {
+        return Err(Refusal::TooLarge { field, actual: text.len(), limit, unit: "bytes" });
+    }
+    // Skipping is cheap but does not look into escapes; half a surrogate pair shows only when text is decoded.
+    let outcome = if text.contains("\\u") {
+        serde_json::from_str::<Value>(text).map(drop)
+    } else {
+        serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop)
+    };
+    outcome.map_err(|problem| Refusal::invalid(field, format!("it is no JSON: {problem}")))
+}
+
+fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
+    let keys = [
+        ("idempotency_key", &spec.idempotency_key),
+        ("business_key", &spec.business_key),
+        ("correlation_id", &spec.correlation_id),
+    ];
+    for (field, key) in keys {
+        if let Some(key) = key {
+            if key.is_empty() {
+                return Err(Refusal::invalid(field, "it is empty; leave it out instead"));
+            }
+            check_text(field, key, limits.key_chars)?;
+        }
+    }
+    if spec.tags.len() > limits.tags {
+        return Err(Refusal::TooLarge {
+            field: "tags",
+            actual: spec.tags.len(),
+            limit: limits.tags,
+            unit: "tags",
+        });
+    }
+    spec.tags.iter().try_for_each(|tag| check_name_like_tag(tag, limits))
+}
+
+fn check_name_like_tag(tag: &str, limits: &Limits) -> Result<(), Refusal> {
+    if tag.is_empty() {
+        return Err(Refusal::invalid("tags", "a tag is empty"));
+    }
+    check_text("tags", tag, limits.tag_chars)
+}
+
+fn check_params(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
+    let Some(params) = &spec.params else { return Ok(()) };
+    check_json("params", params, limits.params_bytes)?;
+    match serde_json::from_str(params) {
+        Ok(Value::Object(_)) => Ok(()),
+        _ => Err(Refusal::invalid("params", "it is no JSON object")),
+    }
+}
+
+fn check_times(job: &NewJob, limits: &Limits) -> Result<(), Refusal> {
+    let policy = &job.spec.policy;
+    if policy.max_retries > limits.retries {
+        return Err(Refusal::TooLarge {
+            field: "max_retries",
+            actual: policy.max_retries as usize,
+            limit: limits.retries as usize,
+            unit: "retries",
+        });
+    }
+    let delay = match job.start {
+        crate::job::Start::After(delay) => Some(delay),
+        _ => None,
+    };
+    let spans = [
+        ("delay_ms", delay),
+        ("timeout_ms", policy.timeout),
+        ("max_wait_ms", policy.max_wait),
+        ("backoff.base_ms", Some(policy.backoff.base)),
+        ("backoff.cap_ms", Some(policy.backoff.cap)),
+    ];
+    for (field, span) in spans {
+        if span.is_some_and(|span| span > limits.delay) {
+            return Err(Refusal::invalid(
+                field,
+                format!("it is longer than {} days", limits.delay.as_secs() / 86_400),
+            ));
+        }
+    }
+    if policy.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(Refusal::invalid("timeout_ms", "it is zero; leave it out for no limit"));
+    }
+    Ok(())
+}
+
+fn check_callback(callback: &Callback, limits: &Limits) -> Result<(), Refusal> {
+    check_name("callback kind", &callback.kind, limits)?;
+    check_name("callback queue", &callback.queue, limits)?;
+    check_json("callback payload", &callback.payload, limits.payload_bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What subscribers are told, after the commit, in order per job (V1).
+
+use serde::Serialize;
+
+use crate::failure::{Cause, TerminalReason, Verdict};
+use crate::job::{Ending, Header, NewJob, Operation, Record, State};
+use crate::time::Timestamp;
+
+/// Something that happened and was committed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// When, by the store's clock.
+    pub at: Timestamp,
+    /// To which job; none for what concerns a worker or a queue.
+    #[serde(flatten)]
+    pub job: Option<Header>,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// The kinds of events.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum What {
+    /// A job was stored.
+    Enqueued {
+        /// When it may run.
+        run_at: Timestamp,
+    },
+    /// A run began.
+    Started {
+        /// Its number.
+        run: u32,
+    },
+    /// A run ended well.
+    Succeeded {
+        /// Its number.
+        run: u32,
+    },
+    /// A run ended badly.
+    Failed {
+        /// Why.
+        cause: Cause,
+        /// The sanitized error.
+        error: String,
+        /// True when no run follows.
+        r#final: bool,
+    },
+    /// Another run will follow a failure.
+    Retrying {
+        /// The sanitized error.
+        error: String,
+        /// Charged runs so far.
+        attempt: u32,
+        /// When.
+        next: Timestamp,
+    },
+    /// A job became a dead letter.
+    Dead {
+        /// The sanitized error, if a run left one.
+        error: Option<String>,
+        /// Charged runs.
+        attempts: u32,
+        /// Why.
+        reason: TerminalReason,
+    },
+    /// A job went back without blame.
+    Deferred {
+        /// Why.
+        cause: Cause,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A run was handed back because its worker stops.
+    Interrupted,
+    /// A run took longer than it may.
+    TimedOut,
+    /// A run has used 80 % of its time (F10).
+    TimeoutNear {
+        /// Its number.
+        run: u32,
+    },
+    /// A handler goes on although it was told to stop (F10).
+    Stuck {
+        /// Its number.
+        run: u32,
+        /// Its slot.
+        slot: usize,
+    },
+    /// A job was called off.
+    Canceled {
+        /// Why.
+        reason: String,
+    },
+    /// A job was paused.
+    Paused,
+    /// A job was resumed.
+    Resumed,
+    /// A dead letter was driven again.
+    Retried,
+    /// A run of a callback failed (F14).
+    CallbackFailed {
+        /// The sanitized error.
+        error: String,
+    },
+    /// A hook around the handler failed and was swallowed (F14).
+    HookFailed {
+        /// Which hook.
+        hook: &'static str,
+        /// The sanitized error.
+        error: String,
+    },
+    /// Jobs wait because no live worker of their queue knows their kind (H10).
+    WaitingForCode {
+        /// The kind.
+        kind: String,
+        /// The queue.
+        queue: String,
+        /// How many wait.
+        jobs: u64,
+    },
+}
+
+impl What {
+    /// The event's name, as in its JSON.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Enqueued { .. } => "enqueued",
+            Self::Started { .. } => "started",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Retrying { .. } => "retrying",
+            Self::Dead { .. } => "dead",
+            Self::Deferred { .. } => "deferred",
+            Self::Interrupted => "interrupted",
+            Self::TimedOut => "timed_out",
+            Self::TimeoutNear { .. } => "timeout_near",
+            Self::Stuck { .. } => "stuck",
+            Self::Canceled { .. } => "canceled",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::Retried => "retried",
+            Self::CallbackFailed { .. } => "callback_failed",
+            Self::HookFailed { .. } => "hook_failed",
+            Self::WaitingForCode { .. } => "waiting_for_code",
+        }
+    }
+}
+
+/// The event of a stored job.
+#[must_use]
+pub fn enqueued(job: &NewJob, record: &Record, now: Timestamp) -> Event {
+    Event { at: now, job: Some(job.spec.header()), what: What::Enqueued { run_at: record.run_at } }
+}
+
+/// The event of a run that was counted as started.
+#[must_use]
+pub fn started(job: Header, run: u32, now: Timestamp) -> Event {
+    Event { at: now, job: Some(job), what: What::Started { run } }
+}
+
+/// The events of a run's end: `record` is the job's record after it.
+///
+/// A job that was claimed and never started had no run, so its return is nobody's news.
+#[must_use]
+pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) -> Vec<Event> {
+    let mut events = Vec::with_capacity(3);
+    let mut tell = |what| events.push(Event { at: now, job: Some(ending.job.clone()), what });
+    if !had_run {
+        return events;
+    }
+    let error = ending.failure.as_ref().map(|failure| failure.message.clone());
+    if ending.cause == Cause::Timeout {
+        tell(What::TimedOut);
+    }
+    if ending.cause.is_failure() {
+        let r#final = ending.decision.verdict.is_final();
+        tell(What::Failed { cause: ending.cause, error: error.clone().unwrap_or_default(), r#final });
+    }
+    match &ending.decision.verdict {
+        Verdict::Succeed => tell(What::Succeeded { run: record.runs }),
+        Verdict::Retry { .. } => tell(What::Retrying {
+            error: error.unwrap_or_default(),
+            attempt: record.attempt,
+            next: record.run_at,
+        }),
+        Verdict::Defer { .. } if ending.cause == Cause::Interrupted => tell(What::Interrupted),
+        Verdict::Defer { .. } => tell(What::Deferred { cause: ending.cause, until: record.run_at }),
+        Verdict::Dead { reason } => {
+            tell(What::Dead { error, attempts: record.attempt, reason: *reason });
+        }
+        Verdict::Cancel { reason } => tell(What::Canceled { reason: reason.clone() }),
+    }
+    events
+}
+
+/// The event of an operation that changed a job.
+#[must_use]
+pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
+    let what = match operation {
+        Operation::Cancel { reason } => What::Canceled { reason: reason.clone() },
+        Operation::Pause => What::Paused,
+        Operation::Resume => What::Resumed,
+        Operation::Retry => What::Retried,
+    };
+    Event { at: now, job: Some(job), what }
+}
+
+/// The event of a job whose time to start has passed.
+#[must_use]
+pub fn expired(job: Header, record: &Record, now: Timestamp) -> Event {
+    debug_assert_eq!(record.state, State::Failed);
+    let what = What::Dead { error: None, attempts: record.attempt, reason: TerminalReason::Expired };
+    Event { at: now, job: Some(job), what }
+}

@@ -1,0 +1,128 @@
+//! The causes a run can end by, and the budget each one draws on (F2, F3).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! causes {
+    ($($variant:ident $word:literal $budget:ident $doc:literal,)*) => {
+        /// Why a run ended. Every run has exactly one.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Cause {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Cause {
+            /// Every cause, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The word used in every interface and in every store.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// The budget that a run ending so draws on.
+            #[must_use]
+            pub const fn budget(self) -> Budget {
+                match self { $(Self::$variant => Budget::$budget,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    Succeeded   "succeeded"    None     "The handler returned well.",
+    Error       "error"        Attempts "The handler returned an error.",
+    Permanent   "permanent"    Attempts "The handler returned an error that no retry can mend.",
+    Invalid     "invalid"      Attempts "The input can never be handled.",
+    Timeout     "timeout"      Attempts "The run took longer than it may.",
+    Panic       "panic"        Attempts "The handler panicked.",
+    Crash       "crash"        Crashes  "The process died while the handler ran.",
+    Interrupted "interrupted"  None     "The worker was told to stop.",
+    Rejected    "rejected"     None     "A dependency was away for the moment.",
+    CircuitOpen "circuit_open" None     "The circuit of a dependency was open.",
+    RateLimited "rate_limited" None     "A rate limit was reached.",
+    NoPermit    "no_permit"    None     "No permit of a pool was free.",
+    LockHeld    "lock_held"    None     "Another run held the single-instance lock.",
+    Snoozed     "snoozed"      None     "The handler asked to run again later.",
+    Canceled    "canceled"     None     "A person, or the handler itself, called it off.",
+    LeaseLost   "lease_lost"   None     "The lease passed on while the worker was alive.",
+    Signature   "signature"    None     "The signature was missing or wrong.",
+    NotAllowed  "not_allowed"  Attempts "The queue's allow list does not hold the kind.",
+    UnknownKind "unknown_kind" None     "The worker does not know the kind.",
+    EngineFault "engine_fault" None     "Backstop itself failed around the handler.",
+}
+
+/// What a run's end is charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// One of the job's attempts: `max_retries` and the first run.
+    Attempts,
+    /// One of the job's crashes: `max_crashes`.
+    Crashes,
+    /// Nothing: no one is to blame.
+    None,
+}
+
+impl Cause {
+    /// True when the run counts as an attempt.
+    #[must_use]
+    pub const fn charges_attempt(self) -> bool {
+        matches!(self.budget(), Budget::Attempts)
+    }
+
+    /// True when something went wrong, whoever is to blame.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self.budget(), Budget::Attempts | Budget::Crashes) || matches!(self, Self::Signature)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A word that names no cause.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no cause of a run's end")]
+pub struct UnknownCause(String);
+
+impl FromStr for Cause {
+    type Err = UnknownCause;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCause> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|cause| cause.as_str() == text)
+            .ok_or_else(|| UnknownCause(text.chars().take(40).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_draws_on_its_own_budget() {
+        // F2, F3
+        let charged: Vec<_> = Cause::ALL.iter().filter(|c| c.charges_attempt()).map(|c| c.as_str()).collect();
+        assert_eq!(charged, ["error", "permanent", "invalid", "timeout", "panic", "not_allowed"]);
+        let crash: Vec<_> = Cause::ALL.iter().filter(|c| c.budget() == Budget::Crashes).collect();
+        assert_eq!(crash, [&Cause::Crash]);
+        assert_eq!(Cause::ALL.len(), 20);
+    }
+
+    #[test]
+    fn words_go_round() {
+        for cause in Cause::ALL {
+            assert_eq!(cause.as_str().parse(), Ok(*cause));
+            assert_eq!(serde_json::to_string(cause).expect("plain"), format!("\"{cause}\""));
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! How runs end: causes, budgets, the decision, and the evidence.
+//!
+//! [`decide`] is the product: one pure function from what happened to where the job goes, with the trace of
+//! every check it made. Stores apply its verdicts and `explain` prints its trace.
+
+mod backoff;
+mod cause;
+mod decide;
+mod decision;
+mod reason;
+
+pub mod fingerprint;
+pub mod redact;
+
+#[cfg(test)]
+mod decide_tests;
+
+pub use backoff::{Backoff, BackoffError, Growth, Jitter};
+pub use cause::{Budget, Cause, UnknownCause};
+pub use decide::{Failure, HookAnswer, Situation, decide};
+pub use decision::{Check, Decision, Verdict};
+pub use fingerprint::Fingerprint;
+pub use reason::{TerminalReason, UnknownReason};

@@ -1,0 +1,27 @@
+//! What a job is and the ways it can move.
+//!
+//! [`NewJob`] is what a submit brings, [`Job`] what never changes afterwards, [`Record`] what does.
+//! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
+
+mod ending;
+mod ledger;
+mod policy;
+mod priority;
+mod record;
+mod spec;
+mod state;
+mod transition;
+mod view;
+
+#[cfg(test)]
+mod record_tests;
+
+pub use ending::{Ending, FailureRecord};
+pub use ledger::Attempt;
+pub use policy::Policy;
+pub use priority::{Aging, Priority, UnknownPriority};
+pub use record::{Hold, Operated, Operation, Progress, Record, Stale};
+pub use spec::{Callback, Header, Job, NewJob, OnConflict, Spec, Start};
+pub use state::{State, UnknownState};
+pub use transition::{IllegalMove, PausedFrom, TABLE, Trigger, next};
+pub use view::{JobDetail, JobView};

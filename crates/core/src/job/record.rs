@@ -1,0 +1,375 @@
+//! The part of a job that changes, and the only functions that change it.
+//!
+//! Every store loads a [`Record`], calls one of these, and writes what comes back. A store that edits a field by
+//! itself has taken a decision that belongs here.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attempt, Ending, Job, PausedFrom, Spec, State, Trigger, next};
+use crate::failure::{Cause, Decision, TerminalReason, Verdict};
+use crate::id::{Fence, JobId, Lease, WorkerId};
+use crate::refusal::Refusal;
+use crate::time::Timestamp;
+
+/// Where a job is and what it has used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Where it is.
+    pub state: State,
+    /// When it may run, or when it last became due.
+    pub run_at: Timestamp,
+    /// It must not start after this moment.
+    pub expires_at: Option<Timestamp>,
+    /// Runs charged to the attempt budget since the last re-drive (F3).
+    pub attempt: u32,
+    /// Runs charged to the crash budget since the last re-drive (C1).
+    pub crashes: u32,
+    /// Runs that ended without blame since the last re-drive.
+    pub deferrals: u32,
+    /// Runs started, ever: the number of the latest run (C5).
+    pub runs: u32,
+    /// Times a person or a plan drove it again (L9).
+    pub redrives: u32,
+    /// The latest hold, ever. Only grows (L5).
+    pub fence: Fence,
+    /// Who holds it now.
+    pub hold: Option<Hold>,
+    /// The run whose ledger row holds the latest failure; forgotten by success and by a re-drive (L9).
+    pub last_failed_run: Option<u32>,
+    /// How far its handler says it is; kept after the end.
+    pub progress: Option<Progress>,
+    /// Where a resume goes back to (L8).
+    pub paused_from: Option<PausedFrom>,
+    /// When it reached a terminal state.
+    pub finished_at: Option<Timestamp>,
+    /// Why it is a dead letter (F13).
+    pub reason: Option<TerminalReason>,
+    /// Why it was canceled, in the words of whoever did it.
+    pub cancel_reason: Option<String>,
+    /// The job that took its place (L22).
+    pub superseded_by: Option<JobId>,
+}
+
+/// One hold on a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// Who holds it.
+    pub worker: WorkerId,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// When its handler was started; none while it is only prefetched (C2).
+    pub started_at: Option<Timestamp>,
+}
+
+/// How far a handler says it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// From 0 to 100.
+    pub percent: u8,
+    /// In words.
+    pub note: String,
+}
+
+/// The lease shown is not the current hold, so nothing was changed (L5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the lease on job {job} with fence {fence} is stale: the job has moved on and this write changed nothing"
+)]
+pub struct Stale {
+    /// The job.
+    pub job: JobId,
+    /// The fence that was shown.
+    pub fence: Fence,
+}
+
+/// What a person asks of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Call it off (L7).
+    Cancel {
+        /// Why, in the person's words.
+        reason: String,
+    },
+    /// Hold it back (L8).
+    Pause,
+    /// Let it go again (L8).
+    Resume,
+    /// Drive a dead letter again (L9).
+    Retry,
+}
+
+/// The answer to an [`Operation`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operated {
+    /// False when the job was already past it and nothing changed.
+    pub changed: bool,
+    /// Where the job is now.
+    pub state: State,
+    /// The run that the operation ended, if one was under way.
+    pub ended_run: Option<Box<Attempt>>,
+}
+
+impl Record {
+    /// The record of a job that has just been stored.
+    #[must_use]
+    pub fn new(spec: &Spec, run_at: Timestamp) -> Self {
+        Self {
+            state: State::Pending,
+            run_at,
+            expires_at: spec.start_by(run_at),
+            attempt: 0,
+            crashes: 0,
+            deferrals: 0,
+            runs: 0,
+            redrives: 0,
+            fence: Fence::default(),
+            hold: None,
+            last_failed_run: None,
+            progress: None,
+            paused_from: None,
+            finished_at: None,
+            reason: None,
+            cancel_reason: None,
+            superseded_by: None,
+        }
+    }
+
+    /// True when a claim at `now` may take it (L2); whether its lane is open is another question.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.state == State::Pending && self.run_at <= now
+    }
+
+    /// True when it must not start any more (L19).
+    #[must_use]
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|moment| moment < now)
+    }
+
+    /// Takes the job for `worker`. A `started` claim counts the run at once; otherwise [`Record::start`] does (C5).
+    ///
+    /// # Panics
+    /// When the job is not claimable or `fence` does not grow: both are faults of the store.
+    pub fn claim(&mut self, worker: WorkerId, fence: Fence, now: Timestamp, started: bool) {
+        assert!(fence > self.fence, "fence {fence} must be greater than {}", self.fence);
+        self.state = next(self.state, Trigger::Claim).expect("a store claims pending jobs only");
+        self.fence = fence;
+        self.hold = Some(Hold { worker, claimed_at: now, started_at: started.then_some(now) });
+        if started {
+            self.runs = self.runs.saturating_add(1);
+        }
+    }
+
+    /// Counts the start of a prefetched job, before its handler runs (C5). Starting twice changes nothing.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold.
+    pub fn start(&mut self, lease: &Lease, now: Timestamp) -> Result<(), Stale> {
+        let hold = self.held_by(lease)?;
+        if hold.started_at.is_none() {
+            self.hold = Some(Hold { started_at: Some(now), ..hold });
+            self.runs = self.runs.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// The current hold, if `lease` is it.
+    ///
+    /// # Errors
+    /// [`Stale`] when it is not.
+    pub fn held_by(&self, lease: &Lease) -> Result<Hold, Stale> {
+        match self.hold {
+            Some(hold) if hold.worker == lease.worker && self.fence == lease.fence => Ok(hold),
+            _ => Err(Stale { job: lease.job, fence: lease.fence }),
+        }
+    }
+
+    /// Ends the run that `lease` holds as `ending` says, and returns the ledger row for it.
+    ///
+    /// A job that was claimed but never started has no run to record: it returns without a row (C2).
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold.
+    pub fn finish(
+        &mut self,
+        spec: &Spec,
+        lease: &Lease,
+        ending: &Ending,
+        now: Timestamp,
+    ) -> Result<Option<Attempt>, Stale> {
+        let hold = self.held_by(lease)?;
+        let trigger = ending.decision.verdict.trigger();
+        let due_at = self.run_at;
+        self.state =
+            next(self.state, trigger).expect("a held job is running, and every verdict leaves running");
+        self.hold = None;
+        let Some(started_at) = hold.started_at else {
+            self.settle(spec, &ending.decision.verdict, now);
+            return Ok(None);
+        };
+        self.charge(ending.cause);
+        if ending.failure.is_some() {
+            self.last_failed_run = Some(self.runs);
+        }
+        self.settle(spec, &ending.decision.verdict, now);
+        Ok(Some(Attempt {
+            number: self.runs,
+            fence: lease.fence,
+            worker: hold.worker,
+            code_version: ending.code_version.clone(),
+            cause: ending.cause,
+            due_at,
+            started_at,
+            finished_at: now,
+            failure: ending.failure.clone(),
+            decision: (ending.cause != Cause::Succeeded).then(|| ending.decision.clone()),
+            result: ending.result.clone(),
+            warning: ending.warning.clone(),
+            output: ending.output.clone(),
+        }))
+    }
+
+    fn charge(&mut self, cause: Cause) {
+        let counter = if cause.charges_attempt() {
+            &mut self.attempt
+        } else if cause == Cause::Crash {
+            &mut self.crashes
+        } else if matches!(cause, Cause::Succeeded | Cause::Canceled) {
+            return;
+        } else {
+            &mut self.deferrals
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    fn settle(&mut self, spec: &Spec, verdict: &Verdict, now: Timestamp) {
+        match verdict {
+            Verdict::Succeed => {
+                self.finished_at = Some(now);
+                self.last_failed_run = None;
+            }
+            Verdict::Retry { delay } | Verdict::Defer { delay } => {
+                self.run_at = now.after(*delay);
+                // A handed-back job keeps the moment it may not start after; waiting again counts anew.
+                self.expires_at = spec.start_by(self.run_at);
+            }
+            Verdict::Dead { reason } => {
+                self.finished_at = Some(now);
+                self.reason = Some(*reason);
+            }
+            Verdict::Cancel { reason } => {
+                self.finished_at = Some(now);
+                self.cancel_reason = Some(reason.clone());
+            }
+        }
+    }
+
+    /// Fails a job whose time to start has passed (L19). Answers whether it did.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
+        if !self.has_expired(now) {
+            return false;
+        }
+        let Ok(state) = next(self.state, Trigger::Expire) else { return false };
+        self.state = state;
+        self.finished_at = Some(now);
+        self.reason = Some(TerminalReason::Expired);
+        true
+    }
+
+    /// Cancels the job because `successor` takes its place (L22).
+    ///
+    /// # Errors
+    /// [`Refusal::NotReplaceable`] when it has started or ended.
+    pub fn supersede(&mut self, id: JobId, successor: JobId, now: Timestamp) -> Result<(), Refusal> {
+        if self.state == State::Running || self.state.is_terminal() {
+            return Err(Refusal::NotReplaceable { job: id, state: self.state });
+        }
+        self.state = State::Canceled;
+        self.finished_at = Some(now);
+        self.cancel_reason = Some(format!("superseded by job {successor}"));
+        self.superseded_by = Some(successor);
+        self.paused_from = None;
+        Ok(())
+    }
+
+    /// Does what a person asks.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongState`] when the state table has no such move.
+    pub fn operate(&mut self, job: &Job, operation: &Operation, now: Timestamp) -> Result<Operated, Refusal> {
+        match operation {
+            Operation::Cancel { reason } => Ok(self.cancel(reason, now)),
+            Operation::Pause => self.pause(job),
+            Operation::Resume => self.resume(job),
+            Operation::Retry => self.retry(job, now),
+        }
+    }
+
+    fn answer(&self, changed: bool) -> Operated {
+        Operated { changed, state: self.state, ended_run: None }
+    }
+
+    fn refuse(&self, job: &Job, verb: &'static str) -> Refusal {
+        Refusal::WrongState { job: job.spec.id, state: self.state, verb }
+    }
+
+    fn cancel(&mut self, reason: &str, now: Timestamp) -> Operated {
+        let Ok(state) = next(self.state, Trigger::Cancel) else { return self.answer(false) };
+        let ended_run = self.hold.take().and_then(|hold| self.canceled_run(hold, reason, now)).map(Box::new);
+        self.state = state;
+        self.paused_from = None;
+        self.finished_at = Some(now);
+        self.cancel_reason = Some(reason.to_owned());
+        Operated { ended_run, ..self.answer(true) }
+    }
+
+    fn canceled_run(&self, hold: Hold, reason: &str, now: Timestamp) -> Option<Attempt> {
+        Some(Attempt {
+            number: self.runs,
+            fence: self.fence,
+            worker: hold.worker,
+            code_version: None,
+            cause: Cause::Canceled,
+            due_at: self.run_at,
+            started_at: hold.started_at?,
+            finished_at: now,
+            failure: None,
+            decision: Some(Decision::canceled(reason)),
+            result: None,
+            warning: None,
+            output: None,
+        })
+    }
+
+    fn pause(&mut self, job: &Job) -> Result<Operated, Refusal> {
+        if self.state == State::Paused {
+            return Ok(self.answer(true));
+        }
+        let from = PausedFrom::of(self.state).ok_or_else(|| self.refuse(job, "paused"))?;
+        self.state = next(self.state, Trigger::Pause).map_err(|_| self.refuse(job, "paused"))?;
+        self.paused_from = Some(from);
+        Ok(self.answer(true))
+    }
+
+    fn resume(&mut self, job: &Job) -> Result<Operated, Refusal> {
+        let into = self.paused_from.ok_or_else(|| self.refuse(job, "resumed"))?;
+        self.state = next(self.state, Trigger::Resume { into }).map_err(|_| self.refuse(job, "resumed"))?;
+        self.paused_from = None;
+        Ok(self.answer(true))
+    }
+
+    fn retry(&mut self, job: &Job, now: Timestamp) -> Result<Operated, Refusal> {
+        self.state = next(self.state, Trigger::Redrive).map_err(|_| self.refuse(job, "retried"))?;
+        self.attempt = 0;
+        self.crashes = 0;
+        self.deferrals = 0;
+        self.reason = None;
+        self.last_failed_run = None;
+        self.finished_at = None;
+        self.run_at = now;
+        // A person who drives an expired job again means it to run: only the wait for a worker counts anew.
+        self.expires_at = job.spec.policy.max_wait.map(|wait| now.after(wait));
+        self.redrives = self.redrives.saturating_add(1);
+        Ok(self.answer(true))
+    }
+}

@@ -1,0 +1,222 @@
+//! A job as it is submitted, and the part of it that never changes afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Policy, Priority, Record};
+use crate::id::JobId;
+use crate::time::Timestamp;
+
+/// The facts of a job that never change once it is stored.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Spec {
+    /// Its identity, made by the submitter.
+    pub id: JobId,
+    /// Which code runs it.
+    pub kind: Arc<str>,
+    /// Version of the payload's shape; a worker takes versions up to its own (H10).
+    pub version: u32,
+    /// Where it waits.
+    pub queue: Arc<str>,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// The input, as JSON text.
+    pub payload: Arc<str>,
+    /// Budgets and times.
+    pub policy: Policy,
+    /// Never start later than this (L19).
+    pub expires_at: Option<Timestamp>,
+    /// Unique for ever (L10).
+    pub idempotency_key: Option<String>,
+    /// Unique among live jobs (L11).
+    pub business_key: Option<String>,
+    /// Ties the job to a request or a trace outside.
+    pub correlation_id: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// Settings beside the payload, as a JSON object in text; none is the empty object.
+    pub params: Option<Arc<str>>,
+    /// The job to submit when this one has succeeded (F14).
+    pub on_success: Option<Callback>,
+    /// The job to submit when this one has failed for good (F14).
+    pub on_failure: Option<Callback>,
+    /// The job whose callback this is.
+    pub callback_of: Option<JobId>,
+}
+
+impl Spec {
+    /// A job of `kind` on the queue `default`, with defaults everywhere else.
+    pub fn new(id: JobId, kind: impl Into<Arc<str>>, payload: impl Into<Arc<str>>) -> Self {
+        Self {
+            id,
+            kind: kind.into(),
+            version: 1,
+            queue: "default".into(),
+            priority: Priority::default(),
+            payload: payload.into(),
+            policy: Policy::default(),
+            expires_at: None,
+            idempotency_key: None,
+            business_key: None,
+            correlation_id: None,
+            tags: Vec::new(),
+            params: None,
+            on_success: None,
+            on_failure: None,
+            callback_of: None,
+        }
+    }
+
+    /// What every event says of the job.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header {
+            id: self.id,
+            kind: self.kind.clone(),
+            queue: self.queue.clone(),
+            business_key: self.business_key.clone(),
+            correlation_id: self.correlation_id.clone(),
+        }
+    }
+
+    /// When this job may no longer start, if it becomes due at `run_at` (L19).
+    #[must_use]
+    pub fn start_by(&self, run_at: Timestamp) -> Option<Timestamp> {
+        let patience = self.policy.max_wait.map(|wait| run_at.after(wait));
+        match (self.expires_at, patience) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// A job on its way into a store.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NewJob {
+    /// What will be kept.
+    pub spec: Spec,
+    /// When it may first run.
+    pub start: Start,
+    /// What to do when the business key is taken (L11).
+    pub on_conflict: OnConflict,
+    /// The unstarted job to cancel in the same transaction (L22).
+    pub supersedes: Option<JobId>,
+}
+
+impl NewJob {
+    /// Submits `spec` to run at once.
+    #[must_use]
+    pub const fn new(spec: Spec) -> Self {
+        Self { spec, start: Start::Now, on_conflict: OnConflict::Reject, supersedes: None }
+    }
+}
+
+/// When a job may first run. Delays are counted by the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// As soon as it is stored.
+    #[default]
+    Now,
+    /// This long after it is stored.
+    After(Duration),
+    /// At this moment; one that has passed counts as waited since then (L3).
+    At(Timestamp),
+}
+
+impl Start {
+    /// The moment this means for a store whose clock shows `now`.
+    #[must_use]
+    pub fn run_at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Now => now,
+            Self::After(delay) => now.after(delay),
+            Self::At(moment) => moment,
+        }
+    }
+}
+
+/// What to do when another live job holds the business key (L11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// Refuse, naming the holder.
+    #[default]
+    Reject,
+    /// Keep the holder and answer with its id.
+    Skip,
+    /// Cancel the holder, if it has not started, and store this one, in one transaction.
+    Replace,
+}
+
+/// A job to submit when another one has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Callback {
+    /// Which code runs it.
+    pub kind: Arc<str>,
+    /// Version of its payload's shape.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// Where it waits.
+    pub queue: Arc<str>,
+    /// Its input, as JSON text.
+    pub payload: Arc<str>,
+}
+
+const fn first_version() -> u32 {
+    1
+}
+
+/// A stored job: what was submitted, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// What was submitted.
+    pub spec: Spec,
+    /// When the store took it.
+    pub created_at: Timestamp,
+}
+
+impl Job {
+    /// The callback to submit together with this job's final outcome, if it asked for one.
+    ///
+    /// Its params tell which job ended and how; its id follows from that job, so it exists once.
+    #[must_use]
+    pub fn follow_up(&self, record: &Record, succeeded: bool) -> Option<NewJob> {
+        let (role, callback) = if succeeded {
+            ("on_success", self.spec.on_success.as_ref()?)
+        } else {
+            ("on_failure", self.spec.on_failure.as_ref()?)
+        };
+        let id = self.spec.id.callback(role, record.redrives);
+        let mut spec = Spec::new(id, callback.kind.clone(), callback.payload.clone());
+        spec.version = callback.version;
+        spec.queue = callback.queue.clone();
+        spec.correlation_id = self.spec.correlation_id.clone();
+        spec.callback_of = Some(self.spec.id);
+        let params =
+            serde_json::json!({ "callback_of": self.spec.id, "callback": role, "kind": &*self.spec.kind });
+        spec.params = Some(params.to_string().into());
+        Some(NewJob::new(spec))
+    }
+}
+
+/// What identifies a job in events, logs and messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Its id.
+    #[serde(rename = "job_id")]
+    pub id: JobId,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Its business key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub business_key: Option<String>,
+    /// Its correlation id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+}

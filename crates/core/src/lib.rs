@@ -1,0 +1,31 @@
+//! The rules of Backstop, as pure functions over plain values.
+//!
+//! Nothing here touches a clock, randomness, files, the network or async: time, ids and jitter come in as
+//! values, so every rule can be tested with a table and replayed from a ledger. Stores apply what this crate
+//! decides; they never decide anything themselves.
+//!
+//! # Layout
+//! - [`job`]: what a job is, the states it can be in, and the one function that moves it ([`job::next`]).
+//! - [`failure`]: how a run ends: causes, budgets, [`failure::decide`] with its trace, backoff, redaction.
+//! - [`admit`]: the checks a submit passes before any store sees it, and the [`Refusal`]s it can meet.
+//! - [`event`]: what is told to subscribers after a commit.
+//! - [`explain`]: why a job is where it is, and what happens next.
+//! - [`envelope`]: the dead letter as other systems read it.
+//! - [`limits`]: every bound, by name.
+
+pub mod admit;
+pub mod envelope;
+pub mod event;
+pub mod explain;
+pub mod failure;
+pub mod id;
+pub mod job;
+pub mod limits;
+pub mod refusal;
+pub mod text;
+pub mod time;
+
+pub use id::{Fence, JobId, Lease, WorkerId};
+pub use limits::Limits;
+pub use refusal::Refusal;
+pub use time::Timestamp;

@@ -1,0 +1,55 @@
+//! Every bound, by name. A value over its limit is refused with the limit in the message (L20).
+
+use std::time::Duration;
+
+/// What a job, its keys and its output may measure at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of a payload as JSON text. Larger inputs belong in an object store, with a reference here.
+    pub payload_bytes: usize,
+    /// Bytes of a result as JSON text; a larger one leaves the job succeeded, with a warning on it (L6).
+    pub result_bytes: usize,
+    /// Characters of a stored error text.
+    pub error_chars: usize,
+    /// Bytes of what one run logged or printed.
+    pub output_bytes: usize,
+    /// Characters of a kind or a queue name.
+    pub name_chars: usize,
+    /// Characters of an idempotency key, a business key or a correlation id.
+    pub key_chars: usize,
+    /// Tags of one job.
+    pub tags: usize,
+    /// Characters of one tag.
+    pub tag_chars: usize,
+    /// Bytes of the params object as JSON text.
+    pub params_bytes: usize,
+    /// Jobs in one submit.
+    pub batch: usize,
+    /// Rows in one page of any listing.
+    pub page: usize,
+    /// Most retries a job may ask for.
+    pub retries: u32,
+    /// Longest wait between two runs, whoever asks for it.
+    pub delay: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_bytes: 1024 * 1024,
+            result_bytes: 64 * 1024,
+            error_chars: 2_000,
+            output_bytes: 64 * 1024,
+            name_chars: 128,
+            key_chars: 255,
+            tags: 32,
+            tag_chars: 128,
+            params_bytes: 16 * 1024,
+            batch: 10_000,
+            page: 1_000,
+            retries: 1_000_000,
+            delay: Duration::from_secs(10 * 366 * 24 * 60 * 60),
+        }
+    }
+}

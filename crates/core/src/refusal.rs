@@ -1,0 +1,119 @@
+//! Refusals: what a caller asked for and cannot have, each with a code, a cause and a way out (E10).
+
+use crate::id::JobId;
+use crate::job::State;
+
+/// Why a request was refused. Nothing was stored or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A field is larger than its limit (L20).
+    #[error("{field} has {actual} {unit}, the limit is {limit}")]
+    TooLarge {
+        /// The field, as the caller names it.
+        field: &'static str,
+        /// What was given.
+        actual: usize,
+        /// What is allowed.
+        limit: usize,
+        /// What is counted.
+        unit: &'static str,
+    },
+    /// A field has a value that can never be stored or run (E11).
+    #[error("{field} is invalid: {problem}")]
+    Invalid {
+        /// The field, as the caller names it.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The queue's allow list does not hold this kind (E8).
+    #[error("kind `{kind}` is not allowed on queue `{queue}`")]
+    KindNotAllowed {
+        /// The kind that was submitted.
+        kind: String,
+        /// The queue it was meant for.
+        queue: String,
+    },
+    /// Another live job holds the business key (L11).
+    #[error("business key `{key}` is held by job {holder} ({state})")]
+    BusinessKeyConflict {
+        /// The key.
+        key: String,
+        /// Who holds it.
+        holder: JobId,
+        /// Where the holder is.
+        state: State,
+    },
+    /// The job to replace has started or ended already (L22).
+    #[error("job {job} is {state} and cannot be replaced: only a job that has not started can")]
+    NotReplaceable {
+        /// The job.
+        job: JobId,
+        /// Where it is.
+        state: State,
+    },
+    /// There is no such job.
+    #[error("there is no job {job}")]
+    NoSuchJob {
+        /// The id that was asked for.
+        job: JobId,
+    },
+    /// The state table has no such move (L1).
+    #[error("job {job} is {state} and cannot be {verb}")]
+    WrongState {
+        /// The job.
+        job: JobId,
+        /// Where it is.
+        state: State,
+        /// What was asked for, as a past participle.
+        verb: &'static str,
+    },
+    /// An item was fine, but its batch was not, and the batch is all or nothing.
+    #[error("not stored: item {index} of the same batch was refused")]
+    BatchRefused {
+        /// The first item that was refused.
+        index: usize,
+    },
+}
+
+impl Refusal {
+    /// A refusal of one field's value.
+    pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
+        Self::Invalid { field, problem: problem.into() }
+    }
+
+    /// The stable code that machines switch on.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "too_large",
+            Self::Invalid { .. } => "invalid",
+            Self::KindNotAllowed { .. } => "kind_not_allowed",
+            Self::BusinessKeyConflict { .. } => "business_key_conflict",
+            Self::NotReplaceable { .. } => "not_replaceable",
+            Self::NoSuchJob { .. } => "no_such_job",
+            Self::WrongState { .. } => "wrong_state",
+            Self::BatchRefused { .. } => "batch_refused",
+        }
+    }
+
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::TooLarge { field: "payload", .. } => "store the data elsewhere and pass a reference to it",
+            Self::TooLarge { .. } => "shorten the value or raise the limit",
+            Self::Invalid { .. } => "correct the value and submit again",
+            Self::KindNotAllowed { .. } => "use another queue, or add the kind to the queue's `kinds`",
+            Self::BusinessKeyConflict { .. } => {
+                "wait for the holder to end, cancel it, or submit with on_conflict skip or replace"
+            }
+            Self::NotReplaceable { .. } => "cancel it instead, or submit a new job beside it",
+            Self::NoSuchJob { .. } => "check the id with `backstop job list`",
+            Self::WrongState { state: State::Running, verb: "paused", .. } => "cancel it instead",
+            Self::WrongState { .. } => "look at it with `backstop job show`",
+            Self::BatchRefused { .. } => "correct the refused item, or submit with `partial`",
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The trait that a typed job implements.
+
+use std::future::Future;
+use std::time::Duration;
+
+use backstop_core::failure::Failure;
+use backstop_core::job::{Policy, Priority};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::context::JobContext;
+use crate::outcome::IntoReply;
+
+/// A kind of job: its input as a plain struct, and the code that handles it.
+///
+/// ```
+/// use backstop::prelude::*;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Greet { name: String }
+///
+/// impl Job for Greet {
+///     const KIND: &'static str = "greet";
+///     type Context = ();
+///     async fn run(self, cx: JobContext<()>) -> JobResult {
+///         cx.log(format!("hello {}", self.name));
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The name it is stored under; it must not change while jobs of it are stored.
+    const KIND: &'static str;
+
+    /// The version of its payload's shape. Raise it when older code could not read a new payload: such jobs then
+    /// wait for a worker that can (H10).
+    const VERSION: u32 = 1;
+
+    /// The application's own struct that handlers share. The compiler checks that the worker has it.
+    type Context: Send + Sync + 'static;
+
+    /// Does the work. `Ok` is done, `Err` is tried again unless it says otherwise (see [`crate::Outcome`]).
+    fn run(self, cx: JobContext<Self::Context>) -> impl Future<Output: IntoReply> + Send;
+
+    /// What jobs of this kind get unless their submit says otherwise.
+    #[must_use]
+    fn defaults() -> Defaults {
+        Defaults::default()
+    }
+
+    /// Checks a decoded payload before it is run; an error makes the job invalid, never retried (E11).
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    fn validate(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The retry policy (F7): asked after every charged failure that is not permanent. `attempt` counts from 1.
+    #[must_use]
+    fn should_retry(attempt: u32, failure: &Failure) -> bool {
+        let _ = (attempt, failure);
+        true
+    }
+
+    /// The retry policy's wait (F7); it overrides the job's backoff.
+    #[must_use]
+    fn delay(attempt: u32, failure: &Failure) -> Option<Duration> {
+        let _ = (attempt, failure);
+        None
+    }
+}
+
+/// What a kind of job gets unless a submit says otherwise (L19).
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Defaults {
+    /// Its queue; none is `default`.
+    pub queue: Option<&'static str>,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its retries, backoff and times; none leaves it to the queue's configuration.
+    pub policy: Option<Policy>,
+}
+
+impl Defaults {
+    /// Jobs of this kind wait on `queue`.
+    #[must_use]
+    pub const fn queue(mut self, queue: &'static str) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Jobs of this kind have `priority`.
+    #[must_use]
+    pub const fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Jobs of this kind have `policy`.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+}

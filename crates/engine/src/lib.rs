@@ -1,0 +1,1 @@
+//! A durable job engine whose heart is what happens when work fails.

@@ -1,0 +1,1 @@
+//! Derive and attribute macros of Backstop.

@@ -1,0 +1,1 @@
+//! Backstop's embedded store: SQLite with one writer thread and group commit.

@@ -1,0 +1,81 @@
+//! What `claim` and `peek` take and answer.
+
+use std::sync::Arc;
+
+use backstop_core::job::{Aging, Job, Record};
+use backstop_core::{Lease, Timestamp, WorkerId};
+
+use crate::KnownKind;
+
+/// A worker's request for work.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// Where it has room.
+    pub queues: Vec<ClaimQueue>,
+    /// What it can run.
+    pub kinds: Arc<[KnownKind]>,
+    /// How waiting counts against priority.
+    pub aging: Aging,
+}
+
+/// Room in one queue.
+#[derive(Debug, Clone)]
+pub struct ClaimQueue {
+    /// Which queue.
+    pub queue: Arc<str>,
+    /// Jobs to take at most.
+    pub limit: usize,
+    /// How many of them start at once; the rest is prefetched and started by `Store::start` (C2, C5).
+    pub start: usize,
+    /// True to take kinds that the worker does not know too, for a queue that fails them (H10).
+    pub any_kind: bool,
+}
+
+/// What a claim took.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The jobs, in the order of the queues asked for and of their rank.
+    pub jobs: Vec<ClaimedJob>,
+    /// The store's clock at the claim.
+    pub now: Timestamp,
+    /// Due jobs that were failed as expired instead of taken.
+    pub expired: usize,
+}
+
+/// One job that a worker now holds.
+#[derive(Debug, Clone)]
+pub struct ClaimedJob {
+    /// What was submitted.
+    pub job: Arc<Job>,
+    /// Its record, after the claim.
+    pub record: Record,
+    /// The right to write about it.
+    pub lease: Lease,
+}
+
+impl ClaimedJob {
+    /// True when its run has been counted and its handler may start (C5).
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.record.hold.is_some_and(|hold| hold.started_at.is_some())
+    }
+}
+
+/// What a claim would find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peek {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// When the earliest job that this worker could take is or becomes due; none when there is none.
+    pub next_due: Option<Timestamp>,
+}
+
+impl Peek {
+    /// True when a claim would find work now.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.next_due.is_some_and(|due| due <= self.now)
+    }
+}

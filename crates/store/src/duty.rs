@@ -1,0 +1,66 @@
+//! Maintenance duties and their leadership (L17).
+
+use std::fmt;
+use std::sync::Arc;
+
+use backstop_core::job::{Job, Record};
+use backstop_core::{Lease, Timestamp, WorkerId};
+
+/// Work that one node at a time does for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Duty {
+    /// Takes back what dead workers held.
+    Rescue,
+    /// Fails what could not start in time.
+    Expire,
+    /// Tells of jobs that no live worker knows.
+    WatchCode,
+}
+
+impl Duty {
+    /// Every duty.
+    pub const ALL: [Self; 3] = [Self::Rescue, Self::Expire, Self::WatchCode];
+
+    /// Its name, as stores keep it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rescue => "rescue",
+            Self::Expire => "expire",
+            Self::WatchCode => "watch_code",
+        }
+    }
+}
+
+impl fmt::Display for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The leadership of one duty. Its number grows with every change of leader, and every write shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term {
+    /// Which duty.
+    pub duty: Duty,
+    /// Which term.
+    pub number: i64,
+    /// Who leads.
+    pub node: WorkerId,
+    /// Until when, unless it is renewed.
+    pub expires_at: Timestamp,
+}
+
+/// A job whose worker has stopped renewing.
+#[derive(Debug, Clone)]
+pub struct Orphan {
+    /// The job.
+    pub job: Arc<Job>,
+    /// Its record.
+    pub record: Record,
+    /// The hold that was lost.
+    pub lease: Lease,
+    /// The version of the dead worker's code, if it is still known.
+    pub code_version: Option<Arc<str>>,
+}

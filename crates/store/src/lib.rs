@@ -1,0 +1,37 @@
+//! The one contract between the engine and whatever keeps its jobs.
+//!
+//! [`Store`] has about two dozen verbs of the domain. Each takes a batch, each write about a run carries its
+//! lease, and the store's own clock is the only clock: callers pass durations. No SQL word appears here.
+//!
+//! # Layout
+//! - [`contract`]: the [`Store`] trait, with the promise of each verb.
+//! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
+//! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
+//! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
+//! - `conformance` (feature): the suite that any store passes with one macro call.
+
+pub mod claim;
+pub mod clock;
+pub mod contract;
+pub mod duty;
+pub mod error;
+pub mod finish;
+pub mod model;
+pub mod observer;
+pub mod query;
+pub mod submit;
+pub mod worker;
+
+pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use contract::{Answer, Store};
+pub use duty::{Duty, Orphan, Term};
+pub use error::Error;
+pub use finish::{Finish, Note};
+//pub use model::ModelStore;
+pub use observer::{Observer, Silent};
+pub use query::{
+    Finding, HeldLane, Incident, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo, WorkerView,
+};
+pub use submit::{Submit, Submitted};
+pub use worker::{KnownKind, NewWorker, Renewed};

@@ -1,0 +1,29 @@
+//! Who hears of commits and of work that arrived.
+
+use backstop_core::event::Event;
+
+/// Hears of what a store has committed. Called from the store's own threads: it must be quick and never block.
+pub trait Observer: Send + Sync + 'static {
+    /// False when nobody listens, so that the store need not build events.
+    fn wants_events(&self) -> bool;
+
+    /// Events of one commit, after it, in order.
+    fn committed(&self, events: Vec<Event>);
+
+    /// Work may have become claimable: a hint, given at once for this process, later or never for others (L13).
+    fn work_arrived(&self);
+}
+
+/// Hears nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn committed(&self, _events: Vec<Event>) {}
+
+    fn work_arrived(&self) {}
+}

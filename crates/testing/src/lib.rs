@@ -1,0 +1,1 @@
+//! What the tests of an application that embeds Backstop need.

@@ -1,0 +1,1 @@
+//! One idea per example; each is run by its own test.

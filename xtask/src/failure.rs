@@ -1,0 +1,51 @@
+//! Why a command of `cargo xtask` did not succeed, and the exit code that says so.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The failure of one command.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line was wrong; nothing was done.
+    Usage(String),
+    /// A check, a tool or a test failed; the text says what to do.
+    Failed(String),
+}
+
+impl Failure {
+    /// 2 for wrong usage, 1 for everything else.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Failed(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => out.write_str(text),
+        }
+    }
+}
+
+/// Refuses arguments where none are left to take.
+pub(crate) fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(word) => {
+            Err(Failure::Usage(format!("`{command}` does not take `{word}`; see `cargo xtask help`")))
+        }
+    }
+}
+
+/// Refuses options of a command that takes only names.
+pub(crate) fn only_names(command: &str, arguments: &[String]) -> Result<(), Failure> {
+    match arguments.iter().find(|word| word.starts_with('-')) {
+        None => Ok(()),
+        Some(word) => Err(Failure::Usage(format!(
+            "`{command}` has no option `{word}`; `cargo xtask {command} --help` shows its arguments"
+        ))),
+    }
+}

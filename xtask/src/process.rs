@@ -1,0 +1,125 @@
+//! Starts other programs from the root of the repository.
+//!
+//! Owns how a command line is shown and run: output flows live, standard input is closed, and what people read is
+//! exactly what they can type. Must not know which steps exist.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// A command line with the environment variables that it adds.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandLine {
+    program: String,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl CommandLine {
+    /// A command line from its words: `CommandLine::new("git ls-files")`.
+    pub(crate) fn new(words: &str) -> Self {
+        let mut words = words.split_whitespace().map(str::to_owned);
+        Self { program: words.next().unwrap_or_default(), arguments: words.collect(), variables: Vec::new() }
+    }
+
+    /// Adds arguments as they are, whatever they contain.
+    pub(crate) fn with(mut self, arguments: &[String]) -> Self {
+        self.arguments.extend_from_slice(arguments);
+        self
+    }
+
+    /// Sets an environment variable for the program.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs the program with live output; a non-zero exit is a failure that names the command line.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let status = self.command().status().map_err(|error| self.not_started(&error))?;
+        if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`{self}` ended with {status}"))) }
+    }
+
+    /// Runs the program and returns what it wrote to standard output; its standard error flows live.
+    pub(crate) fn output(&self) -> Result<String, Failure> {
+        let output =
+            self.command().stderr(Stdio::inherit()).output().map_err(|error| self.not_started(&error))?;
+        if !output.status.success() {
+            return Err(Failure::Failed(format!("`{self}` ended with {}", output.status)));
+        }
+        String::from_utf8(output.stdout)
+            .map_err(|_| Failure::Failed(format!("`{self}` wrote text that is not UTF-8")))
+    }
+
+    /// Whether the program starts and succeeds; its output is discarded.
+    pub(crate) fn succeeds(&self) -> bool {
+        let status = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn command(&self) -> Command {
+        // Cargo names itself in CARGO: the same toolchain must run the nested calls.
+        let cargo = std::env::var("CARGO").ok().filter(|_| self.program == "cargo");
+        let mut command = Command::new(cargo.as_deref().unwrap_or(&self.program));
+        command.args(&self.arguments).current_dir(repository_root()).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> Failure {
+        Failure::Failed(format!("cannot start `{}`: {error}; is it installed and in PATH?", self.program))
+    }
+}
+
+impl fmt::Display for CommandLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(out, "{name}={} ", quoted(value))?;
+        }
+        out.write_str(&self.program)?;
+        self.arguments.iter().try_for_each(|argument| write!(out, " {}", quoted(argument)))
+    }
+}
+
+/// Quotes a word for a POSIX shell where that is needed.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The folder that holds the workspace's Cargo.toml.
+pub(crate) fn repository_root() -> PathBuf {
+    let manifest =
+        std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+    Path::new(&manifest).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_shown_as_it_can_be_typed() {
+        let line =
+            CommandLine::new("cargo test --").with(&["it's two words".to_owned()]).variable("FLAGS", "-D x");
+        assert_eq!(line.to_string(), r"FLAGS='-D x' cargo test -- 'it'\''s two words'");
+    }
+
+    #[test]
+    fn a_failing_program_is_named() {
+        let error = CommandLine::new("sh -c").with(&["exit 3".to_owned()]).run().unwrap_err().to_string();
+        assert!(error.contains("sh -c 'exit 3'") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = CommandLine::new("no-such-program-here").run().unwrap_err().to_string();
+        assert!(error.contains("cannot start `no-such-program-here`"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Runs named steps one after the other, stops at the first failure and sums up what happened.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use crate::failure::Failure;
+use crate::process::CommandLine;
+use crate::table;
+
+/// What a step does.
+pub(crate) enum Action {
+    /// Runs these command lines in order; the first that fails ends the step.
+    Commands(Vec<CommandLine>),
+    /// Calls a function of this program; `again` is the command line that does the same.
+    Call { run: fn() -> Result<(), Failure>, again: &'static str },
+    /// Does nothing, and the summary says why: what is left out is never hidden.
+    LeftOut(&'static str),
+}
+
+/// One step of a longer check.
+pub(crate) struct Step {
+    /// Its name in headings and in the summary.
+    pub(crate) name: &'static str,
+    /// What it does.
+    pub(crate) action: Action,
+    /// How to mend the usual cause of its failure, when one command does it.
+    pub(crate) mend: Option<&'static str>,
+}
+
+impl Step {
+    /// A step of command lines.
+    pub(crate) fn commands(name: &'static str, lines: Vec<CommandLine>) -> Self {
+        Self { name, action: Action::Commands(lines), mend: None }
+    }
+
+    /// A step inside this program.
+    pub(crate) fn call(name: &'static str, run: fn() -> Result<(), Failure>, again: &'static str) -> Self {
+        Self { name, action: Action::Call { run, again }, mend: None }
+    }
+
+    /// A step that this run leaves out.
+    pub(crate) fn left_out(name: &'static str, why: &'static str) -> Self {
+        Self { name, action: Action::LeftOut(why), mend: None }
+    }
+
+    /// Names the command that mends the usual cause of a failure.
+    pub(crate) fn mended_by(mut self, command: &'static str) -> Self {
+        self.mend = Some(command);
+        self
+    }
+}
+
+/// Runs the steps in order and prints the summary, also after a failure.
+pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut failure = None;
+    let begin = Instant::now();
+    for step in steps {
+        if failure.is_some() {
+            rows.push(row(step, "not reached", ""));
+            continue;
+        }
+        if let Action::LeftOut(why) = step.action {
+            rows.push(row(step, why, ""));
+            continue;
+        }
+        heading(step.name);
+        let start = Instant::now();
+        let result = perform(step);
+        let seconds = format!("{:.1}", start.elapsed().as_secs_f64());
+        println!("   {} {} after {seconds} s", step.name, if result.is_ok() { "passed" } else { "failed" });
+        rows.push(row(step, if result.is_ok() { "ok" } else { "FAILED" }, &seconds));
+        failure = result.err();
+    }
+    rows.push(vec!["all".to_owned(), String::new(), format!("{:.1}", begin.elapsed().as_secs_f64())]);
+    heading("summary");
+    println!("{}\n", table::render(&["step", "result", "seconds"], &rows));
+    failure.map_or(Ok(()), Err)
+}
+
+fn row(step: &Step, result: &str, seconds: &str) -> Vec<String> {
+    vec![step.name.to_owned(), result.to_owned(), seconds.to_owned()]
+}
+
+fn perform(step: &Step) -> Result<(), Failure> {
+    match &step.action {
+        Action::Commands(lines) => lines.iter().try_for_each(|line| {
+            println!("   {line}");
+            line.run().map_err(|cause| explain(step, &cause, &line.to_string()))
+        }),
+        Action::Call { run, again } => run().map_err(|cause| explain(step, &cause, again)),
+        Action::LeftOut(_) => Ok(()),
+    }
+}
+
+/// Says which step failed, why, and which command runs it again.
+fn explain(step: &Step, cause: &Failure, again: &str) -> Failure {
+    let mend = step.mend.map(|command| format!("\n  mend it with:  {command}")).unwrap_or_default();
+    Failure::Failed(format!("step `{}` failed: {cause}\n  run it again:  {again}{mend}", step.name))
+}
+
+fn heading(text: &str) {
+    let colored = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (bold, plain) = if colored { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    println!("\n{bold}== {text}{plain}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> CommandLine {
+        CommandLine::new("sh -c").with(&[script.to_owned()])
+    }
+
+    #[test]
+    fn steps_that_pass_are_a_success() {
+        let steps =
+            [Step::commands("one", vec![shell("true"), shell("true")]), Step::left_out("two", "left out")];
+        assert!(run(&steps).is_ok());
+    }
+
+    #[test]
+    fn the_first_failure_stops_the_rest_and_names_the_command() {
+        let steps = [
+            Step::commands("one", vec![shell("exit 7"), shell("true")]).mended_by("make it"),
+            Step::call("two", || panic!("must not be reached"), "never"),
+        ];
+        let text = run(&steps).unwrap_err().to_string();
+        assert!(text.contains("step `one` failed"), "{text}");
+        assert!(text.contains("run it again:  sh -c 'exit 7'"), "{text}");
+        assert!(text.contains("mend it with:  make it"), "{text}");
+    }
+}

@@ -1,0 +1,131 @@
+//! `cargo xtask test`: the whole check that a newcomer and CI run, in one fixed order.
+//!
+//! Owns the order of the steps and their command lines. All steps build with the same features, so that the parts of
+//! the workspace are compiled once and not once per step.
+
+use crate::failure::{Failure, only_names};
+use crate::process::CommandLine;
+use crate::steps::{self, Step};
+use crate::{generate, setup, tidy};
+
+/// The package whose tests start and kill real processes: one at a time, or they disturb each other.
+const CAMPAIGNS: &str = "backstop-chaos";
+
+/// Runs every step; filters narrow the tests, `--quick` leaves out what rarely fails and takes long.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (flags, filters): (Vec<String>, Vec<String>) =
+        arguments.iter().cloned().partition(|word| word == "--quick");
+    only_names("test", &filters)?;
+    let nextest = has_nextest();
+    if !nextest {
+        println!(
+            "cargo-nextest is not installed: falling back to `cargo test`, without time limits per test"
+        );
+    }
+    steps::run(&plan(&filters, !flags.is_empty(), nextest))
+}
+
+/// Whether `cargo nextest` can be called.
+pub(crate) fn has_nextest() -> bool {
+    CommandLine::new("cargo nextest --version").succeeds()
+}
+
+fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<Step> {
+    let mut steps = vec![
+        Step::call("machine", setup::machine, "cargo xtask test"),
+        Step::commands("fmt", vec![CommandLine::new("cargo fmt --all --check")]).mended_by("cargo fmt --all"),
+        Step::call("tidy", tidy::check, "cargo xtask tidy"),
+        Step::call("generated docs", generate::check, "cargo xtask generate --check")
+            .mended_by("cargo xtask generate"),
+        unless(quick, "clippy", vec![clippy()]),
+        Step::commands(
+            "binaries",
+            vec![CommandLine::new("cargo build --workspace --all-features --bins --examples")],
+        ),
+    ];
+    steps.push(Step::commands("tests", if nextest { nextest_lines(filters) } else { plain_lines(filters) }));
+    steps.push(unless(quick, "doc tests", vec![doc_tests(filters)]));
+    steps.push(unless(quick, "rustdoc", vec![rustdoc()]));
+    steps
+}
+
+fn unless(quick: bool, name: &'static str, lines: Vec<CommandLine>) -> Step {
+    if quick { Step::left_out(name, "left out by --quick") } else { Step::commands(name, lines) }
+}
+
+fn clippy() -> CommandLine {
+    CommandLine::new("cargo clippy --workspace --all-targets --all-features -- -D warnings")
+}
+
+fn nextest_lines(filters: &[String]) -> Vec<CommandLine> {
+    vec![CommandLine::new("cargo nextest run --workspace --all-features").with(filters)]
+}
+
+/// The same tests without nextest: its test groups do not exist there, so the campaigns get a run of their own.
+fn plain_lines(filters: &[String]) -> Vec<CommandLine> {
+    let targets = "--all-features --lib --bins --tests --examples --no-fail-fast";
+    let most = format!("cargo test --workspace --exclude {CAMPAIGNS} {targets} --");
+    let campaigns = format!("cargo test --package {CAMPAIGNS} {targets} -- --test-threads=1");
+    vec![CommandLine::new(&most).with(filters), CommandLine::new(&campaigns).with(filters)]
+}
+
+fn doc_tests(filters: &[String]) -> CommandLine {
+    CommandLine::new("cargo test --doc --workspace --all-features --").with(filters)
+}
+
+/// Libraries only: the program and the library `backstop` would write to the same folder.
+fn rustdoc() -> CommandLine {
+    let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
+    CommandLine::new("cargo doc --workspace --all-features --no-deps --lib")
+        .variable("RUSTDOCFLAGS", format!("{flags} -D warnings").trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::Action;
+
+    fn names(steps: &[Step]) -> Vec<&str> {
+        steps.iter().map(|step| step.name).collect()
+    }
+
+    fn commands(steps: &[Step], name: &str) -> Vec<String> {
+        let step = steps.iter().find(|step| step.name == name).unwrap();
+        let Action::Commands(lines) = &step.action else { panic!("{name} has no command lines") };
+        lines.iter().map(CommandLine::to_string).collect()
+    }
+
+    #[test]
+    fn the_cheap_checks_come_first() {
+        let expected = [
+            "machine",
+            "fmt",
+            "tidy",
+            "generated docs",
+            "clippy",
+            "binaries",
+            "tests",
+            "doc tests",
+            "rustdoc",
+        ];
+        assert_eq!(names(&plan(&[], false, true)), expected);
+    }
+
+    #[test]
+    fn quick_still_names_what_it_leaves_out() {
+        let steps = plan(&[], true, true);
+        let left_out = |step: &&Step| matches!(step.action, Action::LeftOut(_));
+        let left: Vec<&str> = steps.iter().filter(left_out).map(|step| step.name).collect();
+        assert_eq!(left, ["clippy", "doc tests", "rustdoc"]);
+    }
+
+    #[test]
+    fn filters_reach_the_tests_and_campaigns_run_alone_without_nextest() {
+        let filters = ["fence".to_owned(), "two words".to_owned()];
+        let with_nextest = commands(&plan(&filters, false, true), "tests");
+        assert_eq!(with_nextest, ["cargo nextest run --workspace --all-features fence 'two words'"]);
+        let plain = commands(&plan(&filters, false, false), "tests");
+        assert!(plain[0].contains("--exclude backstop-chaos") && plain[0].ends_with("-- fence 'two words'"));
+        assert!(plain[1].contains("--package backstop-chaos") && plain[1].contains("--test-threads=1"));
+    }
+}
