@@ -39,8 +39,9 @@ pub fn head_chars(text: &str, max_chars: usize) -> &str {
     }
 }
 
-/// Makes `text` acceptable to every store: no NUL, no control character but line feed and tab, no noncharacter,
-/// no character that reorders what follows it on a screen. Each of them becomes visible instead of vanishing.
+/// Makes `text` acceptable to every store: no NUL, no control character but line feed and tab, no
+/// noncharacter, no character that reorders what follows it on a screen. Each of them becomes visible instead
+/// of vanishing.
 ///
 /// A CR LF pair becomes a line feed, because it is only another system's line end.
 pub fn storable(text: &str) -> Cow<'_, str> {
@@ -55,8 +56,8 @@ pub fn storable_bytes(bytes: &[u8]) -> String {
     storable(&String::from_utf8_lossy(bytes)).into_owned()
 }
 
-/// Like [`storable`], and also on a single line: what a table cell or a prompt may print without any raw control
-/// byte reaching the terminal. A line end becomes `⏎ `, a tab a space.
+/// Like [`storable`], and also on a single line: what a table cell or a prompt may print without any raw
+/// control byte reaching the terminal. A line end becomes `⏎ `, a tab a space.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
     rewrite(
         text,
@@ -70,8 +71,8 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Joins `text` into one trimmed line in which every run of white space is one space; other control characters
-/// are made visible. For log lines, where a line break would forge another entry.
+/// Joins `text` into one trimmed line in which every run of white space is one space; other control
+/// characters are made visible. For log lines, where a line break would forge another entry.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let collapsed = collapse_whitespace(text);
     match storable(&collapsed) {
@@ -102,8 +103,8 @@ pub fn collapse_whitespace(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Drops terminal escape sequences (colours, cursor moves, window titles): they carry no meaning in stored text,
-/// and a colour change between a key and its value would hide a secret from the redactor.
+/// Drops terminal escape sequences (colours, cursor moves, window titles): they carry no meaning in stored
+/// text, and a colour change between a key and its value would hide a secret from the redactor.
 ///
 /// An escape character that starts no complete sequence is kept, for [`storable`] to show.
 pub fn without_ansi(text: &str) -> Cow<'_, str> {
@@ -135,7 +136,8 @@ fn escape_sequence_len(bytes: &[u8]) -> usize {
                 _ => 0,
             }
         }
-        // An operating system command ends with BEL or ESC \. Stopping at any ESC keeps the whole walk linear.
+        // An operating system command ends with BEL or ESC \. Stopping at any ESC keeps the whole walk
+        // linear.
         Some(b']') => {
             let payload = body.iter().take_while(|b| !matches!(**b, 0x07 | 0x1b | b'\n')).count();
             match (body.get(payload), body.get(payload + 1)) {
@@ -148,7 +150,8 @@ fn escape_sequence_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// Copies `text` with every character that `unfit` names handed to `replace`, which also sees the character after it.
+/// Copies `text` with every character that `unfit` names handed to `replace`, which also sees the character
+/// after it.
 fn rewrite(
     text: &str,
     unfit: impl Fn(char) -> bool,
@@ -176,7 +179,8 @@ fn is_layout(ch: char) -> bool {
     matches!(ch, '\n' | '\t' | '\u{2028}' | '\u{2029}')
 }
 
-/// Characters that no store or screen should receive: controls, Unicode noncharacters, bidirectional overrides.
+/// Characters that no store or screen should receive: controls, Unicode noncharacters, bidirectional
+/// overrides.
 fn is_hostile(ch: char) -> bool {
     match ch {
         '\n' | '\t' => false,

@@ -1,0 +1,88 @@
+//! Credentials that are known by their own shape: issuers give them a prefix so that scanners can find them.
+//!
+//! Must not need a name next to the value; named values are found by `assignments`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::spans::Spans;
+
+/// How known credentials begin. The trigger of this pass; it must match wherever a shape below does.
+pub(super) const PREFIXES: &str = concat!(
+    r"eyJ|A(?:KIA|SIA|BIA|CCA)[0-9A-Z]|gh[pousr]_|github_pat_|gl[a-z]{2,6}-|xox|xapp-|",
+    r"_(?:live|test)_|whsec_|sk-|AIza|ya29|GOCSPX|1//0|SG\.|npm_|pypi-|hf_|hvs\.|dop_v1|",
+    r"shp[a-z]{2}_|SK[0-9a-f]|key-[0-9a-f]|-us[0-9]|[0-9]:AA|sq0|AGE-SECRET|glsa_|lin_api_|",
+    r"dapi[0-9a-f]|ATATT|rubygems_|hooks\.slack|api/webhooks",
+);
+
+/// One shape per line. Lower bounds are below the issuers' lengths, so that a credential that was cut is
+/// found too.
+const SHAPES: [&str; 34] = [
+    // JSON web tokens (signed and encrypted), and any other base64 that starts like a JSON object.
+    r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){1,4}",
+    r"eyJ[A-Za-z0-9_-]{20,}={0,2}",
+    // Amazon key ids.
+    r"\bA(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}\b",
+    // GitHub, GitLab.
+    r"gh[pousr]_[A-Za-z0-9]{20,}",
+    r"github_pat_[A-Za-z0-9_]{20,}",
+    r"\bgl(?:pat|dt|rt|ft|cbt|ptt|soat|agent|imt|oas|ffct)-[A-Za-z0-9_.-]{16,}",
+    // Slack tokens and web hooks, Discord web hooks.
+    r"\bxox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{8,}",
+    r"\bxapp-[A-Za-z0-9-]{16,}",
+    r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{16,}",
+    r"/api/webhooks/[0-9]{15,}/[A-Za-z0-9_-]{20,}",
+    // Stripe, and signing secrets of standard web hooks.
+    r"\b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{8,}",
+    r"\bwhsec_[A-Za-z0-9+/=_-]{12,}",
+    // OpenAI, Anthropic and others that follow them.
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    // Google: API keys, OAuth access tokens, client secrets, refresh tokens.
+    r"AIza[0-9A-Za-z_-]{30,}",
+    r"\bya29\.[A-Za-z0-9_-]{16,}",
+    r"\bGOCSPX-[A-Za-z0-9_-]{16,}",
+    r"\b1//0[A-Za-z0-9_-]{24,}",
+    // SendGrid, Mailgun, Mailchimp, Twilio.
+    r"\bSG\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]{10,})?",
+    r"\bkey-[0-9a-f]{32}\b",
+    r"\b[0-9a-f]{32}-us[0-9]{1,2}\b",
+    r"\bSK[0-9a-f]{32}\b",
+    // Package registries and model hubs.
+    r"\bnpm_[A-Za-z0-9]{24,}",
+    r"\bpypi-[A-Za-z0-9_-]{24,}",
+    r"\brubygems_[0-9a-f]{32,}",
+    r"\bhf_[A-Za-z0-9]{24,}",
+    // Infrastructure: Vault, DigitalOcean, Grafana, Databricks, age.
+    r"\bhvs\.[A-Za-z0-9_-]{20,}",
+    r"\bdop_v1_[0-9a-f]{32,}",
+    r"\bglsa_[A-Za-z0-9_]{24,}",
+    r"\bdapi[0-9a-f]{32}",
+    r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
+    // Shopify, Square, Linear, Atlassian, and Telegram bots.
+    r"\bshp(?:at|ca|pa|ss)_[0-9A-Fa-f]{24,}",
+    r"\bsq0[a-z]{3}-[0-9A-Za-z_-]{20,}",
+    r"\b(?:lin_api_[A-Za-z0-9]{24,}|ATATT[A-Za-z0-9_=-]{24,})",
+    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",
+];
+
+static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+    // ASCII word boundaries: the Unicode ones would send every text with an accent to the slow engine.
+    let ascii: Vec<String> = SHAPES.iter().map(|shape| shape.replace(r"\b", r"(?-u:\b)")).collect();
+    Regex::new(&ascii.join("|")).expect("the token shapes are constants")
+});
+
+/// Marks every credential with a known shape.
+pub(super) fn mark(text: &str, spans: &mut Spans) {
+    for hit in SHAPE.find_iter(text) {
+        if !is_plain_name(hit.as_str()) {
+            spans.mark(hit.range());
+        }
+    }
+}
+
+/// `sk-learn-worker-of-the-shop` has the prefix of a key and none of its randomness.
+fn is_plain_name(hit: &str) -> bool {
+    (hit.starts_with("sk-") || hit.starts_with("pypi-"))
+        && !hit.bytes().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
+}
