@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::explain::Surroundings;
-use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Stale, State};
+use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Claim, Claimed, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter, NewWorker, Note, Observer,
-    Orphan, Page, PageRequest, Peek, QueueView, Renewed, StoreInfo, Submit, Submitted, Term, WorkerView,
+    Archived, Claim, Claimed, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter, NewWorker, Note,
+    Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, StoreInfo, Submit, Submitted, Term,
+    WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -24,12 +25,18 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 
 /// - an `Err` means that nothing of the batch was stored, except [`Error::is_unknown`], after which the same call
 ///   can be made again: every verb is safe to repeat;
 /// - a job is in exactly one state at every commit, and moves only as `backstop_core` decides;
-/// - events of a commit reach the [`Observer`] after it, in commit order.
+/// - events of a commit reach the [`Observer`] after it, in commit order, and before the verb answers;
+/// - text comes back as it was taken, to the last character; delays inside policies and decisions are kept to the
+///   millisecond, moments to the microsecond;
+/// - within a batch items are handled in order and later ones see what earlier ones did.
+///
+/// A worker is live while its row exists and `expires_at > now`.
 pub trait Store: Send + Sync + 'static {
     /// What kind of store this is, and where.
     fn info(&self) -> StoreInfo;
 
     /// Sets who hears of commits and wake-ups. A later call replaces the earlier observer.
+    /// It may be called while the store holds a lock: it must not call the store back.
     fn observe(&self, observer: Arc<dyn Observer>);
 
     /// The store's clock.
@@ -38,90 +45,162 @@ pub trait Store: Send + Sync + 'static {
     /// Stores jobs (L10-L12, L22). One answer per job, in order.
     ///
     /// The jobs have passed `backstop_core::admit`. The checks here, in order: the id itself (a repeated submit
-    /// answers as deduplicated), the idempotency key, the business key. An `atomic` batch with a refused item
-    /// stores nothing, and its other items answer [`Refusal::BatchRefused`].
+    /// answers as deduplicated), the idempotency key, the job to supersede, the business key. All checks of an
+    /// item come before its first write: an item that is refused or deduplicated supersedes nothing and does not
+    /// remember its idempotency key. A job that the same item supersedes does not stand in the way of its business
+    /// key. `Submitted::state` is the stored state, which knows nothing of held lanes.
+    ///
+    /// An idempotency key is remembered for ever: when its job is archived, the answer has that job's id and the
+    /// state it was archived in. An id is remembered while its job is hot: a submit that brings an archived id and
+    /// no known key stores a new job, and the archival of that one will replace the document of the earlier.
+    ///
+    /// An `atomic` batch with a refused item stores nothing, and its other items answer [`Refusal::BatchRefused`].
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for more than `Limits::batch` jobs.
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>>;
 
     /// Takes due jobs for a worker (L2-L5), in the order of their rank. Never blocks on what others hold.
     ///
-    /// A due job that must not start any more is failed as expired instead (L19).
+    /// The queues are served in the order given, each from what the ones before it left. A due job that must not
+    /// start any more is failed as expired when its turn comes (L19); the walk through a queue ends with its last
+    /// free place, so what lies behind is left alone. Callbacks of jobs that expired are stored last: the claim
+    /// that made them does not take them.
+    ///
+    /// All jobs of one claim share one fence. The first claim of a store that takes a job gets fence 1, each later
+    /// one that takes a job the next number, also after a restart; a claim that takes none uses no number up.
     ///
     /// # Errors
     /// [`Error::NotEnlisted`] when the worker is unknown or its lease has run out.
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
 
     /// Says, without writing, whether a claim would find work and when the next job becomes due.
+    ///
+    /// It looks where the claim would: not into paused queues nor into those without room. A job that must not
+    /// start any more counts, because a claim has something to do about it. The worker need not be live.
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek>;
 
-    /// Counts the start of prefetched jobs before their handlers run (C5).
+    /// Counts the start of prefetched jobs before their handlers run (C5). Starting twice changes nothing.
+    ///
+    /// As in every write about a run, the lease of a worker that is not live is stale, and so is one on a job that
+    /// does not exist.
     fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>>;
 
     /// Ends runs: record, ledger row, counts, incident, callback, all in one transaction (F12).
     ///
-    /// A lease whose worker has let it run out is stale, even when nobody has taken the job yet.
+    /// A lease whose worker has let it run out is stale, even when nobody has taken the job yet. A hold that was
+    /// never started had no run: it leaves no ledger row, no incident and no event, whatever its ending says.
+    /// An incident keeps kind, error type and text of its first failure and the job of its latest.
+    /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
-    /// Keeps what handlers say of their progress.
+    /// Keeps what handlers say of their progress. Stale too when the run has not been started.
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>>;
 
     /// Makes a worker known, with the queues it serves and the kinds it knows.
+    ///
+    /// A known id is replaced whole, also when its lease has run out: what it still holds is then held again.
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()>;
 
     /// Renews everything the worker holds for `lease` from now, and tells which of `held` it has lost.
+    ///
+    /// `lost` keeps the order of `held`; a lease is lost when it is not the current hold of its job.
     ///
     /// # Errors
     /// [`Error::NotEnlisted`] when the worker is unknown or its lease has run out: then all is lost.
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed>;
 
     /// Forgets a worker that has handed everything back. What it still holds is orphaned at once.
+    /// An unknown worker is fine.
     fn retire(&self, worker: WorkerId) -> Answer<'_, ()>;
 
     /// Asks for the leadership of duties, or renews it, for `ttl` from now (L17). One answer per duty.
+    ///
+    /// The first term of a duty is 1. Renewing a term that still runs keeps its number; every other grant, also to
+    /// the node whose own term ran out, takes the next one. None: another node leads.
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>>;
 
-    /// Jobs whose worker has stopped renewing, oldest hold first (L15).
+    /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>>;
 
     /// Ends the runs of orphans. Each is refused as stale unless it is still an orphan of that very hold.
     ///
     /// # Errors
-    /// [`Error::Deposed`] when the term has passed on; then nothing was written.
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Rescue`]; then nothing was written.
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
     /// Fails up to `limit` unclaimed jobs whose time to start has passed (L19), and says how many.
     ///
+    /// They go by `expires_at` and then by id, whether due or not, in paused queues and held lanes too.
+    ///
     /// # Errors
-    /// [`Error::Deposed`] when the term has passed on; then nothing was written.
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Expire`]; then nothing was written.
     fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize>;
 
+    /// Moves up to `limit` jobs whose retention is over out of the hot tables, and says how many (L16).
+    ///
+    /// Those that succeeded go first, then the canceled ones, then the dead letters, each by `finished_at` and then
+    /// by id. A job that has not ended stays, whatever its age. One transaction: at every commit a job is either hot
+    /// or archived. What is archived is known to [`Store::archived`] and by its idempotency key; every other verb
+    /// takes it for unknown, and no count includes it, except those of incidents, which may name it as their
+    /// sample. No event tells of it.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Archive`]; then nothing was written.
+    fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize>;
+
     /// Does what a person asks of each job. One answer per job, in order.
+    ///
+    /// A dead letter that would become live again is refused with [`Refusal::BusinessKeyConflict`] while another
+    /// live job holds its business key. The state table is asked first.
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>>;
 
-    /// Pauses or resumes a queue; answers whether that changed anything.
+    /// Pauses or resumes a queue; answers whether that changed anything. Resuming an unknown queue does not
+    /// make it known.
     fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool>;
 
     /// Looks jobs up by id. One answer per id, in order.
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>>;
 
+    /// Looks archived jobs up by id. One answer per id, in order; none for a job that was not archived.
+    fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>>;
+
     /// Lists jobs, newest id first, by keyset.
+    ///
+    /// `next` is set when more rows exist; a page of zero rows has none. The reason of a [`JobFilter`] is compared
+    /// with the stored one, which a dead letter keeps while it is paused.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for a page over `Limits::page`.
     fn list(&self, filter: JobFilter, page: PageRequest<JobId>) -> Answer<'_, Page<JobView, JobId>>;
 
-    /// The ledger of a job, latest run first, by keyset on the run's number.
+    /// The ledger of a job, latest run first, by keyset on the run's number. An unknown job has an empty one.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for a page over `Limits::page`.
     fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>>;
 
     /// A job with what surrounds it, for `explain` (F20).
     fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>>;
 
-    /// Every queue with its counts, by name. Counts are kept, not counted.
+    /// Every queue that ever had a job, was ever paused or is served by a live worker, with its counts, by name.
+    /// Counts are kept, not counted.
     fn queues(&self) -> Answer<'_, Vec<QueueView>>;
 
-    /// Every worker that is live, or was until it stopped renewing, by name.
+    /// Every worker that is live, or was until it stopped renewing, by name and then by id.
     fn workers(&self) -> Answer<'_, Vec<WorkerView>>;
 
-    /// Incidents, latest seen first.
+    /// Incidents, latest seen first, then by fingerprint.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for more than `Limits::page`.
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>>;
 
-    /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
+    /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all
+    /// priorities, by queue, kind and version.
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>>;
 
     /// What `doctor` says of this store.

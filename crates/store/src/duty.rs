@@ -16,11 +16,13 @@ pub enum Duty {
     Expire,
     /// Tells of jobs that no live worker knows.
     WatchCode,
+    /// Moves what ended long ago out of the hot tables.
+    Archive,
 }
 
 impl Duty {
     /// Every duty.
-    pub const ALL: [Self; 3] = [Self::Rescue, Self::Expire, Self::WatchCode];
+    pub const ALL: [Self; 4] = [Self::Rescue, Self::Expire, Self::WatchCode, Self::Archive];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -29,6 +31,7 @@ impl Duty {
             Self::Rescue => "rescue",
             Self::Expire => "expire",
             Self::WatchCode => "watch_code",
+            Self::Archive => "archive",
         }
     }
 }

@@ -12,6 +12,8 @@
 
 pub mod claim;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod contract;
 pub mod duty;
 pub mod error;
@@ -28,10 +30,11 @@ pub use contract::{Answer, Store};
 pub use duty::{Duty, Orphan, Term};
 pub use error::Error;
 pub use finish::{Finish, Note};
-//pub use model::ModelStore;
+pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{
-    Finding, HeldLane, Incident, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo, WorkerView,
+    Archived, Finding, HeldLane, Incident, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo,
+    WorkerView,
 };
 pub use submit::{Submit, Submitted};
 pub use worker::{KnownKind, NewWorker, Renewed};

@@ -1,1 +1,236 @@
-//! placeholder
+//! A store in memory that really stores: the reference of the semantics.
+//!
+//! Plain maps under one lock, and every verb is one short function over them. Other stores are compared with this
+//! one, so it must stay readable; it must not trade that for speed, and it must not decide anything that
+//! `backstop_core` decides. Nothing survives the process.
+//!
+//! # Layout
+//! - `tables`: the maps, and what all verbs ask of them.
+//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
+//! - `query`, `lanes`: the verbs that read, and the counts they show.
+
+mod archive;
+mod claim;
+mod duty;
+mod finish;
+mod lanes;
+mod operate;
+mod query;
+mod submit;
+mod tables;
+mod worker;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use backstop_core::explain::Surroundings;
+use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+
+use self::tables::{Commit, Tables};
+use crate::{
+    Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
+    Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Silent, Store,
+    StoreInfo, Submit, Submitted, SystemClock, Term, WorkerView,
+};
+
+/// A store that keeps everything in memory.
+pub struct ModelStore {
+    clock: Arc<dyn Clock>,
+    shared: Mutex<Shared>,
+}
+
+struct Shared {
+    tables: Tables,
+    observer: Arc<dyn Observer>,
+}
+
+impl ModelStore {
+    /// An empty store that reads the time from `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let shared = Shared { tables: Tables::default(), observer: Arc::new(Silent) };
+        Self { clock, shared: Mutex::new(shared) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().expect("no verb of the model panics while it holds the tables")
+    }
+
+    /// Runs a verb that only reads.
+    fn read<T>(&self, verb: impl FnOnce(&Tables, Timestamp) -> Result<T, Error>) -> Result<T, Error> {
+        let shared = self.lock();
+        verb(&shared.tables, self.clock.now())
+    }
+
+    /// Runs a verb that writes, and tells the observer.
+    ///
+    /// The lock is held until the observer has heard it all: that is what keeps events in commit order.
+    fn write<T>(&self, verb: impl FnOnce(&mut Tables, &mut Commit) -> Result<T, Error>) -> Result<T, Error> {
+        let mut shared = self.lock();
+        let mut commit = Commit::at(self.clock.now());
+        let answer = verb(&mut shared.tables, &mut commit)?;
+        if !commit.events.is_empty() && shared.observer.wants_events() {
+            shared.observer.committed(commit.events);
+        }
+        if commit.work_arrived {
+            shared.observer.work_arrived();
+        }
+        Ok(answer)
+    }
+}
+
+impl Default for ModelStore {
+    /// An empty store on the machine's clock.
+    fn default() -> Self {
+        Self::new(Arc::new(SystemClock::default()))
+    }
+}
+
+impl fmt::Debug for ModelStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelStore").finish_non_exhaustive()
+    }
+}
+
+impl Store for ModelStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo { backend: "memory", location: "memory:".to_owned() }
+    }
+
+    fn observe(&self, observer: Arc<dyn Observer>) {
+        self.lock().observer = observer;
+    }
+
+    fn now(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async move { Ok(self.clock.now()) })
+    }
+
+    fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
+        Box::pin(async move { self.write(|tables, commit| tables.submit(&submit, commit)) })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(async move { self.write(|tables, commit| tables.claim(&claim, commit)) })
+    }
+
+    fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
+        let claim = claim.clone();
+        Box::pin(async move { self.read(|tables, now| Ok(tables.peek(&claim, now))) })
+    }
+
+    fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.start(&leases, commit))) })
+    }
+
+    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.finish(&endings, commit))) })
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.annotate(notes, commit.now))) })
+    }
+
+    fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.write(|tables, commit| {
+                tables.enlist(worker, commit);
+                Ok(())
+            })
+        })
+    }
+
+    fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
+        Box::pin(async move { self.write(|tables, commit| tables.renew(worker, lease, held, commit.now)) })
+    }
+
+    fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.write(|tables, _| {
+                tables.workers.remove(&worker);
+                Ok(())
+            })
+        })
+    }
+
+    fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.lead(node, &duties, ttl, commit.now))) })
+    }
+
+    fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.orphans(limit, now))) })
+    }
+
+    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
+        Box::pin(async move { self.write(|tables, commit| tables.rescue(&term, &endings, commit)) })
+    }
+
+    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.write(|tables, commit| tables.expire(&term, limit, commit)) })
+    }
+
+    fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
+        Box::pin(
+            async move { self.write(|tables, commit| tables.archive(&term, &retention, limit, commit.now)) },
+        )
+    }
+
+    fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.operate(&jobs, &operation, commit))) })
+    }
+
+    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
+        let queue = queue.to_owned();
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.pause_queue(queue, paused, commit))) })
+    }
+
+    fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
+        Box::pin(async move {
+            self.read(|tables, now| Ok(ids.iter().map(|id| tables.detail(*id, now)).collect()))
+        })
+    }
+
+    fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
+        Box::pin(async move { self.read(|tables, _| Ok(tables.archived(&ids))) })
+    }
+
+    fn list(&self, filter: JobFilter, page: PageRequest<JobId>) -> Answer<'_, Page<JobView, JobId>> {
+        Box::pin(async move { self.read(|tables, now| tables.list(&filter, page, now)) })
+    }
+
+    fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
+        Box::pin(async move { self.read(|tables, _| tables.attempts(job, page)) })
+    }
+
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.surroundings(job, now))) })
+    }
+
+    fn queues(&self) -> Answer<'_, Vec<QueueView>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.queues(now))) })
+    }
+
+    fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.workers(now))) })
+    }
+
+    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
+        Box::pin(async move { self.read(|tables, _| tables.incidents(limit)) })
+    }
+
+    fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.held_lanes(now))) })
+    }
+
+    fn check(&self) -> Answer<'_, Vec<Finding>> {
+        Box::pin(async move {
+            Ok(vec![Finding {
+                level: Level::Bad,
+                subject: "durability".to_owned(),
+                message: "this store lives in memory: every job is gone when the process ends".to_owned(),
+                hint: Some("use a store on disk, such as sqlite:backstop.db".to_owned()),
+            }])
+        })
+    }
+}

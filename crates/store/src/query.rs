@@ -1,7 +1,9 @@
 //! What can be asked of a store, and how it answers.
 
+use std::sync::Arc;
+
 use backstop_core::failure::{Fingerprint, TerminalReason};
-use backstop_core::job::State;
+use backstop_core::job::{Attempt, JobDetail, State};
 use backstop_core::{JobId, Timestamp, WorkerId};
 use serde::Serialize;
 
@@ -54,6 +56,38 @@ pub struct Page<T, K> {
     pub items: Vec<T>,
     /// The key to ask for the next page with; none on the last one.
     pub next: Option<K>,
+}
+
+/// A job that has left the hot tables (L16).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archived {
+    /// When it left.
+    pub archived_at: Timestamp,
+    /// How it had ended.
+    pub state: State,
+    /// All that was known of it, as JSON text: `job` and `attempts`, both as every interface shows them, the runs
+    /// oldest first.
+    pub document: Arc<str>,
+}
+
+impl Archived {
+    /// What is kept of a job that leaves at `archived_at` with these runs, oldest first.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn new(
+        job: &JobDetail,
+        attempts: &[Attempt],
+        archived_at: Timestamp,
+    ) -> Result<Self, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            job: &'a JobDetail,
+            attempts: &'a [Attempt],
+        }
+        let document = serde_json::to_string(&Document { job, attempts })?.into();
+        Ok(Self { archived_at, state: job.view.record.state, document })
+    }
 }
 
 /// A queue with its kept counts.

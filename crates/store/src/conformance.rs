@@ -1,0 +1,306 @@
+//! The suite that every store passes: one macro call, one test per case.
+//!
+//! ```ignore
+//! struct InMyDatabase(tempfile::TempDir);
+//! impl backstop_store::conformance::Place for InMyDatabase { /* fresh, open */ }
+//! backstop_store::conformance!(InMyDatabase);
+//! ```
+//!
+//! Each case gets a fresh store and a clock that stands, and names the rules it proves. A bug found in one store
+//! becomes a case here, so that no other store has it. Cases speak to the store through the contract only; they must
+//! not know what is behind it.
+//!
+//! # Layout
+//! - `place`, `fixture`, `build`, `told`: where the store lives, and short ways to say what happens.
+//! - One module per noun with its cases.
+//! - `property`, `script`, `draft`, `dice`, `command`, `snapshot`: random commands, played on the model and on
+//!   another store.
+
+pub mod archive;
+pub mod callbacks;
+pub mod claim;
+pub mod code;
+pub mod events;
+pub mod expiry;
+pub mod keys;
+pub mod leadership;
+pub mod operate;
+pub mod query;
+pub mod run;
+pub mod submit;
+pub mod text;
+pub mod workers;
+
+mod build;
+mod command;
+mod dice;
+mod draft;
+mod fixture;
+mod place;
+mod property;
+mod script;
+mod snapshot;
+mod told;
+
+pub use fixture::World;
+pub use place::{Memory, Place, block_on};
+pub use property::{Divergence, compare, property};
+
+/// Plays one case on a fresh store of this place.
+pub fn play<P: Place, C: FnOnce(World) -> F, F: Future<Output = ()>>(case: C) {
+    P::block_on(async { case(World::fresh::<P>().await).await });
+}
+
+/// Makes one test of each case, and the property test, for the stores of a [`Place`].
+#[macro_export]
+macro_rules! conformance {
+    ($place:ty) => {
+        $crate::conformance_cases! {
+            $place;
+            submit: [
+                every_field_of_a_job_reads_back
+                absent_fields_stay_absent
+                start_times_are_resolved_by_the_store
+                patience_counts_from_the_due_time
+                a_repeated_id_is_deduplicated
+                a_repeated_id_tells_where_the_job_is
+                the_id_comes_before_the_keys
+                later_items_see_earlier_ones
+                an_atomic_batch_is_all_or_nothing
+                a_refused_batch_leaves_no_trace
+                a_partial_batch_stores_what_it_can
+                a_batch_over_the_limit_is_refused
+                an_empty_batch_is_fine
+                jobs_survive_a_reopened_store
+            ]
+            keys: [
+                an_idempotency_key_makes_one_job
+                an_idempotency_key_outlives_its_job
+                idempotency_keys_differ_in_case_and_space
+                racing_clients_make_one_job
+                an_idempotency_key_survives_a_reopened_store
+                a_business_key_conflict_names_the_holder
+                running_and_paused_jobs_hold_their_key
+                an_ended_job_frees_its_key
+                skip_answers_with_the_holder
+                a_skipped_submit_uses_no_idempotency_key
+                replace_takes_the_place_of_the_holder
+                replace_takes_the_place_of_a_paused_holder
+                idempotency_comes_before_the_business_key
+                racing_clients_share_one_business_key
+                a_job_supersedes_an_unstarted_one
+                only_an_unstarted_job_is_superseded
+                a_successor_inherits_the_business_key
+                a_refused_item_supersedes_nothing
+                one_job_may_take_two_places
+                a_dead_letter_waits_for_its_key
+            ]
+            claim: [
+                a_job_is_taken_when_it_is_due
+                without_aging_the_level_goes_first
+                all_five_levels_are_in_order
+                waiting_is_worth_levels
+                an_old_job_is_not_starved
+                order_follows_the_current_due_time
+                a_worker_takes_what_it_knows
+                a_queue_may_give_any_kind
+                paused_and_ended_jobs_are_passed_by
+                a_paused_queue_gives_nothing
+                a_claim_takes_no_more_than_its_limit
+                queues_are_served_in_the_order_asked_for
+                prefetched_jobs_are_not_started
+                each_queue_starts_its_own
+                a_claim_stores_worker_time_and_fence
+                fences_only_grow
+                fences_survive_a_reopened_store
+                no_job_is_held_twice
+                only_a_live_worker_claims
+                an_overdue_job_is_failed_instead_of_taken
+                a_claim_expires_no_more_than_it_passes
+                a_claim_does_not_take_the_callbacks_it_makes
+                a_peek_says_when_there_is_work
+                a_peek_looks_where_the_claim_would
+            ]
+            run: [
+                a_start_is_counted_once
+                a_stale_lease_changes_nothing
+                an_earlier_hold_is_stale
+                a_silent_worker_may_not_write
+                each_ending_stands_for_itself
+                success_stores_times_and_result
+                a_warning_is_kept
+                a_result_is_shown_once_the_job_has_ended
+                a_failure_is_retried_later
+                n_retries_are_n_plus_one_runs
+                every_cause_draws_on_its_own_budget
+                a_dead_letter_keeps_its_evidence
+                every_terminal_reason_is_kept
+                a_run_may_cancel_its_job
+                a_snoozed_job_comes_back_uncharged
+                an_unstarted_job_goes_back_without_blame
+                an_unstarted_hold_leaves_no_incident
+                success_forgets_the_last_failure
+                patience_counts_anew_after_a_retry
+                output_is_kept_with_its_run
+                progress_is_kept
+                runs_survive_a_reopened_store
+            ]
+            callbacks: [
+                a_callback_is_a_job_of_its_own
+                only_the_final_outcome_fires
+                a_callback_is_stored_exactly_once
+                a_redrive_fires_anew
+                a_canceled_job_fires_nothing
+                failures_are_counted_as_incidents
+                a_stale_ending_is_no_incident
+                a_reported_failure_is_no_incident
+            ]
+            workers: [
+                a_worker_is_shown_as_it_is
+                workers_come_by_name
+                a_renewal_keeps_what_is_held
+                a_renewal_tells_what_was_lost
+                a_late_renewal_is_refused
+                silence_makes_orphans
+                orphans_come_oldest_first
+                orphans_come_up_to_a_limit
+                a_retired_worker_leaves_orphans
+                a_started_orphan_is_a_crash
+                a_prefetched_orphan_goes_back_without_blame
+                the_eleventh_crash_poisons
+                only_orphans_are_rescued
+                a_canceled_orphan_is_not_rescued
+                enlisting_again_replaces_the_row
+                workers_survive_a_reopened_store
+            ]
+            leadership: [
+                one_node_leads
+                each_duty_has_its_own_leader
+                renewing_keeps_the_term
+                a_term_that_ran_out_is_followed_by_the_next
+                racing_nodes_make_one_leader
+                terms_survive_a_reopened_store
+                a_deposed_leader_rescues_nothing
+                a_deposed_leader_expires_nothing
+                a_late_leader_may_not_write
+                a_renewed_term_counts_until_its_new_end
+            ]
+            operate: [
+                cancel_in_every_state
+                pause_in_every_state
+                resume_in_every_state
+                retry_in_every_state
+                canceling_ends_the_run
+                canceling_a_prefetched_job_ends_no_run
+                canceling_twice_changes_nothing
+                resume_restores_the_earlier_state
+                a_retry_starts_over_and_keeps_the_lineage
+                a_retried_job_has_its_budget_again
+                operations_come_in_order
+                pausing_a_queue_answers_whether_it_changed
+                a_paused_queue_survives_a_reopened_store
+            ]
+            expiry: [
+                an_overdue_job_is_failed
+                the_longest_overdue_go_first
+                running_and_paused_jobs_do_not_expire
+                jobs_expire_wherever_they_wait
+                a_job_waits_no_longer_than_its_patience
+                an_expired_job_fires_its_callback
+                an_expired_job_can_be_driven_again
+                an_expired_job_is_no_incident
+            ]
+            archive: [
+                a_job_leaves_when_its_retention_is_over
+                no_retention_keeps_jobs_for_ever
+                the_longest_ended_go_first
+                what_has_not_ended_stays_whatever_its_age
+                a_paused_dead_letter_stays
+                a_retried_job_counts_anew
+                a_deposed_leader_archives_nothing
+                an_idempotency_key_outlives_archival
+                an_archived_job_holds_nothing
+                an_archived_job_is_out_of_sight
+                the_document_holds_the_ledger
+                a_long_ledger_is_kept_whole
+                archiving_again_changes_nothing
+                an_archived_id_may_come_again
+            ]
+            code: [
+                an_unknown_kind_waits
+                a_newer_version_waits
+                an_unserved_queue_holds_nothing
+                a_worker_with_the_code_releases_it
+                the_last_worker_with_the_code_holds_it_again
+                held_lanes_are_summed
+                a_waiting_job_is_a_pending_one_to_people
+                any_kind_takes_from_a_held_lane
+                the_oldest_due_job_is_not_a_waiting_one
+            ]
+            query: [
+                every_filter_filters
+                pages_have_no_gaps
+                the_last_page_has_no_next
+                a_filtered_list_is_paged_too
+                a_page_over_the_limit_is_refused
+                a_ledger_is_paged
+                jobs_are_looked_up_in_order
+                queue_counts_match_a_recount
+                queues_are_shown_by_name
+                the_oldest_due_job_is_shown
+                incidents_come_latest_first
+                a_waiting_job_is_explained
+                a_running_job_is_explained
+                the_last_decision_is_explained
+                surroundings_count_live_workers
+                reading_changes_nothing
+            ]
+            events: [
+                a_life_is_told_in_order
+                events_say_which_job_and_when
+                nothing_is_told_of_what_was_refused
+                operations_are_told_when_they_move_the_job
+                a_replaced_job_is_told_first
+                a_prefetched_start_is_told_once
+                an_expired_job_is_told_as_dead
+                a_callback_is_told_after_the_end
+                deferrals_are_told_as_such
+                observers_are_replaced_and_asked
+                work_that_arrives_gives_a_hint
+            ]
+            text: [
+                texts_of_a_run_come_back
+                nul_comes_back
+                long_texts_come_back
+                json_is_kept_as_it_was_written
+                names_are_compared_as_they_are
+            ]
+        }
+
+        #[test]
+        fn property() {
+            $crate::conformance::property::<$place>();
+        }
+    };
+}
+
+/// The modules and tests of [`conformance!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($place:ty; $($noun:ident: [$($case:ident)*])*) => {
+        $(
+            mod $noun {
+                #[allow(unused_imports, reason = "the place may be named by a path of its own")]
+                use super::*;
+
+                $(
+                    #[test]
+                    fn $case() {
+                        $crate::conformance::play::<$place, _, _>($crate::conformance::$noun::$case);
+                    }
+                )*
+            }
+        )*
+    };
+}

@@ -1,0 +1,309 @@
+//! Cases about taking work: which jobs, in which order, how many, and for whom.
+
+use std::time::Duration;
+
+use backstop_core::Fence;
+use backstop_core::job::{Aging, Operation, Priority, State};
+
+use super::build::{Crew, handed_back, id, job, knows, success, worker_id};
+use super::fixture::{LEASE, World, claim, numbers, room, secs};
+use super::place::at_once;
+use crate::{ClaimedJob, Error};
+
+/// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
+pub async fn a_job_is_taken_when_it_is_due(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1).after(secs(10))).await;
+    w.pass(secs(10) - Duration::from_micros(1));
+    assert!(w.claim(worker, 5).await.is_empty());
+    w.pass(Duration::from_micros(1));
+    assert_eq!(numbers(&w.claim(worker, 5).await), [1]);
+}
+
+/// L3: without aging the level goes first, then the older due time, then the id.
+pub async fn without_aging_the_level_goes_first(w: World) {
+    let worker = w.worker(1).await;
+    let early = w.now().before(secs(60));
+    w.offer_all(false, [job(4), job(3), job(2).at(early), job(1).priority(Priority::Low).at(early)]).await;
+    w.submit(job(5).priority(Priority::Critical)).await;
+    let mut wanted = claim(worker, 10);
+    wanted.aging = Aging(Duration::ZERO);
+    assert_eq!(numbers(&w.claim_with(wanted).await.jobs), [5, 2, 3, 4, 1]);
+}
+
+/// L3: every level goes before the ones below it.
+pub async fn all_five_levels_are_in_order(w: World) {
+    let worker = w.worker(1).await;
+    for (number, priority) in Priority::ALL.into_iter().enumerate() {
+        w.submit(job(number as u64).priority(priority)).await;
+    }
+    assert_eq!(numbers(&w.claim(worker, 10).await), [4, 3, 2, 1, 0]);
+}
+
+/// L3: each interval of waiting is worth one level, to the second.
+pub async fn waiting_is_worth_levels(w: World) {
+    let worker = w.worker(1).await;
+    let ago = |seconds| w.now().before(secs(seconds));
+    w.submit(job(1).priority(Priority::High)).await;
+    w.submit(job(2).priority(Priority::Lowest).at(ago(45 * 60 - 1))).await;
+    w.submit(job(3).priority(Priority::Lowest).at(ago(45 * 60 + 1))).await;
+    assert_eq!(numbers(&w.claim(worker, 10).await), [3, 1, 2]);
+}
+
+/// L3: an old lowest job overtakes a steady stream of fresh high ones, and its priority is never rewritten.
+pub async fn an_old_job_is_not_starved(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1).priority(Priority::Lowest)).await;
+    let mut rounds = 0;
+    loop {
+        w.pass(secs(60));
+        rounds += 1;
+        w.submit(job(100 + rounds).priority(Priority::High)).await;
+        w.worker(1).await;
+        let taken = w.take(worker).await;
+        w.finish(&taken, success(&taken)).await;
+        if taken.job.spec.id == id(1) {
+            break;
+        }
+        assert!(rounds < 100, "starved");
+    }
+    assert_eq!(rounds, 45, "three levels are worth 45 minutes");
+    assert_eq!(w.detail(id(1)).await.view.job.spec.priority, Priority::Lowest);
+}
+
+/// L3: a retried job goes by its new due time.
+pub async fn order_follows_the_current_due_time(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1)).await;
+    let taken = w.take(worker).await;
+    w.pass(secs(5));
+    w.submit(job(2)).await;
+    w.pass(secs(5));
+    w.finish(&taken, handed_back(&taken)).await;
+    assert_eq!(numbers(&w.claim(worker, 10).await), [2, 1]);
+}
+
+/// H10: a worker takes the kinds it knows, up to the version it knows.
+pub async fn a_worker_takes_what_it_knows(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(
+        false,
+        [
+            job(1).kind("a", 1),
+            job(2).kind("a", 2),
+            job(3).kind("a", 3),
+            job(4).kind("b", 1),
+            job(5).kind("A", 1),
+        ],
+    )
+    .await;
+    let mut wanted = claim(worker, 10);
+    wanted.kinds = knows(&[("a", 2), ("c", 9)]);
+    assert_eq!(numbers(&w.claim_with(wanted).await.jobs), [1, 2]);
+}
+
+/// H10: a worker that knows nothing takes nothing, unless the queue lets it take any kind.
+pub async fn a_queue_may_give_any_kind(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1).kind("strange", 9)).await;
+    let mut wanted = claim(worker, 10);
+    wanted.kinds = knows(&[]);
+    assert!(w.claim_with(wanted.clone()).await.jobs.is_empty());
+    wanted.queues[0].any_kind = true;
+    assert_eq!(numbers(&w.claim_with(wanted).await.jobs), [1]);
+}
+
+/// L1: only pending jobs are taken.
+pub async fn paused_and_ended_jobs_are_passed_by(w: World) {
+    let claimed = w.running(job(1)).await;
+    w.offer_all(false, [job(2), job(3), job(4)]).await;
+    w.operate(id(2), Operation::Pause).await.expect("pending");
+    w.cancel(id(3)).await;
+    assert_eq!(numbers(&w.claim(claimed.lease.worker, 10).await), [4]);
+}
+
+/// L4: a paused queue gives nothing until it is resumed.
+pub async fn a_paused_queue_gives_nothing(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1)).await;
+    assert!(w.store.pause_queue("default", true).await.expect("pause"));
+    assert!(w.claim(worker, 10).await.is_empty());
+    assert!(w.store.pause_queue("default", false).await.expect("resume"));
+    assert_eq!(numbers(&w.claim(worker, 10).await), [1]);
+}
+
+/// L3: a claim takes no more than there is room for, the best first.
+pub async fn a_claim_takes_no_more_than_its_limit(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, (1..=5).map(job)).await;
+    assert!(w.claim(worker, 0).await.is_empty());
+    assert_eq!(numbers(&w.claim(worker, 2).await), [1, 2]);
+    assert_eq!(numbers(&w.claim(worker, 9).await), [3, 4, 5]);
+    assert!(w.claim(worker, 9).await.is_empty());
+}
+
+/// L3: queues are served in the order asked for, each with its own room.
+pub async fn queues_are_served_in_the_order_asked_for(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, [job(1).queue("a"), job(2).queue("b"), job(3).queue("b"), job(4).queue("c")]).await;
+    w.submit(job(5).queue("a").priority(Priority::High)).await;
+    let mut wanted = claim(worker, 0);
+    wanted.queues = vec![room("b", 1), room("unknown", 5), room("a", 5)];
+    assert_eq!(numbers(&w.claim_with(wanted).await.jobs), [2, 5, 1]);
+    assert_eq!(w.state(id(4)).await, State::Pending, "nobody asked for its queue");
+}
+
+/// C2, C5: the first few are started and counted at once; the rest is prefetched and not.
+pub async fn prefetched_jobs_are_not_started(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, (1..=3).map(job)).await;
+    let mut wanted = claim(worker, 3);
+    wanted.queues[0].start = 1;
+    let taken = w.claim_with(wanted).await.jobs;
+    assert_eq!(taken.iter().map(ClaimedJob::is_started).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(taken.iter().map(|one| one.record.runs).collect::<Vec<_>>(), [1, 0, 0]);
+    for one in &taken {
+        assert_eq!(w.record(one.job.spec.id).await, one.record, "what a claim answers is what is stored");
+        assert_eq!(one.record.state, State::Running);
+    }
+}
+
+/// C2, C5: how many start at once is counted for each queue by itself.
+pub async fn each_queue_starts_its_own(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, [job(1).queue("a"), job(2).queue("a"), job(3).queue("b"), job(4).queue("b")]).await;
+    let mut wanted = claim(worker, 0);
+    wanted.queues = vec![room("a", 2), room("b", 2)];
+    wanted.queues.iter_mut().for_each(|queue| queue.start = 1);
+    let taken = w.claim_with(wanted).await.jobs;
+    assert_eq!(taken.iter().map(ClaimedJob::is_started).collect::<Vec<_>>(), [true, false, true, false]);
+}
+
+/// L5: a claim stores who took the job, when, and under which fence.
+pub async fn a_claim_stores_worker_time_and_fence(w: World) {
+    let taken = w.running(job(1)).await;
+    let record = w.record(id(1)).await;
+    let hold = record.hold.expect("held");
+    assert_eq!((hold.worker, hold.claimed_at, hold.started_at), (worker_id(1), w.now(), Some(w.now())));
+    assert_eq!((record.fence, taken.lease.fence, taken.lease.worker), (Fence(1), Fence(1), worker_id(1)));
+    assert_eq!(w.detail(id(1)).await.view.started_at, Some(w.now()));
+}
+
+/// L5: fences start at 1 and grow by one with every claim that takes something; all jobs of it share one.
+pub async fn fences_only_grow(w: World) {
+    let worker = w.worker(1).await;
+    assert!(w.claim(worker, 5).await.is_empty());
+    w.offer_all(false, (1..=4).map(job)).await;
+    let first = w.claim(worker, 2).await;
+    assert!(w.claim(worker, 0).await.is_empty(), "a claim that takes nothing uses no number up");
+    let second = w.claim(worker, 1).await;
+    let fences: Vec<_> = first.iter().chain(&second).map(|taken| taken.lease.fence.0).collect();
+    assert_eq!(fences, [1, 1, 2]);
+    w.finish(&second[0], handed_back(&second[0])).await;
+    assert!(w.claim(worker, 5).await.iter().all(|taken| taken.lease.fence == Fence(3)));
+}
+
+/// L5: a store that was closed and opened goes on where it was.
+pub async fn fences_survive_a_reopened_store(w: World) {
+    let taken = w.running(job(1)).await;
+    w.submit(job(2)).await;
+    let w = w.reopen().await;
+    assert_eq!(w.take(taken.lease.worker).await.lease.fence, Fence(2));
+    assert_eq!(w.finish(&taken, success(&taken)).await, State::Succeeded, "and leases live on");
+}
+
+/// L4: workers that claim at once never hold the same job.
+pub async fn no_job_is_held_twice(w: World) {
+    w.offer_all(false, (1..=40).map(job)).await;
+    for number in 1..=8 {
+        w.worker(number).await;
+    }
+    let calls = (1..=8).map(|number| w.store.claim(claim(worker_id(number), 7)));
+    let mut taken = Vec::new();
+    for answer in at_once(calls.collect()).await {
+        taken.extend(numbers(&answer.expect("claim").jobs));
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, (1..=40).collect::<Vec<u64>>());
+}
+
+/// L15: an unknown worker, and one whose lease has run out, get nothing.
+pub async fn only_a_live_worker_claims(w: World) {
+    w.submit(job(1)).await;
+    let refused = w.store.claim(claim(worker_id(9), 1)).await.expect_err("unknown");
+    assert!(matches!(refused, Error::NotEnlisted { worker } if worker == worker_id(9)), "{refused}");
+    let worker = w.worker(1).await;
+    w.pass(LEASE);
+    let refused = w.store.claim(claim(worker, 1)).await.expect_err("run out");
+    assert!(matches!(refused, Error::NotEnlisted { .. }), "{refused}");
+    assert_eq!(w.state(id(1)).await, State::Pending);
+}
+
+/// L19: a due job that must not start any more is failed in passing and takes no room.
+pub async fn an_overdue_job_is_failed_instead_of_taken(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1).expires(w.now().after(secs(5)))).await;
+    w.submit(job(2)).await;
+    w.pass(secs(6));
+    let claimed = w.claim_with(claim(worker, 1)).await;
+    assert_eq!((numbers(&claimed.jobs), claimed.expired, claimed.now), (vec![2], 1, w.now()));
+    assert_eq!(w.state(id(1)).await, State::Failed);
+}
+
+/// L19: a claim goes no further than its room, and may still start what expires at this very moment.
+pub async fn a_claim_expires_no_more_than_it_passes(w: World) {
+    let worker = w.worker(1).await;
+    w.submit(job(1).expires(w.now().after(secs(6)))).await;
+    w.submit(job(2).expires(w.now().after(secs(5)))).await;
+    w.pass(secs(6));
+    let claimed = w.claim_with(claim(worker, 1)).await;
+    assert_eq!((numbers(&claimed.jobs), claimed.expired), (vec![1], 0));
+    assert_eq!(w.state(id(2)).await, State::Pending);
+}
+
+/// F14, L19: the callback of a job that a claim expired is not taken by the same claim.
+pub async fn a_claim_does_not_take_the_callbacks_it_makes(w: World) {
+    let worker = w.enlist(Crew::new(1).queues(&["default", "after"])).await;
+    w.submit(job(1).callbacks().expires(w.now())).await;
+    w.pass(secs(1));
+    let mut wanted = claim(worker, 5);
+    wanted.queues.push(room("after", 5));
+    wanted.kinds = knows(&[("work", 1), ("mourn", 2)]);
+    let claimed = w.claim_with(wanted.clone()).await;
+    assert_eq!((claimed.jobs.len(), claimed.expired), (0, 1));
+    let callback = w.claim_with(wanted).await.jobs.pop().expect("stored by the claim before");
+    assert_eq!((callback.job.spec.callback_of, callback.lease.fence), (Some(id(1)), Fence(1)));
+}
+
+/// L13: a peek says when there will be work, and changes nothing.
+pub async fn a_peek_says_when_there_is_work(w: World) {
+    let wanted = claim(worker_id(1), 1);
+    let peek = w.store.peek(&wanted).await.expect("peek");
+    assert_eq!((peek.now, peek.next_due, peek.has_work()), (w.now(), None, false));
+    w.submit(job(1).after(secs(9))).await;
+    w.submit(job(2).after(secs(5))).await;
+    let peek = w.store.peek(&wanted).await.expect("peek");
+    assert_eq!((peek.next_due, peek.has_work()), (Some(w.now().after(secs(5))), false));
+    w.pass(secs(5));
+    assert!(w.store.peek(&wanted).await.expect("peek").has_work());
+    assert_eq!(w.state(id(2)).await, State::Pending);
+}
+
+/// L13: a peek looks only where the claim would: known kinds, open queues, queues with room.
+pub async fn a_peek_looks_where_the_claim_would(w: World) {
+    w.submit(job(1).kind("other", 1)).await;
+    w.submit(job(2).queue("elsewhere")).await;
+    w.submit(job(3)).await;
+    let mut wanted = claim(worker_id(1), 1);
+    assert!(w.store.peek(&wanted).await.expect("peek").has_work());
+    w.store.pause_queue("default", true).await.expect("pause");
+    assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
+    w.store.pause_queue("default", false).await.expect("resume");
+    wanted.queues[0].limit = 0;
+    assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
+    w.cancel(id(3)).await;
+    wanted.queues[0].limit = 1;
+    assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
+    wanted.queues[0].any_kind = true;
+    assert!(w.store.peek(&wanted).await.expect("peek").has_work());
+}

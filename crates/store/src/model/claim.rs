@@ -1,0 +1,107 @@
+//! Taking due jobs, and counting the start of those that were prefetched.
+
+use backstop_core::event;
+use backstop_core::job::{NewJob, Stale};
+use backstop_core::{Fence, JobId, Lease, Timestamp};
+
+use super::tables::{Commit, JobRow, Tables};
+use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
+
+impl Tables {
+    pub(super) fn claim(&mut self, claim: &Claim, commit: &mut Commit) -> Result<Claimed, Error> {
+        self.expect_live(claim.worker, commit.now)?;
+        let fence = Fence(self.latest_fence + 1);
+        let mut claimed = Claimed { jobs: Vec::new(), now: commit.now, expired: 0 };
+        let mut callbacks = Vec::new();
+        for wanted in &claim.queues {
+            self.claim_queue(claim, wanted, fence, &mut claimed, &mut callbacks, commit);
+        }
+        if !claimed.jobs.is_empty() {
+            self.latest_fence = fence.0;
+        }
+        for callback in &callbacks {
+            self.follow_up(Some(callback), commit);
+        }
+        Ok(claimed)
+    }
+
+    fn claim_queue(
+        &mut self,
+        claim: &Claim,
+        wanted: &ClaimQueue,
+        fence: Fence,
+        claimed: &mut Claimed,
+        callbacks: &mut Vec<NewJob>,
+        commit: &mut Commit,
+    ) {
+        let mut taken = 0;
+        for id in self.candidates(claim, wanted, commit.now) {
+            if taken == wanted.limit {
+                return;
+            }
+            let Some(row) = self.jobs.get_mut(&id) else { continue };
+            if row.record.has_expired(commit.now) {
+                callbacks.extend(self.expire_job(id, commit));
+                claimed.expired += 1;
+                continue;
+            }
+            let started = taken < wanted.start;
+            row.record.claim(claim.worker, fence, commit.now, started);
+            if started {
+                commit.events.push(event::started(row.job.spec.header(), row.record.runs, commit.now));
+            }
+            claimed.jobs.push(ClaimedJob {
+                job: row.job.clone(),
+                record: row.record.clone(),
+                lease: Lease { job: id, worker: claim.worker, fence },
+            });
+            taken += 1;
+        }
+    }
+
+    /// What may be taken from one queue now, best first (L3).
+    fn candidates(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<JobId> {
+        let mut ranked: Vec<_> = self
+            .reach(claim, wanted)
+            .filter(|(_, row)| row.record.is_due(now))
+            .map(|(id, row)| (claim.aging.rank(row.job.spec.priority, row.record.run_at), id))
+            .collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The pending jobs, due or not, that a claim for this queue could ever take.
+    fn reach(&self, claim: &Claim, wanted: &ClaimQueue) -> impl Iterator<Item = (JobId, &JobRow)> {
+        let open = wanted.limit > 0 && !self.is_paused(&wanted.queue);
+        self.jobs.iter().filter(move |_| open).map(|(id, row)| (*id, row)).filter(move |(_, row)| {
+            let spec = &row.job.spec;
+            let known = || claim.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
+            row.record.state == backstop_core::job::State::Pending
+                && spec.queue == wanted.queue
+                && (wanted.any_kind || known())
+        })
+    }
+
+    pub(super) fn is_paused(&self, queue: &str) -> bool {
+        self.paused_queues.get(queue).copied().unwrap_or(false)
+    }
+
+    pub(super) fn peek(&self, claim: &Claim, now: Timestamp) -> Peek {
+        let reached = claim.queues.iter().flat_map(|wanted| self.reach(claim, wanted));
+        Peek { now, next_due: reached.map(|(_, row)| row.record.run_at).min() }
+    }
+
+    pub(super) fn start(&mut self, leases: &[Lease], commit: &mut Commit) -> Vec<Result<(), Stale>> {
+        leases.iter().map(|lease| self.start_one(lease, commit)).collect()
+    }
+
+    fn start_one(&mut self, lease: &Lease, commit: &mut Commit) -> Result<(), Stale> {
+        let row = self.leased(lease, commit.now)?;
+        let runs_before = row.record.runs;
+        row.record.start(lease, commit.now)?;
+        if row.record.runs > runs_before {
+            commit.events.push(event::started(row.job.spec.header(), row.record.runs, commit.now));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Leadership of maintenance duties, and the duty that needs no engine.
+
+use std::time::Duration;
+
+use backstop_core::job::State;
+use backstop_core::{Timestamp, WorkerId};
+
+use super::tables::{Commit, Tables};
+use crate::{Duty, Error, Term};
+
+impl Tables {
+    pub(super) fn lead(
+        &mut self,
+        node: WorkerId,
+        duties: &[Duty],
+        ttl: Duration,
+        now: Timestamp,
+    ) -> Vec<Option<Term>> {
+        duties.iter().map(|duty| self.lead_one(node, *duty, ttl, now)).collect()
+    }
+
+    fn lead_one(&mut self, node: WorkerId, duty: Duty, ttl: Duration, now: Timestamp) -> Option<Term> {
+        let number = match self.terms.get(&duty) {
+            Some(term) if term.expires_at > now && term.node == node => term.number,
+            Some(term) if term.expires_at > now => return None,
+            Some(term) => term.number + 1,
+            None => 1,
+        };
+        let term = Term { duty, number, node, expires_at: now.after(ttl) };
+        self.terms.insert(duty, term);
+        Some(term)
+    }
+
+    /// Refuses a leader whose term has passed on, has run out, or was for another duty (L17).
+    pub(super) fn expect_term(&self, term: &Term, duty: Duty, now: Timestamp) -> Result<(), Error> {
+        let current = self.terms.get(&duty).filter(|current| {
+            term.duty == duty
+                && current.number == term.number
+                && current.node == term.node
+                && current.expires_at > now
+        });
+        current.map(drop).ok_or(Error::Deposed { duty: term.duty })
+    }
+
+    pub(super) fn expire(&mut self, term: &Term, limit: usize, commit: &mut Commit) -> Result<usize, Error> {
+        self.expect_term(term, Duty::Expire, commit.now)?;
+        let mut overdue: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, row)| row.record.state == State::Pending && row.record.has_expired(commit.now))
+            .map(|(id, row)| (row.record.expires_at, *id))
+            .collect();
+        overdue.sort_unstable();
+        overdue.truncate(limit);
+        for (_, id) in &overdue {
+            let callback = self.expire_job(*id, commit);
+            self.follow_up(callback.as_ref(), commit);
+        }
+        Ok(overdue.len())
+    }
+}

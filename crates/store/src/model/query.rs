@@ -1,0 +1,127 @@
+//! Jobs, ledgers and incidents as they are shown.
+
+use std::collections::BTreeMap;
+
+use backstop_core::explain::{Holder, Surroundings};
+use backstop_core::job::{Attempt, JobDetail, JobView};
+use backstop_core::{JobId, Limits, Timestamp};
+
+use super::tables::{JobRow, Tables};
+use crate::{Error, Incident, JobFilter, Page, PageRequest};
+
+impl Tables {
+    fn view(&self, id: JobId, row: &JobRow, now: Timestamp) -> JobView {
+        let record = &row.record;
+        let latest = self.ledger.get(&(id, record.runs));
+        let shown = latest.filter(|_| record.state.is_terminal());
+        let failed = record.last_failed_run.and_then(|run| self.ledger.get(&(id, run)));
+        JobView {
+            job: (*row.job).clone(),
+            record: record.clone(),
+            waits_for_code: self.waits_for_code(row, now),
+            last_failure: failed.and_then(|run| run.failure.clone()),
+            result: shown.and_then(|run| run.result.clone()),
+            warning: shown.and_then(|run| run.warning.clone()),
+            started_at: record
+                .hold
+                .and_then(|hold| hold.started_at)
+                .or_else(|| latest.map(|run| run.started_at)),
+        }
+    }
+
+    /// The ended runs of one job, first to last.
+    pub(super) fn runs(&self, job: JobId) -> impl DoubleEndedIterator<Item = &Attempt> {
+        self.ledger.range((job, 0)..=(job, u32::MAX)).map(|(_, attempt)| attempt)
+    }
+
+    pub(super) fn detail(&self, id: JobId, now: Timestamp) -> Option<JobDetail> {
+        let view = self.view(id, self.jobs.get(&id)?, now);
+        let mut counters = BTreeMap::new();
+        for attempt in self.runs(id) {
+            *counters.entry(attempt.cause).or_default() += 1;
+        }
+        Some(JobDetail { view, counters })
+    }
+
+    pub(super) fn list(
+        &self,
+        filter: &JobFilter,
+        page: PageRequest<JobId>,
+        now: Timestamp,
+    ) -> Result<Page<JobView, JobId>, Error> {
+        let views = self
+            .jobs
+            .iter()
+            .rev()
+            .filter(|(id, _)| page.after.is_none_or(|after| **id < after))
+            .map(|(id, row)| self.view(*id, row, now))
+            .filter(|view| matches(filter, view));
+        cut(views, page.limit, |view| view.job.spec.id)
+    }
+
+    pub(super) fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Result<Page<Attempt, u32>, Error> {
+        let rows =
+            self.runs(job).rev().filter(|run| page.after.is_none_or(|after| run.number < after)).cloned();
+        cut(rows, page.limit, |run| run.number)
+    }
+
+    pub(super) fn surroundings(&self, id: JobId, now: Timestamp) -> Option<(JobView, Surroundings)> {
+        let row = self.jobs.get(&id)?;
+        let spec = &row.job.spec;
+        let (workers_on_queue, workers_for_kind) = self.crew(&spec.queue, &spec.kind, spec.version, now);
+        let holder = row.record.hold.map(|hold| match self.workers.get(&hold.worker) {
+            Some(known) => {
+                Holder { worker: hold.worker, name: known.said.name.clone(), until: known.expires_at }
+            }
+            None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
+        });
+        let around = Surroundings {
+            now,
+            queue_paused: self.is_paused(&spec.queue),
+            workers_on_queue,
+            workers_for_kind,
+            holder,
+            last_decision: self.runs(id).next_back().and_then(|run| run.decision.clone()),
+        };
+        Some((self.view(id, row, now), around))
+    }
+
+    pub(super) fn incidents(&self, limit: usize) -> Result<Vec<Incident>, Error> {
+        let mut incidents: Vec<_> = self.incidents.values().cloned().collect();
+        // The map is by fingerprint and the sort is stable.
+        incidents.sort_by_key(|incident| std::cmp::Reverse(incident.last_seen));
+        cut(incidents.into_iter(), limit, |_| ()).map(|page| page.items)
+    }
+}
+
+fn matches(filter: &JobFilter, view: &JobView) -> bool {
+    let (spec, record) = (&view.job.spec, &view.record);
+    let created = view.job.created_at;
+    let fingerprint = view.last_failure.as_ref().map(|failure| failure.fingerprint.as_ref());
+    filter.queue.as_deref().is_none_or(|queue| queue == &*spec.queue)
+        && filter.kind.as_deref().is_none_or(|kind| kind == &*spec.kind)
+        && filter.state.is_none_or(|state| state == view.state())
+        && filter.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))
+        && filter.business_key.as_ref().is_none_or(|key| spec.business_key.as_ref() == Some(key))
+        && filter.reason.is_none_or(|reason| record.reason == Some(reason))
+        && filter.fingerprint.as_deref().is_none_or(|wanted| fingerprint == Some(wanted))
+        && filter.created_after.is_none_or(|moment| created >= moment)
+        && filter.created_before.is_none_or(|moment| created < moment)
+}
+
+/// One page of `rows`, with the key to go on from when more follow.
+fn cut<T, K>(
+    rows: impl Iterator<Item = T>,
+    limit: usize,
+    key: impl Fn(&T) -> K,
+) -> Result<Page<T, K>, Error> {
+    let most = Limits::default().page;
+    if limit > most {
+        return Err(Error::TooMany { what: "the page", actual: limit, limit: most });
+    }
+    let mut rows = rows.peekable();
+    let items: Vec<T> = rows.by_ref().take(limit).collect();
+    let more = rows.peek().is_some();
+    let next = items.last().map(key).filter(|_| more);
+    Ok(Page { items, next })
+}

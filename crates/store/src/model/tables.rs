@@ -1,0 +1,139 @@
+//! The maps that the model keeps, and the questions and writes that several verbs share.
+//!
+//! A record is changed by the methods of `Record` only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use backstop_core::event::{self, Event};
+use backstop_core::failure::Fingerprint;
+use backstop_core::job::{Attempt, Job, NewJob, Record, Stale};
+use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+
+use crate::{Archived, Duty, Error, Incident, NewWorker, Term};
+
+/// Everything the model knows.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) jobs: BTreeMap<JobId, JobRow>,
+    /// Ended runs by job and number.
+    pub(super) ledger: BTreeMap<(JobId, u32), Attempt>,
+    /// Jobs that have left `jobs` and `ledger` (L16).
+    pub(super) archive: BTreeMap<JobId, Archived>,
+    /// Queues of archived jobs: a queue that ever had a job stays known.
+    pub(super) past_queues: BTreeSet<String>,
+    /// Idempotency keys, kept for ever (L10).
+    pub(super) idempotency_keys: BTreeMap<String, JobId>,
+    /// Queues that were ever paused, and whether they are now.
+    pub(super) paused_queues: BTreeMap<String, bool>,
+    pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
+    pub(super) terms: BTreeMap<Duty, Term>,
+    pub(super) incidents: BTreeMap<Fingerprint, Incident>,
+    /// The fence of the latest claim that took something (L5).
+    pub(super) latest_fence: i64,
+}
+
+/// One job.
+#[derive(Debug, Clone)]
+pub(super) struct JobRow {
+    pub(super) job: Arc<Job>,
+    pub(super) record: Record,
+}
+
+/// One worker that made itself known.
+#[derive(Debug)]
+pub(super) struct WorkerRow {
+    pub(super) said: NewWorker,
+    pub(super) started_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+}
+
+impl WorkerRow {
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at > now
+    }
+
+    pub(super) fn serves(&self, queue: &str) -> bool {
+        self.said.queues.iter().any(|served| **served == *queue)
+    }
+
+    pub(super) fn knows(&self, kind: &str, version: u32) -> bool {
+        self.said.kinds.iter().any(|known| known.covers(kind, version))
+    }
+}
+
+/// What one verb has to tell once it is done.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// The moment of the whole commit.
+    pub(super) now: Timestamp,
+    pub(super) events: Vec<Event>,
+    /// True when something may have become claimable (L13).
+    pub(super) work_arrived: bool,
+}
+
+impl Commit {
+    pub(super) const fn at(now: Timestamp) -> Self {
+        Self { now, events: Vec::new(), work_arrived: false }
+    }
+}
+
+impl Tables {
+    /// The answer to a lease that is not the current hold.
+    pub(super) const fn stale(lease: &Lease) -> Stale {
+        Stale { job: lease.job, fence: lease.fence }
+    }
+
+    pub(super) fn is_live(&self, worker: WorkerId, now: Timestamp) -> bool {
+        self.workers.get(&worker).is_some_and(|row| row.is_live(now))
+    }
+
+    /// Refuses a worker that is not live.
+    pub(super) fn expect_live(&self, worker: WorkerId, now: Timestamp) -> Result<(), Error> {
+        if self.is_live(worker, now) { Ok(()) } else { Err(Error::NotEnlisted { worker }) }
+    }
+
+    /// The job that `lease` is about, if its worker is live.
+    pub(super) fn leased(&mut self, lease: &Lease, now: Timestamp) -> Result<&mut JobRow, Stale> {
+        if !self.is_live(lease.worker, now) {
+            return Err(Self::stale(lease));
+        }
+        self.jobs.get_mut(&lease.job).ok_or_else(|| Self::stale(lease))
+    }
+
+    /// The live job, other than `except`, that holds a business key (L11).
+    pub(super) fn key_holder(&self, key: Option<&str>, except: Option<JobId>) -> Option<(JobId, &JobRow)> {
+        let key = key?;
+        self.jobs
+            .iter()
+            .map(|(id, row)| (*id, row))
+            .filter(|(id, row)| row.record.state.is_live() && Some(*id) != except)
+            .find(|(_, row)| row.job.spec.business_key.as_deref() == Some(key))
+    }
+
+    /// Stores a job whose checks have passed.
+    pub(super) fn insert(&mut self, new: &NewJob, commit: &mut Commit) {
+        let record = Record::new(&new.spec, new.start.run_at(commit.now));
+        commit.events.push(event::enqueued(new, &record, commit.now));
+        commit.work_arrived = true;
+        let job = Arc::new(Job { spec: new.spec.clone(), created_at: commit.now });
+        self.jobs.insert(new.spec.id, JobRow { job, record });
+    }
+
+    /// Stores a callback, once (F14).
+    pub(super) fn follow_up(&mut self, callback: Option<&NewJob>, commit: &mut Commit) {
+        if let Some(new) = callback.filter(|new| !self.jobs.contains_key(&new.spec.id)) {
+            self.insert(new, commit);
+        }
+    }
+
+    /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
+    pub(super) fn expire_job(&mut self, id: JobId, commit: &mut Commit) -> Option<NewJob> {
+        let row = self.jobs.get_mut(&id)?;
+        if !row.record.expire(commit.now) {
+            return None;
+        }
+        commit.events.push(event::expired(row.job.spec.header(), &row.record, commit.now));
+        row.job.follow_up(&row.record, false)
+    }
+}
