@@ -1,0 +1,87 @@
+//! Jobs that ended long ago leave the hot tables (L16): one row with a document stands for all of theirs.
+//!
+//! Their numbers in `state` are free afterwards and may be given out again, so nothing of a job may be left behind.
+
+use std::sync::Arc;
+
+use backstop_core::JobId;
+use backstop_core::job::{Retention, State};
+use backstop_store::{Archived, Duty, Term};
+use rusqlite::{Connection, params};
+
+use crate::duty::expect_term;
+use crate::error::Failure;
+use crate::query::Snapshot;
+use crate::rows;
+use crate::sql;
+use crate::unit::Unit;
+use crate::worker::Roster;
+
+/// Moves up to `limit` jobs whose retention is over.
+pub(crate) fn archive(
+    unit: &mut Unit<'_>,
+    term: &Term,
+    retention: &Retention,
+    limit: usize,
+) -> Result<usize, Failure> {
+    expect_term(unit, term, Duty::Archive)?;
+    let roster = Roster::read(unit.conn, unit.now)?;
+    let mut moved = 0;
+    for state in Retention::STATES {
+        for seq in ended(unit, retention, state, limit - moved)? {
+            archive_one(unit, &roster, seq)?;
+            moved += 1;
+        }
+    }
+    Ok(moved)
+}
+
+/// Jobs that are in `state` for longer than their retention, the longest ended first.
+fn ended(unit: &Unit<'_>, retention: &Retention, state: State, limit: usize) -> Result<Vec<i64>, Failure> {
+    let Some(cutoff) = retention.cutoff(state, unit.now).filter(|_| limit > 0) else { return Ok(Vec::new()) };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values = params![rows::status_code(state), cutoff.as_micros(), limit];
+    rows::collect(&mut *unit.conn.prepare_cached(sql::ENDED)?, values, |row| Ok(row.get(0)?))
+}
+
+fn archive_one(unit: &mut Unit<'_>, roster: &Roster, seq: i64) -> Result<(), Failure> {
+    let conn = unit.conn;
+    let mut snapshot = Snapshot { conn, lanes: unit.lanes, now: unit.now };
+    let (detail, ledger) = (snapshot.detail(roster, seq)?, snapshot.ledger(seq)?);
+    let archived = Archived::new(&detail, &ledger, unit.now)?;
+    let (spec, record) = (&detail.view.job.spec, &detail.view.record);
+    conn.prepare_cached(sql::ARCHIVE_SAVE)?.execute(params![
+        spec.id.as_bytes(),
+        rows::status_code(record.state),
+        record.finished_at.map(backstop_core::Timestamp::as_micros),
+        unit.now.as_micros(),
+        &*archived.document,
+    ])?;
+    for tag in &spec.tags {
+        conn.prepare_cached(sql::TAG_DELETE)?.execute(params![tag, spec.id.as_bytes()])?;
+    }
+    conn.prepare_cached(sql::ATTEMPTS_DELETE)?.execute([seq])?;
+    conn.prepare_cached(sql::JOB_DELETE)?.execute([seq])?;
+    unit.remove(seq, spec, record.state)
+}
+
+/// Archived jobs by id, in order.
+pub(crate) fn archived(conn: &Connection, ids: &[JobId]) -> Result<Vec<Option<Archived>>, Failure> {
+    ids.iter().map(|id| find(conn, *id)).collect()
+}
+
+fn find(conn: &Connection, id: JobId) -> Result<Option<Archived>, Failure> {
+    rows::first(&mut *conn.prepare_cached(sql::ARCHIVED)?, [id.as_bytes()], |row| {
+        Ok(Archived {
+            state: rows::state_of(row.get(0)?)?,
+            archived_at: rows::moment(row, 1)?,
+            document: row.get::<_, Arc<str>>(2)?,
+        })
+    })
+}
+
+/// How an archived job had ended; none when no such job was archived.
+pub(crate) fn state(conn: &Connection, id: JobId) -> Result<Option<State>, Failure> {
+    let status = rows::value(&mut *conn.prepare_cached(sql::ARCHIVED_STATUS)?, [id.as_bytes()])?;
+    status.map(rows::state_of).transpose()
+}

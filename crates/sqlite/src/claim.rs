@@ -1,0 +1,270 @@
+//! Taking due jobs, saying whether there are any, and counting the start of those that were prefetched.
+//!
+//! A claim looks at the lanes of a queue that have pending jobs and merges the beginnings of their indexes by
+//! rank (L3). It reads no row that it may not take, however many jobs lie in the future or in other lanes, and few
+//! that it does not take.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use backstop_core::job::{Job, NewJob, Stale};
+use backstop_core::{Fence, JobId, Lease, Timestamp, event};
+use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
+use rusqlite::{Connection, params};
+
+use crate::error::Failure;
+use crate::finish::Crew;
+use crate::lanes::{Lane, Lanes};
+use crate::rows::{self, Stored};
+use crate::sql;
+use crate::unit::{Unit, stale};
+
+/// Takes due jobs for a worker.
+pub(crate) fn claim(unit: &mut Unit<'_>, claim: &Claim) -> Result<Claimed, Failure> {
+    unit.expect_live(claim.worker)?;
+    // The counts of lanes are about to be read.
+    unit.flush()?;
+    let mut taking = Taking { claim, fence: None, jobs: Vec::new(), expired: 0, callbacks: Vec::new() };
+    for wanted in &claim.queues {
+        taking.take_from(unit, wanted)?;
+    }
+    for callback in &taking.callbacks {
+        unit.insert(callback)?;
+    }
+    Ok(Claimed { jobs: taking.jobs, now: unit.now, expired: taking.expired })
+}
+
+/// A claim under way.
+struct Taking<'a> {
+    claim: &'a Claim,
+    /// Drawn with the first job that is taken: an idle worker's claims write nothing.
+    fence: Option<Fence>,
+    jobs: Vec<ClaimedJob>,
+    expired: usize,
+    /// Of jobs that expired; stored last, so that this claim does not take them.
+    callbacks: Vec<NewJob>,
+}
+
+impl Taking<'_> {
+    fn take_from(&mut self, unit: &mut Unit<'_>, wanted: &ClaimQueue) -> Result<(), Failure> {
+        // A queue may be named twice, and what was taken for the first must not be seen by the second.
+        unit.write_stretch()?;
+        let lanes = reachable(unit.conn, unit.lanes, self.claim, wanted)?;
+        let mut merge = Merge::over(self.claim, &lanes, wanted.limit);
+        let mut taken = 0;
+        while taken < wanted.limit
+            && let Some((stored, job)) = merge.next(unit)?
+        {
+            if stored.record.has_expired(unit.now) {
+                self.expired += 1;
+                self.callbacks.extend(unit.expire(stored, &job)?);
+            } else {
+                self.take(unit, stored, job, taken < wanted.start)?;
+                taken += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        unit: &mut Unit<'_>,
+        mut stored: Stored,
+        job: Job,
+        started: bool,
+    ) -> Result<(), Failure> {
+        let fence = self.fence(unit.conn)?;
+        let before = stored.record.clone();
+        stored.record.claim(self.claim.worker, fence, unit.now, started);
+        unit.save(&stored, &before)?;
+        if started {
+            let (runs, now) = (stored.record.runs, unit.now);
+            unit.tell(|| event::started(job.spec.header(), runs, now));
+        }
+        let lease = Lease { job: stored.id, worker: self.claim.worker, fence };
+        self.jobs.push(ClaimedJob { job: Arc::new(job), record: stored.record, lease });
+        Ok(())
+    }
+
+    fn fence(&mut self, conn: &Connection) -> Result<Fence, Failure> {
+        if let Some(fence) = self.fence {
+            return Ok(fence);
+        }
+        let drawn = rows::value(&mut *conn.prepare_cached(sql::FENCE_NEXT)?, [])?;
+        let fence =
+            Fence(drawn.ok_or_else(|| Failure::Unreadable("`meta` has no row for the fence".to_owned()))?);
+        self.fence = Some(fence);
+        Ok(fence)
+    }
+}
+
+/// The lanes that a claim may take from: of an open queue with room, with pending jobs, of a known kind.
+fn reachable(
+    conn: &Connection,
+    lanes: &mut Lanes,
+    claim: &Claim,
+    wanted: &ClaimQueue,
+) -> Result<Vec<Arc<Lane>>, Failure> {
+    if wanted.limit == 0 || is_paused(conn, &wanted.queue)? {
+        return Ok(Vec::new());
+    }
+    let mut select = conn.prepare_cached(sql::LANES_WITH_WORK)?;
+    let ids: Vec<i64> = rows::collect(&mut select, [&*wanted.queue], |row| Ok(row.get(0)?))?;
+    let mut reached = Vec::with_capacity(ids.len());
+    for id in ids {
+        let lane = lanes.get(conn, id)?;
+        let known = || claim.kinds.iter().any(|known| known.covers(&lane.kind, lane.version));
+        if wanted.any_kind || known() {
+            reached.push(lane);
+        }
+    }
+    Ok(reached)
+}
+
+/// True when claims pass a queue by.
+pub(crate) fn is_paused(conn: &Connection, queue: &str) -> Result<bool, Failure> {
+    let paused = rows::value(&mut *conn.prepare_cached(sql::QUEUE_PAUSED)?, [queue])?;
+    Ok(paused.unwrap_or(false))
+}
+
+/// The due jobs of one lane, read in pieces: reading and writing one index at the same time is no good idea.
+struct Stream {
+    lane: Arc<Lane>,
+    ahead: VecDeque<(Stored, Job)>,
+    /// Where the next piece begins.
+    last: Option<(Timestamp, JobId)>,
+    /// Jobs in the next piece; none once a piece came back short.
+    piece: Option<usize>,
+}
+
+/// Where a job stands among those of all lanes: rank, then id (L3), then the stream it comes from.
+type Place = Reverse<((u8, i64), JobId, usize)>;
+
+/// The due jobs of several lanes, best first.
+struct Merge<'a> {
+    claim: &'a Claim,
+    streams: Vec<Stream>,
+    heads: BinaryHeap<Place>,
+    /// Streams whose head is not in `heads`. Looked at only when another job is wanted: the last one taken must not
+    /// cause a read of the next piece.
+    headless: Vec<usize>,
+}
+
+impl<'a> Merge<'a> {
+    /// The first piece of each of several lanes is small, because most of it may not be wanted.
+    const SMALLEST_PIECE: usize = 4;
+
+    fn over(claim: &'a Claim, lanes: &[Arc<Lane>], limit: usize) -> Self {
+        let piece = (limit / lanes.len().max(1)).max(Self::SMALLEST_PIECE).min(limit);
+        let stream = |lane: &Arc<Lane>| Stream {
+            lane: lane.clone(),
+            ahead: VecDeque::new(),
+            last: None,
+            piece: Some(piece),
+        };
+        let streams: Vec<_> = lanes.iter().map(stream).collect();
+        let headless = (0..streams.len()).collect();
+        Self { claim, heads: BinaryHeap::with_capacity(streams.len()), streams, headless }
+    }
+
+    fn next(&mut self, unit: &mut Unit<'_>) -> Result<Option<(Stored, Job)>, Failure> {
+        while let Some(index) = self.headless.pop() {
+            self.show_head(unit, index)?;
+        }
+        let Some(Reverse((_, _, index))) = self.heads.pop() else { return Ok(None) };
+        self.headless.push(index);
+        Ok(self.streams[index].ahead.pop_front())
+    }
+
+    fn show_head(&mut self, unit: &mut Unit<'_>, index: usize) -> Result<(), Failure> {
+        let stream = &mut self.streams[index];
+        if stream.ahead.is_empty() {
+            stream.refill(unit)?;
+        }
+        if let Some((stored, _)) = stream.ahead.front() {
+            let rank = self.claim.aging.rank(stream.lane.priority, stored.record.run_at);
+            self.heads.push(Reverse((rank, stored.id, index)));
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn refill(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure> {
+        let Some(piece) = self.piece else { return Ok(()) };
+        let limit = i64::try_from(piece).unwrap_or(i64::MAX);
+        let (lane, now) = (&self.lane, unit.now.as_micros());
+        let read = |row: &rusqlite::Row<'_>| {
+            let stored = rows::stored(row)?;
+            let job = rows::job(row, stored.id, lane)?;
+            Ok((stored, job))
+        };
+        let found = match &self.last {
+            None => {
+                let mut select = unit.conn.prepare_cached(sql::LANE_DUE)?;
+                rows::collect(&mut select, params![lane.id, now, limit], read)?
+            }
+            Some((run_at, id)) => {
+                let values = params![lane.id, now, limit, run_at.as_micros(), id.as_bytes()];
+                rows::collect(&mut *unit.conn.prepare_cached(sql::LANE_DUE_AFTER)?, values, read)?
+            }
+        };
+        // A lane that is drawn on is likely to be drawn on further.
+        self.piece = (found.len() == piece).then_some(piece * 2);
+        self.last = found.last().map(|(stored, _)| (stored.record.run_at, stored.id)).or(self.last);
+        self.ahead.extend(found);
+        Ok(())
+    }
+}
+
+/// Says, without writing, whether a claim would find work and when the next job becomes due.
+pub(crate) fn peek(
+    conn: &Connection,
+    lanes: &mut Lanes,
+    now: Timestamp,
+    claim: &Claim,
+) -> Result<Peek, Failure> {
+    let mut next_due: Option<Timestamp> = None;
+    for wanted in &claim.queues {
+        for lane in reachable(conn, lanes, claim, wanted)? {
+            let due = lane_next_due(conn, lane.id)?;
+            next_due = match (next_due, due) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+    Ok(Peek { now, next_due })
+}
+
+/// When the first pending job of a lane is or becomes due.
+pub(crate) fn lane_next_due(conn: &Connection, lane: i64) -> Result<Option<Timestamp>, Failure> {
+    let due = rows::value(&mut *conn.prepare_cached(sql::LANE_NEXT_DUE)?, [lane])?;
+    Ok(due.map(Timestamp::from_micros))
+}
+
+/// Counts the start of prefetched jobs (C5).
+pub(crate) fn start(unit: &mut Unit<'_>, leases: &[Lease]) -> Result<Vec<Result<(), Stale>>, Failure> {
+    let mut crew = Crew::default();
+    leases.iter().map(|lease| start_one(unit, &mut crew, lease)).collect()
+}
+
+fn start_one(unit: &mut Unit<'_>, crew: &mut Crew, lease: &Lease) -> Result<Result<(), Stale>, Failure> {
+    if !crew.is_live(unit, lease.worker)? {
+        return Ok(Err(stale(lease)));
+    }
+    let Some(mut stored) = unit.find(lease.job)? else { return Ok(Err(stale(lease))) };
+    let before = stored.record.clone();
+    if let Err(stale) = stored.record.start(lease, unit.now) {
+        return Ok(Err(stale));
+    }
+    if stored.record.runs > before.runs {
+        unit.save(&stored, &before)?;
+        if unit.news.wanted {
+            let header = unit.load(stored.seq)?.1.spec.header();
+            unit.news.events.push(event::started(header, stored.record.runs, unit.now));
+        }
+    }
+    Ok(Ok(()))
+}

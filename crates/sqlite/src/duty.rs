@@ -1,0 +1,79 @@
+//! Leadership of maintenance duties (L17), and the duty that a store can do by itself.
+
+use std::time::Duration;
+
+use backstop_core::{Timestamp, WorkerId};
+use backstop_store::{Duty, Error, Term};
+use rusqlite::params;
+
+use crate::error::Failure;
+use crate::rows;
+use crate::sql;
+use crate::unit::Unit;
+
+/// Grants or renews the leadership of duties, where nobody else leads.
+pub(crate) fn lead(
+    unit: &mut Unit<'_>,
+    node: WorkerId,
+    duties: &[Duty],
+    ttl: Duration,
+) -> Result<Vec<Option<Term>>, Failure> {
+    duties.iter().map(|duty| lead_one(unit, node, *duty, ttl)).collect()
+}
+
+fn lead_one(unit: &mut Unit<'_>, node: WorkerId, duty: Duty, ttl: Duration) -> Result<Option<Term>, Failure> {
+    let number = match current(unit, duty)? {
+        Some(term) if term.expires_at > unit.now && term.node == node => term.number,
+        Some(term) if term.expires_at > unit.now => return Ok(None),
+        Some(term) => term.number + 1,
+        None => 1,
+    };
+    let term = Term { duty, number, node, expires_at: unit.now.after(ttl) };
+    unit.conn.prepare_cached(sql::TERM_SAVE)?.execute(params![
+        duty.as_str(),
+        number,
+        node.as_bytes(),
+        term.expires_at.as_micros()
+    ])?;
+    Ok(Some(term))
+}
+
+fn current(unit: &Unit<'_>, duty: Duty) -> Result<Option<Term>, Failure> {
+    rows::first(&mut *unit.conn.prepare_cached(sql::TERM)?, [duty.as_str()], |row| {
+        Ok(Term {
+            duty,
+            number: row.get(0)?,
+            node: rows::worker_id(row, 1)?,
+            expires_at: Timestamp::from_micros(row.get(2)?),
+        })
+    })
+}
+
+/// Refuses a leader whose term has passed on, has run out, or was for another duty.
+pub(crate) fn expect_term(unit: &Unit<'_>, term: &Term, duty: Duty) -> Result<(), Failure> {
+    let leads = current(unit, duty)?.is_some_and(|current| {
+        term.duty == duty
+            && current.number == term.number
+            && current.node == term.node
+            && current.expires_at > unit.now
+    });
+    if leads { Ok(()) } else { Err(Failure::Refused(Error::Deposed { duty: term.duty })) }
+}
+
+/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
+pub(crate) fn expire(unit: &mut Unit<'_>, term: &Term, limit: usize) -> Result<usize, Failure> {
+    expect_term(unit, term, Duty::Expire)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let overdue: Vec<i64> = rows::collect(
+        &mut *unit.conn.prepare_cached(sql::OVERDUE)?,
+        params![unit.now.as_micros(), limit],
+        |row| Ok(row.get(0)?),
+    )?;
+    for seq in &overdue {
+        let (stored, job) = unit.load(*seq)?;
+        if let Some(callback) = unit.expire(stored, &job)? {
+            unit.insert(&callback)?;
+        }
+    }
+    Ok(overdue.len())
+}

@@ -1,0 +1,181 @@
+//! Listing jobs by any combination of conditions, from the source that reads least.
+
+use backstop_core::job::{JobView, State};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::{JobFilter, Page, PageRequest};
+use rusqlite::ToSql;
+
+use crate::error::Failure;
+use crate::query::{LaneCounts, Snapshot, check_page, cut};
+use crate::rows::{self, status_code};
+use crate::sql;
+use crate::worker::Roster;
+
+/// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
+const FEW: u64 = 20_000;
+
+/// A query under construction: where it reads, what must hold, and the values.
+struct Listing {
+    source: &'static str,
+    conditions: Vec<&'static str>,
+    values: Vec<(&'static str, Box<dyn ToSql>)>,
+}
+
+impl Listing {
+    fn must(&mut self, condition: &'static str) {
+        self.conditions.push(condition);
+    }
+
+    fn value(&mut self, name: &'static str, value: impl ToSql + 'static) {
+        self.values.push((name, Box::new(value)));
+    }
+
+    /// Adds a condition on one value, as the source of the rows while there is none better.
+    fn narrow(
+        &mut self,
+        source: &'static str,
+        as_source: &'static str,
+        otherwise: &'static str,
+        name: &'static str,
+        value: &str,
+    ) {
+        if self.source == sql::LIST_BY_ID {
+            self.source = source;
+            self.must(as_source);
+        } else {
+            self.must(otherwise);
+        }
+        self.value(name, value.to_owned());
+    }
+
+    fn text(&self) -> String {
+        let conditions =
+            if self.conditions.is_empty() { "1".to_owned() } else { self.conditions.join(" AND ") };
+        format!("{} WHERE {conditions} {}", self.source, sql::LIST_END)
+    }
+}
+
+/// The lanes that a filter allows, and what its state means in them.
+struct Scope {
+    /// None when every lane is allowed.
+    allowed: Option<Vec<i64>>,
+    held: Vec<i64>,
+    pending: u64,
+    /// True when no job can match.
+    empty: bool,
+}
+
+impl Scope {
+    fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
+        let named = |counts: &&LaneCounts| {
+            filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
+                && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
+        };
+        let held = |counts: &&LaneCounts| counts.pending > 0 && roster.holds(&counts.lane);
+        let open: Vec<&LaneCounts> = lanes
+            .iter()
+            .filter(named)
+            .filter(|counts| filter.state != Some(State::Pending) || !held(counts))
+            .collect();
+        let waiting = filter.state == Some(State::Waiting);
+        let ids = |lanes: &[&LaneCounts]| lanes.iter().map(|counts| counts.lane.id).collect::<Vec<_>>();
+        Self {
+            empty: open.is_empty(),
+            allowed: (open.len() < lanes.len()).then(|| ids(&open)),
+            pending: open.iter().map(|counts| counts.pending).sum(),
+            held: if waiting { ids(&open.into_iter().filter(held).collect::<Vec<_>>()) } else { Vec::new() },
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    /// Lists jobs, newest id first.
+    pub(crate) fn list(
+        &mut self,
+        filter: &JobFilter,
+        page: PageRequest<JobId>,
+    ) -> Result<Page<JobView, JobId>, Failure> {
+        let limit = check_page(page.limit)?;
+        let roster = Roster::read(self.conn, self.now)?;
+        let scope = Scope::of(filter, &self.lane_counts()?, &roster);
+        if scope.empty || limit == 0 {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
+        let listing = listing(filter, &scope, page.after, limit + 1)?;
+        let values: Vec<(&str, &dyn ToSql)> =
+            listing.values.iter().map(|(name, value)| (*name, &**value)).collect();
+        let mut select = self.conn.prepare_cached(&listing.text())?;
+        let seqs: Vec<i64> = rows::collect(&mut select, &values[..], |row| Ok(row.get(0)?))?;
+        let views = seqs.into_iter().map(|seq| self.view(&roster, seq)).collect::<Result<Vec<_>, _>>()?;
+        Ok(cut(views, page.limit, |view| view.job.spec.id))
+    }
+}
+
+fn listing(filter: &JobFilter, scope: &Scope, after: Option<JobId>, limit: i64) -> Result<Listing, Failure> {
+    let mut listing = Listing { source: sql::LIST_BY_ID, conditions: Vec::new(), values: Vec::new() };
+    listing.value(":limit", limit);
+    if let Some(key) = &filter.business_key {
+        listing.narrow(sql::LIST_BY_KEY, sql::WHERE_KEY, sql::WHERE_KEYED, ":key", key);
+    }
+    if let Some(fingerprint) = &filter.fingerprint {
+        let (by, otherwise) = (sql::WHERE_FINGERPRINT, sql::WHERE_FAILED_BY);
+        listing.narrow(sql::LIST_BY_FINGERPRINT, by, otherwise, ":fingerprint", fingerprint);
+    }
+    if let Some(tag) = &filter.tag {
+        listing.narrow(sql::LIST_BY_TAG, sql::WHERE_TAG, sql::WHERE_TAGGED, ":tag", tag);
+    }
+    if let Some(state) = filter.state {
+        by_state(&mut listing, state, scope)?;
+    }
+    if let Some(lanes) = &scope.allowed {
+        listing.must(sql::WHERE_LANES);
+        listing.value(":lanes", serde_json::to_string(lanes)?);
+    }
+    if let Some(reason) = filter.reason {
+        listing.must(sql::WHERE_REASON);
+        listing.value(":reason", reason.as_str());
+    }
+    if let Some(after) = after {
+        listing.must(sql::WHERE_AFTER);
+        listing.value(":after", *after.as_bytes());
+    }
+    let mut moment = |condition, name, moment: Option<Timestamp>| {
+        if let Some(moment) = moment {
+            listing.must(condition);
+            listing.value(name, moment.as_micros());
+        }
+    };
+    moment(sql::WHERE_CREATED_AFTER, ":created_after", filter.created_after);
+    moment(sql::WHERE_CREATED_BEFORE, ":created_before", filter.created_before);
+    Ok(listing)
+}
+
+/// Adds the condition on the state that is shown, and the index for it when nothing narrower was asked for.
+fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Failure> {
+    let free = listing.source == sql::LIST_BY_ID;
+    match state {
+        State::Waiting if !scope.held.is_empty() => {
+            listing.must(sql::WHERE_WAITING_OR_HELD);
+            listing.value(":held", serde_json::to_string(&scope.held)?);
+        }
+        State::Pending => {
+            listing.must(sql::WHERE_PENDING);
+            if free && scope.pending <= FEW {
+                listing.source = sql::LIST_PENDING;
+            }
+        }
+        State::Succeeded => {
+            listing.must(sql::WHERE_STATUS);
+            listing.value(":status", status_code(state));
+        }
+        State::Running | State::Failed | State::Paused | State::Canceled | State::Waiting => {
+            listing.must(sql::WHERE_STATUS);
+            listing.value(":status", status_code(state));
+            if free {
+                listing.source = sql::LIST_SHELF;
+                listing.must(sql::WHERE_SHELVED);
+            }
+        }
+    }
+    Ok(())
+}

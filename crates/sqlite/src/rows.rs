@@ -1,0 +1,368 @@
+//! Rows to values and back. Knows the order of columns in `sql`, and nothing of what the values mean.
+
+use std::sync::Arc;
+
+use backstop_core::failure::Fingerprint;
+use backstop_core::job::{
+    Attempt, FailureRecord, Hold, Job, NewJob, PausedFrom, Policy, Record, Spec, State,
+};
+use backstop_core::{Fence, JobId, Timestamp, WorkerId};
+use backstop_store::{Incident, KnownKind};
+use rusqlite::types::FromSql;
+use rusqlite::{Row, Statement, params};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Failure;
+use crate::lanes::Lane;
+
+/// How a state is written in `state.status`. The schema's partial indexes name these numbers.
+///
+/// They are in this order so that each index is one range of them: below 5 live, 3 to 6 what people look after. A
+/// list of numbers in a condition makes SQLite build a table of them for every row it writes.
+pub(crate) const fn status_code(state: State) -> i64 {
+    match state {
+        State::Pending => 1,
+        State::Running => 2,
+        State::Waiting => 3,
+        State::Paused => 4,
+        State::Failed => 5,
+        State::Canceled => 6,
+        State::Succeeded => 7,
+    }
+}
+
+pub(crate) fn state_of(code: i64) -> Result<State, Failure> {
+    let known = State::ALL.into_iter().find(|state| status_code(*state) == code);
+    known.ok_or_else(|| Failure::Unreadable(format!("a job with status {code}")))
+}
+
+/// A job's record with where it stands in the tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) seq: i64,
+    pub(crate) id: JobId,
+    pub(crate) lane: i64,
+    pub(crate) record: Record,
+}
+
+/// The number of columns of `state` in every row that has them.
+const STATE_COLUMNS: usize = 22;
+/// Where the columns of a view go on after those of `state` and `job`.
+pub(crate) const VIEW_EXTRAS: usize = STATE_COLUMNS + 12;
+
+pub(crate) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+pub(crate) fn maybe_moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_micros))
+}
+
+pub(crate) fn job_id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    row.get(column).map(JobId::from_bytes)
+}
+
+fn maybe_job_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<JobId>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(column)?.map(JobId::from_bytes))
+}
+
+pub(crate) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<WorkerId> {
+    row.get(column).map(WorkerId::from_bytes)
+}
+
+/// A word that one of the core's vocabularies knows.
+fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|unknown: T::Err| Failure::Unreadable(unknown.to_string()))
+}
+
+/// A JSON column that may be absent.
+pub(crate) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<Option<T>, Failure> {
+    match row.get_ref(column)?.as_str_or_null() {
+        Ok(Some(text)) => Ok(Some(serde_json::from_str(text)?)),
+        Ok(None) => Ok(None),
+        Err(_) => Err(Failure::Unreadable(format!("column {column} is no text"))),
+    }
+}
+
+/// Reads the columns of `state`.
+pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
+    let hold = match row.get::<_, Option<[u8; 16]>>(12)? {
+        Some(worker) => Some(Hold {
+            worker: WorkerId::from_bytes(worker),
+            claimed_at: moment(row, 13)?,
+            started_at: maybe_moment(row, 14)?,
+        }),
+        None => None,
+    };
+    let reason = match row.get_ref(19)?.as_str_or_null() {
+        Ok(Some(text)) => Some(word(text)?),
+        _ => None,
+    };
+    let paused_from = match row.get::<_, Option<i64>>(17)? {
+        Some(code) => PausedFrom::of(state_of(code)?),
+        None => None,
+    };
+    let record = Record {
+        state: state_of(row.get(3)?)?,
+        run_at: moment(row, 4)?,
+        expires_at: maybe_moment(row, 5)?,
+        attempt: row.get(6)?,
+        crashes: row.get(7)?,
+        deferrals: row.get(8)?,
+        runs: row.get(9)?,
+        redrives: row.get(10)?,
+        fence: Fence(row.get(11)?),
+        hold,
+        last_failed_run: row.get(15)?,
+        progress: maybe_json(row, 16)?,
+        paused_from,
+        finished_at: maybe_moment(row, 18)?,
+        reason,
+        cancel_reason: row.get(20)?,
+        superseded_by: maybe_job_id(row, 21)?,
+    };
+    Ok(Stored { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
+}
+
+/// Reads the columns of `job`, which follow those of `state`.
+pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<Job, Failure> {
+    const AT: usize = STATE_COLUMNS;
+    let mut spec = Spec::new(id, lane.kind.clone(), row.get::<_, Arc<str>>(AT + 1)?);
+    spec.version = lane.version;
+    spec.queue = lane.queue.clone();
+    spec.priority = lane.priority;
+    spec.policy = maybe_json(row, AT + 2)?.unwrap_or_default();
+    spec.expires_at = maybe_moment(row, AT + 3)?;
+    spec.idempotency_key = row.get(AT + 4)?;
+    spec.business_key = row.get(AT + 5)?;
+    spec.correlation_id = row.get(AT + 6)?;
+    spec.tags = maybe_json(row, AT + 7)?.unwrap_or_default();
+    spec.params = row.get(AT + 8)?;
+    spec.on_success = maybe_json(row, AT + 9)?;
+    spec.on_failure = maybe_json(row, AT + 10)?;
+    spec.callback_of = maybe_job_id(row, AT + 11)?;
+    Ok(Job { spec, created_at: moment(row, AT)? })
+}
+
+/// Writes the facts of a new job.
+pub(crate) fn insert_job(
+    insert: &mut Statement<'_>,
+    seq: i64,
+    new: &NewJob,
+    created_at: Timestamp,
+) -> Result<(), Failure> {
+    let spec = &new.spec;
+    let policy =
+        (spec.policy != Policy::default()).then(|| serde_json::to_string(&spec.policy)).transpose()?;
+    let tags = (!spec.tags.is_empty()).then(|| serde_json::to_string(&spec.tags)).transpose()?;
+    let on_success = spec.on_success.as_ref().map(serde_json::to_string).transpose()?;
+    let on_failure = spec.on_failure.as_ref().map(serde_json::to_string).transpose()?;
+    insert.execute(params![
+        seq,
+        created_at.as_micros(),
+        &*spec.payload,
+        policy,
+        spec.expires_at.map(Timestamp::as_micros),
+        spec.idempotency_key,
+        spec.business_key,
+        spec.correlation_id,
+        tags,
+        spec.params.as_deref(),
+        on_success,
+        on_failure,
+        spec.callback_of.as_ref().map(JobId::as_bytes),
+    ])?;
+    Ok(())
+}
+
+/// Writes the record of a new job; false when its id is stored already.
+pub(crate) fn insert_record(
+    insert: &mut Statement<'_>,
+    spec: &Spec,
+    lane: i64,
+    record: &Record,
+) -> Result<bool, Failure> {
+    let written = insert.execute(params![
+        spec.id.as_bytes(),
+        lane,
+        status_code(record.state),
+        record.run_at.as_micros(),
+        record.expires_at.map(Timestamp::as_micros),
+        record.attempt,
+        record.crashes,
+        record.deferrals,
+        record.runs,
+        record.redrives,
+        record.fence.0,
+        spec.business_key,
+    ])?;
+    Ok(written == 1)
+}
+
+/// Writes all of a record that can change.
+pub(crate) fn update_record(update: &mut Statement<'_>, seq: i64, record: &Record) -> Result<(), Failure> {
+    let progress = record.progress.as_ref().map(serde_json::to_string).transpose()?;
+    let hold = record.hold.as_ref();
+    update.execute(params![
+        seq,
+        status_code(record.state),
+        record.run_at.as_micros(),
+        record.expires_at.map(Timestamp::as_micros),
+        record.attempt,
+        record.crashes,
+        record.deferrals,
+        record.runs,
+        record.redrives,
+        record.fence.0,
+        hold.map(|hold| hold.worker.as_bytes()),
+        hold.map(|hold| hold.claimed_at.as_micros()),
+        hold.and_then(|hold| hold.started_at).map(Timestamp::as_micros),
+        record.last_failed_run,
+        progress,
+        record.paused_from.map(|from| status_code(from.state())),
+        record.finished_at.map(Timestamp::as_micros),
+        record.reason.map(backstop_core::failure::TerminalReason::as_str),
+        record.cancel_reason,
+        record.superseded_by.as_ref().map(JobId::as_bytes),
+    ])?;
+    Ok(())
+}
+
+/// Writes one row of the ledger.
+pub(crate) fn insert_attempt(insert: &mut Statement<'_>, seq: i64, run: &Attempt) -> Result<(), Failure> {
+    let failure = run.failure.as_ref();
+    let decision = run.decision.as_ref().map(serde_json::to_string).transpose()?;
+    insert.execute(params![
+        seq,
+        run.number,
+        run.fence.0,
+        run.worker.as_bytes(),
+        run.code_version.as_deref(),
+        run.cause.as_str(),
+        run.due_at.as_micros(),
+        run.started_at.as_micros(),
+        run.finished_at.as_micros(),
+        failure.map(|failure| failure.error_type.as_str()),
+        failure.map(|failure| failure.message.as_str()),
+        failure.map(|failure| failure.fingerprint.as_ref()),
+        decision,
+        run.result.as_deref(),
+        run.warning.as_deref(),
+        run.output.as_deref(),
+    ])?;
+    Ok(())
+}
+
+/// Reads one row of the ledger.
+pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
+    Ok(Attempt {
+        number: row.get(0)?,
+        fence: Fence(row.get(1)?),
+        worker: worker_id(row, 2)?,
+        code_version: row.get(3)?,
+        cause: cause(row, 4)?,
+        due_at: moment(row, 5)?,
+        started_at: moment(row, 6)?,
+        finished_at: moment(row, 7)?,
+        failure: failure(row, 8)?,
+        decision: maybe_json(row, 11)?,
+        result: row.get(12)?,
+        warning: row.get(13)?,
+        output: row.get(14)?,
+    })
+}
+
+pub(crate) fn cause(row: &Row<'_>, column: usize) -> Result<backstop_core::failure::Cause, Failure> {
+    word(&row.get::<_, String>(column)?)
+}
+
+/// Reads error type, message and fingerprint, which are there together or not at all.
+pub(crate) fn failure(row: &Row<'_>, at: usize) -> Result<Option<FailureRecord>, Failure> {
+    let Some(error_type) = row.get(at)? else { return Ok(None) };
+    Ok(Some(FailureRecord {
+        error_type,
+        message: row.get(at + 1)?,
+        fingerprint: fingerprint(row.get(at + 2)?)?,
+    }))
+}
+
+fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
+    Ok(Fingerprint::deserialize(serde_json::Value::String(text))?)
+}
+
+pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, Failure> {
+    Ok(Incident {
+        fingerprint: fingerprint(row.get(0)?)?,
+        kind: row.get(1)?,
+        error_type: row.get(2)?,
+        message: row.get(3)?,
+        failures: count(row, 4)?,
+        dead: count(row, 5)?,
+        first_seen: moment(row, 6)?,
+        last_seen: moment(row, 7)?,
+        sample_job: job_id(row, 8)?,
+    })
+}
+
+/// A count that was kept or counted.
+pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Failure> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| Failure::Unreadable(format!("a count of {number}")))
+}
+
+/// A worker's row.
+#[derive(Debug)]
+pub(crate) struct WorkerRow {
+    pub(crate) id: WorkerId,
+    pub(crate) name: String,
+    pub(crate) code_version: Option<String>,
+    pub(crate) queues: Vec<String>,
+    pub(crate) kinds: Vec<KnownKind>,
+    pub(crate) started_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+}
+
+pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, Failure> {
+    Ok(WorkerRow {
+        id: worker_id(row, 0)?,
+        name: row.get(1)?,
+        code_version: row.get(2)?,
+        queues: maybe_json(row, 3)?.unwrap_or_default(),
+        kinds: maybe_json(row, 4)?.unwrap_or_default(),
+        started_at: moment(row, 5)?,
+        expires_at: moment(row, 6)?,
+    })
+}
+
+/// Reads every row of a query through a function that may fail in our own way.
+pub(crate) fn collect<T>(
+    statement: &mut Statement<'_>,
+    values: impl rusqlite::Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let mut rows = statement.query(values)?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        items.push(read(row)?);
+    }
+    Ok(items)
+}
+
+/// Reads at most one row.
+pub(crate) fn first<T>(
+    statement: &mut Statement<'_>,
+    values: impl rusqlite::Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    let mut rows = statement.query(values)?;
+    rows.next()?.map(read).transpose()
+}
+
+/// Reads one value of at most one row.
+pub(crate) fn value<T: FromSql>(
+    statement: &mut Statement<'_>,
+    values: impl rusqlite::Params,
+) -> Result<Option<T>, Failure> {
+    first(statement, values, |row| Ok(row.get(0)?))
+}

@@ -1,0 +1,63 @@
+//! What the threads of one store have in common.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use backstop_store::{Clock, Error, Observer, Silent};
+
+use crate::Synchronous;
+
+/// What the threads of one store have in common.
+pub(crate) struct Shared {
+    pub(crate) path: PathBuf,
+    /// The path as messages show it.
+    pub(crate) location: String,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) synchronous: Synchronous,
+    /// Transactions committed so far.
+    pub(crate) commits: AtomicU64,
+    observed: AtomicBool,
+    observer: RwLock<Arc<dyn Observer>>,
+}
+
+impl Shared {
+    pub(crate) fn new(path: PathBuf, options: &crate::Options) -> Self {
+        Self {
+            location: path.display().to_string(),
+            path,
+            clock: options.clock.clone(),
+            busy_timeout: options.busy_timeout,
+            synchronous: options.synchronous,
+            commits: AtomicU64::new(0),
+            observed: AtomicBool::new(false),
+            observer: RwLock::new(Arc::new(Silent)),
+        }
+    }
+
+    pub(crate) fn observe(&self, observer: Arc<dyn Observer>) {
+        // The lock guards one pointer, which no panic can leave half written.
+        *self.observer.write().unwrap_or_else(PoisonError::into_inner) = observer;
+        self.observed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        self.observer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// True once somebody wants to hear of work that other processes bring.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observed.load(Ordering::Acquire)
+    }
+
+    /// The answer when the thread that should give one has ended.
+    pub(crate) fn closed(&self) -> Error {
+        Error::Unavailable {
+            location: self.location.clone(),
+            problem: "the store has been closed; open it again".to_owned(),
+            source: None,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Every statement of this store, by name. Nothing else in the crate contains SQL, except the schema and pragmas.
+//!
+//! Status codes are written as numbers (see `rows::status_code`), because a partial index is used only when its
+//! condition appears literally in the query: 1 pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled,
+//! 7 succeeded. `INDEXED BY` stands where a wrong guess of the planner would make a claim scan.
+
+/// The columns of `state` in the order that `rows` reads them.
+macro_rules! state_columns {
+    () => {
+        "s.seq, s.id, s.lane, s.status, s.run_at, s.expires_at, s.attempt, s.crashes, s.deferrals, s.runs, \
+         s.redrives, s.fence, s.worker, s.claimed_at, s.started_at, s.last_failed_run, s.progress, \
+         s.paused_from, s.finished_at, s.reason, s.cancel_reason, s.superseded_by"
+    };
+}
+
+/// The columns of `job` in the order that `rows` reads them; they follow those of `state`.
+macro_rules! job_columns {
+    () => {
+        "j.created_at, j.payload, j.policy, j.expires_at, j.idempotency_key, j.business_key, \
+         j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+    };
+}
+
+// Transactions and the schema's version.
+
+pub(crate) const META_TABLES: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'backstop_meta'";
+pub(crate) const SCHEMA_VERSION: &str = "SELECT value FROM backstop_meta WHERE key = 'schema'";
+pub(crate) const SCHEMA_VERSION_SAVE: &str =
+    "INSERT OR REPLACE INTO backstop_meta (key, value) VALUES ('schema', ?1)";
+pub(crate) const BEGIN_WRITE: &str = "BEGIN IMMEDIATE";
+pub(crate) const BEGIN_READ: &str = "BEGIN";
+
+// Lanes and their kept counts.
+
+pub(crate) const LANE_FIND: &str =
+    "SELECT id FROM backstop_lane WHERE queue = ?1 AND kind = ?2 AND version = ?3 AND priority = ?4";
+pub(crate) const LANE_INSERT: &str =
+    "INSERT INTO backstop_lane (queue, kind, version, priority) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const LANE_BY_ID: &str =
+    "SELECT id, queue, kind, version, priority FROM backstop_lane WHERE id = ?1";
+pub(crate) const LANE_COUNT: &str = "UPDATE backstop_lane SET pending = pending + ?2, running = running + ?3, \
+     succeeded = succeeded + ?4, failed = failed + ?5, paused = paused + ?6, canceled = canceled + ?7, \
+     waiting = waiting + ?8 WHERE id = ?1";
+pub(crate) const LANES_WITH_WORK: &str =
+    "SELECT id, queue, kind, version, priority FROM backstop_lane WHERE queue = ?1 AND pending > 0";
+pub(crate) const LANES: &str = "SELECT id, queue, kind, version, priority, pending, running, succeeded, \
+     failed, paused, canceled, waiting FROM backstop_lane ORDER BY queue, kind, version, priority";
+
+// Submit.
+
+pub(crate) const STATE_INSERT: &str = "INSERT INTO backstop_state (id, lane, status, run_at, expires_at, \
+     attempt, crashes, \
+     deferrals, runs, redrives, fence, business_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+     ON CONFLICT (id) DO NOTHING";
+pub(crate) const JOB_INSERT: &str = "INSERT INTO backstop_job (seq, created_at, payload, policy, expires_at, \
+     idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+pub(crate) const TAG_INSERT: &str =
+    "INSERT INTO backstop_tag (tag, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+pub(crate) const IDEMPOTENCY_INSERT: &str = "INSERT INTO backstop_idempotency (key, job) VALUES (?1, ?2)";
+pub(crate) const IDEMPOTENCY_FIND: &str = "SELECT job FROM backstop_idempotency WHERE key = ?1";
+pub(crate) const KEY_HOLDER: &str = "SELECT id FROM backstop_state INDEXED BY backstop_state_live_key \
+     WHERE business_key = ?1 AND business_key IS NOT NULL AND status < 5";
+
+// Records.
+
+pub(crate) const STATE_BY_ID: &str =
+    concat!("SELECT ", state_columns!(), " FROM backstop_state s WHERE s.id = ?1");
+pub(crate) const STATE_AND_JOB_BY_SEQ: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    ", ",
+    job_columns!(),
+    " FROM backstop_state s CROSS JOIN backstop_job j ON j.seq = s.seq WHERE s.seq = ?1"
+);
+pub(crate) const START_TERMS: &str = "SELECT policy, expires_at FROM backstop_job WHERE seq = ?1";
+pub(crate) const STATE_UPDATE: &str = "UPDATE backstop_state SET status = ?2, run_at = ?3, expires_at = ?4, \
+     attempt = ?5, \
+     crashes = ?6, deferrals = ?7, runs = ?8, redrives = ?9, fence = ?10, worker = ?11, claimed_at = ?12, \
+     started_at = ?13, last_failed_run = ?14, progress = ?15, paused_from = ?16, finished_at = ?17, \
+     reason = ?18, cancel_reason = ?19, superseded_by = ?20 WHERE seq = ?1";
+pub(crate) const STATE_UPDATE_HELD: &str = "UPDATE backstop_state SET status = ?3, runs = ?4, fence = ?5, \
+     worker = ?6, claimed_at = ?7, started_at = ?8 WHERE seq BETWEEN ?1 AND ?2";
+pub(crate) const STATE_UPDATE_DONE: &str = "UPDATE backstop_state SET status = ?3, last_failed_run = ?4, \
+     finished_at = ?5, worker = NULL, claimed_at = NULL, started_at = NULL WHERE seq BETWEEN ?1 AND ?2";
+
+// Claim. The index is (lane, run_at, id) over pending jobs: a lane's future and foreign jobs are never read.
+
+pub(crate) const FENCE_NEXT: &str =
+    "UPDATE backstop_meta SET value = value + 1 WHERE key = 'fence' RETURNING value";
+pub(crate) const LANE_DUE: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    ", ",
+    job_columns!(),
+    " FROM backstop_state s INDEXED BY backstop_state_pending CROSS JOIN backstop_job j ON j.seq = s.seq \
+     WHERE s.status = 1 AND s.lane = ?1 AND s.run_at <= ?2 ORDER BY s.run_at, s.id LIMIT ?3"
+);
+pub(crate) const LANE_DUE_AFTER: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    ", ",
+    job_columns!(),
+    " FROM backstop_state s INDEXED BY backstop_state_pending CROSS JOIN backstop_job j ON j.seq = s.seq \
+     WHERE s.status = 1 AND s.lane = ?1 AND s.run_at <= ?2 AND (s.run_at, s.id) > (?4, ?5) \
+     ORDER BY s.run_at, s.id LIMIT ?3"
+);
+pub(crate) const LANE_NEXT_DUE: &str = "SELECT run_at FROM backstop_state INDEXED BY backstop_state_pending \
+     WHERE status = 1 AND lane = ?1 ORDER BY run_at, id LIMIT 1";
+
+// Finish.
+
+pub(crate) const ATTEMPT_INSERT: &str = "INSERT INTO backstop_attempt (job, number, fence, worker, \
+     code_version, cause, \
+     due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+pub(crate) const INCIDENT_COUNT: &str = "INSERT INTO backstop_incident (fingerprint, kind, error_type, message, \
+     failures, \
+     dead, first_seen, last_seen, sample_job) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?6, ?7) \
+     ON CONFLICT (fingerprint) DO UPDATE SET failures = failures + 1, dead = dead + excluded.dead, \
+     last_seen = excluded.last_seen, sample_job = excluded.sample_job";
+
+// Workers.
+
+pub(crate) const WORKER_SAVE: &str = "INSERT OR REPLACE INTO backstop_worker \
+     (id, name, code_version, queues, kinds, started_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(crate) const WORKER_EXPIRY: &str = "SELECT expires_at FROM backstop_worker WHERE id = ?1";
+pub(crate) const WORKER_RENEW: &str = "UPDATE backstop_worker SET expires_at = ?2 WHERE id = ?1";
+pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop_worker WHERE id = ?1";
+pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
+     backstop_worker ORDER BY name, id";
+pub(crate) const HELD: &str = "SELECT worker, claimed_at, id, seq FROM backstop_state \
+     INDEXED BY backstop_state_shelf WHERE status = 2 AND status BETWEEN 2 AND 6 ORDER BY id";
+
+// Duties.
+
+pub(crate) const TERM: &str = "SELECT number, node, expires_at FROM backstop_duty WHERE name = ?1";
+pub(crate) const TERM_SAVE: &str =
+    "INSERT OR REPLACE INTO backstop_duty (name, number, node, expires_at) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const OVERDUE: &str = "SELECT seq FROM backstop_state INDEXED BY backstop_state_expiring \
+     WHERE status = 1 AND expires_at IS NOT NULL AND expires_at < ?1 ORDER BY expires_at, id LIMIT ?2";
+
+// Archival. An id that came again replaces what its earlier job left.
+
+pub(crate) const ENDED: &str = "SELECT seq FROM backstop_state INDEXED BY backstop_state_ended \
+     WHERE status = ?1 AND status >= 5 AND finished_at <= ?2 ORDER BY finished_at, id LIMIT ?3";
+pub(crate) const ARCHIVE_SAVE: &str = "INSERT OR REPLACE INTO backstop_archive (id, status, finished_at, archived_at, \
+     document) VALUES (?1, ?2, ?3, ?4, ?5)";
+pub(crate) const ARCHIVED: &str = "SELECT status, archived_at, document FROM backstop_archive WHERE id = ?1";
+pub(crate) const ARCHIVED_STATUS: &str = "SELECT status FROM backstop_archive WHERE id = ?1";
+pub(crate) const STATE_DELETE: &str = "DELETE FROM backstop_state WHERE seq = ?1";
+pub(crate) const JOB_DELETE: &str = "DELETE FROM backstop_job WHERE seq = ?1";
+pub(crate) const ATTEMPTS_DELETE: &str = "DELETE FROM backstop_attempt WHERE job = ?1";
+pub(crate) const TAG_DELETE: &str = "DELETE FROM backstop_tag WHERE tag = ?1 AND id = ?2";
+
+// Queues.
+
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop_queue WHERE name = ?1";
+pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop_queue (name, paused) VALUES (?1, ?2) \
+     ON CONFLICT (name) DO UPDATE SET paused = excluded.paused";
+pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop_queue ORDER BY name";
+
+// What is shown. `last` is the run that failed last, `latest` the run that ended last.
+
+pub(crate) const VIEW_BY_SEQ: &str = concat!(
+    "SELECT ",
+    state_columns!(),
+    ", ",
+    job_columns!(),
+    ", last.error_type, last.message, last.fingerprint, latest.result, latest.warning, latest.started_at \
+     FROM backstop_state s CROSS JOIN backstop_job j ON j.seq = s.seq \
+     LEFT JOIN backstop_attempt last ON last.job = s.seq AND last.number = s.last_failed_run \
+     LEFT JOIN backstop_attempt latest ON latest.job = s.seq AND latest.number = s.runs WHERE s.seq = ?1"
+);
+pub(crate) const CAUSES: &str = "SELECT cause, count(*) FROM backstop_attempt WHERE job = ?1 GROUP BY cause";
+pub(crate) const SEQ_BY_ID: &str = "SELECT seq FROM backstop_state WHERE id = ?1";
+pub(crate) const LAST_DECISION: &str =
+    "SELECT decision FROM backstop_attempt WHERE job = ?1 ORDER BY number DESC LIMIT 1";
+pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
+     WHERE job = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
+pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
+     last_seen, sample_job FROM backstop_incident INDEXED BY backstop_incident_latest \
+     ORDER BY last_seen DESC, fingerprint LIMIT ?1";
+
+// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
+
+pub(crate) const LIST_BY_ID: &str = "SELECT s.seq FROM backstop_state s";
+pub(crate) const LIST_BY_TAG: &str =
+    "SELECT s.seq FROM backstop_tag t CROSS JOIN backstop_state s ON s.id = t.id";
+pub(crate) const LIST_BY_KEY: &str = "SELECT s.seq FROM backstop_job k INDEXED BY backstop_job_business_key \
+     CROSS JOIN backstop_state s ON s.seq = k.seq";
+pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT s.seq FROM backstop_attempt f INDEXED BY \
+     backstop_attempt_fingerprint \
+     CROSS JOIN backstop_state s ON s.seq = f.job AND s.last_failed_run = f.number";
+pub(crate) const LIST_SHELF: &str = "SELECT s.seq FROM backstop_state s INDEXED BY backstop_state_shelf";
+pub(crate) const LIST_PENDING: &str = "SELECT s.seq FROM backstop_state s INDEXED BY backstop_state_pending";
+
+pub(crate) const WHERE_AFTER: &str = "s.id < :after";
+pub(crate) const WHERE_TAG: &str = "t.tag = :tag";
+pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop_tag WHERE tag = :tag AND id = s.id)";
+pub(crate) const WHERE_KEY: &str = "k.business_key = :key AND k.business_key IS NOT NULL";
+pub(crate) const WHERE_KEYED: &str =
+    "EXISTS (SELECT 1 FROM backstop_job WHERE seq = s.seq AND business_key = :key)";
+pub(crate) const WHERE_FINGERPRINT: &str = "f.fingerprint = :fingerprint AND f.fingerprint IS NOT NULL";
+pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_attempt WHERE job = s.seq \
+     AND number = s.last_failed_run AND fingerprint = :fingerprint)";
+pub(crate) const WHERE_LANES: &str = "s.lane IN (SELECT value FROM json_each(:lanes))";
+pub(crate) const WHERE_STATUS: &str = "s.status = :status";
+pub(crate) const WHERE_SHELVED: &str = "s.status BETWEEN 2 AND 6";
+pub(crate) const WHERE_PENDING: &str = "s.status = 1";
+pub(crate) const WHERE_WAITING_OR_HELD: &str =
+    "(s.status = 3 OR (s.status = 1 AND s.lane IN (SELECT value FROM json_each(:held))))";
+pub(crate) const WHERE_REASON: &str = "s.reason = :reason";
+pub(crate) const WHERE_CREATED_AFTER: &str =
+    "(SELECT created_at FROM backstop_job WHERE seq = s.seq) >= :created_after";
+pub(crate) const WHERE_CREATED_BEFORE: &str =
+    "(SELECT created_at FROM backstop_job WHERE seq = s.seq) < :created_before";
+pub(crate) const LIST_END: &str = "ORDER BY s.id DESC LIMIT :limit";

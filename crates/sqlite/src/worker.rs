@@ -1,0 +1,159 @@
+//! Workers: who is there, until when, and what the dead ones left behind.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_store::{NewWorker, Orphan, Renewed, WorkerView};
+use rusqlite::{Connection, params};
+
+use crate::error::Failure;
+use crate::lanes::{Lane, Lanes};
+use crate::rows::{self, WorkerRow};
+use crate::sql;
+use crate::unit::Unit;
+
+/// Makes a worker known; a known one is replaced whole.
+pub(crate) fn enlist(unit: &mut Unit<'_>, worker: &NewWorker) -> Result<(), Failure> {
+    unit.conn.prepare_cached(sql::WORKER_SAVE)?.execute(params![
+        worker.id.as_bytes(),
+        worker.name,
+        worker.code_version,
+        serde_json::to_string(&worker.queues)?,
+        serde_json::to_string(&worker.kinds)?,
+        unit.now.as_micros(),
+        unit.now.after(worker.lease).as_micros(),
+    ])?;
+    unit.news.work_arrived = true;
+    Ok(())
+}
+
+/// Renews a worker's lease and tells which of `held` it has lost.
+pub(crate) fn renew(
+    unit: &mut Unit<'_>,
+    worker: WorkerId,
+    lease: Duration,
+    held: &[Lease],
+) -> Result<Renewed, Failure> {
+    unit.expect_live(worker)?;
+    let expires_at = unit.now.after(lease);
+    unit.conn
+        .prepare_cached(sql::WORKER_RENEW)?
+        .execute(params![worker.as_bytes(), expires_at.as_micros()])?;
+    let mut lost = Vec::new();
+    for lease in held {
+        let kept = unit.find(lease.job)?.is_some_and(|stored| stored.record.held_by(lease).is_ok());
+        if !kept {
+            lost.push(*lease);
+        }
+    }
+    Ok(Renewed { expires_at, lost })
+}
+
+/// Forgets a worker.
+pub(crate) fn retire(unit: &mut Unit<'_>, worker: WorkerId) -> Result<(), Failure> {
+    unit.conn.prepare_cached(sql::WORKER_DELETE)?.execute([worker.as_bytes()])?;
+    Ok(())
+}
+
+/// Every worker that is known, by name.
+pub(crate) struct Roster {
+    rows: Vec<WorkerRow>,
+    now: Timestamp,
+}
+
+impl Roster {
+    pub(crate) fn read(conn: &Connection, now: Timestamp) -> Result<Self, Failure> {
+        let rows = rows::collect(&mut *conn.prepare_cached(sql::WORKERS)?, [], rows::worker)?;
+        Ok(Self { rows, now })
+    }
+
+    pub(crate) fn get(&self, worker: WorkerId) -> Option<&WorkerRow> {
+        self.rows.iter().find(|row| row.id == worker)
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = &WorkerRow> {
+        self.rows.iter().filter(|row| row.expires_at > self.now)
+    }
+
+    /// How many live workers serve a queue, and how many of them know a kind and version.
+    pub(crate) fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {
+        let serves = |row: &&WorkerRow| row.queues.iter().any(|served| served == queue);
+        let knows = |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
+        (self.live().filter(serves).count(), self.live().filter(serves).filter(knows).count())
+    }
+
+    /// True when the lane's pending jobs wait because no live worker of their queue knows them (H10).
+    pub(crate) fn holds(&self, lane: &Lane) -> bool {
+        let (on_queue, for_kind) = self.crew(&lane.queue, &lane.kind, lane.version);
+        on_queue > 0 && for_kind == 0
+    }
+}
+
+/// A job that a worker holds. There are never more than workers have asked for, so all of them are read.
+struct Held {
+    worker: WorkerId,
+    claimed_at: Timestamp,
+    id: JobId,
+    seq: i64,
+}
+
+fn held(conn: &Connection) -> Result<Vec<Held>, Failure> {
+    rows::collect(&mut *conn.prepare_cached(sql::HELD)?, [], |row| {
+        Ok(Held {
+            worker: rows::worker_id(row, 0)?,
+            claimed_at: Timestamp::from_micros(row.get(1)?),
+            id: rows::job_id(row, 2)?,
+            seq: row.get(3)?,
+        })
+    })
+}
+
+/// Every worker as it is shown.
+pub(crate) fn workers(conn: &Connection, now: Timestamp) -> Result<Vec<WorkerView>, Failure> {
+    let mut running: HashMap<WorkerId, u64> = HashMap::new();
+    for job in held(conn)? {
+        *running.entry(job.worker).or_default() += 1;
+    }
+    let view = |row: WorkerRow| WorkerView {
+        running: running.get(&row.id).copied().unwrap_or_default(),
+        id: row.id,
+        name: row.name,
+        code_version: row.code_version,
+        queues: row.queues,
+        kinds: row.kinds,
+        started_at: row.started_at,
+        expires_at: row.expires_at,
+        live: row.expires_at > now,
+    };
+    Ok(Roster::read(conn, now)?.rows.into_iter().map(view).collect())
+}
+
+/// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
+pub(crate) fn orphans(
+    conn: &Connection,
+    lanes: &mut Lanes,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<Orphan>, Failure> {
+    let roster = Roster::read(conn, now)?;
+    let live: HashSet<WorkerId> = roster.live().map(|row| row.id).collect();
+    let mut found = held(conn)?;
+    found.retain(|job| !live.contains(&job.worker));
+    found.sort_unstable_by_key(|job| (job.claimed_at, job.id));
+    found.truncate(limit);
+    let mut select = conn.prepare_cached(sql::STATE_AND_JOB_BY_SEQ)?;
+    let mut orphans = Vec::with_capacity(found.len());
+    for Held { worker, seq, .. } in found {
+        let code_version = roster.get(worker).and_then(|row| row.code_version.as_deref()).map(Arc::from);
+        let orphan = rows::first(&mut select, [seq], |row| {
+            let stored = rows::stored(row)?;
+            let job = Arc::new(rows::job(row, stored.id, &*lanes.get(conn, stored.lane)?)?);
+            let lease = Lease { job: stored.id, worker, fence: stored.record.fence };
+            Ok(Orphan { job, record: stored.record, lease, code_version })
+        })?;
+        orphans.extend(orphan);
+    }
+    Ok(orphans)
+}

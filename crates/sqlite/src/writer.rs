@@ -1,0 +1,343 @@
+//! The one thread that writes, and group commit.
+//!
+//! Whatever waits is run in one transaction and answered after its COMMIT, so many small calls share one sync of
+//! the disk. When a command fails in the database, all of them are rolled back and each runs again on its own:
+//! one bad command never fails the others. Commands must therefore be able to run twice.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use backstop_store::Error;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::{Failure, meaning, meaning_of_commit};
+use crate::open::patiently;
+use crate::rows;
+use crate::shared::Shared;
+use crate::sql;
+use crate::unit::{Memory, News, Unit};
+
+/// Commands in one transaction at most.
+const GROUP_COMMANDS: usize = 256;
+/// Rows in one transaction, about: other processes want their turn, and answers wait for the whole group.
+const GROUP_ROWS: usize = 20_000;
+/// How often an idle store looks whether another process has written.
+const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// How long other processes count as writing too after one was seen to. One that waits for the lock is not seen.
+const COMPANY: Duration = Duration::from_secs(1);
+/// How long to stay out of the way after a transaction while other processes write too: as long as it took, within
+/// these bounds. Without it, a busy process takes the lock back before any other has woken up, and those wait for
+/// seconds.
+const SHORTEST_YIELD: Duration = Duration::from_micros(500);
+const LONGEST_YIELD: Duration = Duration::from_millis(5);
+
+/// Work for the writer, with the place its answer goes to.
+trait Command: Send {
+    fn rows(&self) -> usize;
+    /// Runs it, keeping the answer; an `Err` asks for a rollback.
+    fn run(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure>;
+    /// Sends the answer that [`Command::run`] kept.
+    fn answer(self: Box<Self>);
+    fn fail(self: Box<Self>, error: Error);
+}
+
+struct Task<T, F> {
+    verb: F,
+    rows: usize,
+    outcome: Option<Result<T, Error>>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T, F> Command for Task<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Unit<'_>) -> Result<T, Failure> + Send,
+{
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn run(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure> {
+        self.outcome = match (self.verb)(unit) {
+            Ok(answer) => Some(Ok(answer)),
+            Err(Failure::Refused(error)) => Some(Err(error)),
+            Err(failure) => return Err(failure),
+        };
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(outcome) = self.outcome {
+            // Whoever asked may have gone; what was asked for is done all the same.
+            let _ = self.reply.send(outcome);
+        }
+    }
+
+    fn fail(self: Box<Self>, error: Error) {
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+/// The handle on the writer thread. Dropping it runs what is queued, then ends the thread.
+pub(crate) struct Writer {
+    commands: Option<Sender<Box<dyn Command>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(crate) fn start(conn: Connection, shared: Arc<Shared>) -> std::io::Result<Self> {
+        let (commands, waiting) = crossbeam_channel::unbounded();
+        let memory = Memory::default();
+        let mut desk =
+            Desk { conn, memory, shared, waiting, seen_version: None, company: None, yields_until: None };
+        // Looked at before anybody can have missed anything: what others write from here on is noticed.
+        desk.others_wrote();
+        let thread = thread::Builder::new().name("backstop-sqlite-writer".into()).spawn(|| desk.serve())?;
+        Ok(Self { commands: Some(commands), thread: Some(thread) })
+    }
+
+    /// Queues a command of about `rows` rows; the answer comes after its commit.
+    pub(crate) fn send<T: Send + 'static>(
+        &self,
+        rows: usize,
+        verb: impl FnMut(&mut Unit<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, Error>> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(commands) = &self.commands {
+            // When the thread is gone the reply is dropped with the command, which the receiver notices.
+            let _ = commands.send(Box::new(Task { verb, rows, outcome: None, reply }));
+        }
+        answer
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // An observer may hold the last handle, and then this runs on the writer itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Why a transaction did not happen.
+enum Setback {
+    /// It could not begin: nothing has run.
+    Locked(Failure),
+    /// A command failed, and everything was rolled back.
+    Broken(Failure),
+    /// The COMMIT itself failed.
+    Uncommitted(rusqlite::Error),
+}
+
+impl Setback {
+    fn is_disk_full(&self) -> bool {
+        let error = match self {
+            Self::Locked(Failure::Sql(error))
+            | Self::Broken(Failure::Sql(error))
+            | Self::Uncommitted(error) => error,
+            _ => return false,
+        };
+        error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+    }
+}
+
+/// What the writer thread owns.
+struct Desk {
+    conn: Connection,
+    memory: Memory,
+    shared: Arc<Shared>,
+    waiting: Receiver<Box<dyn Command>>,
+    /// SQLite's count of what other connections committed, as last seen.
+    seen_version: Option<i64>,
+    /// When another process was last seen to have written.
+    company: Option<Instant>,
+    /// Until when to stay out of the way of others.
+    yields_until: Option<Instant>,
+}
+
+impl Desk {
+    fn serve(mut self) {
+        while let Some(first) = self.next_command() {
+            let mut rows = first.rows();
+            let mut group = vec![first];
+            while group.len() < GROUP_COMMANDS
+                && rows < GROUP_ROWS
+                && let Ok(command) = self.waiting.try_recv()
+            {
+                rows += command.rows();
+                group.push(command);
+            }
+            self.settle(group);
+        }
+    }
+
+    /// Waits for work, and meanwhile looks whether other processes bring some.
+    fn next_command(&mut self) -> Option<Box<dyn Command>> {
+        loop {
+            if !self.shared.is_observed() {
+                return self.waiting.recv().ok();
+            }
+            match self.waiting.recv_timeout(WATCH_INTERVAL) {
+                Ok(command) => return Some(command),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.others_wrote() {
+                        self.tell(News { work_arrived: true, ..News::default() });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a group and answers every command in it.
+    fn settle(&mut self, mut group: Vec<Box<dyn Command>>) {
+        match self.transact_or_make_room(&mut group) {
+            Ok(()) => group.into_iter().for_each(Command::answer),
+            Err(Setback::Locked(failure)) => {
+                let error = || match &failure {
+                    Failure::Sql(error) => meaning(error, &self.shared.location),
+                    _ => self.shared.closed(),
+                };
+                group.into_iter().for_each(|command| command.fail(error()));
+            }
+            Err(Setback::Uncommitted(problem)) => {
+                let error = || meaning_of_commit(&problem, &self.shared.location);
+                group.into_iter().for_each(|command| command.fail(error()));
+            }
+            Err(Setback::Broken(failure)) if group.len() == 1 => {
+                let error = failure.into_error(&self.shared.location);
+                if let Some(command) = group.into_iter().next() {
+                    command.fail(error);
+                }
+            }
+            Err(Setback::Broken(_)) => {
+                for command in group {
+                    self.settle(vec![command]);
+                }
+            }
+        }
+    }
+
+    /// Runs a group; on a full disk, moves the log into the file and tries once more. The log grows with every
+    /// commit and is used again only from its start, so a disk can be full of what is no longer needed.
+    fn transact_or_make_room(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), Setback> {
+        match self.transact(group) {
+            Err(setback) if setback.is_disk_full() && self.move_log() => self.transact(group),
+            outcome => outcome,
+        }
+    }
+
+    /// Moves the whole log into the file, so that it starts anew; answers whether it did.
+    fn move_log(&self) -> bool {
+        let blocked = self.conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get::<_, i64>(0));
+        blocked.is_ok_and(|blocked| blocked == 0)
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), Setback> {
+        self.begin().map_err(Setback::Locked)?;
+        let begun = Instant::now();
+        let others_wrote = self.others_wrote();
+        let news = self.run(group).map_err(|failure| {
+            self.roll_back();
+            Setback::Broken(failure)
+        })?;
+        if let Err(problem) = self.execute("COMMIT") {
+            self.roll_back();
+            return Err(Setback::Uncommitted(problem));
+        }
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.make_way(begun);
+        self.tell(News { work_arrived: news.work_arrived || others_wrote, ..news });
+        Ok(())
+    }
+
+    /// Decides how long to leave the lock to others after a transaction that began at `begun`.
+    fn make_way(&mut self, begun: Instant) {
+        let now = Instant::now();
+        let in_company = self.company.is_some_and(|seen| now.duration_since(seen) < COMPANY);
+        let pause = now.duration_since(begun).clamp(SHORTEST_YIELD, LONGEST_YIELD);
+        self.yields_until = in_company.then(|| now + pause);
+    }
+
+    fn begin(&mut self) -> Result<(), Failure> {
+        if let Some(moment) = self.yields_until.take() {
+            thread::sleep(moment.saturating_duration_since(Instant::now()));
+        }
+        patiently(self.shared.busy_timeout, || Ok(self.execute(sql::BEGIN_WRITE)?))
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    fn run(&mut self, group: &mut [Box<dyn Command>]) -> Result<News, Failure> {
+        let wants_events = self.shared.observer().wants_events();
+        let clock = &*self.shared.clock;
+        let mut unit = Unit::new(&self.conn, &mut self.memory, clock.now(), wants_events);
+        for command in group {
+            unit.now = clock.now();
+            let run = catch_unwind(AssertUnwindSafe(|| command.run(&mut unit)));
+            run.unwrap_or_else(|panic| Err(Failure::Panicked(message(&*panic))))?;
+            // The next command may read what this one saved.
+            unit.write_stretch()?;
+        }
+        unit.flush()?;
+        Ok(unit.news)
+    }
+
+    fn roll_back(&mut self) {
+        // Some errors make SQLite roll back by itself.
+        if !self.conn.is_autocommit() {
+            let _ = self.execute("ROLLBACK");
+        }
+        self.memory.forget();
+    }
+
+    /// Whether another connection has committed since this was last asked.
+    fn others_wrote(&mut self) -> bool {
+        let version = self
+            .conn
+            .prepare_cached("PRAGMA data_version")
+            .map_err(Failure::Sql)
+            .and_then(|mut select| rows::value::<i64>(&mut select, []));
+        let others_wrote = match version {
+            Ok(Some(version)) => self.seen_version.replace(version).is_some_and(|before| before != version),
+            // A file that cannot be read now will say so to the next command.
+            _ => true,
+        };
+        if others_wrote {
+            self.memory.doubt();
+            self.company = Some(Instant::now());
+        }
+        others_wrote
+    }
+
+    /// Tells the observer. It is foreign code: a panic of its is not the end of the store.
+    fn tell(&self, news: News) {
+        let observer = self.shared.observer();
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if !news.events.is_empty() {
+                observer.committed(news.events);
+            }
+            if news.work_arrived {
+                observer.work_arrived();
+            }
+        }));
+    }
+}
+
+/// The words of a panic.
+pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}

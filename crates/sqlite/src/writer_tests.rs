@@ -1,0 +1,190 @@
+//! Group commit, and what one bad command does to the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::JobId;
+use backstop_core::job::{NewJob, Spec};
+use backstop_store::{Error, JobFilter, PageRequest, Store, Submit};
+use crossbeam_channel::{Sender, bounded};
+use tokio::sync::oneshot::Receiver;
+
+use crate::error::Failure;
+use crate::scratch::Scratch;
+use crate::unit::Unit;
+use crate::{Options, SqliteStore, submit};
+
+fn open(dir: &Scratch) -> SqliteStore {
+    SqliteStore::open(dir.path("jobs.db"), Options::default()).expect("fresh")
+}
+
+fn job(number: u128) -> NewJob {
+    NewJob::new(Spec::new(JobId::from_u128(number), "work", "{}"))
+}
+
+fn store_job(number: u128) -> impl FnMut(&mut Unit<'_>) -> Result<bool, Failure> + Send {
+    let submit = Submit { jobs: vec![job(number)], atomic: true };
+    move |unit| Ok(submit::submit(unit, &submit)?[0].is_ok())
+}
+
+/// Makes the writer wait until the sender is dropped, so that what is sent meanwhile forms one group.
+fn hold(store: &SqliteStore) -> (Sender<()>, Receiver<Result<(), Error>>) {
+    let (gate, opened) = bounded::<()>(0);
+    let (arrived, waiting) = bounded(1);
+    let answer = store.writer().send(1, move |_| {
+        let _ = arrived.send(());
+        let _ = opened.recv();
+        Ok(())
+    });
+    waiting.recv().expect("the writer has begun");
+    (gate, answer)
+}
+
+fn count(store: &SqliteStore) -> usize {
+    let listed = store.list(JobFilter::default(), PageRequest::first(1_000));
+    backstop_store::conformance::block_on(listed).expect("listed").items.len()
+}
+
+#[test]
+fn calls_that_wait_share_one_commit() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let (gate, held) = hold(&store);
+    let answers: Vec<_> = (1..=64).map(|number| store.writer().send(1, store_job(number))).collect();
+    drop(gate);
+    held.blocking_recv().expect("answered").expect("done");
+    for answer in answers {
+        assert!(answer.blocking_recv().expect("answered").expect("stored"));
+    }
+    assert_eq!(store.commits(), 2, "one for the call that held the writer, one for the 64 others");
+    assert_eq!(count(&store), 64);
+}
+
+#[test]
+fn a_group_has_a_limit() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let (gate, held) = hold(&store);
+    let answers: Vec<_> = (1..=300).map(|number| store.writer().send(1, store_job(number))).collect();
+    drop(gate);
+    held.blocking_recv().expect("answered").expect("done");
+    for answer in answers {
+        assert!(answer.blocking_recv().expect("answered").expect("stored"));
+    }
+    assert_eq!(store.commits(), 3, "300 calls are two groups");
+}
+
+#[test]
+fn a_bad_command_fails_alone() {
+    // C7
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let (gate, held) = hold(&store);
+    let before = store.writer().send(1, store_job(1));
+    let bad = store.writer().send(1, |unit| {
+        submit::submit(unit, &Submit { jobs: vec![job(7)], atomic: true })?;
+        Ok(unit.conn.execute_batch("INSERT INTO no_such_table VALUES (1)")?)
+    });
+    let after = store.writer().send(1, store_job(2));
+    drop(gate);
+    held.blocking_recv().expect("answered").expect("done");
+    assert!(before.blocking_recv().expect("answered").expect("stored"));
+    assert!(after.blocking_recv().expect("answered").expect("stored"));
+    let error = bad.blocking_recv().expect("answered").expect_err("there is no such table");
+    assert_eq!(error.code(), "store_failed");
+    assert_eq!(count(&store), 2, "what the bad one had written before is gone");
+}
+
+#[test]
+fn the_writer_survives_a_panic() {
+    // F1, C7
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let (gate, held) = hold(&store);
+    let before = store.writer().send(1, store_job(1));
+    let bad = store.writer().send(1, |unit| -> Result<(), Failure> {
+        submit::submit(unit, &Submit { jobs: vec![job(7)], atomic: true })?;
+        panic!("a fault of ours");
+    });
+    drop(gate);
+    held.blocking_recv().expect("answered").expect("done");
+    assert!(before.blocking_recv().expect("answered").expect("stored"));
+    let error = bad.blocking_recv().expect("answered").expect_err("it panicked");
+    assert!(error.to_string().contains("a fault of ours"), "{error}");
+    assert!(store.writer().send(1, store_job(2)).blocking_recv().expect("alive").expect("stored"));
+    assert_eq!(count(&store), 2);
+}
+
+#[test]
+fn a_full_disk_stores_nothing_and_is_named() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let limit_pages = |pages: &'static str| {
+        let set = store.writer().send(1, move |unit| Ok(unit.conn.execute_batch(pages)?));
+        set.blocking_recv().expect("answered").expect("set");
+    };
+    limit_pages("PRAGMA max_page_count = 1");
+    let many: Vec<NewJob> = (1..=2_000).map(job).collect();
+    let run = move |unit: &mut Unit<'_>| {
+        submit::submit(unit, &Submit { jobs: many.clone(), atomic: false }).map(|answers| answers.len())
+    };
+    let error = store.writer().send(1, run.clone()).blocking_recv().expect("answered").expect_err("no room");
+    assert_eq!(error.code(), "disk_full");
+    assert_eq!(count(&store), 0);
+    limit_pages("PRAGMA max_page_count = 100000");
+    let answer = store.writer().send(1, move |unit| run(unit)).blocking_recv();
+    assert_eq!(answer.expect("answered").expect("stored"), 2_000);
+}
+
+#[test]
+fn a_lock_that_lasts_is_named_with_its_file() {
+    let dir = Scratch::new();
+    let options = Options { busy_timeout: Duration::from_millis(40), ..Options::default() };
+    let store = SqliteStore::open(dir.path("jobs.db"), options).expect("fresh");
+    let other = rusqlite::Connection::open(dir.path("jobs.db")).expect("the same file");
+    other.execute_batch(crate::sql::BEGIN_WRITE).expect("locked");
+    let error = store.writer().send(1, store_job(1)).blocking_recv().expect("answered").expect_err("locked");
+    assert_eq!(error.code(), "store_unavailable");
+    assert!(error.is_transient() && error.to_string().contains("jobs.db"), "{error}");
+    drop(other);
+    assert!(store.writer().send(1, store_job(1)).blocking_recv().expect("answered").expect("stored"));
+}
+
+#[test]
+fn dropping_the_store_runs_what_is_queued() {
+    let dir = Scratch::new();
+    let store = open(&dir);
+    let (gate, held) = hold(&store);
+    let answers: Vec<_> = (1..=20).map(|number| store.writer().send(1, store_job(number))).collect();
+    drop(gate);
+    drop(store);
+    held.blocking_recv().expect("answered").expect("done");
+    for answer in answers {
+        assert!(answer.blocking_recv().expect("answered before the end").expect("stored"));
+    }
+    assert_eq!(count(&open(&dir)), 20);
+}
+
+#[test]
+fn an_observer_may_hold_the_store_and_panic() {
+    struct Rude(std::sync::Mutex<Option<Arc<SqliteStore>>>);
+    impl backstop_store::Observer for Rude {
+        fn wants_events(&self) -> bool {
+            true
+        }
+
+        fn committed(&self, _events: Vec<backstop_core::event::Event>) {
+            // The last handle goes on the writer's own thread.
+            drop(self.0.lock().expect("not poisoned").take());
+            panic!("observers are foreign code");
+        }
+
+        fn work_arrived(&self) {}
+    }
+    let dir = Scratch::new();
+    let store = Arc::new(open(&dir));
+    store.observe(Arc::new(Rude(std::sync::Mutex::new(Some(store.clone())))));
+    let answer = store.writer().send(1, store_job(1));
+    drop(store);
+    assert!(answer.blocking_recv().expect("answered").expect("stored"));
+}
