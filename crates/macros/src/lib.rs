@@ -1,1 +1,72 @@
 //! Derive and attribute macros of Backstop.
+//!
+//! Owns the parsing of what users write and the code it turns into; it must not know how the engine works. All paths
+//! in generated code start at `::backstop`, so a user's crate needs no other dependency.
+//!
+//! # Layout
+//! - `job_error`: `#[derive(JobError)]`
+//! - `job_fn`: `#[job]` on an `async fn`
+//! - `attrs`: keys and values inside `#[job(...)]`, and the messages for wrong ones
+//! - `duration`: texts such as `30s`
+
+mod attrs;
+mod duration;
+mod job_error;
+mod job_fn;
+
+use proc_macro::TokenStream;
+
+/// Tells Backstop what the values of an error type mean for the job that returns them.
+///
+/// A mark goes on a variant, on a struct, or on a whole enum for all variants without one of their own, below the
+/// derive:
+/// - `#[job(permanent)]`, `#[job(permanent = "reason")]`: no retry can mend it
+/// - `#[job(invalid)]`, `#[job(invalid = "reason")]`: the input can never be handled
+/// - `#[job(transient = "dependency")]`: a dependency is away for the moment
+/// - `#[job(retry_in = "30s")]`: try again after this long (`ms`, `s`, `m`, `h` or `d`)
+///
+/// Marks count anywhere in the source chain of what a handler returns. A variant without a mark lets its source
+/// decide, also behind thiserror's `#[error(transparent)]`; if it has none it is retried by the job's backoff.
+///
+/// ```ignore
+/// #[derive(Debug, thiserror::Error, JobError)]
+/// enum MailError {
+///     #[error("not an address: {0}")]
+///     #[job(permanent = "a bad address cannot be fixed by retrying")]
+///     BadAddress(String),
+///     #[error("the mail server is away")]
+///     #[job(transient = "smtp")]
+///     Smtp(#[from] SmtpError),
+/// }
+/// ```
+#[proc_macro_derive(JobError, attributes(job))]
+pub fn derive_job_error(input: TokenStream) -> TokenStream {
+    finish(job_error::expand(input.into()))
+}
+
+/// Makes a job out of an `async fn`: its parameters become the fields of a struct that implements `Job`.
+///
+/// The struct has the function's name in CamelCase, its visibility and its documentation; the function stays and can
+/// be called as before. A parameter of type `JobContext<App>` gets the context; all others are stored with the job, so
+/// they are owned and implement serde's traits. Attributes on them, such as `#[serde(default)]`, go to the fields.
+///
+/// Keys, all optional: `kind` (the function's name), `version` (1), `queue`, `priority` (`"lowest"` to `"critical"`),
+/// `max_retries` and `timeout` (`"30s"`).
+///
+/// ```ignore
+/// /// Sends one mail.
+/// #[job(queue = "mail", max_retries = 5, timeout = "30s")]
+/// async fn send_email(cx: JobContext<App>, to: String, subject: String) -> Result<(), MailError> {
+///     cx.app().mailer.send(&to, &subject).await
+/// }
+///
+/// engine.enqueue(SendEmail { to, subject }).submit().await?;
+/// ```
+#[proc_macro_attribute]
+pub fn job(args: TokenStream, item: TokenStream) -> TokenStream {
+    finish(job_fn::expand(args.into(), item.into()))
+}
+
+fn finish(expanded: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    expanded.unwrap_or_else(syn::Error::into_compile_error).into()
+}
