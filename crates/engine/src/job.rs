@@ -22,6 +22,7 @@ use crate::outcome::IntoReply;
 /// impl Job for Greet {
 ///     const KIND: &'static str = "greet";
 ///     type Context = ();
+///     type Output = JobResult;
 ///     async fn run(self, cx: JobContext<()>) -> JobResult {
 ///         cx.log(format!("hello {}", self.name));
 ///         Ok(())
@@ -39,8 +40,11 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The application's own struct that handlers share. The compiler checks that the worker has it.
     type Context: Send + Sync + 'static;
 
+    /// What [`Job::run`] returns: usually [`crate::JobResult`] or a `Result` with your own error type.
+    type Output: IntoReply + 'static;
+
     /// Does the work. `Ok` is done, `Err` is tried again unless it says otherwise (see [`crate::Outcome`]).
-    fn run(self, cx: JobContext<Self::Context>) -> impl Future<Output: IntoReply> + Send;
+    fn run(self, cx: JobContext<Self::Context>) -> impl Future<Output = Self::Output> + Send;
 
     /// What jobs of this kind get unless their submit says otherwise.
     #[must_use]

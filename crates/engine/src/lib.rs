@@ -1,1 +1,77 @@
 //! A durable job engine whose heart is what happens when work fails.
+//!
+//! Every run ends with one cause and each cause has its own budget; every write about a run is fenced; every decision
+//! can be explained. Jobs are typed structs, kept in a SQLite file by default, and run by workers in your own process.
+//!
+//! ```
+#![doc = include_str!("../../../examples/examples/hello.rs")]
+//! ```
+//!
+//! # Layout
+//! - [`Backstop`]: the handle: [`Backstop::enqueue`], [`Backstop::worker`], [`Backstop::explain`].
+//! - [`Job`], [`JobContext`], [`Outcome`], [`JobError`](marks::JobError): what a handler is made of.
+//! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
+//! - [`Config`]: limits, queues, kinds, retention, redaction.
+
+mod config;
+mod context;
+mod engine;
+mod error;
+mod events;
+mod ids;
+mod job;
+mod loops;
+mod maintenance;
+pub mod marks;
+mod open;
+mod outcome;
+mod quiet;
+mod registry;
+mod runs;
+pub mod signals;
+mod submit;
+mod tx;
+mod worker;
+
+pub use backstop_core as core;
+pub use backstop_core::event::{Event, What};
+pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
+pub use backstop_core::job::{OnConflict, Policy, Priority, Retention, State};
+pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
+#[cfg(feature = "macros")]
+pub use backstop_macros::{JobError, job};
+#[cfg(feature = "sqlite")]
+pub use backstop_sqlite as sqlite;
+pub use backstop_store as store;
+pub use backstop_store::{Archived, Submitted};
+
+pub use config::{Config, Pace, QueueConfig};
+pub use context::JobContext;
+pub use engine::Backstop;
+pub use error::{Error, OperateError, SubmitError};
+pub use events::Events;
+pub use ids::{job_id, worker_id};
+pub use job::{Defaults, Job};
+pub use loops::{Health, LoopHealth};
+pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
+pub use submit::Enqueue;
+pub use tx::CallerTransaction;
+pub use worker::{Hook, HookFuture, InlineWorker, Ran, RunInfo, Stopped, WorkerBuilder, WorkerHandle};
+
+/// What most programs import.
+pub mod prelude {
+    pub use crate::{
+        Backoff, Backstop, BoxError, Defaults, Job, JobContext, JobResult, OnConflict, Outcome, Policy,
+        Priority,
+    };
+    #[cfg(feature = "macros")]
+    pub use crate::{JobError, job};
+    pub use serde::{Deserialize, Serialize};
+}
+
+/// For code that the macros write. Not part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use inventory;
+    pub use serde;
+}

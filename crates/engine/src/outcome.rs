@@ -82,9 +82,8 @@ impl Outcome {
 
     /// A failure that is the job's result: kept, never retried, no incident, reason `reported_failure`.
     pub fn failure(value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value).unwrap_or_else(|problem| {
-            Value::String(format!("a failure value that is no JSON: {problem}"))
-        });
+        let value = serde_json::to_value(value)
+            .unwrap_or_else(|problem| Value::String(format!("a failure value that is no JSON: {problem}")));
         Self(Answer::Failure(value))
     }
 }
@@ -94,7 +93,9 @@ impl fmt::Display for Outcome {
         match &self.0 {
             Answer::Snooze(delay) => write!(f, "snoozed for {delay:?}"),
             Answer::RetryIn(_, error) => error.fmt(f),
-            Answer::Permanent(reason) | Answer::Invalid(reason) | Answer::Cancel(reason) => f.write_str(reason),
+            Answer::Permanent(reason) | Answer::Invalid(reason) | Answer::Cancel(reason) => {
+                f.write_str(reason)
+            }
             Answer::Transient { dependency, source: None } => write!(f, "dependency `{dependency}` is away"),
             Answer::Transient { dependency, source: Some(error) } => {
                 write!(f, "dependency `{dependency}` is away: {error}")
@@ -115,7 +116,7 @@ impl std::error::Error for Outcome {
 
 /// What a handler's return value comes to.
 #[derive(Debug)]
-pub struct Reply(pub(crate) Result<Option<Value>, Failed>);
+pub struct Reply(pub(crate) Result<Option<Value>, Box<Failed>>);
 
 /// A run that did not end well, with the value of a reported failure.
 #[derive(Debug)]
@@ -124,6 +125,13 @@ pub(crate) struct Failed {
     pub(crate) value: Option<Value>,
     /// A result that was lost although the run went well (L6).
     pub(crate) unserializable: Option<String>,
+}
+
+impl Failed {
+    /// A failure without a value.
+    pub(crate) fn plain(failure: Failure) -> Box<Self> {
+        Box::new(Self { failure, value: None, unserializable: None })
+    }
 }
 
 /// What a handler may return: a `Result` of anything that serializes and any error.
@@ -153,17 +161,21 @@ impl Reply {
             Ok(Value::Null) => Self(Ok(None)),
             Ok(value) => Self(Ok(Some(value))),
             // The work is done; only its result cannot be kept. The caller turns this into a warning (L6).
-            Err(problem) => Self(Err(Failed {
-                failure: Failure::new(Cause::Succeeded, "", ""),
-                value: None,
-                unserializable: Some(format!("the result could not be stored: it is no JSON ({problem})")),
-            })),
+            Err(problem) => {
+                let mut lost = Failed::plain(Failure::new(Cause::Succeeded, "", ""));
+                lost.unserializable =
+                    Some(format!("the result could not be stored: it is no JSON ({problem})"));
+                Self(Err(lost))
+            }
         }
     }
 }
 
 /// Reads an error: an [`Outcome`] or a mark anywhere in its source chain decides, otherwise it is a plain error.
-pub(crate) fn classify(error: &(dyn std::error::Error + Send + Sync + 'static), declared: &str) -> Failed {
+pub(crate) fn classify(
+    error: &(dyn std::error::Error + Send + Sync + 'static),
+    declared: &str,
+) -> Box<Failed> {
     let error: &(dyn std::error::Error + 'static) = error;
     let message = chain_text(error);
     let mut link = Some(error);
@@ -172,25 +184,26 @@ pub(crate) fn classify(error: &(dyn std::error::Error + Send + Sync + 'static), 
             return of_outcome(outcome, message);
         }
         if let Some((type_name, mark)) = marks::find(current) {
-            return Failed { failure: of_mark(type_name, mark, message), value: None, unserializable: None };
+            return Failed::plain(of_mark(type_name, mark, message));
         }
-        link = current.source();
+        link = marks::behind(current).or_else(|| current.source());
     }
-    let failure = Failure::new(Cause::Error, error_type(error, declared), message);
-    Failed { failure, value: None, unserializable: None }
+    Failed::plain(Failure::new(Cause::Error, error_type(error, declared), message))
 }
 
-fn of_outcome(outcome: &Outcome, message: String) -> Failed {
-    let plain = |failure| Failed { failure, value: None, unserializable: None };
+fn of_outcome(outcome: &Outcome, message: String) -> Box<Failed> {
+    let plain = Failed::plain;
     match &outcome.0 {
         Answer::Snooze(delay) => plain(Failure::new(Cause::Snoozed, "Snoozed", message).retry_in(*delay)),
         Answer::RetryIn(delay, error) => {
             // The inner error may carry a mark of its own; only the wait is ours.
-            let mut inner = classify(&**error, "Error");
+            let mut inner = classify(&**error, "dyn Error");
             inner.failure.retry_in = Some(*delay);
             inner
         }
-        Answer::Permanent(reason) => plain(Failure::new(Cause::Permanent, "Permanent", message).because(reason)),
+        Answer::Permanent(reason) => {
+            plain(Failure::new(Cause::Permanent, "Permanent", message).because(reason))
+        }
         Answer::Invalid(reason) => plain(Failure::new(Cause::Invalid, "Invalid", message).because(reason)),
         Answer::Transient { dependency, .. } => {
             let mut failure = Failure::new(Cause::Rejected, "Transient", message);
@@ -202,13 +215,16 @@ fn of_outcome(outcome: &Outcome, message: String) -> Failed {
             let mut failure = Failure::new(Cause::Permanent, "ReportedFailure", message)
                 .because("the handler reported a failure as its result");
             failure.reported = true;
-            Failed { failure, value: Some(value.clone()), unserializable: None }
+            let mut failed = plain(failure);
+            failed.value = Some(value.clone());
+            failed
         }
     }
 }
 
 fn of_mark(type_name: &'static str, mark: Mark, message: String) -> Failure {
-    let type_name = if mark.variant.is_empty() { type_name.to_owned() } else { format!("{type_name}::{}", mark.variant) };
+    let type_name =
+        if mark.variant.is_empty() { type_name.to_owned() } else { format!("{type_name}::{}", mark.variant) };
     match mark.kind {
         MarkKind::Plain => Failure::new(Cause::Error, type_name, message),
         MarkKind::Permanent { reason } => Failure::new(Cause::Permanent, type_name, message).because(reason),
@@ -243,8 +259,13 @@ fn error_type(error: &(dyn std::error::Error + 'static), declared: &str) -> Stri
         return short(declared).to_owned();
     }
     let debug = format!("{error:?}");
-    let head: String = debug.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':').take(80).collect();
-    if head.is_empty() || !head.starts_with(|c: char| c.is_ascii_uppercase()) { "Error".to_owned() } else { head }
+    let head: String =
+        debug.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':').take(80).collect();
+    if head.is_empty() || !head.starts_with(|c: char| c.is_ascii_uppercase()) {
+        "Error".to_owned()
+    } else {
+        head
+    }
 }
 
 fn short(path: &str) -> &str {

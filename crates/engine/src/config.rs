@@ -1,0 +1,146 @@
+//! What an engine can be told, with defaults that are safe.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::Limits;
+use backstop_core::admit::QueueGate;
+use backstop_core::failure::redact::{Redactor, StandardRedactor};
+use backstop_core::job::{Aging, Policy, Retention};
+
+/// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Bounds on everything (L20).
+    pub limits: Limits,
+    /// How waiting counts against priority (L3).
+    pub aging: Aging,
+    /// Settings by queue.
+    pub queues: BTreeMap<String, QueueConfig>,
+    /// Retries, backoff and times by kind; they go before the queue's and after what a submit says (L19).
+    pub kinds: BTreeMap<String, Policy>,
+    /// How long ended jobs stay before they are archived (L16).
+    pub retention: Retention,
+    /// What takes secrets out of errors before they are stored (F11).
+    pub redactor: Arc<dyn Redactor>,
+}
+
+/// Settings of one queue.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct QueueConfig {
+    /// The kinds it takes (E8).
+    pub gate: QueueGate,
+    /// Retries, backoff and times of its jobs, unless kind or submit say otherwise.
+    pub policy: Option<Policy>,
+    /// True makes a kind that no worker knows a failed attempt instead of a wait (H10).
+    pub fail_unknown_kind: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            aging: Aging::default(),
+            queues: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            retention: Retention::default(),
+            redactor: Arc::new(StandardRedactor::default()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("limits", &self.limits)
+            .field("aging", &self.aging)
+            .field("queues", &self.queues)
+            .field("kinds", &self.kinds)
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Sets what is known of one queue.
+    #[must_use]
+    pub fn queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {
+        self.queues.insert(name.into(), queue);
+        self
+    }
+
+    /// Sets retries, backoff and times of one kind.
+    #[must_use]
+    pub fn kind(mut self, name: impl Into<String>, policy: Policy) -> Self {
+        self.kinds.insert(name.into(), policy);
+        self
+    }
+
+    /// Sets how long ended jobs stay before they are archived (L16).
+    #[must_use]
+    pub const fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    pub(crate) fn gate(&self, queue: &str) -> QueueGate {
+        self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
+    }
+
+    /// The policy of a job that says nothing itself: the kind's, else what its code declares, else the queue's.
+    pub(crate) fn policy(&self, kind: &str, queue: &str, declared: Option<Policy>) -> Policy {
+        let of_queue = || self.queues.get(queue).and_then(|queue| queue.policy.clone());
+        self.kinds.get(kind).cloned().or(declared).or_else(of_queue).unwrap_or_default()
+    }
+}
+
+impl QueueConfig {
+    /// Only these kinds may wait and run here (E8).
+    #[must_use]
+    pub fn allow<S: Into<String>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
+        self.gate.kinds = Some(kinds.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Retries, backoff and times of its jobs.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// A kind that no worker knows fails its attempt instead of waiting (H10).
+    #[must_use]
+    pub const fn fail_unknown_kind(mut self) -> Self {
+        self.fail_unknown_kind = true;
+        self
+    }
+}
+
+/// How a worker behaves in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pace {
+    /// How long it may be silent before others take its jobs back (L15).
+    pub lease: Duration,
+    /// How often it looks for work when no wake-up comes (L13).
+    pub poll: Duration,
+    /// How long running work may go on after a stop was asked for (L18).
+    pub grace: Duration,
+    /// How long a handler may ignore that it was told to stop before it is reported as stuck (F10).
+    pub stuck_after: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            poll: Duration::from_secs(1),
+            grace: Duration::from_secs(25),
+            stuck_after: Duration::from_secs(5),
+        }
+    }
+}

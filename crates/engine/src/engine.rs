@@ -1,0 +1,299 @@
+//! The handle that applications hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::explain::{Explanation, explain};
+use backstop_core::job::{Attempt, JobDetail, JobView, NewJob, Operated, Operation, Spec};
+use backstop_core::{JobId, Refusal, WorkerId};
+use backstop_store::{
+    Archived, Error as StoreError, Finding, Incident, JobFilter, Observer, Page, PageRequest, QueueView,
+    Store, Submit, Submitted, WorkerView,
+};
+
+use crate::config::Config;
+use crate::error::{Error, OperateError, SubmitError};
+use crate::events::{Bus, Events};
+use crate::job::Job;
+use crate::runs::LocalRuns;
+use crate::submit::Enqueue;
+use crate::worker::WorkerBuilder;
+
+/// How often a wait for a job's end looks into the store when no event tells of it.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// An engine: submit jobs, ask about them, and run workers. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct Backstop {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) bus: Arc<Bus>,
+    pub(crate) runs: LocalRuns,
+}
+
+impl std::fmt::Debug for Backstop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backstop").field("store", &self.inner.store.info()).finish_non_exhaustive()
+    }
+}
+
+impl Backstop {
+    /// Opens a store by its URL: `sqlite:jobs.db`, or `memory:` for a test.
+    ///
+    /// # Errors
+    /// One clear sentence when the URL names no store or the store cannot be opened.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        Self::open_with(url, Config::default()).await
+    }
+
+    /// The same with settings.
+    ///
+    /// # Errors
+    /// As [`Backstop::open`].
+    pub async fn open_with(url: &str, config: Config) -> Result<Self, Error> {
+        let store = crate::open::open(url).await?;
+        Ok(Self::on(store, config))
+    }
+
+    /// An engine on a store that is open already.
+    #[must_use]
+    pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
+        let bus = Bus::new();
+        store.observe(bus.clone() as Arc<dyn Observer>);
+        Self { inner: Arc::new(Inner { store, config, bus, runs: LocalRuns::default() }) }
+    }
+
+    /// The store underneath.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// Prepares a typed job; nothing is stored before [`Enqueue::submit`].
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue {
+        Enqueue::typed(self, &job)
+    }
+
+    /// Prepares a job by the name of its kind, with its payload as JSON text.
+    pub fn enqueue_raw(&self, kind: &str, payload: impl Into<Arc<str>>) -> Enqueue {
+        let mut spec = Spec::new(crate::ids::job_id(), kind, payload);
+        spec.policy = self.inner.config.policy(kind, &spec.queue, None);
+        Enqueue::new(self, Ok(NewJob::new(spec)))
+    }
+
+    /// Stores many jobs in one transaction. `atomic` stores all or none.
+    ///
+    /// # Errors
+    /// When the store is away. Refusals are answered per job.
+    pub async fn submit_all(
+        &self,
+        jobs: Vec<Enqueue>,
+        atomic: bool,
+    ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+        crate::submit::submit_all(self, jobs, atomic).await
+    }
+
+    /// Stores one prepared job.
+    pub(crate) async fn submit_one(&self, job: NewJob) -> Result<Submitted, SubmitError> {
+        let submit = Submit { jobs: vec![job], atomic: true };
+        let mut answers = self.inner.store.submit(submit).await?;
+        Ok(answers.pop().unwrap_or(Err(Refusal::BatchRefused { index: 0 }))?)
+    }
+
+    /// Prepares a worker that shares `app` with its handlers.
+    pub fn worker<C: Send + Sync + 'static>(&self, app: C) -> WorkerBuilder<C> {
+        self.worker_sharing(Arc::new(app))
+    }
+
+    /// The same with a context that others hold too, such as a test that looks into it afterwards.
+    pub fn worker_sharing<C: Send + Sync + 'static>(&self, app: Arc<C>) -> WorkerBuilder<C> {
+        WorkerBuilder::new(self.clone(), app)
+    }
+
+    /// Does every maintenance duty that `node` gets to lead, once (L17). Workers do this by themselves; it is for
+    /// programs and tests that run none. The node leads what it got for `term` from now.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn maintain(&self, node: WorkerId, term: Duration) -> Result<(), StoreError> {
+        crate::maintenance::round(self, node, term).await
+    }
+
+    /// Listens to what happens in this process from now on (V2).
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.inner.bus.subscribe()
+    }
+
+    /// Calls a job off (L7). Answers false when it had ended already.
+    ///
+    /// # Errors
+    /// When there is no such job, or the store is away.
+    pub async fn cancel(&self, job: JobId, reason: impl Into<String>) -> Result<Operated, OperateError> {
+        let operated = self.operate(job, Operation::Cancel { reason: reason.into() }).await?;
+        self.inner.runs.cancel(job);
+        Ok(operated)
+    }
+
+    /// Holds a job back (L8).
+    ///
+    /// # Errors
+    /// When its state does not allow it, there is no such job, or the store is away.
+    pub async fn pause(&self, job: JobId) -> Result<Operated, OperateError> {
+        self.operate(job, Operation::Pause).await
+    }
+
+    /// Lets a paused job go again (L8).
+    ///
+    /// # Errors
+    /// As [`Backstop::pause`].
+    pub async fn resume(&self, job: JobId) -> Result<Operated, OperateError> {
+        self.operate(job, Operation::Resume).await
+    }
+
+    /// Drives a dead letter again (L9).
+    ///
+    /// # Errors
+    /// As [`Backstop::pause`].
+    pub async fn retry(&self, job: JobId) -> Result<Operated, OperateError> {
+        self.operate(job, Operation::Retry).await
+    }
+
+    async fn operate(&self, job: JobId, operation: Operation) -> Result<Operated, OperateError> {
+        let mut answers = self.inner.store.operate(vec![job], operation).await?;
+        Ok(answers.pop().unwrap_or(Err(Refusal::NoSuchJob { job }))?)
+    }
+
+    /// Looks a job up; none when there is no such job, or it was archived (L16): see [`Backstop::archived`].
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn job(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
+        Ok(self.inner.store.jobs(vec![job]).await?.pop().flatten())
+    }
+
+    /// Looks an archived job up: how it ended, and all that was known of it as JSON text (L16).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn archived(&self, job: JobId) -> Result<Option<Archived>, StoreError> {
+        Ok(self.inner.store.archived(vec![job]).await?.pop().flatten())
+    }
+
+    /// Waits until a job has ended, and answers how; none when there is no such job, or it was archived.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn ended(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
+        let mut events = self.events();
+        loop {
+            let detail = self.job(job).await?;
+            if detail.as_ref().is_none_or(|detail| detail.view.record.state.is_terminal()) {
+                return Ok(detail);
+            }
+            // Events tell of this process at once; looking again now and then covers all others.
+            let about_it = async {
+                while events
+                    .next()
+                    .await
+                    .is_some_and(|event| event.job.as_ref().is_none_or(|it| it.id != job))
+                {}
+            };
+            let _ = tokio::time::timeout(LOOK_AGAIN, about_it).await;
+        }
+    }
+
+    /// Lists jobs, newest first.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn jobs(
+        &self,
+        filter: JobFilter,
+        page: PageRequest<JobId>,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
+        self.inner.store.list(filter, page).await
+    }
+
+    /// The ledger of a job, latest run first.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn attempts(
+        &self,
+        job: JobId,
+        page: PageRequest<u32>,
+    ) -> Result<Page<Attempt, u32>, StoreError> {
+        self.inner.store.attempts(job, page).await
+    }
+
+    /// Says why a job is where it is and what happens next (F20).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn explain(&self, job: JobId) -> Result<Option<(JobView, Explanation)>, StoreError> {
+        let found = self.inner.store.surroundings(job).await?;
+        Ok(found.map(|(view, around)| {
+            let explanation = explain(&view, &around);
+            (view, explanation)
+        }))
+    }
+
+    /// Every queue with its counts.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn queues(&self) -> Result<Vec<QueueView>, StoreError> {
+        self.inner.store.queues().await
+    }
+
+    /// Pauses a queue: nothing is claimed from it until it is resumed.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn pause_queue(&self, queue: &str) -> Result<bool, StoreError> {
+        self.inner.store.pause_queue(queue, true).await
+    }
+
+    /// Resumes a queue.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
+        self.inner.store.pause_queue(queue, false).await
+    }
+
+    /// Every worker the store knows.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        self.inner.store.workers().await
+    }
+
+    /// Incidents, latest seen first (D2).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn incidents(&self, limit: usize) -> Result<Vec<Incident>, StoreError> {
+        self.inner.store.incidents(limit).await
+    }
+
+    /// What is wrong with the store's settings, if anything is.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
+        self.inner.store.check().await
+    }
+}

@@ -1,0 +1,80 @@
+//! The errors an application meets.
+
+use backstop_core::Refusal;
+use backstop_store::Error as StoreError;
+
+/// Why an engine could not be opened or a worker could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL names no store that this build knows.
+    #[error("`{url}` names no store: {problem}")]
+    UnknownStore {
+        /// What was given, without credentials.
+        url: String,
+        /// What is wrong with it, and what to write instead.
+        problem: String,
+    },
+    /// A worker was started without anything to do.
+    #[error("the worker has no {what}: call `.{call}` before it runs")]
+    NothingToDo {
+        /// What is missing.
+        what: &'static str,
+        /// The call that adds it.
+        call: &'static str,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a submit did not store a job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The request cannot be had; nothing was stored.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store failed. Submitting again with the same idempotency key cannot make a second job.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why an operation did not change a job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperateError {
+    /// The job cannot be moved so.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+macro_rules! coded {
+    ($name:ident) => {
+        impl $name {
+            /// The stable code that machines switch on.
+            #[must_use]
+            pub fn code(&self) -> &'static str {
+                match self {
+                    Self::Refused(refusal) => refusal.code(),
+                    Self::Store(error) => error.code(),
+                }
+            }
+
+            /// The refusal, if it is one.
+            #[must_use]
+            pub const fn refusal(&self) -> Option<&Refusal> {
+                match self {
+                    Self::Refused(refusal) => Some(refusal),
+                    Self::Store(_) => None,
+                }
+            }
+        }
+    };
+}
+
+coded!(SubmitError);
+coded!(OperateError);

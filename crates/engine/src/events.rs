@@ -1,0 +1,95 @@
+//! Events to subscribers in this process: after the commit, in order, never holding up a job (V1, V2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use backstop_core::event::Event;
+use backstop_store::Observer;
+use tokio::sync::{broadcast, watch};
+
+/// Events that a slow subscriber may lag behind before it loses the oldest.
+const BACKLOG: usize = 16_384;
+
+/// Passes on what stores commit, and the hint that work has arrived.
+pub(crate) struct Bus {
+    events: broadcast::Sender<Arc<Event>>,
+    arrivals: watch::Sender<u64>,
+    count: AtomicU64,
+}
+
+impl Bus {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            events: broadcast::Sender::new(BACKLOG),
+            arrivals: watch::Sender::new(0),
+            count: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        Events { receiver: self.events.subscribe(), missed: 0 }
+    }
+
+    /// Changes whenever work may have become claimable.
+    pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {
+        self.arrivals.subscribe()
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        // Nobody listening is fine.
+        let _ = self.events.send(Arc::new(event));
+    }
+}
+
+impl Observer for Bus {
+    fn wants_events(&self) -> bool {
+        self.events.receiver_count() > 0
+    }
+
+    fn committed(&self, events: Vec<Event>) {
+        events.into_iter().for_each(|event| self.tell(event));
+    }
+
+    fn work_arrived(&self) {
+        self.arrivals.send_replace(self.count.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+}
+
+/// A subscription to what happens in this process.
+///
+/// It never holds up a job: a subscriber that falls too far behind loses the oldest events and can see how many.
+#[derive(Debug)]
+pub struct Events {
+    receiver: broadcast::Receiver<Arc<Event>>,
+    missed: u64,
+}
+
+impl Events {
+    /// The next event; none when the engine is gone.
+    pub async fn next(&mut self) -> Option<Arc<Event>> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::RecvError::Lagged(count)) => self.missed += count,
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// The next event if one is there already.
+    pub fn try_next(&mut self) -> Option<Arc<Event>> {
+        loop {
+            match self.receiver.try_recv() {
+                Ok(event) => return Some(event),
+                Err(broadcast::error::TryRecvError::Lagged(count)) => self.missed += count,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Events lost because this subscriber was too slow.
+    #[must_use]
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+}

@@ -1,0 +1,141 @@
+//! The engine's own loops: each has a heartbeat, a deadline and a count of restarts (H11).
+//!
+//! A loop that panics or returns is started again, with a pause that grows. A loop that is silent for longer than its
+//! deadline turns readiness red, so that whoever watches the process sees it before its users do.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Longest pause before a dead loop is started again.
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How a worker's loops are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// True when every loop was heard of within its deadline.
+    pub ready: bool,
+    /// Each loop.
+    pub loops: Vec<LoopHealth>,
+}
+
+/// How one loop is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LoopHealth {
+    /// Its name.
+    pub name: &'static str,
+    /// True when it was heard of within its deadline.
+    pub ok: bool,
+    /// How long ago that was, in milliseconds.
+    pub age_ms: u64,
+    /// How long it may be silent, in milliseconds.
+    pub deadline_ms: u64,
+    /// How often it had to be started again.
+    pub restarts: u32,
+}
+
+/// The pulse of one loop.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    name: &'static str,
+    deadline: Duration,
+    born: Instant,
+    last_beat_ms: AtomicU64,
+    restarts: AtomicU32,
+}
+
+impl Pulse {
+    /// Says that the loop is alive.
+    pub(crate) fn beat(&self) {
+        self.last_beat_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
+    }
+
+    fn health(&self) -> LoopHealth {
+        let age_ms = millis(self.born.elapsed()).saturating_sub(self.last_beat_ms.load(Ordering::Relaxed));
+        let deadline_ms = millis(self.deadline);
+        LoopHealth {
+            name: self.name,
+            ok: age_ms <= deadline_ms,
+            age_ms,
+            deadline_ms,
+            restarts: self.restarts.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// All loops of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Loops {
+    pulses: Mutex<Vec<Arc<Pulse>>>,
+}
+
+impl Loops {
+    pub(crate) fn health(&self) -> Health {
+        let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
+        let loops: Vec<_> = pulses.iter().map(|pulse| pulse.health()).collect();
+        Health { ready: loops.iter().all(|one| one.ok), loops }
+    }
+
+    /// Runs `body` until `stop`, starting it again whenever it panics or returns early.
+    pub(crate) fn supervise<F, Fut>(
+        &self,
+        name: &'static str,
+        deadline: Duration,
+        stop: CancellationToken,
+        body: F,
+    ) -> tokio::task::JoinHandle<()>
+    where
+        F: Fn(Arc<Pulse>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let pulse = Arc::new(Pulse {
+            name,
+            deadline,
+            born: Instant::now(),
+            last_beat_ms: AtomicU64::new(0),
+            restarts: AtomicU32::new(0),
+        });
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner).push(pulse.clone());
+        tokio::spawn(async move {
+            let mut pause = Duration::from_millis(100);
+            loop {
+                let ended = Bound(tokio::spawn(body(pulse.clone()))).ended().await;
+                if stop.is_cancelled() {
+                    return;
+                }
+                let why = if ended.is_err() { "panicked" } else { "returned" };
+                let restarts = pulse.restarts.fetch_add(1, Ordering::Relaxed) + 1;
+                tracing::error!(loop_name = name, restarts, "an engine loop {why} and is started again");
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(RESTART_PAUSE_MAX),
+                    () = stop.cancelled() => return,
+                }
+            }
+        })
+    }
+}
+
+/// A task that ends with whoever waits for it: a supervisor that is dropped must not leave its loop behind, renewing
+/// leases for a worker that is gone.
+struct Bound(tokio::task::JoinHandle<()>);
+
+impl Bound {
+    async fn ended(mut self) -> Result<(), tokio::task::JoinError> {
+        (&mut self.0).await
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,23 @@
+//! Moves what ended long ago out of the hot tables (L16), a few batches a round.
+
+use backstop_store::{Error as StoreError, Term};
+
+use super::BATCH;
+use crate::engine::Backstop;
+
+/// Batches a round at most: a great backlog must not keep the other duties waiting.
+const BATCHES: usize = 20;
+
+pub(super) async fn archive(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+    let retention = engine.inner.config.retention;
+    for _ in 0..BATCHES {
+        let archived = engine.inner.store.archive(term, retention, BATCH).await?;
+        if archived > 0 {
+            tracing::debug!(archived, "jobs that ended long ago were archived");
+        }
+        if archived < BATCH {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

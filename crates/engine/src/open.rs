@@ -1,0 +1,43 @@
+//! From a URL to a store.
+
+use std::sync::Arc;
+
+use backstop_store::{ModelStore, Store};
+
+use crate::error::Error;
+
+/// Opens the store that `url` names.
+pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
+    match url.split_once(':') {
+        Some(("memory", _)) => Ok(Arc::new(ModelStore::default())),
+        Some(("sqlite", rest)) => sqlite(url, rest).await,
+        Some((scheme @ ("postgres" | "postgresql" | "mysql" | "mariadb"), _)) => {
+            Err(unknown(url, format!("this build has no {scheme} store; use sqlite:FILE")))
+        }
+        _ => Err(unknown(url, "write sqlite:FILE, or memory: for a test".to_owned())),
+    }
+}
+
+fn unknown(url: &str, problem: String) -> Error {
+    // Whatever stands before an @ may be a password.
+    let shown = url.rsplit_once('@').map_or(url, |(_, host)| host);
+    Error::UnknownStore { url: shown.chars().take(200).collect(), problem }
+}
+
+#[cfg(feature = "sqlite")]
+async fn sqlite(url: &str, rest: &str) -> Result<Arc<dyn Store>, Error> {
+    let path = rest.strip_prefix("//").unwrap_or(rest).to_owned();
+    if path.is_empty() {
+        return Err(unknown(url, "the file name is missing: write sqlite:jobs.db".to_owned()));
+    }
+    let opened = tokio::task::spawn_blocking(move || {
+        backstop_sqlite::SqliteStore::open(path, backstop_sqlite::Options::default())
+    });
+    let store = opened.await.map_err(|problem| unknown(url, problem.to_string()))??;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "sqlite"))]
+async fn sqlite(url: &str, _rest: &str) -> Result<Arc<dyn Store>, Error> {
+    Err(unknown(url, "this build has no sqlite store: turn on the feature `sqlite`".to_owned()))
+}

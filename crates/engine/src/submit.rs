@@ -1,0 +1,275 @@
+//! The builder of one submit: every option of the L and F rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::admit::admit;
+use backstop_core::failure::Backoff;
+use backstop_core::job::{Callback, NewJob, OnConflict, Policy, Priority, Spec, Start};
+use backstop_core::{JobId, Refusal, Timestamp};
+use backstop_store::{Error as StoreError, Submit, Submitted};
+use serde::Serialize;
+
+use crate::engine::Backstop;
+use crate::error::SubmitError;
+use crate::job::Job;
+
+/// A job about to be submitted.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// # #[derive(Serialize, Deserialize)] struct Charge { cents: u32 }
+/// # impl Job for Charge {
+/// #     const KIND: &'static str = "charge";
+/// #     type Context = ();
+/// #     type Output = JobResult;
+/// #     async fn run(self, _: JobContext<()>) -> JobResult { Ok(()) }
+/// # }
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let engine = Backstop::open("memory:").await?;
+/// let first = engine.enqueue(Charge { cents: 990 }).idempotency_key("order-17").submit().await?;
+/// let again = engine.enqueue(Charge { cents: 990 }).idempotency_key("order-17").submit().await?;
+/// assert!(again.deduplicated && again.id == first.id);
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[must_use = "nothing is stored before `.submit().await`"]
+pub struct Enqueue {
+    engine: Backstop,
+    /// A payload that could not be written as JSON is refused at submit, like every other bad input.
+    job: Result<NewJob, Refusal>,
+    policy_is_own: bool,
+}
+
+impl Enqueue {
+    pub(crate) fn new(engine: &Backstop, job: Result<NewJob, Refusal>) -> Self {
+        Self { engine: engine.clone(), job, policy_is_own: false }
+    }
+
+    pub(crate) fn typed<J: Job>(engine: &Backstop, job: &J) -> Self {
+        let defaults = J::defaults();
+        let spec = payload(job).map(|payload| {
+            let mut spec = Spec::new(crate::ids::job_id(), J::KIND, payload);
+            spec.version = J::VERSION;
+            spec.priority = defaults.priority;
+            if let Some(queue) = defaults.queue {
+                spec.queue = queue.into();
+            }
+            spec.policy = engine.inner.config.policy(J::KIND, &spec.queue, defaults.policy);
+            spec
+        });
+        Self::new(engine, spec.map(NewJob::new))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
+        if let Ok(job) = &mut self.job {
+            change(job);
+        }
+        self
+    }
+
+    fn with_policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
+        self.policy_is_own = true;
+        self.with(|job| change(&mut job.spec.policy))
+    }
+
+    /// Submits to another queue.
+    pub fn queue(self, queue: impl Into<Arc<str>>) -> Self {
+        let (engine, own) = (self.engine.clone(), self.policy_is_own);
+        self.with(|job| {
+            job.spec.queue = queue.into();
+            let config = &engine.inner.config;
+            // A queue's own policy applies unless the kind or this submit has said otherwise.
+            if !own && !config.kinds.contains_key(&*job.spec.kind) && job.spec.policy == Policy::default() {
+                job.spec.policy = config.policy(&job.spec.kind, &job.spec.queue, None);
+            }
+        })
+    }
+
+    /// How urgent it is (L3).
+    pub fn priority(self, priority: Priority) -> Self {
+        self.with(|job| job.spec.priority = priority)
+    }
+
+    /// Version of the payload's shape, for a job that is submitted by name (H10).
+    pub fn version(self, version: u32) -> Self {
+        self.with(|job| job.spec.version = version)
+    }
+
+    /// Runs it no earlier than this long from now, by the store's clock (L19).
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|job| job.start = Start::After(delay))
+    }
+
+    /// Runs it no earlier than this moment (L19).
+    pub fn run_at(self, moment: Timestamp) -> Self {
+        self.with(|job| job.start = Start::At(moment))
+    }
+
+    /// Never starts it later than this moment (L19).
+    pub fn expires_at(self, moment: Timestamp) -> Self {
+        self.with(|job| job.spec.expires_at = Some(moment))
+    }
+
+    /// Fails it as expired when it has been due this long without starting (L19).
+    pub fn max_wait(self, wait: Duration) -> Self {
+        self.with_policy(|policy| policy.max_wait = Some(wait))
+    }
+
+    /// Charged runs after the first (F5).
+    pub fn max_retries(self, retries: u32) -> Self {
+        self.with_policy(|policy| policy.max_retries = retries)
+    }
+
+    /// Crashes that are forgiven (C1).
+    pub fn max_crashes(self, crashes: u32) -> Self {
+        self.with_policy(|policy| policy.max_crashes = crashes)
+    }
+
+    /// How long to wait between charged runs (F8).
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.with_policy(|policy| policy.backoff = backoff)
+    }
+
+    /// How long one run may take (F10).
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with_policy(|policy| policy.timeout = Some(timeout))
+    }
+
+    /// Retries, backoff and times at once.
+    pub fn policy(self, policy: Policy) -> Self {
+        self.with_policy(|own| *own = policy)
+    }
+
+    /// Submitting the same key again, ever, answers with the first job (L10).
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        self.with(|job| job.spec.idempotency_key = Some(key.into()))
+    }
+
+    /// No two live jobs share this key (L11).
+    pub fn business_key(self, key: impl Into<String>) -> Self {
+        self.with(|job| job.spec.business_key = Some(key.into()))
+    }
+
+    /// What to do when a live job holds the business key (L11).
+    pub fn on_conflict(self, policy: OnConflict) -> Self {
+        self.with(|job| job.on_conflict = policy)
+    }
+
+    /// Cancels an unstarted job and takes its place, in one transaction (L22).
+    pub fn replaces(self, job: JobId) -> Self {
+        self.with(|new| new.supersedes = Some(job))
+    }
+
+    /// Ties it to a request or a trace outside.
+    pub fn correlation_id(self, id: impl Into<String>) -> Self {
+        self.with(|job| job.spec.correlation_id = Some(id.into()))
+    }
+
+    /// A word to find it by.
+    pub fn tag(self, tag: impl Into<String>) -> Self {
+        self.with(|job| job.spec.tags.push(tag.into()))
+    }
+
+    /// Settings beside the payload: anything that serializes to a JSON object.
+    pub fn params(mut self, params: impl Serialize) -> Self {
+        match serde_json::to_string(&params) {
+            Ok(text) => self.with(|job| job.spec.params = Some(text.into())),
+            Err(problem) => {
+                self.job = Err(Refusal::invalid("params", problem.to_string()));
+                self
+            }
+        }
+    }
+
+    /// Submits `callback` when this job has succeeded, in the same transaction (F14).
+    pub fn on_success<J: Job>(self, callback: J) -> Self {
+        self.callback(&callback, |spec, callback| spec.on_success = Some(callback))
+    }
+
+    /// Submits `callback` when this job has failed for good, in the same transaction (F14).
+    pub fn on_failure<J: Job>(self, callback: J) -> Self {
+        self.callback(&callback, |spec, callback| spec.on_failure = Some(callback))
+    }
+
+    fn callback<J: Job>(mut self, job: &J, set: impl FnOnce(&mut Spec, Callback)) -> Self {
+        let queue = J::defaults().queue.unwrap_or("default").into();
+        match payload(job) {
+            Ok(payload) => {
+                let callback = Callback { kind: J::KIND.into(), version: J::VERSION, queue, payload };
+                self.with(|new| set(&mut new.spec, callback))
+            }
+            Err(refusal) => {
+                self.job = Err(refusal);
+                self
+            }
+        }
+    }
+
+    /// The job as it would be stored, or why it would be refused.
+    ///
+    /// # Errors
+    /// The first check that refuses it (L12).
+    pub fn into_new_job(self) -> Result<NewJob, Refusal> {
+        let job = self.job?;
+        let config = &self.engine.inner.config;
+        admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
+        Ok(job)
+    }
+
+    /// Stores the job; an `Ok` means it is durable.
+    ///
+    /// # Errors
+    /// [`SubmitError::Refused`] names what is wrong; [`SubmitError::Store`] means the store is away.
+    pub async fn submit(self) -> Result<Submitted, SubmitError> {
+        let engine = self.engine.clone();
+        engine.submit_one(self.into_new_job()?).await
+    }
+
+    /// Stores the job inside the caller's own transaction: its commit makes the job, its rollback leaves none (L14).
+    ///
+    /// # Errors
+    /// As [`Enqueue::submit`].
+    pub async fn submit_in(
+        self,
+        tx: &mut impl crate::tx::CallerTransaction,
+    ) -> Result<Submitted, SubmitError> {
+        tx.submit(self.into_new_job()?).await
+    }
+}
+
+fn payload(job: &impl Serialize) -> Result<Arc<str>, Refusal> {
+    serde_json::to_string(job)
+        .map(Into::into)
+        .map_err(|problem| Refusal::invalid("payload", format!("it cannot be written as JSON: {problem}")))
+}
+
+/// Submits many: what `admit` refuses never reaches the store.
+pub(crate) async fn submit_all(
+    engine: &Backstop,
+    jobs: Vec<Enqueue>,
+    atomic: bool,
+) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+    let prepared: Vec<_> = jobs.into_iter().map(Enqueue::into_new_job).collect();
+    let refused = prepared.iter().position(Result::is_err);
+    if let (true, Some(index)) = (atomic, refused) {
+        let answer = |job: Result<NewJob, Refusal>| Err(job.err().unwrap_or(Refusal::BatchRefused { index }));
+        return Ok(prepared.into_iter().map(answer).collect());
+    }
+    let mut accepted = Vec::with_capacity(prepared.len());
+    let mut answers: Vec<Option<Refusal>> = Vec::with_capacity(prepared.len());
+    for job in prepared {
+        match job {
+            Ok(job) => {
+                accepted.push(job);
+                answers.push(None);
+            }
+            Err(refusal) => answers.push(Some(refusal)),
+        }
+    }
+    let mut stored = engine.inner.store.submit(Submit { jobs: accepted, atomic }).await?.into_iter();
+    let merge = |refusal: Option<Refusal>| match refusal {
+        Some(refusal) => Err(refusal),
+        None => stored.next().unwrap_or(Err(Refusal::BatchRefused { index: 0 })),
+    };
+    Ok(answers.into_iter().map(merge).collect())
+}

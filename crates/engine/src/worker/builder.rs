@@ -1,0 +1,187 @@
+//! A worker before it runs: what it knows, what it serves, how it keeps time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::execute::Executor;
+use super::hooks::Hook;
+use super::inline::InlineWorker;
+use super::runtime::{Stopped, WorkerHandle};
+use crate::config::Pace;
+use crate::engine::Backstop;
+use crate::error::Error;
+use crate::job::Job;
+use crate::registry::Registry;
+
+/// Builds a worker whose handlers share an application context of type `C`.
+#[must_use = "a worker does nothing before it runs"]
+pub struct WorkerBuilder<C> {
+    engine: Backstop,
+    app: Arc<C>,
+    registry: Registry<C>,
+    hooks: Vec<Arc<dyn Hook>>,
+    queues: Vec<ServedQueue>,
+    name: Option<String>,
+    code_version: Option<Arc<str>>,
+    pace: Pace,
+    maintenance: bool,
+}
+
+/// A queue that a worker serves.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedQueue {
+    pub(crate) name: Arc<str>,
+    pub(crate) concurrency: usize,
+    pub(crate) prefetch: usize,
+}
+
+/// All that a running worker is made of.
+pub(crate) struct Plan<C> {
+    pub(crate) executor: Executor<C>,
+    pub(crate) queues: Vec<ServedQueue>,
+    pub(crate) name: String,
+    pub(crate) maintenance: bool,
+}
+
+impl<C: Send + Sync + 'static> WorkerBuilder<C> {
+    pub(crate) fn new(engine: Backstop, app: Arc<C>) -> Self {
+        Self {
+            engine,
+            app,
+            registry: Registry::new(),
+            hooks: Vec::new(),
+            queues: Vec::new(),
+            name: None,
+            code_version: None,
+            pace: Pace::default(),
+            maintenance: true,
+        }
+    }
+
+    /// Adds a kind of job. Its context type must be this worker's: the compiler checks it.
+    pub fn register<J: Job<Context = C>>(mut self) -> Self {
+        self.registry.add::<J>();
+        self
+    }
+
+    /// Serves `queue` with up to `concurrency` runs at once.
+    pub fn queue(mut self, queue: impl Into<Arc<str>>, concurrency: usize) -> Self {
+        self.queues.push(ServedQueue { name: queue.into(), concurrency, prefetch: 0 });
+        self
+    }
+
+    /// Lets the queue added last claim this many jobs ahead of free slots. They are not started, and go back
+    /// without blame when the worker dies (C2).
+    pub fn prefetch(mut self, jobs: usize) -> Self {
+        if let Some(queue) = self.queues.last_mut() {
+            queue.prefetch = jobs;
+        }
+        self
+    }
+
+    /// Calls `hook` around every run.
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// The name shown to people; by default the process id.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The version of the application's code, kept with every run.
+    pub fn code_version(mut self, version: impl Into<Arc<str>>) -> Self {
+        self.code_version = Some(version.into());
+        self
+    }
+
+    /// How long it may be silent before others take its jobs back; at least 100 ms.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.pace.lease = lease.max(Duration::from_millis(100));
+        self
+    }
+
+    /// How often it looks for work when no wake-up comes.
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.pace.poll = poll.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long running work may go on after a stop was asked for.
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.pace.grace = grace;
+        self
+    }
+
+    /// How long a handler may ignore that it was told to stop before it is reported as stuck.
+    pub const fn stuck_after(mut self, patience: Duration) -> Self {
+        self.pace.stuck_after = patience;
+        self
+    }
+
+    /// Leaves maintenance to other workers.
+    pub const fn without_maintenance(mut self) -> Self {
+        self.maintenance = false;
+        self
+    }
+
+    fn plan(self) -> Result<Plan<C>, Error> {
+        if self.queues.iter().all(|queue| queue.concurrency == 0) {
+            return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
+        }
+        let executor = Executor {
+            engine: self.engine,
+            app: self.app,
+            registry: self.registry,
+            hooks: self.hooks,
+            code_version: self.code_version,
+            pace: self.pace,
+        };
+        let name = self.name.unwrap_or_else(|| format!("pid-{}", std::process::id()));
+        Ok(Plan { executor, queues: self.queues, name, maintenance: self.maintenance })
+    }
+
+    /// Starts it in the background.
+    ///
+    /// # Errors
+    /// When it has no queue to serve, or the store is away.
+    pub async fn start(self) -> Result<WorkerHandle, Error> {
+        WorkerHandle::start(self.plan()?).await
+    }
+
+    /// Runs it until `shutdown` resolves, then stops it within its grace period (L18).
+    ///
+    /// # Errors
+    /// As [`WorkerBuilder::start`].
+    pub async fn run_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, Error> {
+        let worker = self.start().await?;
+        shutdown.await;
+        Ok(worker.stop().await)
+    }
+
+    /// Runs it until SIGINT or SIGTERM; a second signal ends the grace period at once (L18).
+    ///
+    /// # Errors
+    /// As [`WorkerBuilder::start`].
+    pub async fn run(self) -> Result<Stopped, Error> {
+        let worker = self.start().await?;
+        crate::signals::stop_asked().await;
+        let hurry = worker.hurry();
+        tokio::spawn(async move {
+            crate::signals::stop_asked().await;
+            hurry.cancel();
+        });
+        Ok(worker.stop().await)
+    }
+
+    /// A worker that runs due jobs one after another in the calling task: for tests, and to drain a queue once.
+    ///
+    /// # Errors
+    /// When it has no queue to serve.
+    pub fn inline(self) -> Result<InlineWorker<C>, Error> {
+        Ok(InlineWorker::new(self.plan()?))
+    }
+}

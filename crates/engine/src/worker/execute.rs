@@ -1,0 +1,241 @@
+//! One claimed job, run to its end. Nothing a handler does can take the worker down (F1).
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use backstop_core::event::{Event, What};
+use backstop_core::failure::{Cause, Failure, HookAnswer};
+use backstop_core::job::Ending;
+use backstop_store::{ClaimedJob, Finish};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::conclude::{Happened, conclude};
+use super::hooks::{Hook, RunInfo};
+use super::slots::Slot;
+use crate::config::Pace;
+use crate::context::{JobContext, Output, Run};
+use crate::engine::Backstop;
+use crate::outcome::{Failed, Reply};
+use crate::registry::{Handler, Registry};
+
+/// How long a canceled handler may tidy up after its token has fired, before it is dropped.
+const CANCEL_COURTESY: Duration = Duration::from_secs(1);
+
+/// Everything a run needs that all runs of a worker share.
+pub(crate) struct Executor<C> {
+    pub(crate) engine: Backstop,
+    pub(crate) app: Arc<C>,
+    pub(crate) registry: Registry<C>,
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) code_version: Option<Arc<str>>,
+    pub(crate) pace: Pace,
+}
+
+/// How a handler was left.
+enum Left {
+    Ended(Reply),
+    TimedOut,
+    Interrupted,
+    /// The job was canceled or taken by others: whatever the handler says is discarded (L7).
+    Lost,
+}
+
+impl<C: Send + Sync + 'static> Executor<C> {
+    /// Runs one job. Answers none when its lease is gone and there is nothing to write.
+    ///
+    /// The slot is given back when the handler has really ended, also when that is after the answer (F10).
+    pub(crate) async fn execute(
+        &self,
+        claimed: ClaimedJob,
+        canceled: CancellationToken,
+        interrupt: CancellationToken,
+        slot: Arc<Slot>,
+    ) -> Option<Finish> {
+        let ClaimedJob { job, record, lease } = claimed;
+        let output = Mutex::new(Output::new(self.engine.inner.config.limits.output_bytes));
+        let store = self.engine.inner.store.clone();
+        let run = Arc::new(Run { job: job.clone(), record: record.clone(), lease, canceled, output, store });
+        let info = RunInfo { job, record };
+        let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
+        let reply = match self.before(&info, handler.as_deref()).await {
+            Err(failed) => Reply(Err(failed)),
+            Ok(()) => match self.handle(&run, handler.clone(), &interrupt, slot).await {
+                Left::Ended(reply) => reply,
+                Left::TimedOut => failed(timeout_failure(&info)),
+                Left::Interrupted => {
+                    failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops"))
+                }
+                Left::Lost => return None,
+            },
+        };
+        let ending = self.end(&run, &info, reply, handler.as_deref());
+        self.after(&info, ending.cause).await;
+        Some(Finish { lease, ending })
+    }
+
+    fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
+        let output = run.output.lock().ok().and_then(|mut output| output.take());
+        let happened = Happened {
+            job: info.job.clone(),
+            record: info.record.clone(),
+            reply,
+            output,
+            code_version: self.code_version.clone(),
+        };
+        let ending = conclude(&self.engine.inner.config, happened, |attempt, failure| match handler {
+            Some(handler) => handler.ask(attempt, failure),
+            None => HookAnswer::default(),
+        });
+        if let (Some(_), Some(failure)) = (info.job.spec.callback_of, &ending.failure) {
+            self.tell(info, What::CallbackFailed { error: failure.message.clone() });
+        }
+        ending
+    }
+
+    /// The checks before the handler: the allow list once more (E8), the code, the hooks (F14).
+    async fn before(&self, info: &RunInfo, handler: Option<&dyn Handler<C>>) -> Result<(), Box<Failed>> {
+        let spec = &info.job.spec;
+        let refuse = |cause, error_type: &str, message: String| {
+            Failed::plain(Failure::new(cause, error_type, message))
+        };
+        if !self.engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
+            let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
+            return Err(refuse(Cause::NotAllowed, "NotAllowed", message));
+        }
+        if handler.is_none() {
+            let message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
+            return Err(refuse(Cause::Error, "UnknownKind", message));
+        }
+        for hook in &self.hooks {
+            let (hook, info) = (hook.clone(), info.clone());
+            let called = tokio::spawn(async move { hook.before_run(&info).await }).await;
+            match called {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(refuse(Cause::Error, "BeforeRun", error.to_string())),
+                Err(problem) => return Err(refuse(Cause::Panic, "BeforeRun", panic_text(problem))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn after(&self, info: &RunInfo, cause: Cause) {
+        for hook in &self.hooks {
+            let (hook, run) = (hook.clone(), info.clone());
+            let error = match tokio::spawn(async move { hook.after_run(&run, cause).await }).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(problem) => panic_text(problem),
+            };
+            self.tell(info, What::HookFailed { hook: "after_run", error });
+        }
+    }
+
+    /// Runs the handler in a task of its own, so that a panic or a blocked thread stays its own affair.
+    async fn handle(
+        &self,
+        run: &Arc<Run>,
+        handler: Option<Arc<dyn Handler<C>>>,
+        interrupt: &CancellationToken,
+        slot: Arc<Slot>,
+    ) -> Left {
+        let Some(handler) = handler else { return Left::Lost };
+        let cx = JobContext::new(self.app.clone(), run.clone());
+        let mut task = tokio::spawn(handler.run(run.job.spec.payload.clone(), cx));
+        let limit = run.job.spec.policy.timeout;
+        let left = tokio::select! {
+            biased;
+            ended = &mut task => return Left::Ended(of_join(ended)),
+            () = run.canceled.cancelled() => Left::Lost,
+            () = interrupt.cancelled() => Left::Interrupted,
+            () = self.time_up(run, limit) => Left::TimedOut,
+        };
+        run.canceled.cancel();
+        let courtesy = if matches!(left, Left::Lost) { CANCEL_COURTESY } else { Duration::ZERO };
+        self.stop(task, courtesy, run, slot).await;
+        left
+    }
+
+    /// Resolves when the run has used its time, with a warning event at 80 % (F10).
+    async fn time_up(&self, run: &Run, limit: Option<Duration>) {
+        let Some(limit) = limit else { return std::future::pending().await };
+        let near = limit.mul_f64(0.8);
+        tokio::time::sleep(near).await;
+        let what = What::TimeoutNear { run: run.record.runs };
+        self.tell_of(run, what);
+        tokio::time::sleep(limit.saturating_sub(near)).await;
+    }
+
+    /// Drops the handler. One that does not let go keeps its slot and is reported (F10).
+    async fn stop(&self, mut task: JoinHandle<Reply>, courtesy: Duration, run: &Arc<Run>, slot: Arc<Slot>) {
+        if !courtesy.is_zero() && tokio::time::timeout(courtesy, &mut task).await.is_ok() {
+            return;
+        }
+        task.abort();
+        let patience = self.pace.stuck_after;
+        let (engine, run) = (self.engine.clone(), run.clone());
+        tokio::spawn(async move {
+            if tokio::time::timeout(patience, &mut task).await.is_err() {
+                let what = What::Stuck { run: run.record.runs, slot: slot.number() };
+                tracing::warn!(job = %run.job.spec.id, kind = %run.job.spec.kind, slot = slot.number(),
+                    "a handler ignores that it was told to stop and keeps its slot");
+                tell(&engine, &run.job, what).await;
+                let _ = task.await;
+            }
+            drop(slot);
+        });
+    }
+
+    fn tell(&self, info: &RunInfo, what: What) {
+        let (engine, job) = (self.engine.clone(), info.job.clone());
+        tokio::spawn(async move { tell(&engine, &job, what).await });
+    }
+
+    fn tell_of(&self, run: &Run, what: What) {
+        let (engine, job) = (self.engine.clone(), run.job.clone());
+        tokio::spawn(async move { tell(&engine, &job, what).await });
+    }
+}
+
+/// Publishes an event that no commit carries.
+async fn tell(engine: &Backstop, job: &backstop_core::job::Job, what: What) {
+    if let Ok(at) = engine.inner.store.now().await {
+        engine.inner.bus.tell(Event { at, job: Some(job.spec.header()), what });
+    }
+}
+
+fn failed(failure: Failure) -> Reply {
+    Reply(Err(Failed::plain(failure)))
+}
+
+fn timeout_failure(info: &RunInfo) -> Failure {
+    let limit = info.job.spec.policy.timeout.unwrap_or_default();
+    Failure::new(Cause::Timeout, "Timeout", format!("the run took longer than {limit:?}"))
+}
+
+fn of_join(ended: Result<Reply, JoinError>) -> Reply {
+    ended.unwrap_or_else(|problem| failed(Failure::new(Cause::Panic, "Panic", panic_text(problem))))
+}
+
+/// What a panicking task said.
+pub(crate) fn panic_text(problem: JoinError) -> String {
+    match problem.try_into_panic() {
+        Ok(payload) => payload_text(&*payload),
+        Err(problem) => problem.to_string(),
+    }
+}
+
+fn payload_text(payload: &(dyn Any + Send)) -> String {
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a text".to_owned())
+}
+
+/// A job that was claimed but never started, handed back without blame (C2).
+pub(crate) fn hand_back(claimed: &ClaimedJob) -> Finish {
+    let decision = backstop_core::failure::Decision::handed_back();
+    let ending = Ending::plain(claimed.job.spec.header(), Cause::Interrupted, decision);
+    Finish { lease: claimed.lease, ending }
+}

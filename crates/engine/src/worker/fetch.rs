@@ -1,0 +1,197 @@
+//! The loop that claims work: at once when woken, by polling otherwise, never more than there is room for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
+use tokio::sync::watch;
+
+use super::runtime::{Served, Shared, lock};
+use crate::loops::Pulse;
+use crate::quiet::Quiet;
+
+/// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
+const BATCH: usize = 500;
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
+
+impl<C: Send + Sync + 'static> Shared<C> {
+    /// Runs until the worker stops.
+    pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
+        let mut arrivals = self.engine().inner.bus.arrivals();
+        let mut quiet = Quiet::default();
+        let mut more = false;
+        while !self.stop.is_cancelled() {
+            pulse.beat();
+            arrivals.mark_unchanged();
+            match self.round(more).await {
+                Ok(wait) => {
+                    more = matches!(wait, Wait::Room);
+                    self.rest(wait, &mut arrivals).await;
+                }
+                Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
+                Err(error) => {
+                    quiet.warn(|| tracing::warn!(%error, "no work can be claimed for the moment"));
+                    self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals).await;
+                }
+            }
+        }
+    }
+
+    /// Starts what was claimed ahead, claims what there is room for, and says what to wait for.
+    ///
+    /// `more` says that the last claim was filled: then looking before taking would only cost time.
+    async fn round(self: &Arc<Self>, more: bool) -> Result<Wait, StoreError> {
+        self.start_buffered().await?;
+        self.gather_room().await;
+        let claim = self.claim();
+        if claim.queues.is_empty() {
+            return Ok(Wait::Room);
+        }
+        if !more {
+            let peek = self.store().peek(&claim).await?;
+            if !peek.has_work() {
+                let next = peek.next_due.map(|due| peek.now.until(due));
+                return Ok(Wait::Work { next, full: self.some_are_full() });
+            }
+        }
+        let asked: usize = claim.queues.iter().map(|queue| queue.limit).sum();
+        let claimed = self.store().claim(claim).await?;
+        let taken = claimed.jobs.len();
+        self.dispatch(claimed.jobs);
+        // A claim that was filled has more behind it; one that was not looks again before it rests.
+        Ok(if taken >= asked { Wait::Room } else { Wait::Nothing })
+    }
+
+    /// Lets slots that are being given back come back together, so that one claim fills them all.
+    async fn gather_room(&self) {
+        let room = || self.queues.iter().map(|queue| queue.slots.room()).sum::<usize>();
+        let mut gathered = 0;
+        loop {
+            let free = room();
+            if free == gathered || free >= BATCH {
+                return;
+            }
+            gathered = free;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn claim(&self) -> Claim {
+        let queues = self.queues.iter().filter_map(|queue| {
+            let free = queue.slots.room();
+            let ahead = queue.prefetch.saturating_sub(lock(&queue.buffer).len());
+            let limit = free.saturating_add(ahead).min(BATCH);
+            (limit > 0).then(|| ClaimQueue {
+                queue: queue.slots.queue.clone(),
+                limit,
+                start: free.min(limit),
+                any_kind: queue.any_kind,
+            })
+        });
+        Claim {
+            worker: self.id(),
+            queues: queues.collect(),
+            kinds: self.kinds.clone(),
+            aging: self.engine().inner.config.aging,
+        }
+    }
+
+    fn some_are_full(&self) -> bool {
+        self.queues.iter().any(|queue| queue.slots.room() == 0)
+    }
+
+    fn dispatch(self: &Arc<Self>, jobs: Vec<ClaimedJob>) {
+        for claimed in jobs {
+            let Some(queue) = self.served(&claimed) else { continue };
+            if claimed.is_started() {
+                let slot = queue.slots.take();
+                self.launch(claimed, slot);
+            } else {
+                lock(&queue.buffer).push(claimed);
+            }
+        }
+    }
+
+    fn served(&self, claimed: &ClaimedJob) -> Option<&Served> {
+        self.queues.iter().find(|queue| queue.slots.queue == claimed.job.spec.queue)
+    }
+
+    /// Counts the start of buffered jobs in the store, then runs them (C5).
+    async fn start_buffered(self: &Arc<Self>) -> Result<(), StoreError> {
+        for queue in &self.queues {
+            let ready: Vec<ClaimedJob> = {
+                let mut buffer = lock(&queue.buffer);
+                let count = queue.slots.room().min(buffer.len());
+                buffer.drain(..count).collect()
+            };
+            if ready.is_empty() {
+                continue;
+            }
+            let answers = match self.store().start(ready.iter().map(|claimed| claimed.lease).collect()).await
+            {
+                Ok(answers) => answers,
+                Err(error) => {
+                    let mut buffer = lock(&queue.buffer);
+                    buffer.splice(..0, ready);
+                    return Err(error);
+                }
+            };
+            for (mut claimed, answer) in ready.into_iter().zip(answers) {
+                // A stale one was canceled or taken while it waited here: nothing of it was run.
+                if answer.is_ok() {
+                    claimed.record.runs = claimed.record.runs.saturating_add(1);
+                    let slot = queue.slots.take();
+                    self.launch(claimed, slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>) {
+        let poll = self.executor.pace.poll;
+        let (longest, until_room, until_arrival) = match wait {
+            Wait::Nothing => return,
+            Wait::Room => (poll, true, false),
+            Wait::Work { next, full } => (next.unwrap_or(poll).min(poll), full, true),
+            Wait::Pause(pause) => (pause, false, false),
+        };
+        if until_room && !until_arrival && self.queues.iter().any(|queue| queue.slots.room() > 0) {
+            return;
+        }
+        tokio::select! {
+            () = self.freed.notified(), if until_room => {}
+            _ = arrivals.changed(), if until_arrival => {}
+            () = tokio::time::sleep(longest) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// After a lease was lost, the worker goes on as a new incarnation.
+    pub(crate) async fn enlist_again(&self) {
+        self.lose_everything();
+        let id = crate::ids::worker_id();
+        match self.enlist(id).await {
+            Ok(()) => {
+                *lock(&self.identity) = id;
+                tracing::warn!(worker = %id, name = %self.name, "the lease had run out: enlisted again");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot enlist again for the moment");
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            }
+        }
+    }
+}
+
+/// What the loop waits for before it looks again.
+enum Wait {
+    /// Nothing: look again at once.
+    Nothing,
+    /// A free slot.
+    Room,
+    /// Work that arrives or becomes due, or room in a queue that is full.
+    Work { next: Option<Duration>, full: bool },
+    /// A moment, after an error.
+    Pause(Duration),
+}

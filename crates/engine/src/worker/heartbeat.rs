@@ -1,0 +1,58 @@
+//! The loop that renews the worker's one lease and learns which runs it has lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_store::Error as StoreError;
+use tokio::time::Instant;
+
+use super::runtime::{Shared, lock};
+use crate::loops::Pulse;
+use crate::quiet::Quiet;
+
+/// How often a worker with runs under way asks whether they were canceled elsewhere.
+const CANCEL_CHECK: Duration = Duration::from_secs(1);
+
+impl<C: Send + Sync + 'static> Shared<C> {
+    /// Runs until the worker is gone.
+    pub(crate) async fn heartbeat(self: Arc<Self>, pulse: &Pulse) {
+        let lease = self.executor.pace.lease;
+        let mut quiet = Quiet::default();
+        let mut renewed = Instant::now();
+        loop {
+            pulse.beat();
+            tokio::time::sleep((lease / 3).min(CANCEL_CHECK)).await;
+            // An idle worker says nothing that it need not say.
+            if lock(&self.running).is_empty() && renewed.elapsed() < lease / 3 {
+                continue;
+            }
+            // The answer may be slow; what counts is that the lease was surely alive when we asked.
+            let asked = Instant::now();
+            match self.store().renew(self.id(), lease, self.held()).await {
+                Ok(answer) => {
+                    renewed = asked;
+                    self.lose(&answer.lost);
+                }
+                Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
+                Err(error) => {
+                    quiet.warn(|| tracing::warn!(%error, "the lease cannot be renewed for the moment"));
+                    if renewed.elapsed() >= lease {
+                        // Others may run these jobs by now. Their ends would be refused: stop wasting work.
+                        self.lose_everything();
+                    }
+                }
+            }
+        }
+    }
+
+    fn lose(&self, lost: &[backstop_core::Lease]) {
+        for lease in lost {
+            if let Some(run) = lock(&self.running).get(&lease.job).filter(|run| run.lease == *lease) {
+                run.canceled.cancel();
+            }
+            for queue in &self.queues {
+                lock(&queue.buffer).retain(|claimed| claimed.lease != *lease);
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A worker without loops: runs due jobs one after another in the calling task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::JobId;
+use backstop_core::failure::Cause;
+use backstop_core::job::State;
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError, NewWorker};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::builder::Plan;
+use super::execute::Executor;
+use super::slots::QueueSlots;
+use crate::error::Error;
+
+/// Long enough that no test and no drain outlives it between two renewals.
+const LEASE: Duration = Duration::from_secs(600);
+
+/// A worker that does nothing by itself.
+pub struct InlineWorker<C> {
+    executor: Executor<C>,
+    queues: Vec<Arc<str>>,
+    name: String,
+}
+
+/// One run that an [`InlineWorker`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// The job.
+    pub job: JobId,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// The cause its run ended by.
+    pub cause: Cause,
+    /// Where the job is now; none when its lease was lost meanwhile.
+    pub state: Option<State>,
+}
+
+impl<C: Send + Sync + 'static> InlineWorker<C> {
+    pub(crate) fn new(plan: Plan<C>) -> Self {
+        let queues = plan.queues.into_iter().map(|queue| queue.name).collect();
+        Self { executor: plan.executor, queues, name: plan.name }
+    }
+
+    /// Runs the next due job, if there is one.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn run_next(&self) -> Result<Option<Ran>, Error> {
+        let store = &self.executor.engine.inner.store;
+        let worker = crate::ids::worker_id();
+        store.enlist(self.introduction(worker)).await?;
+        let mut next = None;
+        for queue in &self.queues {
+            let claimed = store.claim(self.claim(worker, queue)).await?;
+            if let Some(job) = claimed.jobs.into_iter().next() {
+                next = Some(self.run(job).await?);
+                break;
+            }
+        }
+        store.retire(worker).await?;
+        Ok(next)
+    }
+
+    /// Runs due jobs until none is left, or `limit` have run.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn drain(&self, limit: usize) -> Result<Vec<Ran>, Error> {
+        let mut ran = Vec::new();
+        while ran.len() < limit {
+            match self.run_next().await? {
+                Some(one) => ran.push(one),
+                None => break,
+            }
+        }
+        Ok(ran)
+    }
+
+    fn introduction(&self, id: backstop_core::WorkerId) -> NewWorker {
+        NewWorker {
+            id,
+            name: self.name.clone(),
+            code_version: self.executor.code_version.as_deref().map(str::to_owned),
+            queues: self.queues.clone(),
+            kinds: self.executor.registry.known(),
+            lease: LEASE,
+        }
+    }
+
+    fn claim(&self, worker: backstop_core::WorkerId, queue: &Arc<str>) -> Claim {
+        let config = &self.executor.engine.inner.config;
+        let any_kind = config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind);
+        Claim {
+            worker,
+            queues: vec![ClaimQueue { queue: queue.clone(), limit: 1, start: 1, any_kind }],
+            kinds: self.executor.registry.known(),
+            aging: config.aging,
+        }
+    }
+
+    async fn run(&self, claimed: ClaimedJob) -> Result<Ran, StoreError> {
+        let engine = &self.executor.engine.inner;
+        let (job, kind) = (claimed.lease.job, claimed.job.spec.kind.clone());
+        let canceled = CancellationToken::new();
+        engine.runs.add(job, canceled.clone());
+        let slot =
+            Arc::new(QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new())).take());
+        let finish = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
+        engine.runs.remove(job);
+        let Some(finish) = finish else {
+            return Ok(Ran { job, kind, cause: Cause::Canceled, state: None });
+        };
+        let cause = finish.ending.cause;
+        let answer = engine.store.finish(vec![finish]).await?.pop();
+        Ok(Ran { job, kind, cause, state: answer.and_then(Result::ok) })
+    }
+}

@@ -1,0 +1,319 @@
+//! A running worker: starts its loops, and stops them in order (L18).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop_core::{JobId, Lease, WorkerId};
+use backstop_store::{ClaimedJob, KnownKind, NewWorker, Store};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::builder::Plan;
+use super::execute::{Executor, hand_back};
+use super::report::{Outbox, Report};
+use super::slots::{QueueSlots, Slot};
+use crate::engine::Backstop;
+use crate::error::Error;
+use crate::loops::{Health, Loops};
+use crate::maintenance;
+
+/// How long the last writes of a stopping worker may take before they are left to the lease.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+
+/// What the loops of one worker share.
+pub(crate) struct Shared<C> {
+    pub(crate) executor: Executor<C>,
+    pub(crate) queues: Vec<Served>,
+    pub(crate) kinds: Arc<[KnownKind]>,
+    pub(crate) name: String,
+    pub(crate) identity: Mutex<WorkerId>,
+    pub(crate) running: Mutex<HashMap<JobId, Running>>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) freed: Arc<Notify>,
+    pub(crate) idle: Notify,
+    pub(crate) stop: CancellationToken,
+    pub(crate) interrupt: CancellationToken,
+}
+
+/// A queue that is served.
+pub(crate) struct Served {
+    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) prefetch: usize,
+    pub(crate) any_kind: bool,
+    /// Claimed ahead, not started (C2).
+    pub(crate) buffer: Mutex<Vec<ClaimedJob>>,
+}
+
+/// A run under way.
+pub(crate) struct Running {
+    pub(crate) lease: Lease,
+    pub(crate) canceled: CancellationToken,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<C: Send + Sync + 'static> Shared<C> {
+    pub(crate) fn new(plan: Plan<C>) -> Self {
+        let freed = Arc::new(Notify::new());
+        let config = &plan.executor.engine.inner.config;
+        let queues = plan.queues.iter().map(|queue| Served {
+            slots: QueueSlots::new(queue.name.clone(), queue.concurrency, freed.clone()),
+            prefetch: queue.prefetch,
+            any_kind: config.queues.get(&*queue.name).is_some_and(|queue| queue.fail_unknown_kind),
+            buffer: Mutex::new(Vec::new()),
+        });
+        Self {
+            queues: queues.collect(),
+            kinds: plan.executor.registry.known(),
+            name: plan.name,
+            identity: Mutex::new(crate::ids::worker_id()),
+            running: Mutex::new(HashMap::new()),
+            outbox: Outbox::new(),
+            freed,
+            idle: Notify::new(),
+            stop: CancellationToken::new(),
+            interrupt: CancellationToken::new(),
+            executor: plan.executor,
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Backstop {
+        &self.executor.engine
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.executor.engine.inner.store
+    }
+
+    pub(crate) fn id(&self) -> WorkerId {
+        *lock(&self.identity)
+    }
+
+    /// Makes this worker known under `id`.
+    pub(crate) async fn enlist(&self, id: WorkerId) -> Result<(), backstop_store::Error> {
+        let worker = NewWorker {
+            id,
+            name: self.name.clone(),
+            code_version: self.executor.code_version.as_deref().map(str::to_owned),
+            queues: self.queues.iter().map(|queue| queue.slots.queue.clone()).collect(),
+            kinds: self.kinds.clone(),
+            lease: self.executor.pace.lease,
+        };
+        self.store().enlist(worker).await
+    }
+
+    /// Everything this worker holds: running or claimed ahead.
+    pub(crate) fn held(&self) -> Vec<Lease> {
+        let mut held: Vec<Lease> = lock(&self.running).values().map(|run| run.lease).collect();
+        for queue in &self.queues {
+            held.extend(lock(&queue.buffer).iter().map(|claimed| claimed.lease));
+        }
+        held
+    }
+
+    /// Starts one run in a task of its own.
+    pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: Slot) {
+        let (job, lease) = (claimed.lease.job, claimed.lease);
+        let canceled = CancellationToken::new();
+        lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
+        self.engine().inner.runs.add(job, canceled.clone());
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let slot = Arc::new(slot);
+            let finish =
+                shared.executor.execute(claimed, canceled, shared.interrupt.clone(), slot.clone()).await;
+            if let Some(finish) = finish {
+                shared.outbox.push(Report { finish, _slot: Some(slot) });
+            }
+            shared.engine().inner.runs.remove(job);
+            let none_left = {
+                let mut running = lock(&shared.running);
+                // The same job may run here again under a newer lease: only this run's entry goes.
+                if running.get(&job).is_some_and(|run| run.lease == lease) {
+                    running.remove(&job);
+                }
+                running.is_empty()
+            };
+            if none_left {
+                shared.idle.notify_waiters();
+            }
+        });
+    }
+
+    /// Resolves when no run is under way.
+    async fn all_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if lock(&self.running).is_empty() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Gives up on everything this worker thought it held.
+    pub(crate) fn lose_everything(&self) {
+        for run in lock(&self.running).values() {
+            run.canceled.cancel();
+        }
+        for queue in &self.queues {
+            lock(&queue.buffer).clear();
+        }
+    }
+}
+
+/// How a worker stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped {
+    /// Runs that did not end within the grace period and were handed back (L18).
+    pub interrupted: usize,
+    /// True when every ending is durable.
+    pub clean: bool,
+}
+
+/// A worker that runs in the background. Dropping it stops it without waiting.
+pub struct WorkerHandle {
+    id: WorkerId,
+    control: Arc<dyn Control>,
+    loops: Arc<Loops>,
+    tasks: Vec<JoinHandle<()>>,
+    hurry: CancellationToken,
+}
+
+type Done<'a> = std::pin::Pin<Box<dyn Future<Output = Stopped> + Send + 'a>>;
+
+/// What a handle needs of a worker whose context type it does not know.
+trait Control: Send + Sync {
+    fn stop(&self, hurry: CancellationToken) -> Done<'_>;
+    fn abandon(&self);
+    fn running(&self) -> usize;
+}
+
+impl WorkerHandle {
+    pub(crate) async fn start<C: Send + Sync + 'static>(plan: Plan<C>) -> Result<Self, Error> {
+        let maintenance = plan.maintenance;
+        let shared = Arc::new(Shared::new(plan));
+        let id = shared.id();
+        shared.enlist(id).await?;
+        let loops = Arc::new(Loops::default());
+        let mut tasks = start_loops(&shared, &loops);
+        if maintenance {
+            let pace = &shared.executor.pace;
+            tasks.push(maintenance::start(
+                shared.engine().clone(),
+                id,
+                pace.lease,
+                &loops,
+                shared.stop.clone(),
+            ));
+        }
+        Ok(Self { id, control: shared, loops, tasks, hurry: CancellationToken::new() })
+    }
+
+    /// This worker's identity at its start.
+    #[must_use]
+    pub const fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// How its loops are (H11).
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.loops.health()
+    }
+
+    /// Runs under way.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.control.running()
+    }
+
+    /// A token that ends the grace period of a stop at once.
+    #[must_use]
+    pub fn hurry(&self) -> CancellationToken {
+        self.hurry.clone()
+    }
+
+    /// Stops claiming, lets running work finish within the grace period, hands the rest back as interrupted, and
+    /// leaves nothing behind (L18).
+    pub async fn stop(mut self) -> Stopped {
+        let stopped = self.control.stop(self.hurry.clone()).await;
+        for task in self.tasks.drain(..) {
+            task.abort();
+        }
+        stopped
+    }
+}
+
+impl Drop for WorkerHandle {
+    fn drop(&mut self) {
+        self.control.abandon();
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops) -> Vec<JoinHandle<()>> {
+    let pace = shared.executor.pace.clone();
+    // Long enough that one slow call to the store is no alarm, short enough to be seen before the lease runs out.
+    let deadline = pace.poll.max(pace.lease) * 2;
+    // Writing and renewing go on until the very end; only fetching stops when a stop is asked for.
+    let forever = shared.interrupt.child_token();
+    let (fetch, report, beat) = (shared.clone(), shared.clone(), shared.clone());
+    vec![
+        loops.supervise("fetch", deadline, shared.stop.clone(), move |pulse| {
+            let shared = fetch.clone();
+            async move { shared.fetch(&pulse).await }
+        }),
+        loops.supervise("report", deadline, forever.clone(), move |pulse| {
+            let shared = report.clone();
+            async move { shared.outbox.write_all(&**shared.store(), &pulse, pace.poll).await }
+        }),
+        loops.supervise("heartbeat", deadline, forever, move |pulse| {
+            let shared = beat.clone();
+            async move { shared.heartbeat(&pulse).await }
+        }),
+    ]
+}
+
+impl<C: Send + Sync + 'static> Control for Shared<C> {
+    fn stop(&self, hurry: CancellationToken) -> Done<'_> {
+        Box::pin(async move {
+            self.stop.cancel();
+            for queue in &self.queues {
+                for claimed in lock(&queue.buffer).drain(..) {
+                    self.outbox.push(Report { finish: hand_back(&claimed), _slot: None });
+                }
+            }
+            let graceful = tokio::select! {
+                () = self.all_idle() => true,
+                () = tokio::time::sleep(self.executor.pace.grace) => false,
+                () = hurry.cancelled() => false,
+            };
+            let interrupted = if graceful { 0 } else { lock(&self.running).len() };
+            self.interrupt.cancel();
+            let last = async {
+                self.all_idle().await;
+                self.outbox.empty().await;
+            };
+            let clean = tokio::time::timeout(LAST_WRITES, last).await.is_ok();
+            // What could not be written is found by the lease; a worker that is clean leaves nothing to find.
+            if clean {
+                let _ = self.store().retire(self.id()).await;
+            }
+            Stopped { interrupted, clean }
+        })
+    }
+
+    fn abandon(&self) {
+        self.stop.cancel();
+        self.interrupt.cancel();
+    }
+
+    fn running(&self) -> usize {
+        lock(&self.running).len()
+    }
+}

@@ -1,0 +1,176 @@
+//! The engine's own loops: a dead one is started again, a silent one turns readiness red; endings survive both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use backstop::core::job::State;
+use backstop::prelude::*;
+use backstop::store::Error as StoreError;
+use backstop::{Config, core, store};
+
+use crate::fixture::*;
+
+/// A store whose verbs can be told to panic, to hang or to fail.
+struct Troubled {
+    inner: Arc<dyn store::Store>,
+    panics: AtomicU32,
+    hangs: AtomicBool,
+    failures: AtomicU32,
+}
+
+impl Troubled {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: model(),
+            panics: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+        })
+    }
+
+    fn takes_one(counter: &AtomicU32) -> bool {
+        counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+macro_rules! pass_on {
+    ($($verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $verb(&self, $($arg: $type),*) -> store::Answer<'_, $answer> {
+            self.inner.$verb($($arg),*)
+        })*
+    };
+}
+
+impl store::Store for Troubled {
+    fn info(&self) -> store::StoreInfo {
+        self.inner.info()
+    }
+
+    fn observe(&self, observer: Arc<dyn store::Observer>) {
+        self.inner.observe(observer);
+    }
+
+    fn renew(
+        &self,
+        worker: backstop::WorkerId,
+        lease: Duration,
+        held: Vec<core::Lease>,
+    ) -> store::Answer<'_, store::Renewed> {
+        assert!(!Self::takes_one(&self.panics), "the heartbeat loop dies");
+        if self.hangs.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        self.inner.renew(worker, lease, held)
+    }
+
+    fn finish(&self, endings: Vec<store::Finish>) -> store::Answer<'_, Vec<Result<State, core::job::Stale>>> {
+        if Self::takes_one(&self.failures) {
+            let problem = "the test took it away".to_owned();
+            let error = StoreError::Unavailable { location: "here".into(), problem, source: None };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.inner.finish(endings)
+    }
+
+    fn peek(&self, claim: &store::Claim) -> store::Answer<'_, store::Peek> {
+        let claim = claim.clone();
+        Box::pin(async move { self.inner.peek(&claim).await })
+    }
+
+    fn pause_queue(&self, queue: &str, paused: bool) -> store::Answer<'_, bool> {
+        let queue = queue.to_owned();
+        Box::pin(async move { self.inner.pause_queue(&queue, paused).await })
+    }
+
+    pass_on! {
+        now() -> backstop::Timestamp;
+        submit(submit: store::Submit) -> Vec<Result<store::Submitted, core::Refusal>>;
+        claim(claim: store::Claim) -> store::Claimed;
+        start(leases: Vec<core::Lease>) -> Vec<Result<(), core::job::Stale>>;
+        annotate(notes: Vec<store::Note>) -> Vec<Result<(), core::job::Stale>>;
+        enlist(worker: store::NewWorker) -> ();
+        retire(worker: backstop::WorkerId) -> ();
+        lead(node: backstop::WorkerId, duties: Vec<store::Duty>, ttl: Duration) -> Vec<Option<store::Term>>;
+        orphans(limit: usize) -> Vec<store::Orphan>;
+        rescue(term: store::Term, endings: Vec<store::Finish>) -> Vec<Result<State, core::job::Stale>>;
+        expire(term: store::Term, limit: usize) -> usize;
+        archive(term: store::Term, retention: backstop::Retention, limit: usize) -> usize;
+        operate(jobs: Vec<backstop::JobId>, operation: core::job::Operation)
+            -> Vec<Result<core::job::Operated, core::Refusal>>;
+        jobs(ids: Vec<backstop::JobId>) -> Vec<Option<core::job::JobDetail>>;
+        archived(ids: Vec<backstop::JobId>) -> Vec<Option<store::Archived>>;
+        list(filter: store::JobFilter, page: store::PageRequest<backstop::JobId>)
+            -> store::Page<core::job::JobView, backstop::JobId>;
+        attempts(job: backstop::JobId, page: store::PageRequest<u32>) -> store::Page<core::job::Attempt, u32>;
+        surroundings(job: backstop::JobId) -> Option<(core::job::JobView, core::explain::Surroundings)>;
+        queues() -> Vec<store::QueueView>;
+        workers() -> Vec<store::WorkerView>;
+        incidents(limit: usize) -> Vec<store::Incident>;
+        held_lanes() -> Vec<store::HeldLane>;
+        check() -> Vec<store::Finding>;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_dies_is_started_again() {
+    // H11
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let running = worker(&engine).start().await.expect("started");
+    assert!(running.health().ready);
+    store.panics.store(2, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for _ in 0..60 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    let health = running.health();
+    let heartbeat = health.loops.iter().find(|one| one.name == "heartbeat").expect("listed");
+    assert_eq!(heartbeat.restarts, 2);
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    reach(&engine, id, State::Succeeded).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_loop_turns_readiness_red() {
+    // H11
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let running = worker(&engine).lease(Duration::from_secs(30)).start().await.expect("started");
+    store.hangs.store(true, Ordering::SeqCst);
+    for _ in 0..90 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    let health = running.health();
+    let heartbeat = health.loops.iter().find(|one| one.name == "heartbeat").expect("listed");
+    assert!(!health.ready && !heartbeat.ok, "{health:?}");
+    assert!(heartbeat.age_ms > heartbeat.deadline_ms);
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ending_the_store_refuses_is_kept_with_its_slot_and_tried_again() {
+    // F17
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default());
+    store.failures.store(5, Ordering::SeqCst);
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let second = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let app = Arc::new(App::default());
+    let running =
+        engine.worker(app.clone()).register::<Act>().queue("default", 1).start().await.expect("started");
+    settle().await;
+    assert_eq!(
+        app.starts.load(Ordering::SeqCst),
+        1,
+        "the slot is not reused while its ending is not durable"
+    );
+    assert_eq!(state(&engine, id).await, State::Running);
+    reach(&engine, second, State::Succeeded).await;
+    assert_eq!(state(&engine, id).await, State::Succeeded);
+    assert_eq!(app.starts.load(Ordering::SeqCst), 2, "and no run was repeated");
+    running.stop().await;
+}

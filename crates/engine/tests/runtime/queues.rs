@@ -1,0 +1,131 @@
+//! Queues: room, order, pauses, allow lists, and kinds that nobody knows.
+
+use std::time::Duration;
+
+use backstop::core::job::State;
+use backstop::prelude::*;
+use backstop::{Cause, Config, QueueConfig, TerminalReason};
+
+use crate::fixture::*;
+
+#[tokio::test(start_paused = true)]
+async fn no_more_runs_at_once_than_the_queue_has_room_for() {
+    // L4
+    let engine = engine();
+    for _ in 0..10 {
+        engine.enqueue(act(&["hang"])).submit().await.expect("admitted");
+    }
+    let running = worker(&engine).start().await.expect("started");
+    pass(5).await;
+    let queue = engine.queues().await.expect("the model is there").remove(0);
+    assert_eq!((queue.running, queue.pending, running.running()), (4, 6, 4));
+    drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_queue_gives_nothing_until_it_is_resumed() {
+    // L13
+    let engine = engine();
+    engine.pause_queue("default").await.expect("the model is there");
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    pass(600).await;
+    assert_eq!(state(&engine, id).await, State::Pending);
+    let (_, why) = engine.explain(id).await.expect("the model is there").expect("it is there");
+    assert!(why.because.contains("paused"), "{}", why.because);
+    engine.resume_queue("default").await.expect("the model is there");
+    reach(&engine, id, State::Succeeded).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_submit_wakes_an_idle_worker_at_once() {
+    // L13: by the hint, long before the next poll.
+    let engine = engine();
+    let running = worker(&engine).poll(Duration::from_secs(3_600)).start().await.expect("started");
+    settle().await;
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    settle().await;
+    assert_eq!(state(&engine, id).await, State::Succeeded, "and no time has passed");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn polling_finds_what_no_hint_told() {
+    // L13: the observer is another engine's, as if another process had submitted.
+    let store = model();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let running = worker(&engine).poll(Duration::from_secs(2)).start().await.expect("started");
+    settle().await;
+    let other = Backstop::on(store, Config::default());
+    let id = other.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    settle().await;
+    assert_eq!(state(&engine, id).await, State::Pending, "no hint reached the worker");
+    pass(3).await;
+    assert_eq!(state(&engine, id).await, State::Succeeded, "one poll later");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_nobody_knows_waits_visibly_and_is_released_by_code() {
+    // H10
+    let engine = engine();
+    let mut events = engine.events();
+    let id = engine.enqueue_raw("from_the_future", "{}").submit().await.expect("admitted").id;
+    let newer = engine.enqueue(act(&["ok"])).version(2).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    pass(60).await;
+    assert_eq!((state(&engine, id).await, state(&engine, newer).await), (State::Waiting, State::Waiting));
+    assert_eq!(detail(&engine, id).await.view.record.runs, 0, "it was never started");
+    let (_, why) = engine.explain(id).await.expect("the model is there").expect("it is there");
+    assert!(why.because.contains("waits for code"), "{}", why.because);
+    assert!(std::iter::from_fn(|| events.try_next()).any(|event| event.what.name() == "waiting_for_code"));
+    running.stop().await;
+    assert_eq!(state(&engine, id).await, State::Pending, "without any worker it is simply pending");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_can_fail_kinds_that_nobody_knows() {
+    // H10
+    let config = Config::default().queue("default", QueueConfig::default().fail_unknown_kind());
+    let engine = engine_with(config);
+    let id =
+        engine.enqueue_raw("mystery", "{}").policy(quick().retries(1)).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    reach(&engine, id, State::Failed).await;
+    running.stop().await;
+    let view = detail(&engine, id).await.view;
+    assert_eq!((view.record.attempt, view.record.reason), (2, Some(TerminalReason::RetryExhausted)));
+    assert!(view.last_failure.expect("evidence").message.contains("does not know kind `mystery`"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_allow_list_is_asked_again_before_a_run() {
+    // E8: the job was submitted by an engine with another configuration.
+    let store = model();
+    let lenient = Backstop::on(store.clone(), Config::default());
+    let id = lenient.enqueue(act(&["ok"])).policy(quick().retries(0)).submit().await.expect("admitted").id;
+    let strict = Config::default().queue("default", QueueConfig::default().allow(["other"]));
+    let engine = Backstop::on(store, strict);
+    let running = worker(&engine).start().await.expect("started");
+    reach(&engine, id, State::Failed).await;
+    running.stop().await;
+    assert_eq!(ledger(&engine, id).await[0].cause, Cause::NotAllowed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_start_in_time_fails_as_expired() {
+    // L19: one on a served queue, one on a queue that nobody serves.
+    let engine = engine();
+    let served = engine.enqueue(act(&["ok"])).max_wait(Duration::from_secs(5));
+    let served = served.submit().await.expect("admitted").id;
+    let lonely = engine.enqueue(act(&["ok"])).queue("lonely").max_wait(Duration::from_secs(5));
+    let lonely = lonely.submit().await.expect("admitted").id;
+    tokio::time::advance(Duration::from_secs(6)).await;
+    let running = worker(&engine).start().await.expect("started");
+    reach(&engine, served, State::Failed).await;
+    reach(&engine, lonely, State::Failed).await;
+    running.stop().await;
+    let record = detail(&engine, lonely).await.view.record;
+    assert_eq!((record.reason, record.runs), (Some(TerminalReason::Expired), 0));
+}

@@ -1,0 +1,128 @@
+//! The submit builder: every option arrives, every refusal is typed and leaves nothing behind.
+
+use std::time::Duration;
+
+use backstop::core::job::State;
+use backstop::prelude::*;
+use backstop::store::{JobFilter, PageRequest};
+use backstop::{Config, Jitter, QueueConfig, SubmitError, Timestamp};
+
+use crate::fixture::*;
+
+async fn count(engine: &Backstop) -> usize {
+    engine.jobs(JobFilter::default(), PageRequest::first(100)).await.expect("the model is there").items.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_option_arrives() {
+    // L19, L20, E1
+    let engine = engine();
+    let moment: Timestamp = "2030-01-01T00:00:00Z".parse().expect("a moment");
+    let id = engine
+        .enqueue(act(&["ok"]))
+        .queue("mail")
+        .priority(Priority::High)
+        .run_at(moment)
+        .expires_at(moment.after(Duration::from_secs(60)))
+        .max_retries(7)
+        .max_crashes(2)
+        .backoff(Backoff::fixed(Duration::from_secs(9)).with_jitter(Jitter::Equal))
+        .timeout(Duration::from_secs(3))
+        .idempotency_key("i")
+        .business_key("b")
+        .correlation_id("c")
+        .tag("t1")
+        .tag("t2")
+        .params(serde_json::json!({ "a": 1 }))
+        .on_success(act(&["ok"]))
+        .on_failure(act(&["ok"]))
+        .submit()
+        .await
+        .expect("admitted")
+        .id;
+    let view = detail(&engine, id).await.view;
+    let (spec, record) = (&view.job.spec, &view.record);
+    assert_eq!((&*spec.queue, spec.priority, record.run_at), ("mail", Priority::High, moment));
+    assert_eq!(record.expires_at, Some(moment.after(Duration::from_secs(60))));
+    assert_eq!((spec.policy.max_retries, spec.policy.max_crashes), (7, 2));
+    assert_eq!(spec.policy.timeout, Some(Duration::from_secs(3)));
+    assert_eq!(spec.tags, ["t1", "t2"]);
+    assert_eq!(spec.params.as_deref(), Some(r#"{"a":1}"#));
+    assert!(spec.on_success.is_some() && spec.on_failure.is_some());
+    assert_eq!(spec.correlation_id.as_deref(), Some("c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_submit_leaves_nothing_behind() {
+    // L20, E10, L12
+    let config = Config::default().queue("mail", QueueConfig::default().allow(["send_email"]));
+    let engine = engine_with(config);
+    let refused = |result: Result<backstop::Submitted, SubmitError>| result.expect_err("refused").code();
+    assert_eq!(refused(engine.enqueue_raw("act", "{").submit().await), "invalid");
+    assert_eq!(refused(engine.enqueue_raw("", "{}").submit().await), "invalid");
+    assert_eq!(refused(engine.enqueue(act(&["ok"])).queue("mail").submit().await), "kind_not_allowed");
+    assert_eq!(refused(engine.enqueue(act(&["ok"])).tag("").submit().await), "invalid");
+    assert_eq!(refused(engine.enqueue(act(&["ok"])).params(7).submit().await), "invalid");
+    assert_eq!(count(&engine).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_all_or_nothing_unless_asked_otherwise() {
+    // L20
+    let engine = engine();
+    let batch =
+        || vec![engine.enqueue(act(&["ok"])), engine.enqueue_raw("", "{}"), engine.enqueue(act(&["ok"]))];
+    let answers = engine.submit_all(batch(), true).await.expect("the model is there");
+    let codes: Vec<_> = answers.iter().map(|a| a.as_ref().expect_err("refused").code()).collect();
+    assert_eq!(codes, ["batch_refused", "invalid", "batch_refused"]);
+    assert_eq!(count(&engine).await, 0);
+    let answers = engine.submit_all(batch(), false).await.expect("the model is there");
+    assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(count(&engine).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_come_from_kind_code_and_queue_in_this_order() {
+    // L19
+    let by_queue = Policy::default().retries(3);
+    let by_kind = Policy::default().retries(4);
+    let config =
+        Config::default().queue("slow", QueueConfig::default().policy(by_queue)).kind("picked", by_kind);
+    let engine = engine_with(config);
+    let retries = async |enqueue: backstop::Enqueue| {
+        let id = enqueue.submit().await.expect("admitted").id;
+        detail(&engine, id).await.view.job.spec.policy.max_retries
+    };
+    assert_eq!(retries(engine.enqueue_raw("plain", "{}")).await, 5);
+    assert_eq!(retries(engine.enqueue_raw("plain", "{}").queue("slow")).await, 3);
+    assert_eq!(retries(engine.enqueue_raw("picked", "{}").queue("slow")).await, 4);
+    assert_eq!(retries(engine.enqueue_raw("picked", "{}").max_retries(9).queue("slow")).await, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_store_is_one_clear_sentence() {
+    // E10
+    let message = |url: &str| {
+        let url = url.to_owned();
+        async move { Backstop::open(&url).await.expect_err("no such store").to_string() }
+    };
+    assert!(message("jobs.db").await.contains("write sqlite:FILE"));
+    let text = message("postgres://joe:secret@db/jobs").await;
+    assert!(text.contains("no postgres store") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_its_time() {
+    // L2, L19
+    let engine = engine();
+    let id =
+        engine.enqueue(act(&["ok"])).delay(Duration::from_secs(3_600)).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    tokio::time::advance(Duration::from_secs(3_599)).await;
+    settle().await;
+    assert_eq!(state(&engine, id).await, State::Pending);
+    reach(&engine, id, State::Succeeded).await;
+    let row = ledger(&engine, id).await.remove(0);
+    assert!(row.started_at.since(row.due_at) < Duration::from_millis(100), "it starts when it is due");
+    running.stop().await;
+}

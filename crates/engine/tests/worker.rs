@@ -1,0 +1,23 @@
+//! The worker on the model store, in paused time: every way a run can end, and every way a worker can stop.
+
+#[path = "runtime/fixture.rs"]
+mod fixture;
+
+#[path = "runtime/archive.rs"]
+mod archive;
+#[path = "runtime/callbacks.rs"]
+mod callbacks;
+#[path = "runtime/endings.rs"]
+mod endings;
+#[path = "runtime/events.rs"]
+mod events;
+#[path = "runtime/health.rs"]
+mod health;
+#[path = "runtime/leases.rs"]
+mod leases;
+#[path = "runtime/queues.rs"]
+mod queues;
+#[path = "runtime/shutdown.rs"]
+mod shutdown;
+#[path = "runtime/submit.rs"]
+mod submit;
