@@ -1,0 +1,213 @@
+//! Runs every example as a user does, and holds it to what it says.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use backstop_examples::Scratch;
+
+/// Far more than the few seconds that an example takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program that cargo has built beside this test.
+fn program(name: &str) -> PathBuf {
+    let this = std::env::current_exe().expect("a running program has a path");
+    let built = this.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps");
+    let program = built.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    assert!(
+        program.exists(),
+        "{} was not built: run `cargo test -p backstop-examples`, which builds examples too",
+        program.display()
+    );
+    program
+}
+
+/// Runs an example in a directory of its own and answers with what it printed. It must end well, and soon.
+fn run(name: &str) -> String {
+    let directory = Scratch::new(&format!("test-{name}")).expect("a temporary directory");
+    let mut child = Command::new(program(name))
+        .current_dir(directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example starts");
+    let mut printed = child.stdout.take().expect("its output was asked for");
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = printed.read_to_string(&mut text);
+        // The test may have given up already.
+        let _ = ended.send(read.map(|_| text));
+    });
+    let Ok(text) = end.recv_timeout(PATIENCE) else {
+        child.kill().expect("a child can be killed");
+        panic!("the example {name} did not end within {PATIENCE:?}");
+    };
+    let status = child.wait().expect("it has ended");
+    let text = text.expect("it prints text");
+    assert!(status.success(), "the example {name} ended with {status} after saying:\n{text}");
+    text
+}
+
+/// Asserts that the example prints these lines, in this order, among others.
+fn says(name: &str, lines: &[&str]) {
+    let text = run(name);
+    let mut rest = text.lines();
+    for line in lines {
+        assert!(rest.any(|printed| printed == *line), "`{line}` is missing or out of order in:\n{text}");
+    }
+}
+
+#[test]
+fn hello() {
+    says("hello", &["hello world"]);
+}
+
+#[test]
+fn the_smallest_program_has_fifteen_lines_or_fewer() {
+    let source = include_str!("../examples/hello.rs");
+    assert!(source.lines().count() <= 15, "{} lines", source.lines().count());
+}
+
+#[test]
+fn retry() {
+    // F4, F5, F8
+    says(
+        "retry",
+        &[
+            "attempt 1 at index.html",
+            "  index.html answered 503: tried again in 100ms",
+            "attempt 2 at index.html",
+            "  index.html answered 503: tried again in 200ms",
+            "attempt 3 at index.html",
+            "  done",
+            "attempt 3 at lost.html",
+            "  given up after 3 attempts: retry_exhausted",
+            "the dead letter keeps its error: lost.html answered 503",
+        ],
+    );
+}
+
+#[test]
+fn permanent() {
+    // F3, F6
+    says(
+        "permanent",
+        &[
+            "to nobody: failed after 1 of 6 runs",
+            "  check permanent: yes: a bad address cannot be fixed by retrying",
+            "to ada: pending, 0 attempts used",
+        ],
+    );
+}
+
+#[test]
+fn idempotency() {
+    // L10
+    says(
+        "idempotency",
+        &[
+            "64 clients submitted order 17: 1 job was stored, and all know its id",
+            "charging order 17",
+            "a late client submits again: deduplicated is true, the job is succeeded",
+            "the customer was charged 1 time",
+        ],
+    );
+}
+
+#[test]
+fn business_key() {
+    // L11
+    says(
+        "business_key",
+        &[
+            "skip: the job that is there will do, deduplicated is true",
+            "replace: the first job is canceled",
+            "indexing corner, because all has changed",
+            "after the end: the key is free, a third job is pending",
+        ],
+    );
+}
+
+#[test]
+fn timeout() {
+    // F3, F10
+    says(
+        "timeout",
+        &[
+            "attempt 1: asking for 3600 s of patience",
+            "  run 1 has used most of its time",
+            "  stopped after 300 ms",
+            "the ledger of the slow one: [Timeout, Timeout]",
+        ],
+    );
+}
+
+#[test]
+fn snooze() {
+    // F3, F16
+    says(
+        "snooze",
+        &[
+            "invoice 7 is not paid yet: look again in 200 ms",
+            "invoice 7 is not paid yet: look again in 200 ms",
+            "invoice 7 is paid",
+            "3 runs [Snoozed, Snoozed, Succeeded], 0 attempts charged",
+        ],
+    );
+}
+
+#[test]
+fn shutdown() {
+    // L18
+    says(
+        "shutdown",
+        &[
+            "  short: done",
+            "stopped: 1 handed back, clean is true",
+            "  long: run 2 begins",
+            "long: succeeded after [Interrupted, Succeeded], 0 attempts charged",
+        ],
+    );
+}
+
+#[test]
+fn transaction() {
+    // L14
+    says(
+        "transaction",
+        &[
+            "ada's account is rolled back:",
+            "  0 account, 0 job",
+            "bob's account is committed:",
+            "  1 account, 1 job",
+            "  mail: welcome, bob",
+        ],
+    );
+}
+
+#[test]
+fn testing() {
+    // C6
+    says(
+        "testing",
+        &[
+            "a wrong amount is never retried",
+            "an invoice plans its reminder",
+            "the reminder comes after two weeks, and this took no time",
+            "the process died at 12 places, and the reminder came each time",
+        ],
+    );
+}
+
+#[test]
+fn every_example_has_a_test() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let tests = include_str!("run_all.rs");
+    for entry in std::fs::read_dir(folder).expect("the examples are there") {
+        let path = entry.expect("readable").path();
+        let name = path.file_stem().expect("a file name").to_string_lossy().into_owned();
+        assert!(tests.contains(&format!("fn {name}()")), "{name} has no test here");
+    }
+}
