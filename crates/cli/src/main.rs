@@ -1,2 +1,79 @@
-//! The program `backstop`.
-fn main() {}
+//! The program `backstop`: parse, call the engine, show the answer.
+//!
+//! # Layout
+//! - [`cli`]: the command line. [`commands`]: one file per command group, thin.
+//! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
+//! - [`output`]: tables, pages, JSON, colours. [`problem`]: errors and exit codes.
+//! - [`demo`]: the workload of `up --demo`. [`bench`]: the measures of `bench`.
+
+mod app;
+mod bench;
+mod cli;
+mod commands;
+mod config;
+mod demo;
+mod logging;
+mod output;
+mod problem;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::app::App;
+use crate::cli::{Cli, Command};
+use crate::config::Settings;
+use crate::output::Output;
+use crate::problem::{Exit, Problem};
+
+fn main() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let output = Output::new(cli.global.json, cli.global.no_color);
+    let exit = run(cli, &output).unwrap_or_else(|problem| {
+        problem.tell(&output);
+        problem.exit
+    });
+    ExitCode::from(exit as u8)
+}
+
+/// Reads the command line. Help and versions end the program well, wrong usage does not.
+fn parse() -> Result<Cli, ExitCode> {
+    let matches = Cli::command().try_get_matches();
+    let parsed = matches.and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        cli.global.remember_sources(&matches);
+        Ok(cli)
+    });
+    parsed.map_err(|error| {
+        let for_machines = error.use_stderr() && std::env::args().any(|arg| arg == "--json");
+        if for_machines {
+            let text = error.render().to_string();
+            let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Problem::usage("usage", message)
+                .hint("`backstop --help` lists the commands")
+                .tell(&Output::new(true, true));
+        } else {
+            // A reader that has gone away has seen enough.
+            let _ = error.print();
+        }
+        ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { Exit::Done as u8 })
+    })
+}
+
+fn run(cli: Cli, output: &Output) -> Result<Exit, Problem> {
+    // Completions are asked for while a shell starts: no file and no store may stand in their way.
+    if let Command::Completions(args) = &cli.command {
+        return commands::completions::run(args, output);
+    }
+    let settings = Settings::load(&cli.global.given())?;
+    logging::start(cli.global.verbose, matches!(&cli.command, Command::Up(args) if args.demo), output);
+    let app = App { out: output.clone(), settings, verbose: cli.global.verbose > 0 };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::failed("runtime", format!("cannot start threads: {error}")))?;
+    runtime.block_on(commands::run(cli.command, &app))
+}

@@ -1,0 +1,57 @@
+//! What every command has at hand: its settings, its output, and the way to an open engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use backstop::sqlite::{Options, SqliteStore};
+use backstop::{Backstop, JobId, Refusal};
+
+use crate::config::Settings;
+use crate::config::settings::without_credentials;
+use crate::output::Output;
+use crate::problem::Problem;
+
+/// Settings and output of one run of the program.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) out: Output,
+    pub(crate) settings: Settings,
+    /// True when log lines were asked for, which no redrawn view may overwrite.
+    pub(crate) verbose: bool,
+}
+
+impl App {
+    /// Opens the store, and creates it when it is not there.
+    pub(crate) async fn open(&self) -> Result<Backstop, Problem> {
+        Ok(Backstop::open_with(&self.settings.store, self.settings.engine.clone()).await?)
+    }
+
+    /// Opens the store for a look: one that is not there is not created, and an older one is not changed.
+    pub(crate) async fn look(&self) -> Result<Backstop, Problem> {
+        let Some(path) = sqlite_path(&self.settings.store) else { return self.open().await };
+        if !path.exists() {
+            let message = format!(
+                "there is no store at {} yet: `backstop up` or `backstop enqueue` creates it",
+                without_credentials(&self.settings.store)
+            );
+            return Err(Problem::failed("no_store", message).hint("or name another with --store URL"));
+        }
+        let mut options = Options::default();
+        (options.create, options.migrate) = (false, false);
+        let opened = tokio::task::spawn_blocking(move || SqliteStore::open(path, options)).await;
+        let store = opened.map_err(|problem| Problem::failed("store_failed", problem.to_string()))??;
+        Ok(Backstop::on(Arc::new(store), self.settings.engine.clone()))
+    }
+}
+
+/// The file of a `sqlite:` URL.
+pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
+    let rest = url.strip_prefix("sqlite:")?;
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    (!path.is_empty()).then(|| Path::new(path).to_owned())
+}
+
+/// The refusal of an id that no job has.
+pub(crate) fn no_such_job(job: JobId) -> Problem {
+    Refusal::NoSuchJob { job }.into()
+}

@@ -1,0 +1,37 @@
+//! Bulk enqueue: jobs a second in batches of 1,000.
+
+use std::time::Instant;
+
+use backstop_sqlite::floor;
+
+use super::place::remove;
+use super::report::{Measured, Unit};
+use super::{Place, Sizes, blocking, median, rate, workload};
+use crate::problem::Problem;
+
+pub(super) async fn measure(
+    sizes: &Sizes,
+    place: &Place,
+    step: &dyn Fn(&str),
+) -> Result<Vec<Measured>, Problem> {
+    let jobs = sizes.jobs;
+    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    for round in 1..=sizes.rounds {
+        step(&format!("bulk enqueue, round {round} of {}", sizes.rounds));
+        let path = place.fresh();
+        let file = path.clone();
+        floors.push(rate(jobs, blocking(move || floor::bulk_enqueue(&file, jobs, workload::BATCH)).await?));
+        remove(&path);
+
+        let path = place.fresh();
+        let engine = workload::open(&path).await?;
+        let began = Instant::now();
+        workload::fill(&engine, jobs).await?;
+        ours.push(rate(jobs, began.elapsed()));
+        drop(engine);
+        remove(&path);
+    }
+    let measured =
+        Measured::new("enqueue", "bulk enqueue, batches of 1,000", Unit::JobsPerSecond, median(&ours));
+    Ok(vec![measured.floor(median(&floors)).runs(ours)])
+}

@@ -1,0 +1,70 @@
+//! From the call of submit to the start of the handler, on an engine that has nothing else to do.
+
+use std::time::{Duration, Instant};
+
+use backstop::prelude::*;
+use hdrhistogram::Histogram;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+use super::place::remove;
+use super::report::{Goal, Measured, Unit};
+use super::{Place, Sizes, workload};
+use crate::problem::Problem;
+
+/// Between two submits: long enough that each finds the engine idle.
+const SPACING: Duration = Duration::from_millis(5);
+/// Submits before those that count.
+const WARM_UP: usize = 20;
+/// What the slowest hundredth may take.
+const P99_MS: f64 = 10.0;
+
+/// A job that says when it started.
+#[derive(Serialize, Deserialize)]
+struct Ping {}
+
+impl Job for Ping {
+    const KIND: &'static str = "ping";
+    type Context = UnboundedSender<Instant>;
+    type Output = JobResult;
+    async fn run(self, cx: JobContext<UnboundedSender<Instant>>) -> JobResult {
+        cx.app().send(Instant::now())?;
+        Ok(())
+    }
+}
+
+pub(super) async fn measure(
+    sizes: &Sizes,
+    place: &Place,
+    step: &dyn Fn(&str),
+) -> Result<Vec<Measured>, Problem> {
+    step("submit to handler start");
+    let path = place.fresh();
+    let engine = workload::open(&path).await?;
+    let (started, mut starts) = unbounded_channel();
+    let worker = engine.worker(started).register::<Ping>().queue("default", 64).start().await?;
+    let mut micros =
+        Histogram::<u64>::new(3).map_err(|problem| Problem::failed("bench", problem.to_string()))?;
+    for submit in 0..WARM_UP + sizes.latencies {
+        tokio::time::sleep(SPACING).await;
+        let began = Instant::now();
+        engine.enqueue(Ping {}).submit().await?;
+        let start =
+            timeout(workload::PATIENCE, starts.recv()).await.ok().flatten().ok_or_else(workload::stalled)?;
+        if submit >= WARM_UP {
+            micros.saturating_record(
+                u64::try_from(start.duration_since(began).as_micros()).unwrap_or(u64::MAX),
+            );
+        }
+    }
+    worker.stop().await;
+    drop(engine);
+    remove(&path);
+    let at = |quantile: f64| micros.value_at_quantile(quantile) as f64 / 1_000.0;
+    let row = |name: &str, what: &str, value: f64| Measured::new(name, what, Unit::Millis, value);
+    Ok(vec![
+        row("latency_p50", "submit to handler start, p50", at(0.5)),
+        row("latency_p99", "submit to handler start, p99", at(0.99)).goal(Goal::Below(P99_MS)),
+        row("latency_p999", "submit to handler start, p99.9", at(0.999)),
+    ])
+}

@@ -1,0 +1,113 @@
+//! The job that does nothing, and the worker that runs it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use backstop::WorkerHandle;
+use backstop::prelude::*;
+use backstop_sqlite::floor;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::problem::Problem;
+
+pub(super) const BATCH: usize = 1_000;
+pub(super) const CONCURRENCY: usize = 3_000;
+/// How long a measure waits for something to move.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+const QUEUE: &str = "default";
+
+/// A job with a payload of about 200 bytes that does nothing.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Nothing {
+    to: String,
+}
+
+impl Job for Nothing {
+    const KIND: &'static str = "work";
+    type Context = Tally;
+    type Output = JobResult;
+    async fn run(self, cx: JobContext<Tally>) -> JobResult {
+        cx.app().count();
+        Ok(())
+    }
+}
+
+/// Counts runs, and tells when enough have started.
+#[derive(Clone)]
+pub(super) struct Tally(Arc<(AtomicUsize, usize, Notify)>);
+
+impl Tally {
+    pub(super) fn until(target: usize) -> Self {
+        Self(Arc::new((AtomicUsize::new(0), target, Notify::new())))
+    }
+
+    fn count(&self) {
+        if self.0.0.fetch_add(1, Ordering::Relaxed) + 1 == self.0.1 {
+            self.0.2.notify_one();
+        }
+    }
+
+    /// Resolves when the target was reached, or with an error when nothing has moved for long.
+    pub(super) async fn reached(&self) -> Result<(), Problem> {
+        let mut before = 0;
+        while timeout(PATIENCE, self.0.2.notified()).await.is_err() {
+            let now = self.0.0.load(Ordering::Relaxed);
+            if now == before {
+                return Err(stalled());
+            }
+            before = now;
+        }
+        Ok(())
+    }
+}
+
+/// An engine on a fresh file, with the defaults of every user.
+pub(super) async fn open(path: &Path) -> Result<Backstop, Problem> {
+    Ok(Backstop::open(&format!("sqlite:{}", path.display())).await?)
+}
+
+/// Stores `jobs` jobs in batches.
+pub(super) async fn fill(engine: &Backstop, jobs: usize) -> Result<(), Problem> {
+    let payload: Arc<str> = floor::payload().into();
+    let mut left = jobs;
+    while left > 0 {
+        let count = left.min(BATCH);
+        let batch = (0..count).map(|_| engine.enqueue_raw(Nothing::KIND, payload.clone())).collect();
+        for answer in engine.submit_all(batch, true).await? {
+            answer?;
+        }
+        left -= count;
+    }
+    Ok(())
+}
+
+/// Starts a worker that runs them.
+pub(super) async fn worker(engine: &Backstop, tally: Tally) -> Result<WorkerHandle, Problem> {
+    Ok(engine.worker(tally).register::<Nothing>().queue(QUEUE, CONCURRENCY).start().await?)
+}
+
+/// The error of a measure that waits for something that does not come.
+pub(super) fn stalled() -> Problem {
+    let seconds = PATIENCE.as_secs();
+    Problem::failed("bench_stalled", format!("no job has run for {seconds} s"))
+        .hint("run it with -v to see why")
+}
+
+/// Waits until `jobs` jobs have durably succeeded.
+pub(super) async fn all_succeeded(engine: &Backstop, jobs: usize) -> Result<(), Problem> {
+    let jobs = u64::try_from(jobs).unwrap_or(u64::MAX);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if Instant::now() > deadline {
+            return Err(stalled());
+        }
+        let queues = engine.queues().await?;
+        if queues.iter().any(|queue| queue.name == QUEUE && queue.succeeded >= jobs) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,23 @@
+//! `backstop completions SHELL`.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::output::Output;
+use crate::problem::{Exit, Problem};
+
+/// Options of `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Completions, output: &Output) -> Result<Exit, Problem> {
+    // Through a buffer, because the generator would panic on a pipe that was closed.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "backstop", &mut script);
+    output.page(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Done)
+}

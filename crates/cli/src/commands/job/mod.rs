@@ -1,0 +1,94 @@
+//! `backstop job …`: look at jobs and move them.
+
+pub(crate) mod attempts;
+mod explain;
+mod list;
+mod operate;
+mod show;
+
+use backstop::{JobId, State};
+use clap::{Args, Subcommand};
+
+use super::filter::Filter;
+use crate::app::App;
+use crate::problem::{Exit, Problem};
+
+/// Commands about jobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Job {
+    /// Jobs, newest first.
+    List {
+        /// In this state: pending, running, succeeded, failed, paused, canceled or waiting.
+        #[arg(long)]
+        status: Option<State>,
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Everything about one job.
+    Show(One),
+    /// Why a job is where it is, what happens next and when.
+    Explain(One),
+    /// The runs of a job, latest first.
+    Attempts(Runs),
+    /// What the runs of a job logged, oldest first.
+    Logs(Runs),
+    /// Call jobs off, also running ones.
+    Cancel {
+        /// The jobs.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<JobId>,
+        /// Why, kept with each job.
+        #[arg(long, default_value = "canceled from the command line")]
+        reason: String,
+    },
+    /// Hold jobs back: pending ones and dead letters.
+    Pause(Many),
+    /// Put paused jobs back to where they were.
+    Resume(Many),
+    /// Drive dead letters again, with all their attempts.
+    Retry(Many),
+}
+
+/// One job.
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// The job.
+    pub(crate) id: JobId,
+}
+
+/// Some jobs.
+#[derive(Debug, Args)]
+pub(crate) struct Many {
+    /// The jobs.
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<JobId>,
+}
+
+/// The runs of one job.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// The job.
+    pub(crate) id: JobId,
+    /// At most this many runs, the latest.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    /// Go on after this run, as `next_cursor` of the page before says.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cursor: Option<u32>,
+}
+
+pub(crate) async fn run(command: Job, app: &App) -> Result<Exit, Problem> {
+    let engine = app.look().await?;
+    match command {
+        Job::List { status, filter } => list::run(status, &filter, &engine, app).await?,
+        Job::Show(one) => show::run(one.id, &engine, app).await?,
+        Job::Explain(one) => explain::run(one.id, &engine, app).await?,
+        Job::Attempts(runs) => attempts::run(&runs, &engine, app).await?,
+        Job::Logs(runs) => attempts::logs(&runs, &engine, app).await?,
+        Job::Cancel { ids, reason } => return operate::cancel(&ids, &reason, &engine, app).await,
+        Job::Pause(many) => return operate::pause(&many.ids, &engine, app).await,
+        Job::Resume(many) => return operate::resume(&many.ids, &engine, app).await,
+        Job::Retry(many) => return operate::retry(&many.ids, &engine, app).await,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,37 @@
+//! One file per command group, thin: parse, call the engine, show the answer.
+
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod dead;
+mod doctor;
+pub(crate) mod enqueue;
+mod filter;
+pub(crate) mod incident;
+pub(crate) mod job;
+mod migrate;
+pub(crate) mod queue;
+pub(crate) mod up;
+pub(crate) mod worker;
+
+use crate::app::App;
+use crate::cli::Command;
+use crate::problem::{Exit, Problem};
+
+/// Runs a command.
+pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
+    match command {
+        Command::Up(args) => up::run(args, app).await,
+        Command::Enqueue(args) => enqueue::run(*args, app).await,
+        Command::Job(command) => job::run(command, app).await,
+        Command::Queue(command) => queue::run(command, app).await,
+        Command::Dead(command) => dead::run(command, app).await,
+        Command::Incident(command) => incident::run(command, app).await,
+        Command::Worker(command) => worker::run(command, app).await,
+        Command::Migrate => migrate::run(app).await,
+        Command::Doctor => doctor::run(app).await,
+        Command::Bench(args) => bench::run(args, app).await,
+        Command::Config(command) => config::run(&command, app),
+        Command::Completions(args) => completions::run(&args, &app.out),
+    }
+}

@@ -1,0 +1,105 @@
+//! `backstop queue list|pause|resume`.
+
+use backstop::Timestamp;
+use backstop::store::QueueView;
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::app::App;
+use crate::output::clean;
+use crate::output::paint::Ink;
+use crate::output::span::relative;
+use crate::output::table::{Listing, inked, number, number_inked, text};
+use crate::problem::{Exit, Problem};
+
+/// Commands about queues.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Queue {
+    /// Every queue with its counts.
+    List,
+    /// Claim nothing from a queue until it is resumed.
+    Pause {
+        /// The queue.
+        name: String,
+    },
+    /// Let a queue go again.
+    Resume {
+        /// The queue.
+        name: String,
+    },
+}
+
+pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
+    let engine = app.look().await?;
+    match command {
+        Queue::List => list(&engine, app).await?,
+        Queue::Pause { name } => {
+            if engine.queues().await?.iter().all(|queue| queue.name != name) {
+                app.out.warn(&format!("queue `{name}` has had no job and no worker yet: is the name right?"));
+            }
+            let changed = engine.pause_queue(&name).await?;
+            let undo = format!("`backstop queue resume {}` lets it go again", clean(&name));
+            told(app, &name, changed, true, &undo)?;
+        }
+        Queue::Resume { name } => {
+            let changed = engine.resume_queue(&name).await?;
+            told(app, &name, changed, false, "its jobs go on")?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn told(app: &App, name: &str, changed: bool, paused: bool, next: &str) -> Result<(), Problem> {
+    if app.out.json {
+        return app.out.document(&json!({ "queue": name, "changed": changed, "paused": paused }));
+    }
+    let state = if paused { "paused" } else { "open" };
+    let was = if changed { "is now" } else { "was already" };
+    app.out.page(&format!("queue `{}` {was} {state}: {next}", clean(name)))
+}
+
+async fn list(engine: &backstop::Backstop, app: &App) -> Result<(), Problem> {
+    let queues = engine.queues().await?;
+    if app.out.json {
+        return app.out.items(&queues, None);
+    }
+    if queues.is_empty() {
+        return app
+            .out
+            .page("there is no queue yet: `backstop enqueue KIND` stores a job on queue `default`");
+    }
+    app.out.page(&table(app, &queues, engine.store().now().await?))
+}
+
+fn table(app: &App, queues: &[QueueView], now: Timestamp) -> String {
+    let heads = [
+        "queue",
+        "state",
+        "workers",
+        "pending",
+        "waiting",
+        "running",
+        "paused",
+        "succeeded",
+        "failed",
+        "canceled",
+        "oldest due",
+    ];
+    let mut table = Listing::new(&app.out, &heads).drop_first(&[9, 6, 10, 7, 2]);
+    for queue in queues {
+        table.row(vec![
+            text(&queue.name),
+            if queue.paused { inked(Ink::Yellow, "paused") } else { inked(Ink::Green, "open") },
+            if queue.workers == 0 { number(0).fg(Ink::Yellow.cell()) } else { number(queue.workers) },
+            number(queue.pending),
+            number_inked(Ink::Yellow, queue.waiting),
+            number_inked(Ink::Blue, queue.running),
+            number_inked(Ink::Yellow, queue.paused_jobs),
+            number_inked(Ink::Green, queue.succeeded),
+            number_inked(Ink::Red, queue.failed),
+            number_inked(Ink::Grey, queue.canceled),
+            text(&queue.oldest_due.map_or_else(|| "-".to_owned(), |due| relative(now, due))),
+        ]);
+    }
+    table.text()
+}

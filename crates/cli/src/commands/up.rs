@@ -1,0 +1,165 @@
+//! `backstop up`: the engine with a worker, until it is told to stop; `--demo` shows every way a job can end.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use backstop::signals::stop_asked;
+use backstop::{Backstop, WorkerHandle};
+use clap::Args;
+
+use crate::app::App;
+use crate::demo;
+use crate::demo::Audience;
+use crate::output::clean;
+use crate::output::figures::counted;
+use crate::output::span::length;
+use crate::problem::{Exit, Problem};
+
+/// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
+const DEMO_CONCURRENCY: usize = 8;
+
+/// Options of `up`.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Submit one job for each way a job can end, and show how each ends.
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// Stop when the demo has ended; exit 1 if a job did not end as it should.
+    #[arg(long, requires = "demo")]
+    once: bool,
+    /// Run no worker here.
+    #[arg(long, conflicts_with = "demo")]
+    no_worker: bool,
+}
+
+pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
+    let mut stop_asked = listening().await;
+    let engine = app.open().await?;
+    let info = engine.store().info();
+    app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
+    if args.no_worker {
+        app.out.note("no worker runs here: jobs wait for one elsewhere\nserving: press Ctrl-C to stop");
+        stop_asked.await;
+        return Ok(Exit::Done);
+    }
+    let worker = start_worker(&engine, args.demo, app).await?;
+    let mut exit = Exit::Done;
+    if args.demo {
+        let Some(as_expected) = show_demo(&engine, &mut stop_asked, app).await? else {
+            app.out.note("stopped before the end of the demo");
+            // Its jobs are toys: nobody should have to wait for them.
+            worker.hurry().cancel();
+            stop(worker, app).await;
+            return Ok(Exit::Failed);
+        };
+        exit = if as_expected { Exit::Done } else { Exit::Failed };
+        if args.once {
+            worker.hurry().cancel();
+            stop(worker, app).await;
+            return Ok(exit);
+        }
+        app.out.note("try: backstop enqueue demo.send_receipt '{\"to\": \"you@example.com\"}' --queue demo");
+    }
+    if serve(worker, stop_asked, app).await { Ok(exit) } else { Ok(Exit::Failed) }
+}
+
+/// Resolves when the process is asked to stop.
+type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Listens for signals from now on: one that comes before anybody waits for it is remembered, and kills nothing.
+async fn listening() -> Stop {
+    let mut stop: Stop = Box::pin(stop_asked());
+    let mut asked = false;
+    // The handlers are installed when it is looked at for the first time.
+    std::future::poll_fn(|cx| {
+        asked = stop.as_mut().poll(cx).is_ready();
+        Poll::Ready(())
+    })
+    .await;
+    if asked { Box::pin(std::future::ready(())) } else { stop }
+}
+
+/// Plays the demo, and answers whether every job ended as it should; none when it was told to stop.
+async fn show_demo(engine: &Backstop, stop: &mut Stop, app: &App) -> Result<Option<bool>, Problem> {
+    demo::hush_planned_panics();
+    let run_tag = format!("demo-{}", engine.store().now().await?.as_micros() / 1_000);
+    let mut audience = Audience::new(app.out.json, app.out.live && !app.verbose);
+    let played = tokio::select! {
+        played = demo::play(engine, &run_tag, &mut audience) => Some(played?),
+        () = stop => None,
+    };
+    if played.is_some() {
+        audience.close()
+    } else {
+        audience.leave()
+    }
+    played.map(|played| demo::tell(app, &run_tag, &played)).transpose()
+}
+
+/// Works until it is told to stop; answers whether everything was stored in the end.
+async fn serve(worker: WorkerHandle, stop_asked: Stop, app: &App) -> bool {
+    app.out.note("serving: press Ctrl-C to stop");
+    stop_asked.await;
+    app.out.note(&match running(&worker) {
+        0 => "stopping".to_owned(),
+        runs => format!(
+            "stopping: {} may go on for {}; a second Ctrl-C ends at once",
+            counted(runs, "run"),
+            length(app.settings.grace)
+        ),
+    });
+    stop(worker, app).await
+}
+
+fn running(worker: &WorkerHandle) -> u64 {
+    u64::try_from(worker.running()).unwrap_or(u64::MAX)
+}
+
+/// Starts a worker for the configured queues, and for the demo's own.
+async fn start_worker(engine: &Backstop, with_demo: bool, app: &App) -> Result<WorkerHandle, Problem> {
+    let settings = &app.settings;
+    let mut worker = engine
+        .worker(())
+        .code_version(env!("CARGO_PKG_VERSION"))
+        .lease(settings.lease)
+        .grace(settings.grace)
+        .poll(settings.poll);
+    let mut served = Vec::new();
+    for (queue, concurrency) in &settings.queues {
+        worker = worker.queue(queue.as_str(), *concurrency);
+        served.push(format!("{} ({concurrency})", clean(queue)));
+    }
+    if with_demo {
+        worker = demo::register(worker);
+        if !settings.queues.contains_key(demo::QUEUE) {
+            worker = worker.queue(demo::QUEUE, DEMO_CONCURRENCY);
+            served.push(format!("{} ({DEMO_CONCURRENCY})", demo::QUEUE));
+        }
+    }
+    let worker = worker.start().await?;
+    app.out.note(&format!("worker: {} serves {}", worker.id(), served.join(", ")));
+    if !with_demo {
+        app.out.note("it does maintenance and knows no kind yet: jobs wait for a worker of your own program");
+    }
+    Ok(worker)
+}
+
+/// Stops a worker within its grace period, at once when it is asked a second time.
+async fn stop(worker: WorkerHandle, app: &App) -> bool {
+    let hurry = worker.hurry();
+    let again = tokio::spawn(async move {
+        stop_asked().await;
+        hurry.cancel();
+    });
+    let stopped = worker.stop().await;
+    again.abort();
+    if stopped.interrupted > 0 {
+        let interrupted = u64::try_from(stopped.interrupted).unwrap_or(u64::MAX);
+        app.out.note(&format!("{} handed back as interrupted, uncharged", counted(interrupted, "run")));
+    }
+    if !stopped.clean {
+        app.out
+            .warn("not every ending could be stored: what is missing is found when the worker's lease ends");
+    }
+    stopped.clean
+}

@@ -1,0 +1,57 @@
+//! `backstop worker list`.
+
+use backstop::Timestamp;
+use backstop::store::WorkerView;
+use clap::Subcommand;
+
+use crate::app::App;
+use crate::output::paint::Ink;
+use crate::output::span::relative;
+use crate::output::table::{Listing, inked, number, short, text};
+use crate::problem::{Exit, Problem};
+
+/// Commands about workers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Worker {
+    /// Every worker that is live, or was until it stopped renewing its lease.
+    List,
+}
+
+pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
+    let Worker::List = command;
+    let engine = app.look().await?;
+    let workers = engine.workers().await?;
+    if app.out.json {
+        app.out.items(&workers, None)?;
+    } else if workers.is_empty() {
+        app.out.page("no worker is up: `backstop up --demo` starts one, or run your own program's worker")?;
+    } else {
+        app.out.page(&table(app, &workers, engine.store().now().await?))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn table(app: &App, workers: &[WorkerView], now: Timestamp) -> String {
+    let heads = ["id", "name", "state", "running", "queues", "kinds", "version", "up since"];
+    let mut table = Listing::new(&app.out, &heads).flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]);
+    for worker in workers {
+        let state = if worker.live {
+            inked(Ink::Green, "live")
+        } else {
+            inked(Ink::Red, &format!("silent, lease ended {}", relative(now, worker.expires_at)))
+        };
+        let kinds: Vec<String> =
+            worker.kinds.iter().map(|known| format!("{} v{}", known.kind, known.version)).collect();
+        table.row(vec![
+            text(&worker.id.to_string()),
+            text(&worker.name),
+            state,
+            number(worker.running),
+            short(&worker.queues.join(", "), 200),
+            short(&kinds.join(", "), 200),
+            text(worker.code_version.as_deref().unwrap_or("-")),
+            text(&relative(now, worker.started_at)),
+        ]);
+    }
+    table.text()
+}

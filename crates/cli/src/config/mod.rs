@@ -1,0 +1,16 @@
+//! `backstop.toml`: what may stand in it, what stands in it, and what comes of it together with flags and environment.
+//!
+//! - [`schema`]: every key by name, with its shape and whether this version uses it.
+//! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
+//! - [`settings`]: the typed result, each value with its source.
+//! - [`nearest`]: the known word that a wrong one probably meant.
+
+pub(crate) mod nearest;
+pub(crate) mod read;
+pub(crate) mod schema;
+pub(crate) mod settings;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use settings::{Given, Settings, Source};

@@ -1,0 +1,146 @@
+//! Every key of `backstop.toml`, by name. A key that is not here is a typing error.
+
+/// What a key holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shape {
+    /// A table with these keys.
+    Section(&'static [Key]),
+    /// A table of tables: any name, each with these keys.
+    Named(&'static [Key]),
+    /// A plain value.
+    Value(Kind),
+    /// Anything: a later version settles what.
+    Open,
+}
+
+/// What a plain value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A string.
+    Text,
+    /// A whole number from zero.
+    Count,
+    /// True or false.
+    Flag,
+    /// A duration as a string: `"30s"`.
+    Span,
+    /// A duration as whole milliseconds.
+    Millis,
+    /// A list of strings.
+    Texts,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A jitter: a word or a percentage.
+    Jitter,
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it holds.
+    pub(crate) shape: Shape,
+    /// False when this version reads it and does nothing with it.
+    pub(crate) used: bool,
+    /// True when its value is never shown.
+    pub(crate) secret: bool,
+}
+
+const fn key(name: &'static str, shape: Shape) -> Key {
+    Key { name, shape, used: true, secret: false }
+}
+
+const fn value(name: &'static str, kind: Kind) -> Key {
+    key(name, Shape::Value(kind))
+}
+
+/// A key of the design that has no effect in this version.
+const fn later(name: &'static str, shape: Shape) -> Key {
+    Key { name, shape, used: false, secret: false }
+}
+
+const fn later_secret(name: &'static str) -> Key {
+    Key { name, shape: Shape::Open, used: false, secret: true }
+}
+
+const RETRY: Shape = Shape::Section(&[
+    value("max_retries", Kind::Count),
+    value("max_crashes", Kind::Count),
+    value("backoff", Kind::Word(&["none", "fixed", "linear", "exponential"])),
+    value("base", Kind::Span),
+    value("base_ms", Kind::Millis),
+    value("cap", Kind::Span),
+    value("cap_ms", Kind::Millis),
+    value("jitter", Kind::Jitter),
+]);
+
+const QUEUE: &[Key] = &[
+    value("concurrency", Kind::Count),
+    value("kinds", Kind::Texts),
+    later("rate", Shape::Open),
+    later("max_depth", Shape::Value(Kind::Count)),
+    key("retry", RETRY),
+    value("timeout", Kind::Span),
+    value("timeout_ms", Kind::Millis),
+    value("max_wait", Kind::Span),
+    value("max_wait_ms", Kind::Millis),
+    value("unknown_kind", Kind::Word(&["wait", "fail"])),
+];
+
+const KIND: &[Key] = &[
+    key("retry", RETRY),
+    value("timeout", Kind::Span),
+    value("timeout_ms", Kind::Millis),
+    value("max_wait", Kind::Span),
+    value("max_wait_ms", Kind::Millis),
+    later("isolate", Shape::Value(Kind::Flag)),
+    later("memory_limit", Shape::Open),
+    later("dependency", Shape::Value(Kind::Text)),
+];
+
+const HANDLERS: &[Key] = &[
+    later("command", Shape::Section(&[later("allow", Shape::Value(Kind::Texts))])),
+    later(
+        "http",
+        Shape::Section(&[
+            later("allow_private", Shape::Value(Kind::Flag)),
+            later("methods", Shape::Value(Kind::Texts)),
+        ]),
+    ),
+    later("event", Shape::Section(&[later("allow", Shape::Value(Kind::Texts))])),
+];
+
+/// The whole file.
+pub(crate) const FILE: &[Key] = &[
+    key("store", Shape::Section(&[value("url", Kind::Text)])),
+    later("server", Shape::Section(&[later("listen", Shape::Value(Kind::Text)), later_secret("tokens")])),
+    key("queues", Shape::Named(QUEUE)),
+    key("kinds", Shape::Named(KIND)),
+    later("handlers", Shape::Section(HANDLERS)),
+    later("signing", Shape::Section(&[later_secret("keys"), later("required", Shape::Value(Kind::Flag))])),
+    key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
+    key(
+        "retention",
+        Shape::Section(&[
+            value("succeeded", Kind::Span),
+            value("canceled", Kind::Span),
+            value("failed", Kind::Span),
+        ]),
+    ),
+    later("alerts", Shape::Open),
+    later("circuits", Shape::Open),
+    later_secret("bridges"),
+    key(
+        "workers",
+        Shape::Section(&[
+            later("processes", Shape::Value(Kind::Count)),
+            value("lease", Kind::Span),
+            value("lease_ms", Kind::Millis),
+            value("grace", Kind::Span),
+            value("grace_ms", Kind::Millis),
+            value("poll", Kind::Span),
+            value("poll_ms", Kind::Millis),
+        ]),
+    ),
+];

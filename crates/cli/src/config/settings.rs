@@ -1,0 +1,298 @@
+//! What comes of flags, environment, file and defaults: typed, and each value with its source.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::core::failure::Growth;
+use backstop::core::failure::redact::StandardRedactor;
+use backstop::{Config, Policy, QueueConfig};
+use miette::LabeledSpan;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::read::{Fault, Found, Plain, read};
+use crate::problem::Problem;
+
+/// The file that is read when none is named and it is there.
+const FILE_NAME: &str = "backstop.toml";
+const STORE: &str = "sqlite:backstop.db";
+/// Runs at once on a queue that does not say.
+const CONCURRENCY: usize = 16;
+/// More than this on one queue is a typing error: every run is a task and a row that is held.
+const CONCURRENCY_MAX: u64 = 100_000;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Source {
+    Flag,
+    Env,
+    File,
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Flag => "flag",
+            Self::Env => "environment",
+            Self::File => "file",
+            Self::Default => "default",
+        })
+    }
+}
+
+/// What the command line and the environment say.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) store: Option<(String, Source)>,
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// One effective setting, for `config check`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) key: String,
+    pub(crate) value: Value,
+    pub(crate) source: Source,
+    pub(crate) used: bool,
+}
+
+/// All settings of this program.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) store: String,
+    pub(crate) lease: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) poll: Duration,
+    /// Concurrency by queue.
+    pub(crate) queues: BTreeMap<String, usize>,
+    pub(crate) engine: Config,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Settings {
+    /// Reads everything there is.
+    pub(crate) fn load(given: &Given) -> Result<Self, Problem> {
+        match file(given)? {
+            None => Self::build(given, Vec::new(), None)
+                .map_err(|faults| faulty(Path::new(FILE_NAME), String::new(), faults)),
+            Some((path, text)) => read(&text)
+                .and_then(|found| Self::build(given, found, Some(path.clone())))
+                .map_err(|faults| faulty(&path, text, faults)),
+        }
+    }
+
+    fn defaults() -> Self {
+        let pace = backstop::Pace::default();
+        Self {
+            file: None,
+            store: STORE.to_owned(),
+            lease: pace.lease,
+            grace: pace.grace,
+            poll: pace.poll,
+            queues: BTreeMap::new(),
+            engine: Config::default(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn build(given: &Given, found: Vec<Found>, path: Option<PathBuf>) -> Result<Self, Vec<Fault>> {
+        let mut settings = Self { file: path, ..Self::defaults() };
+        let mut faults = Vec::new();
+        for one in &found {
+            if let Err(message) = settings.take(one) {
+                faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+            }
+            settings.note(one);
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        if settings.queues.is_empty() {
+            settings.queues.insert("default".to_owned(), CONCURRENCY);
+        }
+        if let Some((store, source)) = &given.store {
+            settings.store.clone_from(store);
+            settings.rows.retain(|row| row.key != "store.url");
+            settings.row("store.url", json!(without_credentials(store)), *source, true);
+        }
+        settings.add_defaults();
+        settings.rows.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(settings)
+    }
+
+    /// Takes one value of the file over.
+    fn take(&mut self, found: &Found) -> Result<(), String> {
+        let path: Vec<&str> = found.path.iter().map(String::as_str).collect();
+        match (&path[..], &found.value) {
+            (["store", "url"], Plain::Text(url)) => self.store.clone_from(url),
+            (["workers", "lease"], Plain::Span(span)) => self.lease = *span,
+            (["workers", "grace"], Plain::Span(span)) => self.grace = *span,
+            (["workers", "poll"], Plain::Span(span)) => self.poll = *span,
+            (["retention", "succeeded"], Plain::Span(span)) => self.engine.retention.succeeded = Some(*span),
+            (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
+            (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
+            (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
+            (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
+            (["kinds", name, rest @ ..], value) => {
+                let policy = self.engine.kinds.entry((*name).to_owned()).or_default();
+                take_policy(policy, rest, value)?;
+            }
+            // What this version does not use is only shown.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn redact(&mut self, patterns: &[String]) -> Result<(), String> {
+        let redactor = StandardRedactor::with_patterns(patterns.iter().map(String::as_str));
+        self.engine.redactor = Arc::new(redactor.map_err(|problem| problem.to_string())?);
+        Ok(())
+    }
+
+    fn take_queue(&mut self, name: &str, rest: &[&str], value: &Plain) -> Result<(), String> {
+        let concurrency = self.queues.entry(name.to_owned()).or_insert(CONCURRENCY);
+        let queue: &mut QueueConfig = self.engine.queues.entry(name.to_owned()).or_default();
+        match (rest, value) {
+            (["concurrency"], Plain::Count(count)) if *count > CONCURRENCY_MAX => {
+                return Err(format!("concurrency is {count}, the limit is {CONCURRENCY_MAX}"));
+            }
+            (["concurrency"], Plain::Count(count)) => {
+                *concurrency = usize::try_from(*count).unwrap_or(CONCURRENCY);
+            }
+            (["kinds"], Plain::Texts(kinds)) => queue.gate.kinds = Some(kinds.clone()),
+            (["unknown_kind"], Plain::Text(word)) => queue.fail_unknown_kind = word == "fail",
+            (["rate" | "max_depth"], _) => {}
+            (rest, value) => take_policy(queue.policy.get_or_insert_default(), rest, value)?,
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, found: &Found) {
+        let value = match (&found.value, found.key.secret) {
+            (_, true) => json!("(set)"),
+            (Plain::Text(url), _) if found.path == ["store", "url"] => json!(without_credentials(url)),
+            (Plain::Text(text), _) => json!(text),
+            (Plain::Count(count), _) => json!(count),
+            (Plain::Span(span), _) => json!(exact(*span)),
+            (Plain::Texts(texts), _) => json!(texts),
+            (Plain::Other(other), _) => other.clone(),
+        };
+        let key = found.path.join(".");
+        self.row(&key, value, Source::File, found.key.used);
+    }
+
+    fn row(&mut self, key: &str, value: Value, source: Source, used: bool) {
+        self.rows.push(Row { key: key.to_owned(), value, source, used });
+    }
+
+    fn add_defaults(&mut self) {
+        let mut all = vec![
+            ("store.url".to_owned(), json!(self.store)),
+            ("workers.lease".to_owned(), json!(exact(self.lease))),
+            ("workers.grace".to_owned(), json!(exact(self.grace))),
+            ("workers.poll".to_owned(), json!(exact(self.poll))),
+        ];
+        let retention = &self.engine.retention;
+        for (word, span) in [
+            ("succeeded", retention.succeeded),
+            ("canceled", retention.canceled),
+            ("failed", retention.failed),
+        ] {
+            all.extend(span.map(|span| (format!("retention.{word}"), json!(exact(span)))));
+        }
+        all.extend(
+            self.queues.iter().map(|(name, count)| (format!("queues.{name}.concurrency"), json!(count))),
+        );
+        for (key, value) in all {
+            if !self.rows.iter().any(|row| row.key == key) {
+                self.row(&key, value, Source::Default, true);
+            }
+        }
+    }
+}
+
+/// Takes one value of a `retry` table, a timeout or a wait over.
+fn take_policy(policy: &mut Policy, rest: &[&str], value: &Plain) -> Result<(), String> {
+    let small = |count: u64| u32::try_from(count).map_err(|_| format!("{count} is too many"));
+    match (rest, value) {
+        (["timeout"], Plain::Span(span)) if span.is_zero() => {
+            return Err("a timeout of zero lets nothing run: leave it out for no limit".to_owned());
+        }
+        (["timeout"], Plain::Span(span)) => policy.timeout = Some(*span),
+        (["max_wait"], Plain::Span(span)) => policy.max_wait = Some(*span),
+        (["retry", "max_retries"], Plain::Count(count)) => policy.max_retries = small(*count)?,
+        (["retry", "max_crashes"], Plain::Count(count)) => policy.max_crashes = small(*count)?,
+        (["retry", "base"], Plain::Span(span)) => policy.backoff.base = *span,
+        (["retry", "cap"], Plain::Span(span)) => policy.backoff.cap = *span,
+        (["retry", "backoff"], Plain::Text(word)) => {
+            policy.backoff.growth = word.parse::<Growth>().map_err(|problem| problem.to_string())?;
+        }
+        (["retry", "jitter"], Plain::Text(word)) => {
+            policy.backoff.jitter =
+                word.parse().map_err(|problem: backstop::core::failure::BackoffError| problem.to_string())?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The file to read: the named one, or the usual one if it is there.
+fn file(given: &Given) -> Result<Option<(PathBuf, String)>, Problem> {
+    let path = match &given.config {
+        Some(path) => path.clone(),
+        None if Path::new(FILE_NAME).exists() => PathBuf::from(FILE_NAME),
+        None => return Ok(None),
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some((path, text))),
+        Err(error) => Err(Problem::usage(
+            "config_unreadable",
+            format!("cannot read the configuration {}: {error}", path.display()),
+        )),
+    }
+}
+
+fn faulty(path: &Path, text: String, faults: Vec<Fault>) -> Problem {
+    let name = path.display().to_string();
+    let message = match &faults[..] {
+        [one] => format!("{name}: {}", one.message),
+        many => format!("{name} has {} problems: {}", many.len(), many[0].message),
+    };
+    let details: Vec<_> = faults
+        .iter()
+        .map(|fault| {
+            let (line, column) = position(&text, fault.place.start);
+            json!({ "key": fault.key, "line": line, "column": column, "message": fault.message })
+        })
+        .collect();
+    let labels =
+        faults.iter().map(|fault| LabeledSpan::at(fault.place.clone(), fault.message.clone())).collect();
+    Problem::usage("config_invalid", message).details(details.into()).in_file(&name, text, labels)
+}
+
+fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |start| start.chars().count()) + 1;
+    (line, column)
+}
+
+/// A duration as the file would say it.
+fn exact(span: Duration) -> String {
+    let millis = span.as_millis();
+    if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") }
+}
+
+/// A store's URL as it may be shown.
+pub(crate) fn without_credentials(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => url.to_owned(),
+    }
+}

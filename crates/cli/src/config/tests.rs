@@ -1,0 +1,113 @@
+//! What a file may say, and what it is told when it says something else.
+
+use std::time::Duration;
+
+use super::read::{Fault, read};
+use super::{Given, Settings, Source};
+
+fn faults(text: &str) -> Vec<Fault> {
+    read(text).expect_err("this file has a fault")
+}
+
+fn load(text: &str) -> Settings {
+    let dir = std::env::temp_dir().join(format!("backstop-config-{}", backstop::job_id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.join("backstop.toml");
+    std::fs::write(&path, text).expect("a file");
+    let settings = Settings::load(&Given { store: None, config: Some(path) });
+    std::fs::remove_dir_all(&dir).expect("it was ours");
+    settings.expect("a good file")
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_at_every_level() {
+    for (text, key, told) in [
+        ("[stor]\nurl = 'x'", "stor", "unknown key `stor` at the top level: did you mean `store`?"),
+        ("[store]\nulr = 'x'", "store.ulr", "unknown key `ulr` in [store]: did you mean `url`?"),
+        (
+            "[queues.mail]\nconcurency = 4",
+            "queues.mail.concurency",
+            "unknown key `concurency` in [queues.mail]: did you mean `concurrency`?",
+        ),
+        (
+            "[queues.mail.retry]\nmax_retry = 4",
+            "queues.mail.retry.max_retry",
+            "unknown key `max_retry` in [queues.mail.retry]: did you mean `max_retries`?",
+        ),
+        (
+            "[handlers.http]\nallow_privat = true",
+            "handlers.http.allow_privat",
+            "unknown key `allow_privat` in [handlers.http]: did you mean `allow_private`?",
+        ),
+        ("[store]\nqqqqqqqq = 1", "store.qqqqqqqq", "unknown key `qqqqqqqq` in [store]: known are url"),
+    ] {
+        let found = faults(text);
+        assert_eq!((found[0].key.as_str(), found[0].message.as_str()), (key, told));
+        let last = key.rsplit('.').next().expect("a word");
+        assert_eq!(&text[found[0].place.clone()], last, "the place points at the key");
+    }
+}
+
+#[test]
+fn every_fault_of_a_file_is_found_at_once() {
+    let text = "[queues.a]\nconcurrency = 'many'\ntimeout = '5 parsecs'\n[workers]\nlease = 30\nlease_ms = -1\nfoo = 1";
+    let found = faults(text);
+    assert_eq!(found.len(), 5, "{found:?}");
+    assert!(found[0].message.contains("`queues.a.concurrency` must be a whole number"));
+}
+
+#[test]
+fn a_duration_given_twice_is_a_fault() {
+    let found = faults("[workers]\nlease = '30s'\nlease_ms = 30000");
+    assert!(found[0].message.contains("given twice"), "{found:?}");
+}
+
+#[test]
+fn text_that_is_no_toml_is_a_fault_with_a_place() {
+    let found = faults("[store\nurl = 1");
+    assert!(found[0].message.starts_with("not TOML"), "{found:?}");
+}
+
+#[test]
+fn queues_kinds_and_workers_reach_the_engine() {
+    let settings = load(
+        "[store]\nurl = 'sqlite:other.db'\n[queues.mail]\nconcurrency = 4\nkinds = ['send']\nunknown_kind = 'fail'\n\
+         timeout = '5 min'\nretry = { max_retries = 7, backoff = 'linear', base_ms = 250, cap = '2s', jitter = '20%' }\n\
+         [kinds.send]\ntimeout_ms = 1500\n[workers]\nlease = '10s'\npoll = '250ms'\n[sanitize]\npatterns = ['ACME-\\d+']",
+    );
+    assert_eq!(settings.store, "sqlite:other.db");
+    assert_eq!(settings.queues["mail"], 4);
+    let mail = &settings.engine.queues["mail"];
+    assert!(mail.fail_unknown_kind && mail.gate.allows("send") && !mail.gate.allows("other"));
+    let policy = mail.policy.as_ref().expect("a policy was given");
+    assert_eq!((policy.max_retries, policy.timeout), (7, Some(Duration::from_secs(300))));
+    assert_eq!(policy.backoff.base, Duration::from_millis(250));
+    assert_eq!(policy.backoff.cap, Duration::from_secs(2));
+    assert_eq!(settings.engine.kinds["send"].timeout, Some(Duration::from_millis(1500)));
+    assert_eq!((settings.lease, settings.poll), (Duration::from_secs(10), Duration::from_millis(250)));
+    assert!(settings.engine.redactor.redact("see ACME-77").contains("[redacted]"));
+}
+
+#[test]
+fn every_value_has_its_source_and_secrets_are_not_shown() {
+    let settings = load(
+        "[workers]\ngrace = '1s'\n[signing]\nkeys = { a = 'hush' }\n[retention]\nfailed = '30 days'\n[alerts]\nurl = 'x'",
+    );
+    let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
+    assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
+    assert_eq!(row("signing.keys").value, "(set)");
+    assert!(
+        !row("signing.keys").used
+            && !row("alerts").used
+            && row("retention.failed").used
+            && row("workers.grace").used
+    );
+}
+
+#[test]
+fn a_pattern_that_is_no_pattern_is_a_fault_of_the_file() {
+    let given = Given { store: None, config: Some("/nowhere/at/all.toml".into()) };
+    assert!(Settings::load(&given).is_err(), "a named file must be there");
+    let found = read("[sanitize]\npatterns = ['(']").expect("the shape is right");
+    assert_eq!(found.len(), 1);
+}

@@ -1,0 +1,77 @@
+//! Colours that mean something: green is done, blue is under way, yellow waits, red is dead, grey is called off.
+
+use backstop::State;
+use backstop::core::failure::Cause;
+use backstop::store::Level;
+use comfy_table::Color;
+
+/// The colours that are used, and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ink {
+    Green,
+    Blue,
+    Yellow,
+    Red,
+    Grey,
+    Bold,
+}
+
+impl Ink {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Green => "32",
+            Self::Blue => "34",
+            Self::Yellow => "33",
+            Self::Red => "31",
+            Self::Grey => "90",
+            Self::Bold => "1",
+        }
+    }
+
+    /// The same colour for a table's cell.
+    pub(crate) const fn cell(self) -> Color {
+        match self {
+            Self::Green => Color::DarkGreen,
+            Self::Blue => Color::DarkBlue,
+            Self::Yellow => Color::DarkYellow,
+            Self::Red => Color::DarkRed,
+            Self::Grey => Color::DarkGrey,
+            Self::Bold => Color::Reset,
+        }
+    }
+
+    /// The colour of a state.
+    pub(crate) const fn of_state(state: State) -> Self {
+        match state {
+            State::Succeeded => Self::Green,
+            State::Running => Self::Blue,
+            State::Pending | State::Waiting | State::Paused => Self::Yellow,
+            State::Failed => Self::Red,
+            State::Canceled => Self::Grey,
+        }
+    }
+
+    /// The colour of a run's end: charged ones are red, the rest is nobody's fault.
+    pub(crate) fn of_cause(cause: Cause) -> Self {
+        match cause {
+            Cause::Succeeded => Self::Green,
+            Cause::Canceled => Self::Grey,
+            cause if cause.is_failure() => Self::Red,
+            _ => Self::Yellow,
+        }
+    }
+
+    /// The colour of a finding.
+    pub(crate) const fn of_level(level: Level) -> Self {
+        match level {
+            Level::Good => Self::Green,
+            Level::Warning => Self::Yellow,
+            Level::Bad => Self::Red,
+        }
+    }
+}
+
+/// `text` in a colour when `colour` is on.
+pub(crate) fn apply(colour: bool, ink: Ink, text: &str) -> String {
+    if colour { format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code()) } else { text.to_owned() }
+}

@@ -1,0 +1,109 @@
+//! `backstop.toml`: precedence, unknown keys, `config check`.
+
+use crate::program::Program;
+use serde_json::{Value, json};
+
+fn setting(check: &Value, key: &str) -> (Value, String) {
+    let row =
+        check["settings"].as_array().expect("settings").iter().find(|row| row["key"] == key).expect(key);
+    (row["value"].clone(), row["source"].as_str().expect("a source").to_owned())
+}
+
+#[test]
+fn flags_go_before_environment_before_file_before_defaults() {
+    let program = Program::new();
+    let check = |args: &[&str], env: &[(&str, &str)]| {
+        let args = [&["config", "check", "--json"], args].concat();
+        program.run_with(&args, env).exits(0).json()
+    };
+    assert_eq!(setting(&check(&[], &[]), "store.url"), (json!("sqlite:backstop.db"), "default".to_owned()));
+    program.write("backstop.toml", "[store]\nurl = 'sqlite:file.db'\n[workers]\nlease = '10s'\n");
+    let from_file = check(&[], &[]);
+    assert_eq!(setting(&from_file, "store.url"), (json!("sqlite:file.db"), "file".to_owned()));
+    assert_eq!(setting(&from_file, "workers.lease"), (json!("10s"), "file".to_owned()));
+    let env = [("BACKSTOP_STORE", "sqlite:env.db")];
+    assert_eq!(setting(&check(&[], &env), "store.url"), (json!("sqlite:env.db"), "env".to_owned()));
+    let flag = check(&["--store", "sqlite:flag.db"], &env);
+    assert_eq!(setting(&flag, "store.url"), (json!("sqlite:flag.db"), "flag".to_owned()));
+    program.write("other.toml", "[store]\nurl = 'sqlite:other.db'\n");
+    for (args, env) in
+        [(&["--config", "other.toml"][..], &[][..]), (&[], &[("BACKSTOP_CONFIG", "other.toml")])]
+    {
+        assert_eq!(setting(&check(args, env), "store.url").0, json!("sqlite:other.db"));
+    }
+    program
+        .run(&["config", "check"])
+        .exits(0)
+        .says(&["store.url", "sqlite:file.db", "file", "default"])
+        .tells(&["is fine"]);
+}
+
+#[test]
+fn the_file_decides_what_commands_use() {
+    let program = Program::new();
+    program.write(
+        "backstop.toml",
+        "[store]\nurl = 'sqlite:jobs.db'\n[queues.mail]\nkinds = ['send']\nretry = { max_retries = 2 }\n",
+    );
+    let id = program.enqueue(&["send", "--queue", "mail"]);
+    assert!(program.has("jobs.db") && !program.has("backstop.db"));
+    assert_eq!(program.run(&["job", "show", &id, "--json"]).json()["max_retries"], json!(2));
+    // E8
+    program
+        .run(&["enqueue", "other", "--queue", "mail"])
+        .exits(3)
+        .tells(&["kind_not_allowed", "is not allowed on queue `mail`"]);
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_points_at_it() {
+    let program = Program::new();
+    program.write("backstop.toml", "[queues.mail]\nconcurency = 4\n");
+    for command in [&["config", "check"][..], &["job", "list"], &["enqueue", "x"]] {
+        program.run(command).exits(2).tells(&[
+            "unknown key `concurency` in [queues.mail]: did you mean `concurrency`?",
+            "backstop.toml:2:1",
+            "concurency = 4",
+        ]);
+    }
+    let error = program.run(&["config", "check", "--json"]).exits(2).error();
+    assert_eq!(error["code"], "config_invalid");
+    assert_eq!(
+        (&error["details"][0]["key"], &error["details"][0]["line"]),
+        (&json!("queues.mail.concurency"), &json!(2))
+    );
+    assert!(!program.has("backstop.db"), "a bad file stops before anything is created");
+}
+
+#[test]
+fn what_this_version_does_not_use_is_said() {
+    let program = Program::new();
+    program.write(
+        "backstop.toml",
+        "[server]\nlisten = '127.0.0.1:7700'\ntokens = ['abc']\n[alerts]\nurl = 'x'\n",
+    );
+    let check = program.run(&["config", "check", "--json"]).exits(0).json();
+    let warnings = ["`alerts`", "`server.listen`", "`server.tokens`"]
+        .map(|key| format!("{key} is not used by this version"));
+    assert_eq!(check["warnings"], json!(warnings));
+    assert_eq!(setting(&check, "server.tokens").0, json!("(set)"));
+    let shown =
+        program.run(&["config", "check"]).exits(0).tells(&["`server.listen` is not used by this version"]);
+    assert!(!shown.stdout.contains("abc"));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let program = Program::new();
+    program
+        .run(&["config", "check", "--config", "absent.toml"])
+        .exits(2)
+        .tells(&["cannot read", "absent.toml"]);
+    program.write("bad.toml", "[store\n");
+    program.run(&["config", "check", "--config", "bad.toml"]).exits(2).tells(&["bad.toml", "not TOML"]);
+    program.write("pattern.toml", "[sanitize]\npatterns = ['(']\n");
+    program
+        .run(&["config", "check", "--config", "pattern.toml"])
+        .exits(2)
+        .tells(&["pattern.toml", "redaction pattern"]);
+}

@@ -1,0 +1,12 @@
+//! The program `backstop` from outside: the real binary, every command, for people and for machines.
+//!
+//! One test binary for all of it, because each would link the whole program's libraries again.
+
+mod bench;
+mod config;
+mod jobs;
+mod operate;
+mod program;
+mod terminal;
+mod up;
+mod usage;

@@ -1,0 +1,115 @@
+//! `queue`, `dead`, `incident`, `worker`, `migrate`, `doctor`.
+
+use crate::program::{Program, on_engine, played};
+use serde_json::json;
+
+#[test]
+fn queues_are_listed_paused_and_resumed() {
+    let program = Program::new();
+    program.enqueue(&["mail"]);
+    program.run(&["queue", "list"]).exits(0).says(&["default", "open", "PENDING"]);
+    program
+        .run(&["queue", "pause", "default"])
+        .exits(0)
+        .says(&["is now paused", "backstop queue resume default"]);
+    let again = program.run(&["queue", "pause", "default", "--json"]).exits(0).json();
+    assert_eq!(again, json!({ "queue": "default", "changed": false, "paused": true }));
+    let queues = program.run(&["queue", "list", "--json"]).exits(0).json();
+    assert_eq!((&queues["items"][0]["paused"], &queues["items"][0]["pending"]), (&json!(true), &json!(1)));
+    assert_eq!(queues["next_cursor"], json!(null));
+    program.run(&["queue", "resume", "default"]).exits(0).says(&["is now open"]);
+    program.run(&["queue", "pause", "defualt"]).exits(0).tells(&["has had no job and no worker yet"]);
+    let empty = Program::new();
+    empty.run(&["migrate"]).exits(0);
+    empty.run(&["queue", "list"]).exits(0).says(&["there is no queue yet", "backstop enqueue"]);
+}
+
+#[test]
+fn a_dead_letter_shows_its_envelope_its_runs_and_what_to_do() {
+    // D1
+    let program = Program::new();
+    let ids = played(&program, &["permanent", "well"]);
+    let (dead, well) = (ids[0].to_string(), ids[1].to_string());
+    program.run(&["dead", "list"]).exits(0).says(&[&dead, "non_retryable", "the card is stolen"]);
+    let list = program.run(&["dead", "list", "--json"]).exits(0).json();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list["items"][0]["executionId"], json!(dead));
+    let retry = format!("backstop job retry {dead}");
+    program.run(&["dead", "show", &dead]).exits(0).says(&[
+        "envelope",
+        "transitionKey",
+        &format!("{dead}:0:1"),
+        "terminalReason",
+        "latest runs",
+        "permanent",
+        "what to do",
+        &retry,
+    ]);
+    let shown = program.run(&["dead", "show", &dead, "--json"]).exits(0).json();
+    assert_eq!(shown["envelope"]["terminalReason"], "non_retryable");
+    assert_eq!(shown["attempts"][0]["cause"], "permanent");
+    assert!(shown["next"].as_str().is_some_and(|next| next.contains(&retry)));
+    program
+        .run(&["dead", "show", &well])
+        .exits(3)
+        .tells(&["is succeeded and cannot be shown as a dead letter"]);
+    program
+        .run(&["dead", "list", "--kind", "other"])
+        .exits(0)
+        .says(&["no dead letter here", "`backstop dead list` shows all"]);
+}
+
+#[test]
+fn incidents_count_failures_that_are_alike() {
+    // D2
+    let program = Program::new();
+    played(&program, &["permanent", "permanent", "error"]);
+    program.run(&["incident", "list"]).exits(0).says(&["play", "Permanent: the card is stolen"]);
+    let list = program.run(&["incident", "list", "--json"]).exits(0).json();
+    let mut counts: Vec<_> =
+        list["items"].as_array().expect("items").iter().map(|one| one["failures"].as_u64()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [Some(1), Some(2)]);
+    let empty = Program::new();
+    empty.run(&["migrate"]).exits(0);
+    empty.run(&["incident", "list"]).exits(0).says(&["no failure has been seen"]);
+}
+
+#[test]
+fn workers_are_listed_while_they_are_up() {
+    let program = Program::new();
+    on_engine(&program, async |engine| {
+        let worker = engine
+            .worker(())
+            .register::<crate::program::Play>()
+            .queue("letters", 4)
+            .name("the-worker")
+            .start()
+            .await;
+        let worker = worker.expect("it starts");
+        program.run(&["worker", "list"]).exits(0).says(&["the-worker", "live", "letters", "play v1"]);
+        let list = program.run(&["worker", "list", "--json"]).exits(0).json();
+        assert_eq!(
+            (&list["items"][0]["name"], &list["items"][0]["live"]),
+            (&json!("the-worker"), &json!(true))
+        );
+        worker.stop().await;
+    });
+    program.run(&["worker", "list"]).exits(0).says(&["no worker is up", "backstop up"]);
+}
+
+#[test]
+fn migrate_creates_and_doctor_looks() {
+    let program = Program::new();
+    program.run(&["migrate"]).exits(0).says(&["sqlite store", "was created"]);
+    program.run(&["migrate"]).exits(0).says(&["is up to date"]);
+    let told = program.run(&["migrate", "--json"]).exits(0).json();
+    assert_eq!((&told["backend"], &told["created"]), (&json!("sqlite"), &json!(false)));
+    program.run(&["doctor"]).exits(0).says(&["✓ good", "synchronous", "schema"]).tells(&["all is well"]);
+    let findings = program.run(&["doctor", "--json"]).exits(0).json();
+    let items = findings["items"].as_array().expect("items");
+    assert!(
+        items.iter().all(|finding| finding["level"] == "good" || finding["level"] == "warning"),
+        "{items:?}"
+    );
+}

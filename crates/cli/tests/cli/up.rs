@@ -1,0 +1,123 @@
+//! `up`: the demo, and a worker that stops when it is told to.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command};
+
+use crate::program::Program;
+use serde_json::Value;
+
+type Ending = (&'static str, &'static str, Option<&'static str>, Option<&'static str>, u64);
+
+/// What each job shows, where it must be in the end, the cause of its latest run, why it is dead, and its runs.
+const ENDINGS: [Ending; 13] = [
+    ("success", "succeeded", Some("succeeded"), None, 1),
+    ("retry, then success", "succeeded", Some("succeeded"), None, 3),
+    ("attempts exhausted", "failed", Some("error"), Some("retry_exhausted"), 3),
+    ("permanent error", "failed", Some("permanent"), Some("non_retryable"), 1),
+    ("invalid input", "failed", Some("invalid"), Some("invalid"), 1),
+    ("timeout", "failed", Some("timeout"), Some("retry_exhausted"), 1),
+    ("panic", "failed", Some("panic"), Some("retry_exhausted"), 2),
+    ("snooze, then success", "succeeded", Some("succeeded"), None, 3),
+    ("dependency away, then success", "succeeded", Some("succeeded"), None, 2),
+    ("canceled while running", "canceled", Some("canceled"), None, 1),
+    ("reported failure", "failed", Some("permanent"), Some("reported_failure"), 1),
+    ("expired before it could start", "failed", None, Some("expired"), 0),
+    ("waits for code", "waiting", None, None, 0),
+];
+
+#[test]
+fn the_demo_shows_machines_every_way_a_job_can_end() {
+    // F2, F3, F13
+    let program = Program::new();
+    let demo = program.run(&["up", "--demo", "--once", "--json"]).exits(0).json();
+    assert_eq!(demo["as_expected"], true);
+    let items = demo["items"].as_array().expect("items");
+    assert_eq!(items.len(), ENDINGS.len());
+    for (item, (shows, status, cause, reason, runs)) in items.iter().zip(ENDINGS) {
+        assert_eq!((item["shows"].as_str(), item["status"].as_str()), (Some(shows), Some(status)));
+        assert_eq!((item["cause"].as_str(), item["terminal_reason"].as_str()), (cause, reason), "{shows}");
+        assert_eq!(item["runs"].as_u64(), Some(runs), "{shows}");
+        let next: Vec<&str> = item["next"].as_str().expect("a command").split(' ').skip(1).collect();
+        program.run(&next).exits(0);
+    }
+    let tag = demo["demo"].as_str().expect("a tag");
+    let jobs = program.run(&["job", "list", "--tag", tag, "--json"]).exits(0).json();
+    assert_eq!(jobs["items"].as_array().map(Vec::len), Some(ENDINGS.len()));
+    secrets_are_gone(&program, items);
+}
+
+/// F11: the password in the error of one job is stored nowhere.
+fn secrets_are_gone(program: &Program, items: &[Value]) {
+    let exhausted = items[2]["id"].as_str().expect("an id");
+    program
+        .run(&["job", "show", exhausted])
+        .exits(0)
+        .says(&["postgres://[redacted]@db.example.com:5432/stock"]);
+    for name in ["backstop.db", "backstop.db-wal"] {
+        let bytes = std::fs::read(program.path(name)).unwrap_or_default();
+        assert!(!bytes.windows(7).any(|window| window == b"hunter2"), "{name} holds the password");
+    }
+}
+
+#[test]
+fn the_demo_tells_people_what_happens_and_sums_it_up() {
+    let program = Program::new();
+    let ran = program.run(&["up", "--demo", "--once"]).exits(0);
+    for (shows, status, ..) in ENDINGS {
+        let row = ran.stdout.lines().find(|line| line.trim_start().starts_with(shows)).expect(shows);
+        assert!(row.contains(status) && row.contains("backstop "), "{row}");
+    }
+    ran.tells(&[
+        "run 1 started",
+        "not charged; again in",
+        "the demo called it off",
+        "dead, invalid",
+        "backstop job list --tag demo-",
+    ]);
+}
+
+fn serving(child: &mut Child) -> BufReader<std::process::ChildStderr> {
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("serving: press Ctrl-C to stop") {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended before it served");
+    }
+    lines
+}
+
+fn stopped_by(signal: &str, args: &[&str]) {
+    let program = Program::new();
+    let mut child = program.spawn(&mut program.command(args));
+    let lines = serving(&mut child);
+    // The shell's own kill: a small machine may have no program of that name.
+    let line = format!("kill {signal} {}", child.id());
+    let sent = Command::new("sh").args(["-c", &line]).status().expect("a shell");
+    assert!(sent.success());
+    let status = child.wait().expect("it ends");
+    drop(lines);
+    assert_eq!(status.code(), Some(0), "{args:?} by {signal}");
+    program.run(&["worker", "list"]).exits(0).says(&["no worker is up"]);
+}
+
+#[test]
+fn a_signal_stops_it_and_leaves_no_worker_behind() {
+    // L18
+    stopped_by("-TERM", &["up"]);
+    stopped_by("-INT", &["up"]);
+    stopped_by("-TERM", &["up", "--no-worker"]);
+}
+
+#[test]
+fn without_kinds_it_says_so_and_jobs_wait_for_code() {
+    // H10
+    let program = Program::new();
+    let id = program.enqueue(&["mail"]);
+    let mut child = program.spawn(&mut program.command(&["up"]));
+    let lines = serving(&mut child);
+    program.run(&["job", "explain", &id]).exits(0).says(&["waiting on queue `default`", "it waits for code"]);
+    program.run(&["queue", "list"]).exits(0).says(&["default"]);
+    child.kill().expect("it was running");
+    child.wait().expect("it ends");
+    drop(lines);
+}
