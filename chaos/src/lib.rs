@@ -1,1 +1,70 @@
 //! Kill campaigns and hostile input against real processes and real files.
+//!
+//! [`journal`] is what each process writes outside the store, [`checker`] compares those journals with the store when
+//! the faults are over, [`node`] starts, stops and kills the processes, [`work`] is what they run.
+
+#![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
+
+pub mod checker;
+pub mod hostile;
+pub mod journal;
+pub mod node;
+pub mod work;
+
+/// How many rounds a campaign runs: `quick` in the ordinary tests, `full` under `cargo xtask torture`.
+#[must_use]
+pub fn rounds(quick: usize, full: usize) -> usize {
+    if std::env::var_os("BACKSTOP_TORTURE").is_some() { full } else { quick }
+}
+
+/// The seed of a random campaign, from BACKSTOP_SEED or the clock; it is printed so that a failure can be replayed.
+#[must_use]
+pub fn seed() -> u64 {
+    let given = std::env::var("BACKSTOP_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..1_000_000_000));
+    println!("seed {seed}: set BACKSTOP_SEED={seed} to replay");
+    seed
+}
+
+/// A fresh folder under the system's temporary one; removed when dropped, unless the test failed.
+#[derive(Debug)]
+pub struct Folder(std::path::PathBuf);
+
+impl Folder {
+    /// Makes it.
+    ///
+    /// # Panics
+    /// When the temporary folder cannot be written.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!(
+            "backstop-{name}-{}-{}",
+            std::process::id(),
+            fastrand::u32(..)
+        ));
+        std::fs::create_dir_all(&path).expect("the temporary folder can be written");
+        Self(path)
+    }
+
+    /// A path inside it.
+    #[must_use]
+    pub fn join(&self, name: &str) -> std::path::PathBuf {
+        self.0.join(name)
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the files of the failed test are kept in {}", self.0.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
