@@ -7,6 +7,9 @@ use super::{Finding, Tree};
 /// How a statement begins; capitals tell it from prose.
 const STATEMENTS: [&str; 7] = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "WITH", "BEGIN"];
 
+/// How a transaction can begin.
+const BEGINNINGS: [&str; 4] = [" IMMEDIATE", " DEFERRED", " EXCLUSIVE", " TRANSACTION"];
+
 const STORES: [&str; 3] = ["crates/sqlite/", "crates/postgres/", "crates/mysql/"];
 
 /// Files of a store that hold statements.
@@ -45,8 +48,13 @@ fn is_statement(literal: &str) -> bool {
     let text = literal.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
     STATEMENTS.iter().any(|word| {
         let Some(rest) = text.strip_prefix(word) else { return false };
-        let alone = *word == "BEGIN" && (rest.is_empty() || rest.starts_with(';'));
-        alone || rest.starts_with([' ', '\n', '\\'])
+        match *word {
+            // The first words of a key block are no transaction.
+            "BEGIN" => {
+                rest.is_empty() || rest.starts_with(';') || BEGINNINGS.iter().any(|how| rest.starts_with(how))
+            }
+            _ => rest.starts_with([' ', '\n', '\\']),
+        }
     })
 }
 
