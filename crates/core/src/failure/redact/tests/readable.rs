@@ -8,8 +8,8 @@ fn only_the_secret_is_hidden() {
     for (text, expected) in [
         ("postgres://app:hunter2@db.internal:5432/jobs", "postgres://[redacted]@db.internal:5432/jobs"),
         (
-            "https://u:p@registry.npmjs.org/lodash@4.17.21",
-            "https://[redacted]@registry.npmjs.org/lodash@4.17.21",
+            "https://u:p@registry.example.org/lodash@4.17.21",
+            "https://[redacted]@registry.example.org/lodash@4.17.21",
         ),
         ("bad dsn postgres://app:p@ss/word@db:5432/jobs", "bad dsn postgres://[redacted]@db:5432/jobs"),
         ("app:pw@tcp(127.0.0.1:3306)/jobs", "[redacted]@tcp(127.0.0.1:3306)/jobs"),

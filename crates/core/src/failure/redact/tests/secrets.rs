@@ -120,7 +120,7 @@ const SECRETS: &[(&str, &str)] = &[
     ("PGPASSWORD=opensesame psql -h db", "opensesame"),
     ("mysqldump --password hunter2 --host db", "hunter2"),
     ("deploy --api-key=abcd1234 failed", "abcd1234"),
-    ("//registry.npmjs.org/:_authToken=0f0f0f0f", "0f0f0f0f"),
+    ("//registry.example.org/:_authToken=0f0f0f0f", "0f0f0f0f"),
     ("clientSecret: a.b~c", "a.b~c"),
     ("Key (api_token)=(tok-778899) already exists.", "tok-778899"),
     ("<soap:Body><wsse:Password Type=\"x#PasswordText\">opensesame</wsse:Password>", "opensesame"),
