@@ -71,6 +71,12 @@ fn the_smallest_program_has_fifteen_lines_or_fewer() {
 }
 
 #[test]
+fn the_readme_shows_the_smallest_program_as_it_is() {
+    let (readme, source) = (include_str!("../../README.md"), include_str!("../examples/hello.rs"));
+    assert!(readme.contains(&format!("```rust\n{source}```")), "copy examples/hello.rs into README.md again");
+}
+
+#[test]
 fn retry() {
     // F4, F5, F8
     says(

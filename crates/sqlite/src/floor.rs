@@ -238,3 +238,33 @@ fn write_groups(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use backstop_store::conformance::block_on;
+    use backstop_store::{JobFilter, PageRequest, Store};
+
+    use super::*;
+    use crate::SqliteStore;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn the_floor_writes_what_the_store_reads() {
+        let dir = Scratch::new();
+        let path = dir.path("jobs.db");
+        bulk_enqueue(&path, 25, 10).expect("stored");
+        group_commit_submits(&path, 3, 9).expect("stored");
+        assert_eq!(claim_and_complete(&path, 10).expect("worked").0, 34);
+        let store = SqliteStore::open(&path, Options::default()).expect("opened");
+        let listed =
+            block_on(store.list(JobFilter::default(), PageRequest::first(100))).expect("listed").items;
+        assert_eq!(listed.len(), 34);
+        for view in &listed {
+            let attempts =
+                block_on(store.attempts(view.job.spec.id, PageRequest::first(9))).expect("read").items;
+            assert_eq!((view.state(), attempts.len()), (backstop_core::job::State::Succeeded, 1));
+        }
+        let queue = &block_on(store.queues()).expect("read")[0];
+        assert_eq!((queue.pending, queue.running, queue.succeeded), (0, 0, 34));
+    }
+}

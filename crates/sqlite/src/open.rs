@@ -65,6 +65,8 @@ pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
     let location = path.display().to_string();
     check_path(path, &location, options.create)?;
     let conn = connect(path, options.create).map_err(|error| meaning(&error, &location))?;
+    // Waiting is done by `patiently` alone: SQLite would sleep up to 100 ms between tries, and never get its turn.
+    conn.busy_timeout(Duration::ZERO).map_err(|error| meaning(&error, &location))?;
     let set_up = || -> Result<Connection, Failure> {
         let found = patiently(options.busy_timeout, || schema::version(&conn))?;
         accept(found, &location, options.migrate)?;
@@ -72,14 +74,7 @@ pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
         if found != Some(schema::newest()) {
             patiently(options.busy_timeout, || migrate(&conn, &location))?;
         }
-        tune(&conn, WRITER_CACHE_KIB)?;
-        let level = match options.synchronous {
-            Synchronous::Full => "FULL",
-            Synchronous::Normal => "NORMAL",
-        };
-        conn.pragma_update(None, "synchronous", level)?;
-        conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        patiently(options.busy_timeout, || tune_writer(&conn, options.synchronous))?;
         Ok(conn)
     };
     set_up().map_err(|failure| failure.into_error(&location))
@@ -104,6 +99,18 @@ fn connect(path: &Path, create: bool) -> rusqlite::Result<Connection> {
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     Connection::open_with_flags(path, flags)
+}
+
+fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), Failure> {
+    tune(conn, WRITER_CACHE_KIB)?;
+    let level = match synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", level)?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    Ok(())
 }
 
 fn tune(conn: &Connection, cache_kib: i64) -> Result<(), Failure> {
