@@ -49,6 +49,16 @@ impl Outbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The endings to write next, in the order of their jobs: what was stored side by side is written side by side,
+    /// whichever handler was done first.
+    fn batch(&self) -> Vec<Finish> {
+        let mut waiting = self.lock();
+        let count = waiting.len().min(BATCH);
+        let first = &mut waiting.make_contiguous()[..count];
+        first.sort_unstable_by_key(|report| report.finish.lease.job);
+        first.iter().map(|report| report.finish.clone()).collect()
+    }
+
     /// Lets handlers that are about to end do so: one commit for many costs hardly more than one for the first.
     async fn gather(&self) {
         let mut gathered = 0;
@@ -80,8 +90,7 @@ impl Outbox {
         loop {
             pulse.beat();
             self.gather().await;
-            let batch: Vec<Finish> =
-                self.lock().iter().take(BATCH).map(|report| report.finish.clone()).collect();
+            let batch = self.batch();
             if batch.is_empty() {
                 self.emptied.notify_waiters();
                 // Waking up now and then keeps the pulse.
