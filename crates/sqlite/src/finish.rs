@@ -113,15 +113,12 @@ fn annotate_one(unit: &mut Unit<'_>, crew: &mut Crew, note: &Note) -> Result<Res
         return refused;
     }
     let Some(mut stored) = unit.find(note.lease.job)? else { return refused };
-    match stored.record.held_by(&note.lease) {
-        Ok(hold) if hold.started_at.is_some() => {
-            let before = stored.record.clone();
-            stored.record.progress = Some(note.progress.clone());
-            unit.save(&stored, &before)?;
-            Ok(Ok(()))
-        }
-        _ => refused,
+    let before = stored.record.clone();
+    if stored.record.note_progress(&note.lease, note.progress.clone()).is_err() {
+        return refused;
     }
+    unit.save(&stored, &before)?;
+    Ok(Ok(()))
 }
 
 /// Which workers of a batch are live, each looked up once.

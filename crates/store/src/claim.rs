@@ -56,6 +56,12 @@ pub struct ClaimedJob {
 }
 
 impl ClaimedJob {
+    /// Follows a start that `Store::start` has counted; false when the lease is not this job's hold.
+    pub fn note_started(&mut self) -> bool {
+        let since = self.record.hold.map(|hold| hold.claimed_at);
+        since.is_some_and(|moment| self.record.start(&self.lease, moment).is_ok())
+    }
+
     /// True when its run has been counted and its handler may start (C5).
     #[must_use]
     pub fn is_started(&self) -> bool {

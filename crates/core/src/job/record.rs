@@ -173,6 +173,18 @@ impl Record {
         Ok(())
     }
 
+    /// Keeps what the handler of a started run says of its progress.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold, or its run has not started.
+    pub fn note_progress(&mut self, lease: &Lease, progress: Progress) -> Result<(), Stale> {
+        if self.held_by(lease)?.started_at.is_none() {
+            return Err(Stale { job: lease.job, fence: lease.fence });
+        }
+        self.progress = Some(progress);
+        Ok(())
+    }
+
     /// The current hold, if `lease` is it.
     ///
     /// # Errors
@@ -281,10 +293,12 @@ impl Record {
     /// # Errors
     /// [`Refusal::NotReplaceable`] when it has started or ended.
     pub fn supersede(&mut self, id: JobId, successor: JobId, now: Timestamp) -> Result<(), Refusal> {
-        if self.state == State::Running || self.state.is_terminal() {
-            return Err(Refusal::NotReplaceable { job: id, state: self.state });
-        }
-        self.state = State::Canceled;
+        let refusal = Refusal::NotReplaceable { job: id, state: self.state };
+        self.state = match next(self.state, Trigger::Cancel) {
+            // A running job can be canceled, but its place cannot be taken.
+            Ok(state) if self.state != State::Running => state,
+            _ => return Err(refusal),
+        };
         self.finished_at = Some(now);
         self.cancel_reason = Some(format!("superseded by job {successor}"));
         self.superseded_by = Some(successor);

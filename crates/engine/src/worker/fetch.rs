@@ -138,8 +138,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             };
             for (mut claimed, answer) in ready.into_iter().zip(answers) {
                 // A stale one was canceled or taken while it waited here: nothing of it was run.
-                if answer.is_ok() {
-                    claimed.record.runs = claimed.record.runs.saturating_add(1);
+                if answer.is_ok() && claimed.note_started() {
                     let slot = queue.slots.take();
                     self.launch(claimed, slot);
                 }

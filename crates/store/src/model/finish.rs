@@ -72,12 +72,6 @@ impl Tables {
     }
 
     fn annotate_one(&mut self, note: Note, now: Timestamp) -> Result<(), Stale> {
-        let row = self.leased(&note.lease, now)?;
-        let hold = row.record.held_by(&note.lease)?;
-        if hold.started_at.is_none() {
-            return Err(Self::stale(&note.lease));
-        }
-        row.record.progress = Some(note.progress);
-        Ok(())
+        self.leased(&note.lease, now)?.record.note_progress(&note.lease, note.progress)
     }
 }
