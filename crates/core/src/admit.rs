@@ -45,6 +45,14 @@ pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refu
     Ok(())
 }
 
+/// Checks the name of a queue that is named without a job, such as one to pause.
+///
+/// # Errors
+/// The [`Refusal`] that a submit to it would meet.
+pub fn queue_name(name: &str, limits: &Limits) -> Result<(), Refusal> {
+    check_name("queue", name, limits)
+}
+
 fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refusal> {
     if name.is_empty() {
         return Err(Refusal::invalid(field, "it is empty"));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::admit::queue_name;
 use backstop_core::explain::{Explanation, explain};
+use backstop_core::failure::redact::sanitize;
 use backstop_core::job::{Attempt, JobDetail, JobView, NewJob, Operated, Operation, Spec};
 use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_store::{
@@ -140,7 +142,10 @@ impl Backstop {
     /// # Errors
     /// When there is no such job, or the store is away.
     pub async fn cancel(&self, job: JobId, reason: impl Into<String>) -> Result<Operated, OperateError> {
-        let operated = self.operate(job, Operation::Cancel { reason: reason.into() }).await?;
+        let config = &self.inner.config;
+        // A person's words are stored, told and shown like an error's (F11).
+        let reason = sanitize(&*config.redactor, &reason.into(), config.limits.error_chars);
+        let operated = self.operate(job, Operation::Cancel { reason }).await?;
         self.inner.runs.cancel(job);
         Ok(operated)
     }
@@ -260,17 +265,22 @@ impl Backstop {
     /// Pauses a queue: nothing is claimed from it until it is resumed.
     ///
     /// # Errors
-    /// When the store is away.
-    pub async fn pause_queue(&self, queue: &str) -> Result<bool, StoreError> {
-        self.inner.store.pause_queue(queue, true).await
+    /// When no queue can have this name, or the store is away.
+    pub async fn pause_queue(&self, queue: &str) -> Result<bool, OperateError> {
+        self.set_paused(queue, true).await
     }
 
     /// Resumes a queue.
     ///
     /// # Errors
-    /// When the store is away.
-    pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
-        self.inner.store.pause_queue(queue, false).await
+    /// When no queue can have this name, or the store is away.
+    pub async fn resume_queue(&self, queue: &str) -> Result<bool, OperateError> {
+        self.set_paused(queue, false).await
+    }
+
+    async fn set_paused(&self, queue: &str, paused: bool) -> Result<bool, OperateError> {
+        queue_name(queue, &self.inner.config.limits)?;
+        Ok(self.inner.store.pause_queue(queue, paused).await?)
     }
 
     /// Every worker the store knows.

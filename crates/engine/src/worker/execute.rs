@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::{Event, What};
+use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::Ending;
 use backstop_store::{ClaimedJob, Finish};
@@ -128,6 +129,8 @@ impl<C: Send + Sync + 'static> Executor<C> {
                 Ok(Err(error)) => error.to_string(),
                 Err(problem) => panic_text(problem),
             };
+            let config = &self.engine.inner.config;
+            let error = sanitize(&*config.redactor, &error, config.limits.error_chars);
             self.tell(info, What::HookFailed { hook: "after_run", error });
         }
     }

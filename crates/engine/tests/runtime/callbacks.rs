@@ -73,7 +73,7 @@ impl Hook for Around {
 
     fn after_run<'a>(&'a self, _: &'a RunInfo, _: Cause) -> HookFuture<'a> {
         self.0.after.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { panic!("after the fact") })
+        Box::pin(async { panic!("after the fact, password=hunter2") })
     }
 }
 
@@ -91,5 +91,9 @@ async fn before_run_failing_is_a_failed_run_and_after_run_failing_is_swallowed()
     assert_eq!(rows[0].cause, Cause::Error);
     assert_eq!(rows[0].failure.as_ref().expect("evidence").message, "not before act");
     assert_eq!((rows.len(), grumpy.after.load(Ordering::SeqCst)), (2, 2));
-    assert!(std::iter::from_fn(|| events.try_next()).any(|event| event.what.name() == "hook_failed"));
+    let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    let failed = told.iter().find(|event| event.what.name() == "hook_failed").expect("it is reported");
+    let told = serde_json::to_string(&**failed).expect("plain");
+    // F11
+    assert!(told.contains("after the fact") && !told.contains("hunter2"), "{told}");
 }

@@ -112,6 +112,28 @@ async fn an_unknown_store_is_one_clear_sentence() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_is_refused_and_leaves_nothing_behind() {
+    // E10, L20
+    let engine = engine();
+    for name in ["", " ", "a\u{0}b", &"q".repeat(129)] {
+        assert!(engine.pause_queue(name).await.expect_err(name).refusal().is_some(), "{name:?}");
+        assert!(engine.resume_queue(name).await.is_err(), "{name:?}");
+    }
+    assert!(engine.queues().await.expect("the model is there").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_of_a_cancel_is_sanitized_and_bounded() {
+    // F11, L20
+    let engine = engine();
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let reason = format!("password=hunter2 \u{1b}[2J {}", "x".repeat(5_000));
+    engine.cancel(id, reason).await.expect("pending");
+    let kept = detail(&engine, id).await.view.record.cancel_reason.expect("kept");
+    assert!(!kept.contains("hunter2") && !kept.contains('\u{1b}') && kept.chars().count() <= 2_000, "{kept}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_waits_for_its_time() {
     // L2, L19
     let engine = engine();
