@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use hdrhistogram::Histogram;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -43,8 +42,7 @@ pub(super) async fn measure(
     let engine = workload::open(&path).await?;
     let (started, mut starts) = unbounded_channel();
     let worker = engine.worker(started).register::<Ping>().queue("default", 64).start().await?;
-    let mut micros =
-        Histogram::<u64>::new(3).map_err(|problem| Problem::failed("bench", problem.to_string()))?;
+    let mut waits = Vec::with_capacity(sizes.latencies);
     for submit in 0..WARM_UP + sizes.latencies {
         tokio::time::sleep(SPACING).await;
         let began = Instant::now();
@@ -52,19 +50,38 @@ pub(super) async fn measure(
         let start =
             timeout(workload::PATIENCE, starts.recv()).await.ok().flatten().ok_or_else(workload::stalled)?;
         if submit >= WARM_UP {
-            micros.saturating_record(
-                u64::try_from(start.duration_since(began).as_micros()).unwrap_or(u64::MAX),
-            );
+            waits.push(start.duration_since(began));
         }
     }
     worker.stop().await;
     drop(engine);
     remove(&path);
-    let at = |quantile: f64| micros.value_at_quantile(quantile) as f64 / 1_000.0;
+    waits.sort_unstable();
+    let at = |per_mille: usize| quantile(&waits, per_mille).as_secs_f64() * 1_000.0;
     let row = |name: &str, what: &str, value: f64| Measured::new(name, what, Unit::Millis, value);
     Ok(vec![
-        row("latency_p50", "submit to handler start, p50", at(0.5)),
-        row("latency_p99", "submit to handler start, p99", at(0.99)).goal(Goal::Below(P99_MS)),
-        row("latency_p999", "submit to handler start, p99.9", at(0.999)),
+        row("latency_p50", "submit to handler start, p50", at(500)),
+        row("latency_p99", "submit to handler start, p99", at(990)).goal(Goal::Below(P99_MS)),
+        row("latency_p999", "submit to handler start, p99.9", at(999)),
     ])
+}
+
+/// The wait that this share of all waits, in thousandths, does not exceed. Every wait is kept as it was measured.
+fn quantile(sorted: &[Duration], per_mille: usize) -> Duration {
+    let rank = (sorted.len() * per_mille).div_ceil(1_000).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_start_is_shown_as_slow_as_it_was() {
+        let mut waits = vec![Duration::from_millis(1); 980];
+        waits.extend(vec![Duration::from_secs(7); 20]);
+        let shown = [500, 980, 990, 999].map(|per_mille| quantile(&waits, per_mille).as_secs());
+        assert_eq!(shown, [0, 0, 7, 7]);
+        assert_eq!(quantile(&[], 500), Duration::ZERO);
+    }
 }
