@@ -10,14 +10,22 @@ pub(crate) enum Failure {
     Usage(String),
     /// A check, a tool or a test failed; the text says what to do.
     Failed(String),
+    /// A command that was run on behalf of the user ended with this code, which becomes ours.
+    Ended {
+        /// The exit code.
+        code: u8,
+        /// Which command it was.
+        text: String,
+    },
 }
 
 impl Failure {
-    /// 2 for wrong usage, 1 for everything else.
+    /// 2 for wrong usage, the code of a command that was only passed through, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
+            Self::Ended { code, .. } => ExitCode::from(*code),
         }
     }
 }
@@ -25,7 +33,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) => out.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Ended { text, .. } => out.write_str(text),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Set-up, checks and tests of the workspace: `cargo xtask help` lists the commands.
 //!
-//! Owns the list of commands and turns their failures into exit codes. Depends on the standard library only, so that
-//! the first thing a newcomer runs is compiled within seconds.
+//! Owns the list of commands and turns their failures into exit codes. Depends on the standard library and on the
+//! testbed, which has no dependencies either, so that the first thing a newcomer runs is compiled within seconds.
 #![allow(clippy::print_stdout, reason = "a command-line tool speaks on standard output")]
 
 mod bench;
 mod failure;
 mod generate;
+mod install;
 mod process;
+mod servers;
 mod setup;
 mod steps;
 mod table;
@@ -28,7 +30,7 @@ struct Entry {
 }
 
 /// All commands, in the order in which a newcomer meets them.
-const COMMANDS: [Entry; 5] = [
+const COMMANDS: [Entry; 6] = [
     Entry {
         name: "test",
         arguments: "[FILTER...] [--quick]",
@@ -46,6 +48,12 @@ const COMMANDS: [Entry; 5] = [
         arguments: "[--check]",
         about: "rewrites the generated pages of docs/; --check only compares",
         run: generate::run,
+    },
+    Entry {
+        name: "servers",
+        arguments: "[-- COMMAND...]",
+        about: "runs COMMAND with the database servers of the tests, or starts them until Ctrl-C",
+        run: servers::run,
     },
     Entry {
         name: "torture",
@@ -85,7 +93,8 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("no command `{name}`; `cargo xtask help` lists them")));
     };
     // `bench` passes everything through, so `cargo xtask bench --help` shows the program's own help.
-    if entry.name != "bench" && rest.iter().any(|word| word == "--help" || word == "-h") {
+    let mut own = rest.iter().take_while(|word| *word != "--");
+    if entry.name != "bench" && own.any(|word| word == "--help" || word == "-h") {
         println!("cargo xtask {} {}\n\n{}", entry.name, entry.arguments, entry.about);
         return Ok(());
     }
@@ -131,5 +140,6 @@ mod tests {
         assert!(matches!(dispatch(&words("tidy everything")), Err(Failure::Usage(_))));
         assert!(matches!(dispatch(&words("generate --force")), Err(Failure::Usage(_))));
         assert!(matches!(dispatch(&words("torture --fast")), Err(Failure::Usage(_))));
+        assert!(matches!(dispatch(&words("servers --fast")), Err(Failure::Usage(_))));
     }
 }

@@ -4,8 +4,9 @@
 //! exactly what they can type. Must not know which steps exist.
 
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use crate::failure::Failure;
 
@@ -24,6 +25,23 @@ impl CommandLine {
         Self { program: words.next().unwrap_or_default(), arguments: words.collect(), variables: Vec::new() }
     }
 
+    /// A command line from words that may contain anything.
+    pub(crate) fn of(words: &[String]) -> Self {
+        let (program, arguments) = words
+            .split_first()
+            .map_or((String::new(), Vec::new()), |(first, rest)| (first.clone(), rest.to_vec()));
+        Self { program, arguments, variables: Vec::new() }
+    }
+
+    /// The same command line behind another one that runs it, such as `cargo xtask servers --`.
+    pub(crate) fn behind(&self, words: &str) -> Self {
+        let mut line = Self::new(words);
+        line.arguments.push(self.program.clone());
+        line.arguments.extend_from_slice(&self.arguments);
+        line.variables.clone_from(&self.variables);
+        line
+    }
+
     /// Adds arguments as they are, whatever they contain.
     pub(crate) fn with(mut self, arguments: &[String]) -> Self {
         self.arguments.extend_from_slice(arguments);
@@ -34,6 +52,25 @@ impl CommandLine {
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Sets several environment variables for the program.
+    pub(crate) fn variables(self, all: &[(&str, String)]) -> Self {
+        all.iter().fold(self, |line, (name, value)| line.variable(name, value))
+    }
+
+    /// Runs the program as the user's own shell would: in the folder and with the standard input of this process, and
+    /// its exit code becomes ours.
+    pub(crate) fn run_here(&self) -> Result<(), Failure> {
+        let here = std::env::current_dir().unwrap_or_else(|_| repository_root());
+        let mut command = self.command();
+        let status = command.current_dir(here).stdin(Stdio::inherit()).status();
+        let status = status.map_err(|error| self.not_started(&error))?;
+        if status.success() {
+            return Ok(());
+        }
+        let text = format!("`{}` ended with {status}", self.program);
+        Err(Failure::Ended { code: exit_code(status), text })
     }
 
     /// Runs the program with live output; a non-zero exit is a failure that names the command line.
@@ -83,6 +120,12 @@ impl fmt::Display for CommandLine {
     }
 }
 
+/// The exit code as a shell reports it: 128 and the signal's number for a program that a signal ended.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
 /// Quotes a word for a POSIX shell where that is needed.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
@@ -109,6 +152,20 @@ mod tests {
         let line =
             CommandLine::new("cargo test --").with(&["it's two words".to_owned()]).variable("FLAGS", "-D x");
         assert_eq!(line.to_string(), r"FLAGS='-D x' cargo test -- 'it'\''s two words'");
+    }
+
+    #[test]
+    fn a_command_line_behind_another_keeps_its_variables() {
+        let line = CommandLine::new("cargo test").variable("LONG", "1").behind("cargo xtask servers --");
+        assert_eq!(line.to_string(), "LONG=1 cargo xtask servers -- cargo test");
+    }
+
+    #[test]
+    fn the_exit_code_of_a_passed_command_is_kept() {
+        for (script, expected) in [("exit 3", 3), ("kill -9 $$", 137)] {
+            let failure = CommandLine::new("sh -c").with(&[script.to_owned()]).run_here().unwrap_err();
+            assert!(matches!(failure, Failure::Ended { code, .. } if code == expected), "{failure:?}");
+        }
     }
 
     #[test]

@@ -1,26 +1,51 @@
-//! Makes sure that the machine has what the tests need, and installs it where that is allowed.
+//! Makes sure that the machine has what the tests need.
 //!
 //! Owns the list of needed programs with the Debian package of each. A missing program is a failure with one clear
 //! sentence, never a silent skip. Must not change anything unless it runs as root on a machine with apt-get.
 
 use std::path::Path;
 
+use backstop_testbed::find;
+
 use crate::failure::Failure;
+use crate::install;
 use crate::process::CommandLine;
 
-/// A program that the checks call, and the Debian package that has it.
-struct Need {
-    program: &'static str,
-    package: &'static str,
-    why: &'static str,
+/// Something that the checks call, and the Debian package that has it.
+pub(crate) struct Need {
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+    pub(crate) why: &'static str,
+    /// Whether the machine has it; the name comes in again.
+    is_there: fn(&str) -> bool,
+}
+
+const fn need(name: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { name, package, why, is_there: |name| find::program(name).is_some() }
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [Need; 4] = [
-    Need { program: "git", package: "git", why: "tidy asks it for the list of files" },
-    Need { program: "cc", package: "build-essential", why: "the bundled SQLite is C code" },
-    Need { program: "unshare", package: "util-linux", why: "fault tests make private mounts" },
-    Need { program: "mount", package: "mount", why: "fault tests make full and failing disks" },
+const NEEDS: [Need; 10] = [
+    need("git", "git", "tidy asks it for the list of files"),
+    need("cc", "build-essential", "the bundled SQLite is C code"),
+    need("unshare", "util-linux", "fault tests make private mounts"),
+    need("setpriv", "util-linux", "servers for tests run as ordinary users and die with their test"),
+    need("mount", "mount", "fault tests make full and failing disks"),
+    Need {
+        name: "PostgreSQL 15",
+        package: "postgresql",
+        why: "the tests of its store run on a real server",
+        is_there: |_| find::postgres().is_some(),
+    },
+    need("mariadbd", "mariadb-server", "the tests of the MySQL store run on a real server"),
+    need("mariadb-install-db", "mariadb-server", "every test server begins with an empty data folder"),
+    need("pgbouncer", "pgbouncer", "tests reach PostgreSQL through a pool of connections"),
+    Need {
+        name: "libfaketime",
+        package: "libfaketime",
+        why: "fault tests shift the clocks of processes",
+        is_there: |_| find::faketime().is_some(),
+    },
 ];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out.
@@ -31,19 +56,24 @@ pub(crate) fn machine() -> Result<(), Failure> {
     for (subcommand, component) in COMPONENTS {
         toolchain_component(subcommand, component)?;
     }
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !in_path(need.program)).collect();
+    programs()
+}
+
+/// Finds or installs everything beyond the Rust toolchain.
+pub(crate) fn programs() -> Result<(), Failure> {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)(need.name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    if !(is_root() && in_path("apt-get")) {
+    if !(is_root() && find::program("apt-get").is_some()) {
         return Err(Failure::Failed(ask_to_install(&missing)));
     }
-    install(&missing)?;
-    match missing.iter().find(|need| !in_path(need.program)) {
+    install::install(&packages(&missing))?;
+    match missing.iter().find(|need| !(need.is_there)(need.name)) {
         None => Ok(()),
         Some(need) => Err(Failure::Failed(format!(
-            "`{}` is still missing after package {} was installed; is its folder in PATH?",
-            need.program, need.package
+            "`{}` is still missing after package {} was installed; is its folder in PATH, and is the version right?",
+            need.name, need.package
         ))),
     }
 }
@@ -52,7 +82,7 @@ fn toolchain_component(subcommand: &str, component: &str) -> Result<(), Failure>
     if CommandLine::new(&format!("cargo {subcommand} --version")).succeeds() {
         return Ok(());
     }
-    if !in_path("rustup") {
+    if find::program("rustup").is_none() {
         return Err(Failure::Failed(format!(
             "`cargo {subcommand}` is missing; install the component {component} of your Rust toolchain"
         )));
@@ -61,20 +91,11 @@ fn toolchain_component(subcommand: &str, component: &str) -> Result<(), Failure>
     CommandLine::new(&format!("rustup component add {component}")).run()
 }
 
-fn install(missing: &[&Need]) -> Result<(), Failure> {
-    let packages = packages(missing);
-    println!("   installing Debian packages: {}", packages.join(" "));
-    let apt = |words: &str| CommandLine::new(words).variable("DEBIAN_FRONTEND", "noninteractive");
-    apt("apt-get update -qq").run()?;
-    apt("apt-get install -y -qq --no-install-recommends").with(&packages).run()
-}
-
 fn ask_to_install(missing: &[&Need]) -> String {
-    let programs: Vec<String> =
-        missing.iter().map(|need| format!("`{}` ({})", need.program, need.why)).collect();
+    let names: Vec<String> = missing.iter().map(|need| format!("`{}` ({})", need.name, need.why)).collect();
     format!(
         "missing {}; install with: sudo apt-get install {}",
-        programs.join(", "),
+        names.join(", "),
         packages(missing).join(" ")
     )
 }
@@ -86,14 +107,8 @@ fn packages(missing: &[&Need]) -> Vec<String> {
     packages
 }
 
-/// Whether a folder of PATH holds the program.
-pub(crate) fn in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// Whether this process may install packages; the owner of our own /proc entry tells without calling C.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     Path::new("/proc/self").metadata().is_ok_and(|data| data.uid() == 0)
 }
@@ -104,14 +119,14 @@ mod tests {
 
     #[test]
     fn programs_are_found_in_the_path() {
-        assert!(in_path("sh"));
-        assert!(!in_path("no-such-program-here"));
+        assert!(find::program("sh").is_some());
+        assert!(find::program("no-such-program-here").is_none());
     }
 
     #[test]
     fn the_sentence_names_programs_reasons_and_packages_once() {
         let missing: Vec<&Need> =
-            NEEDS.iter().filter(|need| need.program != "git").chain([&NEEDS[1]]).collect();
+            NEEDS[1..5].iter().chain([&NEEDS[1]]).filter(|need| need.name != "git").collect();
         let text = ask_to_install(&missing);
         assert!(text.contains("`cc` (the bundled SQLite is C code)"), "{text}");
         assert!(text.ends_with("apt-get install build-essential mount util-linux"), "{text}");

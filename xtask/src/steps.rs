@@ -1,10 +1,13 @@
 //! Runs named steps one after the other, stops at the first failure and sums up what happened.
+//!
+//! Owns the shared database servers from the step that starts them to the end, also when a later step fails.
 
 use std::io::IsTerminal;
 use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::process::CommandLine;
+use crate::servers::{self, Servers};
 use crate::table;
 
 /// What a step does.
@@ -13,6 +16,8 @@ pub(crate) enum Action {
     Commands(Vec<CommandLine>),
     /// Calls a function of this program; `again` is the command line that does the same.
     Call { run: fn() -> Result<(), Failure>, again: &'static str },
+    /// Starts the database servers of the tests; they run until the last step is over.
+    Servers,
     /// Does nothing, and the summary says why: what is left out is never hidden.
     LeftOut(&'static str),
 }
@@ -25,22 +30,39 @@ pub(crate) struct Step {
     pub(crate) action: Action,
     /// How to mend the usual cause of its failure, when one command does it.
     pub(crate) mend: Option<&'static str>,
+    /// Whether its command lines are told where the servers are.
+    pub(crate) uses_servers: bool,
 }
 
 impl Step {
+    fn new(name: &'static str, action: Action) -> Self {
+        Self { name, action, mend: None, uses_servers: false }
+    }
+
+    /// The step that starts the servers.
+    pub(crate) fn servers() -> Self {
+        Self::new("servers", Action::Servers)
+    }
+
     /// A step of command lines.
     pub(crate) fn commands(name: &'static str, lines: Vec<CommandLine>) -> Self {
-        Self { name, action: Action::Commands(lines), mend: None }
+        Self::new(name, Action::Commands(lines))
     }
 
     /// A step inside this program.
     pub(crate) fn call(name: &'static str, run: fn() -> Result<(), Failure>, again: &'static str) -> Self {
-        Self { name, action: Action::Call { run, again }, mend: None }
+        Self::new(name, Action::Call { run, again })
     }
 
     /// A step that this run leaves out.
     pub(crate) fn left_out(name: &'static str, why: &'static str) -> Self {
-        Self { name, action: Action::LeftOut(why), mend: None }
+        Self::new(name, Action::LeftOut(why))
+    }
+
+    /// Tells the command lines where the servers are; the step that starts them comes earlier.
+    pub(crate) fn with_servers(mut self) -> Self {
+        self.uses_servers = true;
+        self
     }
 
     /// Names the command that mends the usual cause of a failure.
@@ -54,6 +76,7 @@ impl Step {
 pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut failure = None;
+    let mut servers = None;
     let begin = Instant::now();
     for step in steps {
         if failure.is_some() {
@@ -66,12 +89,13 @@ pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
         }
         heading(step.name);
         let start = Instant::now();
-        let result = perform(step);
+        let result = perform(step, &mut servers);
         let seconds = format!("{:.1}", start.elapsed().as_secs_f64());
         println!("   {} {} after {seconds} s", step.name, if result.is_ok() { "passed" } else { "failed" });
         rows.push(row(step, if result.is_ok() { "ok" } else { "FAILED" }, &seconds));
         failure = result.err();
     }
+    drop(servers);
     rows.push(vec!["all".to_owned(), String::new(), format!("{:.1}", begin.elapsed().as_secs_f64())]);
     heading("summary");
     println!("{}\n", table::render(&["step", "result", "seconds"], &rows));
@@ -82,15 +106,27 @@ fn row(step: &Step, result: &str, seconds: &str) -> Vec<String> {
     vec![step.name.to_owned(), result.to_owned(), seconds.to_owned()]
 }
 
-fn perform(step: &Step) -> Result<(), Failure> {
+fn perform(step: &Step, servers: &mut Option<Servers>) -> Result<(), Failure> {
     match &step.action {
-        Action::Commands(lines) => lines.iter().try_for_each(|line| {
-            println!("   {line}");
-            line.run().map_err(|cause| explain(step, &cause, &line.to_string()))
-        }),
+        Action::Commands(lines) => lines.iter().try_for_each(|line| command(step, line, servers.as_ref())),
         Action::Call { run, again } => run().map_err(|cause| explain(step, &cause, again)),
+        Action::Servers => {
+            *servers = Some(Servers::start().map_err(|cause| explain(step, &cause, "cargo xtask servers"))?);
+            Ok(())
+        }
         Action::LeftOut(_) => Ok(()),
     }
+}
+
+fn command(step: &Step, line: &CommandLine, servers: Option<&Servers>) -> Result<(), Failure> {
+    // What is shown can be typed: the servers of this run are gone by then, so it starts its own.
+    let shown = if step.uses_servers { line.behind(servers::PREFIX) } else { line.clone() };
+    println!("   {shown}");
+    let line = match servers.filter(|_| step.uses_servers) {
+        Some(servers) => line.clone().variables(&servers.variables()),
+        None => line.clone(),
+    };
+    line.run().map_err(|cause| explain(step, &cause, &shown.to_string()))
 }
 
 /// Says which step failed, why, and which command runs it again.

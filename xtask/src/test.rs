@@ -43,7 +43,9 @@ fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<Step> {
             vec![CommandLine::new("cargo build --workspace --all-features --bins --examples")],
         ),
     ];
-    steps.push(Step::commands("tests", if nextest { nextest_lines(filters) } else { plain_lines(filters) }));
+    steps.push(Step::servers());
+    let lines = if nextest { nextest_lines(filters) } else { plain_lines(filters) };
+    steps.push(Step::commands("tests", lines).with_servers());
     steps.push(unless(quick, "doc tests", vec![doc_tests(filters)]));
     steps.push(unless(quick, "rustdoc", vec![rustdoc()]));
     steps
@@ -104,6 +106,7 @@ mod tests {
             "generated docs",
             "clippy",
             "binaries",
+            "servers",
             "tests",
             "doc tests",
             "rustdoc",

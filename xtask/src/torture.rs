@@ -11,7 +11,8 @@ use crate::test::has_nextest;
 /// The variable that asks tests for their long form.
 const LONG_FORM: &str = "BACKSTOP_TORTURE";
 
-const PACKAGES: &str = "--package backstop-chaos --package backstop-sqlite --package backstop-store";
+const PACKAGES: &str = "--package backstop-chaos --package backstop-sqlite --package backstop-postgres \
+    --package backstop-mysql --package backstop-store";
 
 /// Runs the long form of every campaign and property test, or of those whose name contains a given word.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -20,7 +21,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "cargo build --release --all-features --bins --package backstop-cli --package backstop-chaos";
     steps::run(&[
         Step::commands("binaries", vec![CommandLine::new(binaries)]),
-        Step::commands("torture", vec![tests(arguments, has_nextest())]),
+        Step::servers(),
+        Step::commands("torture", vec![tests(arguments, has_nextest())]).with_servers(),
     ])
 }
 

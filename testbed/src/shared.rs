@@ -1,0 +1,40 @@
+//! The servers that all tests share; `cargo xtask servers` starts them and passes their addresses in two variables.
+//!
+//! Tests of one run work at the same time on the same servers: each makes a database of its own.
+
+use std::sync::OnceLock;
+
+/// The variable with the address of the shared PostgreSQL.
+pub const POSTGRES: &str = "BACKSTOP_TEST_POSTGRES";
+
+/// The variable with the address of the shared MariaDB.
+pub const MARIADB: &str = "BACKSTOP_TEST_MYSQL";
+
+/// The address of the shared PostgreSQL, such as `postgres://backstop@127.0.0.1:15432/backstop`.
+///
+/// # Panics
+/// When the variable is not set: a test that needs a server must not pass without one.
+pub fn postgres() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| address(POSTGRES))
+}
+
+/// The address of the shared MariaDB, such as `mysql://backstop@127.0.0.1:15433/backstop`.
+///
+/// # Panics
+/// When the variable is not set: a test that needs a server must not pass without one.
+pub fn mariadb() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| address(MARIADB))
+}
+
+fn address(variable: &str) -> String {
+    match std::env::var(variable) {
+        Ok(address) if !address.is_empty() => address,
+        _ => panic!(
+            "{variable} is not set and this test needs a database server: \
+             run `cargo xtask servers -- cargo nextest run -p {}`",
+            std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "PACKAGE".to_owned())
+        ),
+    }
+}

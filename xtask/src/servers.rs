@@ -1,0 +1,132 @@
+//! The database servers that all tests share, and `cargo xtask servers`, which lends them to any command.
+//!
+//! Owns where their data is and for how long they live. How a server is started is the testbed's business.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use backstop_testbed::{Mariadb, Postgres, Settings, Trouble, shared};
+
+use crate::failure::Failure;
+use crate::process::{CommandLine, repository_root};
+use crate::setup;
+
+/// The command line that lends the servers to another one.
+pub(crate) const PREFIX: &str = "cargo xtask servers --";
+
+/// Both shared servers; they stop and their data goes away with this value. They are quick and not durable.
+pub(crate) struct Servers {
+    postgres: Postgres,
+    mariadb: Mariadb,
+    // The last field: removed after the servers have stopped.
+    _data: Data,
+}
+
+/// The folder of this process below the folder for servers.
+struct Data(PathBuf);
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept by the next start.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command: everything behind `--` is run with the servers' addresses in its environment.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    match arguments.split_first() {
+        None => {
+            let servers = Servers::start()?;
+            for (name, address) in servers.variables() {
+                println!("export {name}={address}");
+            }
+            eprintln!("xtask: the servers run until Ctrl-C");
+            // The signal ends this process, and the kernel ends the servers with it.
+            loop {
+                thread::park();
+            }
+        }
+        Some((dashes, command)) if dashes == "--" && !command.is_empty() => {
+            let servers = Servers::start()?;
+            let variables = servers.variables();
+            CommandLine::of(command).variables(&variables).run_here()
+        }
+        Some((word, _)) => Err(Failure::Usage(format!(
+            "`servers` does not take `{word}`; write `{PREFIX} COMMAND`, or nothing to start them until Ctrl-C"
+        ))),
+    }
+}
+
+impl Servers {
+    /// Finds, if need be installs, and starts both servers.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        setup::programs()?;
+        let base = base();
+        sweep(&base);
+        let data = Data(base.join(std::process::id().to_string()));
+        let settings = |name: &str| Settings::new(data.0.join(name));
+        let (postgres, mariadb) = thread::scope(|scope| {
+            let mariadb = scope.spawn(|| Mariadb::start(settings("mariadb")));
+            (Postgres::start(settings("postgres")), mariadb.join())
+        });
+        let failed = |trouble: Trouble| Failure::Failed(trouble.to_string());
+        let mariadb = mariadb.map_err(|_| Failure::Failed("the start of MariaDB panicked".to_owned()))?;
+        Ok(Self { postgres: postgres.map_err(failed)?, mariadb: mariadb.map_err(failed)?, _data: data })
+    }
+
+    /// The variables in which tests look for the servers.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
+        [(shared::POSTGRES, self.postgres.url()), (shared::MARIADB, self.mariadb.url())]
+    }
+}
+
+/// Below the build folder where the servers' users can reach it; the home of root is closed to them.
+fn base() -> PathBuf {
+    let build = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let build = repository_root().join(build);
+    if is_reachable(&build) { build.join("servers") } else { std::env::temp_dir().join("backstop-servers") }
+}
+
+fn is_reachable(folder: &Path) -> bool {
+    let root = setup::is_root();
+    folder.ancestors().filter_map(|above| above.metadata().ok()).all(|data| !root || data.mode() & 0o001 != 0)
+}
+
+/// Removes what killed runs left behind: folders named by the id of a process that is gone.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if !Path::new("/proc").join(id.to_string()).exists() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_but_a_command_behind_dashes_is_wrong_usage() {
+        for words in [&["env"][..], &["--"], &["--fast", "env"]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert!(matches!(run(&words), Err(Failure::Usage(_))), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn only_folders_of_dead_processes_are_swept() {
+        let base = backstop_testbed::Folder::new("sweep").unwrap();
+        let own = std::process::id().to_string();
+        // No process has this id: the kernel's limit is 4194304.
+        for name in ["4194999", own.as_str(), "notes"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        sweep(base.path());
+        assert!(!base.join("4194999").exists());
+        assert!(base.join(&own).exists() && base.join("notes").exists());
+    }
+}
