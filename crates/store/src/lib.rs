@@ -7,6 +7,7 @@
 //! - [`contract`]: the [`Store`] trait, with the promise of each verb.
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
+//! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
 //! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
 //! - `conformance` (feature): the suite that any store passes with one macro call.
 
@@ -15,6 +16,7 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
+pub mod desk;
 pub mod duty;
 pub mod error;
 pub mod finish;

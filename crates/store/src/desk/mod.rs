@@ -1,0 +1,241 @@
+//! One transaction of a store that works in sets: what it has loaded, what the rules made of it, what to write.
+//!
+//! A server's database is asked in few, large questions. So a verb there has three steps: load and lock all that the
+//! call is about onto a [`Desk`]; let the core's rules move the records, item by item and in order, in memory; write
+//! the sum of it ([`Writes`]) in a handful of statements. This module is the middle step, the same for every such
+//! store. It never waits, reads or writes by itself, and it knows no SQL.
+//!
+//! # Where a job's row is
+//! - `ready`: it is pending. The row is thin: lane, due time, id.
+//! - a [`Grip`]: workers hold jobs by the claim, one row for many; a slot in it is one job.
+//! - `done`: it succeeded; the same row is the ledger's row of that last run.
+//! - `record`: everything a job has gone through, once it has a past: counters, pauses, its death. A job that was never
+//!   run or touched has none, and most jobs go from `ready` through a grip to `done` without one.
+//!
+//! A running job's record is its waiting record with the claim done again by the core's own function: claims write no
+//! record at all.
+//!
+//! # Layout
+//! - [`grip`]: claims and their slots. [`writes`]: the sum of changes as rows. [`turns`]: news in the order of commits.
+//! - `submit`, `run`, `operate`: the verbs.
+
+pub mod grip;
+mod operate;
+mod run;
+mod submit;
+#[cfg(test)]
+mod tests;
+pub mod turns;
+pub mod writes;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use backstop_core::event::Event;
+use backstop_core::job::{Attempt, Job, NewJob, Record, Spec, Stale, State};
+use backstop_core::{Fence, JobId, Lease, Timestamp};
+
+pub use grip::Grip;
+pub use submit::SubmitNeeds;
+pub use turns::{Turn, Turns};
+pub use writes::{Done, IncidentCount, LaneKey, ReadyRow, RecordRow, Writes};
+
+/// A job with its record, as it was loaded.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// What was submitted.
+    pub job: Arc<Job>,
+    /// Where it is.
+    pub record: Record,
+    /// True when it has a row in `record`.
+    pub rowed: bool,
+}
+
+impl File {
+    /// A job that has no past: its record follows from what was submitted.
+    #[must_use]
+    pub fn fresh(job: Arc<Job>, run_at: Timestamp) -> Self {
+        let record = Record::new(&job.spec, run_at);
+        Self { job, record, rowed: false }
+    }
+}
+
+/// What was stored of a job before this transaction.
+#[derive(Debug, Clone)]
+struct Origin {
+    record: Record,
+    rowed: bool,
+}
+
+/// What one transaction has before it.
+#[derive(Debug)]
+pub struct Desk {
+    /// The moment of the transaction, by the store's clock.
+    pub now: Timestamp,
+    wants_events: bool,
+    files: HashMap<JobId, File>,
+    /// Jobs that were changed, with what they were; none for those that are new.
+    origins: BTreeMap<JobId, Option<Origin>>,
+    /// Jobs whose row in `ready` the store has removed while loading them.
+    lifted: HashSet<JobId>,
+    idempotency: HashMap<String, JobId>,
+    holders: HashMap<String, JobId>,
+    archived: HashMap<JobId, State>,
+    grips: BTreeMap<Fence, Grip>,
+    touched_grips: HashSet<Fence>,
+    new_keys: Vec<(String, JobId)>,
+    runs: Vec<(JobId, Attempt)>,
+    incidents: BTreeMap<String, IncidentCount>,
+    events: Vec<Event>,
+    work_arrived: bool,
+}
+
+impl Desk {
+    /// An empty desk at `now`.
+    #[must_use]
+    pub fn new(now: Timestamp, wants_events: bool) -> Self {
+        Self {
+            now,
+            wants_events,
+            files: HashMap::new(),
+            origins: BTreeMap::new(),
+            lifted: HashSet::new(),
+            idempotency: HashMap::new(),
+            holders: HashMap::new(),
+            archived: HashMap::new(),
+            grips: BTreeMap::new(),
+            touched_grips: HashSet::new(),
+            new_keys: Vec::new(),
+            runs: Vec::new(),
+            incidents: BTreeMap::new(),
+            events: Vec::new(),
+            work_arrived: false,
+        }
+    }
+
+    /// Lays a loaded job on the desk.
+    pub fn lay(&mut self, file: File) {
+        self.files.insert(file.job.spec.id, file);
+    }
+
+    /// Lays a pending job on the desk whose row in `ready` was removed as it was loaded.
+    pub fn lay_lifted(&mut self, file: File) {
+        self.lifted.insert(file.job.spec.id);
+        self.lay(file);
+    }
+
+    /// Lays a claim on the desk, with the lock on its row.
+    pub fn lay_grip(&mut self, grip: Grip) {
+        self.grips.insert(grip.fence, grip);
+    }
+
+    /// The job that first brought an idempotency key.
+    pub fn lay_idempotency_key(&mut self, key: String, owner: JobId) {
+        self.idempotency.insert(key, owner);
+    }
+
+    /// The live job that holds a business key.
+    pub fn lay_business_key(&mut self, key: String, holder: JobId) {
+        self.holders.insert(key, holder);
+    }
+
+    /// The state in which a job was archived.
+    pub fn lay_archived(&mut self, id: JobId, state: State) {
+        self.archived.insert(id, state);
+    }
+
+    /// A job on the desk, as it is by now.
+    #[must_use]
+    pub fn file(&self, id: JobId) -> Option<&File> {
+        self.files.get(&id)
+    }
+
+    fn tell(&mut self, event: impl FnOnce() -> Event) {
+        if self.wants_events {
+            self.events.push(event());
+        }
+    }
+
+    /// Replaces the record of a job that is on the desk.
+    fn save(&mut self, id: JobId, record: Record) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let origin = || Some(Origin { record: file.record.clone(), rowed: file.rowed });
+        self.origins.entry(id).or_insert_with(origin);
+        self.follow_key(id, &record);
+        if let Some(file) = self.files.get_mut(&id) {
+            file.record = record;
+        }
+    }
+
+    /// Keeps track of who holds a business key while a record moves (L11).
+    fn follow_key(&mut self, id: JobId, after: &Record) {
+        let Some(file) = self.files.get(&id) else { return };
+        let Some(key) = &file.job.spec.business_key else { return };
+        match (file.record.state.is_live(), after.state.is_live()) {
+            (true, false) if self.holders.get(key) == Some(&id) => {
+                self.holders.remove(key);
+            }
+            (false, true) => {
+                self.holders.insert(key.clone(), id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores a job whose checks have passed; none when its id is there already, which changes nothing.
+    fn insert(&mut self, new: &NewJob) -> Option<State> {
+        let spec = &new.spec;
+        if self.files.contains_key(&spec.id) {
+            return None;
+        }
+        let job = Arc::new(Job { spec: spec.clone(), created_at: self.now });
+        let file = File::fresh(job, new.start.run_at(self.now));
+        let (record, now) = (file.record.clone(), self.now);
+        self.files.insert(spec.id, file);
+        self.origins.insert(spec.id, None);
+        if let Some(key) = &spec.idempotency_key {
+            self.idempotency.insert(key.clone(), spec.id);
+            self.new_keys.push((key.clone(), spec.id));
+        }
+        if let Some(key) = &spec.business_key {
+            self.holders.insert(key.clone(), spec.id);
+        }
+        self.work_arrived = true;
+        self.tell(|| backstop_core::event::enqueued(new, &record, now));
+        Some(record.state)
+    }
+
+    /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
+    pub fn expire(&mut self, id: JobId) -> Option<NewJob> {
+        let file = self.files.get(&id)?;
+        let (job, mut record, now) = (file.job.clone(), file.record.clone(), self.now);
+        if !record.expire(now) {
+            return None;
+        }
+        self.save(id, record.clone());
+        self.tell(|| backstop_core::event::expired(job.spec.header(), &record, now));
+        job.follow_up(&record, false)
+    }
+
+    /// Stores a callback; one whose id is there already is the same one, told of twice.
+    pub fn insert_callback(&mut self, callback: &NewJob) {
+        self.insert(callback);
+    }
+}
+
+/// The answer to a lease that is not the current hold.
+#[must_use]
+pub const fn stale(lease: &Lease) -> Stale {
+    Stale { job: lease.job, fence: lease.fence }
+}
+
+/// The lane of a job.
+#[must_use]
+pub fn lane_of(spec: &Spec) -> LaneKey {
+    LaneKey {
+        queue: spec.queue.clone(),
+        kind: spec.kind.clone(),
+        version: spec.version,
+        priority: spec.priority,
+    }
+}

@@ -1,0 +1,105 @@
+//! Runs: taken, started, spoken of, ended.
+
+use backstop_core::failure::Verdict;
+use backstop_core::job::{Ending, Stale, State};
+use backstop_core::{Fence, JobId, Lease, event};
+
+use super::grip::Slot;
+use super::{Desk, IncidentCount, stale};
+use crate::{Finish, Note};
+
+impl Desk {
+    /// Takes a pending job on the desk for `worker`, under a fence that is drawn when the claim is written.
+    ///
+    /// The record moves once the fence is known: the store replays the claim on it. Here only the news is noted.
+    pub fn take(&mut self, id: JobId, started: bool) {
+        let Some(file) = self.file(id) else { return };
+        let (header, run, now) = (file.job.spec.header(), file.record.runs.saturating_add(1), self.now);
+        if started {
+            self.tell(|| event::started(header, run, now));
+        }
+    }
+
+    /// Counts the start of a prefetched job (C5). Its grip must be on the desk.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold.
+    pub fn start(&mut self, lease: &Lease) -> Result<(), Stale> {
+        let file = self.files.get_mut(&lease.job).ok_or(stale(lease))?;
+        let before = file.record.runs;
+        // The hold is written in the grip, never in a record.
+        file.record.start(lease, self.now)?;
+        let (run, header, now) = (file.record.runs, file.job.spec.header(), self.now);
+        if run > before {
+            self.set_slot(lease.fence, lease.job, Slot::Started(now));
+            self.tell(|| event::started(header, run, now));
+        }
+        Ok(())
+    }
+
+    /// Keeps what a handler says of its progress.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold, or its run has not started.
+    pub fn annotate(&mut self, note: &Note) -> Result<(), Stale> {
+        let lease = &note.lease;
+        let mut record = self.file(lease.job).ok_or(stale(lease))?.record.clone();
+        record.note_progress(lease, note.progress.clone())?;
+        self.save(lease.job, record);
+        // Nothing in the slot changes, but whoever remembers this claim must read it again.
+        self.touched_grips.insert(lease.fence);
+        Ok(())
+    }
+
+    /// Ends a run. Its grip must be on the desk; whether its worker may still speak is for the store to check.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold.
+    pub fn finish(&mut self, finish: &Finish) -> Result<State, Stale> {
+        let Finish { lease, ending } = finish;
+        let file = self.file(lease.job).ok_or(stale(lease))?;
+        let (job, mut record) = (file.job.clone(), file.record.clone());
+        let run = record.finish(&job.spec, lease, ending, self.now)?;
+        let state = record.state;
+        if self.wants_events {
+            self.events.extend(event::ended(ending, &record, run.is_some(), self.now));
+        }
+        self.save(lease.job, record);
+        self.set_slot(lease.fence, lease.job, Slot::Closed);
+        if let Some(run) = run {
+            self.runs.push((lease.job, run));
+            self.count_incident(lease.job, &job.spec.kind, ending);
+        }
+        if let Some(callback) = &ending.follow_up {
+            self.insert(callback);
+        }
+        self.work_arrived |= state == State::Pending;
+        Ok(state)
+    }
+
+    pub(super) fn set_slot(&mut self, fence: Fence, job: JobId, slot: Slot) {
+        if let Some(grip) = self.grips.get_mut(&fence)
+            && let Some(index) = grip.open_slot(job)
+        {
+            grip.slots[index] = slot;
+            self.touched_grips.insert(fence);
+        }
+    }
+
+    fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending) {
+        let Some(failure) = ending.incident() else { return };
+        let fingerprint: &str = failure.fingerprint.as_ref();
+        let count = self.incidents.entry(fingerprint.to_owned()).or_insert_with(|| IncidentCount {
+            fingerprint: fingerprint.to_owned(),
+            kind: kind.to_owned(),
+            error_type: failure.error_type.clone(),
+            message: failure.message.clone(),
+            failures: 0,
+            dead: 0,
+            sample_job: job,
+        });
+        count.failures += 1;
+        count.dead += i64::from(matches!(ending.decision.verdict, Verdict::Dead { .. }));
+        count.sample_job = job;
+    }
+}
