@@ -40,6 +40,8 @@ pub use backstop_core::job::{OnConflict, Policy, Priority, Retention, State};
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
+#[cfg(feature = "postgres")]
+pub use backstop_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use backstop_sqlite as sqlite;
 pub use backstop_store as store;

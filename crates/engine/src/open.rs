@@ -11,10 +11,13 @@ pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
     match url.split_once(':') {
         Some(("memory", _)) => Ok(Arc::new(ModelStore::default())),
         Some(("sqlite", rest)) => sqlite(url, rest).await,
-        Some((scheme @ ("postgres" | "postgresql" | "mysql" | "mariadb"), _)) => {
+        Some(("postgres" | "postgresql", _)) => postgres(url).await,
+        Some((scheme @ ("mysql" | "mariadb"), _)) => {
             Err(unknown(url, format!("this build has no {scheme} store; use sqlite:FILE")))
         }
-        _ => Err(unknown(url, "write sqlite:FILE, or memory: for a test".to_owned())),
+        _ => {
+            Err(unknown(url, "write sqlite:FILE, postgres://HOST/DATABASE, or memory: for a test".to_owned()))
+        }
     }
 }
 
@@ -40,4 +43,15 @@ async fn sqlite(url: &str, rest: &str) -> Result<Arc<dyn Store>, Error> {
 #[cfg(not(feature = "sqlite"))]
 async fn sqlite(url: &str, _rest: &str) -> Result<Arc<dyn Store>, Error> {
     Err(unknown(url, "this build has no sqlite store: turn on the feature `sqlite`".to_owned()))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<Arc<dyn Store>, Error> {
+    let options = backstop_postgres::Options::default();
+    Ok(Arc::new(backstop_postgres::PostgresStore::open(url, options).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres(url: &str) -> Result<Arc<dyn Store>, Error> {
+    Err(unknown(url, "this build has no PostgreSQL store: turn on the feature `postgres`".to_owned()))
 }

@@ -1,0 +1,281 @@
+//! Taking due jobs, and looking whether there are any (L2-L5).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::{Fence, JobId, Lease, Timestamp};
+use backstop_store::desk::grip::Slot;
+use backstop_store::desk::{Desk, File, Grip, Writes, lane_of, stale};
+use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
+
+use crate::error::Failure;
+use crate::hold;
+use crate::load;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::unit::Unit;
+use crate::values::Value;
+
+/// The longest interval of aging that is told to the server: five levels of it do not overflow.
+const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
+
+/// Takes due jobs for a worker.
+pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Failure> {
+    let mut taking = Taking { claim, desk: None, taken: Vec::new(), expired: 0, callbacks: Vec::new() };
+    for round in rounds(&claim.queues) {
+        taking.serve(unit, round).await?;
+    }
+    taking.finish(unit).await
+}
+
+/// The queues in pieces in which each is named once: what the first takes must not be seen by the second.
+fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
+    let mut rounds: Vec<Vec<&ClaimQueue>> = vec![Vec::new()];
+    let mut named: HashSet<&str> = HashSet::new();
+    for wanted in queues.iter().filter(|wanted| wanted.limit > 0) {
+        if !named.insert(&wanted.queue) {
+            rounds.push(Vec::new());
+            named = HashSet::from([&*wanted.queue]);
+        }
+        if let Some(round) = rounds.last_mut() {
+            round.push(wanted);
+        }
+    }
+    rounds
+}
+
+/// What a claim may still take from a queue.
+struct Room<'a> {
+    queue: &'a ClaimQueue,
+    free: usize,
+    started: usize,
+}
+
+/// A claim under way.
+struct Taking<'a> {
+    claim: &'a Claim,
+    desk: Option<Desk>,
+    /// What was taken, and whether it is started.
+    taken: Vec<(JobId, bool)>,
+    expired: usize,
+    /// Of jobs that expired; stored last, so that this claim does not take them.
+    callbacks: Vec<NewJob>,
+}
+
+impl Taking<'_> {
+    /// Takes from queues that differ, all in one go; again from one where jobs had expired instead.
+    async fn serve(&mut self, unit: &mut Unit, round: Vec<&ClaimQueue>) -> Result<(), Failure> {
+        let mut left = Grip::MOST - self.taken.len();
+        let mut rooms = Vec::with_capacity(round.len());
+        for queue in round {
+            let free = queue.limit.min(left);
+            left -= free;
+            rooms.push(Room { queue, free, started: 0 });
+        }
+        let mut found = self.pick(unit, &rooms).await?.into_iter().peekable();
+        for (place, mut room) in rooms.into_iter().enumerate() {
+            let mine: Vec<File> =
+                std::iter::from_fn(|| found.next_if(|(of, _)| *of == place).map(|(_, file)| file)).collect();
+            let mut expired = self.settle(&mut room, mine);
+            while expired > 0 && room.free > 0 {
+                let more = self.pick(unit, std::slice::from_ref(&room)).await?;
+                expired = self.settle(&mut room, more.into_iter().map(|(_, file)| file).collect());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was lifted, or fails it as expired; answers how many expired.
+    fn settle(&mut self, room: &mut Room<'_>, lifted: Vec<File>) -> usize {
+        let Some(desk) = self.desk.as_mut() else { return 0 };
+        let before = self.expired;
+        for file in lifted {
+            let id = file.job.spec.id;
+            let expired = file.record.has_expired(desk.now);
+            desk.lay_lifted(file);
+            if expired {
+                self.expired += 1;
+                self.callbacks.extend(desk.expire(id));
+            } else {
+                let started = room.started < room.queue.start;
+                desk.take(id, started);
+                self.taken.push((id, started));
+                room.started += usize::from(started);
+                room.free -= 1;
+            }
+        }
+        self.expired - before
+    }
+
+    /// Lifts due jobs out of `ready`, best first for each queue.
+    async fn pick(&mut self, unit: &mut Unit, rooms: &[Room<'_>]) -> Result<Vec<(usize, File)>, Failure> {
+        let moment = self.desk.as_ref().map(|desk| desk.now);
+        let given = moment.map_or_else(|| unit.shared.moment(), Value::at);
+        let mut batch = Vec::new();
+        if moment.is_none() {
+            batch.push(unit.clock());
+            batch.push(Query::new(
+                sql::WORKERS_EXPIRY,
+                vec![Value::Ids(vec![Some(self.claim.worker.as_uuid())])],
+            ));
+        }
+        if !rooms.is_empty() {
+            batch.push(Query::new(sql::PICK, self.pick_params(given, rooms)));
+        }
+        let mut answers = unit.run(batch).await?;
+        let picked = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
+        if moment.is_none() {
+            self.begin(unit, answers)?;
+        }
+        let shared = unit.shared.clone();
+        load::meet_lanes(unit, &shared.lanes, &picked, 2).await?;
+        let mut found = Vec::with_capacity(picked.len());
+        for mut row in picked {
+            let place: usize = row.number()?;
+            let _ = row.moment()?;
+            let sketch = load::sketch(&mut row, &shared.lanes, false)?;
+            found.push((place - 1, sketch.into_file()));
+        }
+        let aging = self.claim.aging;
+        found.sort_by_cached_key(|(place, file)| {
+            let spec = &file.job.spec;
+            (*place, aging.rank(spec.priority, file.record.run_at), spec.id)
+        });
+        Ok(found)
+    }
+
+    fn pick_params(&self, now: Value, rooms: &[Room<'_>]) -> Vec<Value> {
+        let aging = i64::try_from(self.claim.aging.0.as_micros()).unwrap_or(i64::MAX);
+        vec![
+            now,
+            Value::texts(rooms.iter().map(|room| &room.queue.queue)),
+            Value::Ints(rooms.iter().map(|room| i64::try_from(room.free).ok()).collect()),
+            Value::Bools(rooms.iter().map(|room| room.queue.any_kind).collect()),
+            Value::texts(self.claim.kinds.iter().map(|known| &known.kind)),
+            Value::Ints(self.claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
+            Value::Int(Some(aging.min(LONGEST_AGING))),
+        ]
+    }
+
+    /// Opens the desk once the moment is known, and refuses a worker that is not live.
+    fn begin(&mut self, unit: &Unit, mut answers: Vec<Vec<crate::values::Row>>) -> Result<(), Failure> {
+        let expiry = answers.pop().unwrap_or_default();
+        let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+        let mut live = false;
+        for mut row in expiry {
+            let _ = row.worker()?;
+            live = row.moment()? > now;
+        }
+        if !live {
+            return Err(Error::NotEnlisted { worker: self.claim.worker }.into());
+        }
+        self.desk = Some(unit.desk(now));
+        Ok(())
+    }
+
+    async fn finish(mut self, unit: &mut Unit) -> Result<Claimed, Failure> {
+        if self.desk.is_none() {
+            self.pick(unit, &[]).await?;
+        }
+        let Some(mut desk) = self.desk.take() else {
+            return Err(Failure::Unreadable("the clock gave no answer".to_owned()));
+        };
+        let now = desk.now;
+        if self.taken.is_empty() && self.expired == 0 {
+            unit.commit(Vec::new()).await?;
+            return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
+        }
+        self.callbacks.iter().for_each(|callback| desk.insert_callback(callback));
+        let files: Vec<File> = self.taken.iter().filter_map(|(id, _)| desk.file(*id).cloned()).collect();
+        let mut writes = desk.into_writes();
+        count_taken(&mut writes, &files);
+        let mut grip = self.grip(now);
+        // The fence is drawn when the rows are locked, so it is larger than any fence they have had (L5).
+        let insert = Some(&grip).filter(|grip| !grip.jobs.is_empty()).map(insert);
+        for mut row in
+            unit.write_after(insert.into_iter().collect(), writes, now).await?.into_iter().flatten()
+        {
+            grip.fence = Fence(row.int()?);
+        }
+        Ok(Claimed { jobs: hand_out(unit, &grip, files), now, expired: self.expired })
+    }
+
+    fn grip(&self, now: Timestamp) -> Grip {
+        let slot = |started: bool| if started { Slot::Started(now) } else { Slot::Open };
+        Grip {
+            fence: Fence::default(),
+            worker: self.claim.worker,
+            claimed_at: now,
+            jobs: self.taken.iter().map(|(id, _)| *id).collect(),
+            slots: self.taken.iter().map(|(_, started)| slot(*started)).collect(),
+            edits: 0,
+        }
+    }
+}
+
+fn count_taken(writes: &mut Writes, files: &[File]) {
+    for file in files {
+        writes.count(&lane_of(&file.job.spec), Some(State::Pending), Some(State::Running));
+    }
+}
+
+/// The statement that writes a claim, and answers its fence.
+fn insert(grip: &Grip) -> Query {
+    let (jobs, slots) = (Value::Bytes(grip.encode_jobs()), Value::Bytes(grip.encode_slots()));
+    Query::new(sql::GRIP_INSERT, vec![Value::worker(grip.worker), Value::at(grip.claimed_at), jobs, slots])
+}
+
+/// The jobs as their worker gets them; this process remembers what it handed out.
+fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
+    let mut jobs = Vec::with_capacity(files.len());
+    let mut remembered = HashMap::with_capacity(files.len());
+    for (file, slot) in files.into_iter().zip(&grip.slots) {
+        let id = file.job.spec.id;
+        let record = grip.replay(id, *slot, file.record);
+        jobs.push(ClaimedJob { job: file.job.clone(), record: record.clone(), lease: grip.lease(id) });
+        remembered.insert(id, File { record, job: file.job, rowed: file.rowed });
+    }
+    unit.shared.hands.keep(grip.fence, grip.jobs.clone(), remembered);
+    jobs
+}
+
+/// Says, without writing, whether a claim would find work and when the next job becomes due.
+pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
+    let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
+    let params = vec![
+        unit.shared.moment(),
+        Value::texts(open().map(|wanted| &wanted.queue)),
+        Value::Bools(open().map(|wanted| wanted.any_kind).collect()),
+        Value::texts(claim.kinds.iter().map(|known| &known.kind)),
+        Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
+    ];
+    let mut answers = unit.commit(vec![Query::new(sql::PEEK, params)]).await?;
+    let row = answers.pop().unwrap_or_default().into_iter().next();
+    let mut row = row.ok_or_else(|| Failure::Unreadable("a look for work gave no answer".to_owned()))?;
+    Ok(Peek { now: row.moment()?, next_due: row.maybe_moment()? })
+}
+
+/// Counts the start of prefetched jobs (C5).
+pub(crate) async fn start(
+    unit: &mut Unit,
+    leases: &Arc<Vec<Lease>>,
+) -> Result<Vec<Result<(), Stale>>, Failure> {
+    let shared = unit.shared.clone();
+    let (hold::Held { mut desk, live }, _) = hold::lock(unit, &shared.ground(), leases, Vec::new()).await?;
+    let answers: Vec<_> = leases
+        .iter()
+        .map(|lease| if live.contains(&lease.worker) { desk.start(lease) } else { Err(stale(lease)) })
+        .collect();
+    let records: HashMap<JobId, _> =
+        leases.iter().filter_map(|lease| Some((lease.job, desk.file(lease.job)?.record.clone()))).collect();
+    let now = desk.now;
+    let writes = desk.into_writes();
+    let grips = writes.grips.clone();
+    unit.write(writes, now).await?;
+    for grip in grips {
+        let mine = grip.jobs.iter().filter_map(|id| Some((*id, Some(records.get(id)?.clone()))));
+        unit.shared.hands.follow(&grip, mine);
+    }
+    Ok(answers)
+}

@@ -1,0 +1,138 @@
+//! Writes the sum of a transaction, in a handful of statements and in one fixed order of tables.
+
+use std::collections::BTreeSet;
+
+use backstop_core::Timestamp;
+use backstop_store::desk::{LaneKey, Writes};
+
+use crate::error::Failure;
+use crate::lanes::{LaneIds, Lanes, id_of};
+use crate::rows;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::values::{Columns, Value};
+
+/// Statements that write, and the lanes they mention.
+pub(crate) struct Flush {
+    pub(crate) queries: Vec<Query>,
+    pub(crate) lanes: LaneIds,
+}
+
+/// Makes the statements for what a transaction changed. Lanes that do not exist yet are made right away.
+pub(crate) async fn prepare(
+    session: &mut impl Session,
+    lanes: &Lanes,
+    writes: &Writes,
+    now: Timestamp,
+) -> Result<Flush, Failure> {
+    let ids = lanes.ids(session, mentioned(writes)).await?;
+    let queries = statements(writes, &ids, now)?;
+    Ok(Flush { queries, lanes: ids })
+}
+
+fn mentioned(writes: &Writes) -> BTreeSet<LaneKey> {
+    // Whatever moves is counted, but a job that goes back to where it was is not.
+    let rows = writes.ready_in.iter().chain(&writes.ready_out).map(|row| &row.lane);
+    let records = writes.records_in.iter().map(|row| &row.lane);
+    let done = writes.done.iter().map(|row| &row.lane);
+    let mut lanes: BTreeSet<LaneKey> = writes.tally.keys().cloned().collect();
+    for lane in rows.chain(records).chain(done) {
+        if !lanes.contains(lane) {
+            lanes.insert(lane.clone());
+        }
+    }
+    lanes
+}
+
+fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Query>, Failure> {
+    let mut out = Vec::new();
+    let keys = |keys: &[(String, backstop_core::JobId)]| -> Vec<Vec<Value>> {
+        keys.iter().map(|(key, job)| vec![Value::text(key), Value::job(*job)]).collect()
+    };
+    add(&mut out, sql::IDEMPOTENCY_INSERT, keys(&writes.idempotency));
+    add(&mut out, sql::KEYS_DELETE, keys(&writes.keys_out));
+    add(&mut out, sql::KEYS_INSERT, keys(&writes.keys_in));
+    write_jobs(&mut out, writes, ids)?;
+    let gone = writes.ready_out.iter();
+    let gone = gone.map(|row| vec![id_of(ids, &row.lane), Value::at(row.run_at), Value::job(row.id)]);
+    add(&mut out, sql::READY_DELETE, gone.collect());
+    let records = writes.records_in.iter().map(|row| rows::record_values(row, id_of(ids, &row.lane)));
+    add(&mut out, sql::RECORDS_SAVE, records.collect::<Result<_, _>>()?);
+    if !writes.records_out.is_empty() {
+        out.push(Query::new(sql::RECORDS_DELETE, vec![Value::jobs(&writes.records_out)]));
+    }
+    let ready = writes.ready_in.iter().map(|row| {
+        let expires_at = Value::Int(row.expires_at.map(Timestamp::as_micros));
+        let (lane, run_at) = (id_of(ids, &row.lane), Value::at(row.run_at));
+        vec![lane, run_at, Value::job(row.id), expires_at, Value::Bool(row.rowed)]
+    });
+    add(&mut out, sql::READY_INSERT, ready.collect());
+    let done = writes.done.iter().map(|row| rows::done_values(row, id_of(ids, &row.lane)));
+    add(&mut out, sql::DONE_INSERT, done.collect::<Result<_, _>>()?);
+    let runs = writes.attempts.iter().map(|(job, run)| rows::attempt_values(*job, run));
+    add(&mut out, sql::ATTEMPTS_INSERT, runs.collect::<Result<_, _>>()?);
+    write_grips(&mut out, writes);
+    write_incidents(&mut out, writes, now);
+    let tally = writes.tally.iter().filter(|(_, counts)| counts.iter().any(|count| *count != 0));
+    let tally = tally.map(|(lane, counts)| {
+        let counts = counts.iter().map(|count| Value::Int(Some(*count)));
+        std::iter::once(id_of(ids, lane)).chain(counts).collect()
+    });
+    add(&mut out, sql::TALLY_INSERT, tally.collect());
+    Ok(out)
+}
+
+/// Adds a statement for rows, unless there are none.
+pub(crate) fn add(out: &mut Vec<Query>, sql: &'static str, rows: Vec<Vec<Value>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut columns = Columns::default();
+    rows.into_iter().for_each(|row| columns.push(row));
+    out.push(Query::new(sql, columns.into_params()));
+}
+
+fn write_jobs(out: &mut Vec<Query>, writes: &Writes, ids: &LaneIds) -> Result<(), Failure> {
+    let mut tags = Vec::new();
+    let mut jobs = Vec::with_capacity(writes.jobs.len());
+    for (job, run_at) in &writes.jobs {
+        let lane = id_of(ids, &backstop_store::desk::lane_of(&job.spec));
+        jobs.push(rows::job_values(job, *run_at, lane)?);
+        tags.extend(job.spec.tags.iter().map(|tag| vec![Value::text(tag), Value::job(job.spec.id)]));
+    }
+    add(out, sql::JOBS_INSERT, jobs);
+    add(out, sql::TAGS_INSERT, tags);
+    Ok(())
+}
+
+fn write_grips(out: &mut Vec<Query>, writes: &Writes) {
+    let (spent, kept): (Vec<_>, Vec<_>) = writes.grips.iter().partition(|grip| grip.is_spent());
+    if !spent.is_empty() {
+        let fences = spent.iter().map(|grip| Some(grip.fence.0)).collect();
+        out.push(Query::new(sql::GRIPS_DELETE, vec![Value::Ints(fences)]));
+    }
+    let kept =
+        kept.iter().map(|grip| vec![Value::Int(Some(grip.fence.0)), Value::Bytes(grip.encode_slots())]);
+    add(out, sql::GRIPS_UPDATE, kept.collect());
+}
+
+fn write_incidents(out: &mut Vec<Query>, writes: &Writes, now: Timestamp) {
+    if writes.incidents.is_empty() {
+        return;
+    }
+    let mut columns = Columns::default();
+    for count in &writes.incidents {
+        columns.push(vec![
+            Value::text(&count.fingerprint),
+            Value::text(&count.kind),
+            Value::text(&count.error_type),
+            Value::text(&count.message),
+            Value::Int(Some(count.failures)),
+            Value::Int(Some(count.dead)),
+            Value::job(count.sample_job),
+        ]);
+    }
+    let mut params = columns.into_params();
+    params.push(Value::at(now));
+    out.push(Query::new(sql::INCIDENTS_COUNT, params));
+}

@@ -1,0 +1,198 @@
+//! The jobs that workers hold: what this process remembers of its own claims, and how all others are read.
+//!
+//! Every held job is written again soon, mostly by the process that claimed it. Remembering its record saves reading
+//! the claim's ids, the job and its past. What is remembered of a claim is believed while its row has been changed as
+//! often as we have seen it changed, and it is compared under the lock on that row.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backstop_core::job::Record;
+use backstop_core::{Fence, JobId, Lease, WorkerId};
+use backstop_store::desk::{Desk, File, Grip};
+
+use crate::error::Failure;
+use crate::lanes::Lanes;
+use crate::load::{self, held};
+use crate::rows;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::values::{Row, Value};
+
+/// Jobs remembered at most.
+const MOST: usize = 100_000;
+
+/// What this process remembers of its own claims.
+#[derive(Debug, Default)]
+pub(crate) struct Hands(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    claims: HashMap<Fence, Hand>,
+    jobs: usize,
+}
+
+/// One claim.
+#[derive(Debug)]
+struct Hand {
+    jobs: Arc<Vec<JobId>>,
+    files: HashMap<JobId, File>,
+    edits: i32,
+}
+
+impl Hands {
+    /// Keeps a claim that was committed.
+    pub(crate) fn keep(&self, fence: Fence, jobs: Vec<JobId>, files: HashMap<JobId, File>) {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.jobs + files.len() <= MOST {
+            memory.jobs += files.len();
+            memory.claims.insert(fence, Hand { jobs: Arc::new(jobs), files, edits: 0 });
+        }
+    }
+
+    /// Drops a claim.
+    pub(crate) fn forget(&self, fence: Fence) {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hand) = memory.claims.remove(&fence) {
+            memory.jobs -= hand.files.len();
+        }
+    }
+
+    fn knows(&self, fence: Fence) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).claims.contains_key(&fence)
+    }
+
+    /// The claim with its ids and the files of `wanted`, if what is remembered is what is stored.
+    fn recall(&self, grip: &mut Grip, slots: &[u8], wanted: &BTreeSet<JobId>) -> Option<Vec<File>> {
+        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hand = memory.claims.get(&grip.fence).filter(|hand| hand.edits == grip.edits)?;
+        grip.slots = Grip::decode_slots(slots, hand.jobs.len(), grip.claimed_at)?;
+        grip.jobs = hand.jobs.to_vec();
+        Some(wanted.iter().filter_map(|id| hand.files.get(id).cloned()).collect())
+    }
+
+    /// Follows a change of a claim that we have committed.
+    pub(crate) fn follow(&self, grip: &Grip, records: impl IntoIterator<Item = (JobId, Option<Record>)>) {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = 0;
+        if let Some(hand) = memory.claims.get_mut(&grip.fence) {
+            hand.edits += 1;
+            for (id, record) in records {
+                match (record, hand.files.get_mut(&id)) {
+                    (Some(record), Some(file)) => file.record = record,
+                    (None, Some(_)) => {
+                        hand.files.remove(&id);
+                        gone += 1;
+                    }
+                    (_, None) => {}
+                }
+            }
+        }
+        memory.jobs -= gone;
+        if grip.is_spent()
+            && let Some(hand) = memory.claims.remove(&grip.fence)
+        {
+            memory.jobs -= hand.files.len();
+        }
+    }
+}
+
+/// The jobs of leases by their claim.
+fn by_fence(leases: &[Lease]) -> BTreeMap<Fence, BTreeSet<JobId>> {
+    let mut fences: BTreeMap<Fence, BTreeSet<JobId>> = BTreeMap::new();
+    for lease in leases {
+        fences.entry(lease.fence).or_default().insert(lease.job);
+    }
+    fences
+}
+
+/// What leases are about, locked and laid on a desk, and which of their workers are live.
+pub(crate) struct Held {
+    pub(crate) desk: Desk,
+    pub(crate) live: BTreeSet<WorkerId>,
+}
+
+/// What a session needs to know beside its connection.
+pub(crate) struct Ground<'a> {
+    pub(crate) lanes: &'a Lanes,
+    pub(crate) hands: &'a Hands,
+    /// The moment to tell statements, see `Shared::moment`.
+    pub(crate) moment: Value,
+    pub(crate) wants_events: bool,
+}
+
+/// Locks the claims of leases and lays their jobs on a desk. `also` is asked in the same round trip.
+pub(crate) async fn lock(
+    session: &mut impl Session,
+    ground: &Ground<'_>,
+    leases: &[Lease],
+    also: Vec<Query>,
+) -> Result<(Held, Vec<Vec<Row>>), Failure> {
+    let fences = by_fence(leases);
+    let workers: BTreeSet<WorkerId> = leases.iter().map(|lease| lease.worker).collect();
+    let all_known = fences.keys().all(|fence| ground.hands.knows(*fence));
+    let statement = if all_known { sql::GRIPS_LOCK } else { sql::GRIPS_LOCK_WHOLE };
+    let workers = Value::Ids(workers.iter().map(|worker| Some(worker.as_uuid())).collect());
+    let numbers = Value::Ints(fences.keys().map(|fence| Some(fence.0)).collect());
+    let mut batch = vec![
+        Query::new(sql::CLOCK, vec![ground.moment.clone()]),
+        Query::new(sql::WORKERS_EXPIRY, vec![workers]),
+        Query::new(statement, vec![numbers]),
+    ];
+    batch.extend(also);
+    let mut answers = session.run(batch).await?;
+    let rest = answers.split_off(3);
+    let grips = answers.pop().unwrap_or_default();
+    let expiries = answers.pop().unwrap_or_default();
+    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+    let mut live = BTreeSet::new();
+    for mut row in expiries {
+        let worker = row.worker()?;
+        if row.moment()? > now {
+            live.insert(worker);
+        }
+    }
+    let mut desk = Desk::new(now, ground.wants_events);
+    lay(session, ground, &mut desk, grips, all_known, &fences).await?;
+    Ok((Held { desk, live }, rest))
+}
+
+/// Lays claims on the desk, with the jobs of their leases.
+async fn lay(
+    session: &mut impl Session,
+    ground: &Ground<'_>,
+    desk: &mut Desk,
+    grips: Vec<Row>,
+    remembered: bool,
+    fences: &BTreeMap<Fence, BTreeSet<JobId>>,
+) -> Result<(), Failure> {
+    let none = BTreeSet::new();
+    let mut unknown = Vec::new();
+    for mut row in grips {
+        if !remembered {
+            unknown.push(rows::grip(row)?);
+            continue;
+        }
+        let (mut grip, slots) = rows::grip_without_jobs(&mut row)?;
+        let wanted = fences.get(&grip.fence).unwrap_or(&none);
+        if let Some(files) = ground.hands.recall(&mut grip, &slots, wanted) {
+            let open = |file: &File| grip.open_slot(file.job.spec.id).is_some();
+            files.into_iter().filter(open).for_each(|file| desk.lay(file));
+            desk.lay_grip(grip);
+        } else {
+            ground.hands.forget(grip.fence);
+            let fence = Value::Ints(vec![Some(grip.fence.0)]);
+            let whole = session.one(Query::new(sql::GRIPS_BY_FENCE, vec![fence])).await?;
+            unknown.extend(whole.into_iter().map(rows::grip).collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    let wanted: Vec<JobId> =
+        unknown.iter().flat_map(|grip| fences.get(&grip.fence).unwrap_or(&none)).copied().collect();
+    for sketch in load::sketches(session, ground.lanes, &wanted).await?.into_values() {
+        if let Some(record) = held(&sketch, &unknown) {
+            desk.lay(File { record, job: sketch.job, rowed: sketch.rowed });
+        }
+    }
+    unknown.into_iter().for_each(|grip| desk.lay_grip(grip));
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Listing jobs by any combination of conditions, from the source that reads least.
+
+use backstop_core::JobId;
+use backstop_core::job::{JobView, State};
+use backstop_store::{JobFilter, Page, PageRequest};
+
+use crate::error::Failure;
+use crate::query::{LaneCounts, check_page, cut, lane_counts, views};
+use crate::rows::status_code;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::unit::Unit;
+use crate::values::Value;
+use crate::worker::{Roster, grips};
+
+/// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
+const FEW: u64 = 20_000;
+
+/// A query under construction: where it reads and what must hold. Every query has the same parameters.
+struct Listing {
+    source: &'static str,
+    conditions: Vec<&'static str>,
+}
+
+impl Listing {
+    fn must(&mut self, condition: &'static str) {
+        self.conditions.push(condition);
+    }
+
+    /// Adds a condition on one value, as the source of the rows while there is none better.
+    fn narrow(&mut self, source: &'static str, as_source: &'static str, otherwise: &'static str) {
+        if self.source == sql::LIST_ALL {
+            self.source = source;
+            self.must(as_source);
+        } else {
+            self.must(otherwise);
+        }
+    }
+
+    fn text(&self) -> String {
+        let conditions =
+            if self.conditions.is_empty() { "TRUE".to_owned() } else { self.conditions.join(" AND ") };
+        format!("{} WHERE {conditions} {}", self.source, sql::LIST_END)
+    }
+}
+
+/// The lanes that a filter allows, and what its state means in them.
+struct Scope {
+    /// None when every lane is allowed.
+    allowed: Option<Vec<i64>>,
+    held: Vec<i64>,
+    pending: u64,
+    /// True when no job can match.
+    empty: bool,
+}
+
+impl Scope {
+    fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
+        let named = |counts: &&LaneCounts| {
+            filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
+                && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
+        };
+        let held = |counts: &&LaneCounts| counts.pending > 0 && roster.holds(&counts.lane);
+        let open: Vec<&LaneCounts> = lanes
+            .iter()
+            .filter(named)
+            .filter(|counts| filter.state != Some(State::Pending) || !held(counts))
+            .collect();
+        let waiting = filter.state == Some(State::Waiting);
+        let ids = |lanes: &[&LaneCounts]| lanes.iter().map(|counts| counts.id).collect::<Vec<_>>();
+        Self {
+            empty: open.is_empty(),
+            allowed: (open.len() < lanes.len()).then(|| ids(&open)),
+            pending: open.iter().map(|counts| counts.pending).sum(),
+            held: if waiting { ids(&open.into_iter().filter(held).collect::<Vec<_>>()) } else { Vec::new() },
+        }
+    }
+}
+
+/// Lists jobs, newest id first.
+pub(crate) async fn list(
+    unit: &mut Unit,
+    filter: &JobFilter,
+    page: PageRequest<JobId>,
+) -> Result<Page<JobView, JobId>, Failure> {
+    check_page(page.limit)?;
+    let now = unit.now().await?;
+    let roster = Roster::read(unit, now).await?;
+    let scope = Scope::of(filter, &lane_counts(unit).await?, &roster);
+    if scope.empty || page.limit == 0 {
+        return Ok(Page { items: Vec::new(), next: None });
+    }
+    let running: Vec<JobId> = if filter.state == Some(State::Running) {
+        grips(unit).await?.iter().flat_map(|grip| grip.held().map(|(job, _)| job)).collect()
+    } else {
+        Vec::new()
+    };
+    let listing = listing(filter, &scope, page.after);
+    let params = params(filter, &scope, &running, page);
+    let rows = unit.one(Query::new(listing.text(), params)).await?;
+    let ids = rows.into_iter().map(|mut row| row.job()).collect::<Result<Vec<_>, _>>()?;
+    let views = views(unit, &ids, &roster).await?.into_iter().flatten().collect();
+    Ok(cut(views, page.limit, |view: &JobView| view.job.spec.id))
+}
+
+/// The parameters of every listing, in the order of the numbers in `sql`.
+fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageRequest<JobId>) -> Vec<Value> {
+    let text = |text: &Option<String>| text.as_ref().map_or(Value::Text(None), Value::text);
+    let ints = |ids: &[i64]| Value::Ints(ids.iter().copied().map(Some).collect());
+    vec![
+        text(&filter.tag),
+        text(&filter.business_key),
+        text(&filter.fingerprint),
+        ints(scope.allowed.as_deref().unwrap_or_default()),
+        Value::Int(filter.state.map(status_code)),
+        ints(&scope.held),
+        Value::jobs(running),
+        filter.reason.map_or(Value::Text(None), |reason| Value::text(reason.as_str())),
+        Value::Id(page.after.map(|id| id.as_uuid())),
+        Value::Int(filter.created_after.map(backstop_core::Timestamp::as_micros)),
+        Value::Int(filter.created_before.map(backstop_core::Timestamp::as_micros)),
+        Value::count(page.limit + 1),
+    ]
+}
+
+fn listing(filter: &JobFilter, scope: &Scope, after: Option<JobId>) -> Listing {
+    let mut listing = Listing { source: sql::LIST_ALL, conditions: Vec::new() };
+    if filter.business_key.is_some() {
+        listing.must(sql::WHERE_KEY);
+    }
+    if filter.fingerprint.is_some() {
+        listing.narrow(sql::LIST_BY_FINGERPRINT, sql::WHERE_FINGERPRINT, sql::WHERE_FAILED_BY);
+    }
+    if filter.tag.is_some() {
+        listing.narrow(sql::LIST_BY_TAG, sql::WHERE_TAG, sql::WHERE_TAGGED);
+    }
+    if let Some(state) = filter.state {
+        by_state(&mut listing, state, scope);
+    }
+    let mut also = |asked: bool, condition| {
+        if asked {
+            listing.must(condition);
+        }
+    };
+    also(scope.allowed.is_some(), sql::WHERE_LANES);
+    also(filter.reason.is_some(), sql::WHERE_REASON);
+    also(after.is_some(), sql::WHERE_AFTER);
+    also(filter.created_after.is_some(), sql::WHERE_CREATED_AFTER);
+    also(filter.created_before.is_some(), sql::WHERE_CREATED_BEFORE);
+    listing
+}
+
+/// Adds the condition on the state that is shown, and the source for it when nothing narrower was asked for.
+fn by_state(listing: &mut Listing, state: State, scope: &Scope) {
+    match state {
+        State::Waiting if !scope.held.is_empty() => listing.must(sql::WHERE_WAITING_OR_HELD),
+        State::Pending if scope.pending <= FEW => listing.narrow(sql::LIST_READY, "TRUE", sql::WHERE_READY),
+        State::Pending => listing.must(sql::WHERE_READY),
+        State::Running => listing.must(sql::WHERE_RUNNING),
+        State::Succeeded => listing.narrow(sql::LIST_DONE, "TRUE", sql::WHERE_DONE),
+        State::Failed | State::Paused | State::Canceled | State::Waiting => {
+            listing.narrow(sql::LIST_SHELF, sql::WHERE_SHELF, sql::WHERE_SHELVED);
+        }
+    }
+}

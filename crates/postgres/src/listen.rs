@@ -1,0 +1,169 @@
+//! Wake-ups between processes (L13): hints, always behind them the polling of every worker.
+//!
+//! A notice is sent outside the transaction that brought the work, because NOTIFY makes all commits of a database wait
+//! for each other, and at most once per queue within [`SPACING`]. The listener has a connection of its own; it sends
+//! itself a notice from time to time, and one that does not come back means that the connection is dead, or that a
+//! pooler stands in between.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::poll_fn;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::AsyncMessage;
+
+use crate::error::Failure;
+use crate::open::Place;
+use crate::session::Query;
+use crate::shared::Shared;
+use crate::sql;
+use crate::tls;
+use crate::values::Value;
+
+/// Notices about one queue are this far apart at least.
+const SPACING: Duration = Duration::from_millis(5);
+/// How often the listener proves that it hears.
+const PROBE_EVERY: Duration = Duration::from_secs(20);
+/// How long its own notice may take.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// Pauses between connections.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The channel of a schema.
+fn channel(shared: &Shared) -> String {
+    format!("backstop_{}", shared.schema.name())
+}
+
+/// Tells other processes of work that arrived here, until the store is dropped.
+pub(crate) async fn notify(store: Weak<Shared>, token: Arc<str>) {
+    loop {
+        let Some(shared) = store.upgrade() else { return };
+        tokio::select! {
+            () = shared.bell.notified() => {}
+            // Only so that the store can go while nothing arrives.
+            () = tokio::time::sleep(Duration::from_secs(1)) => continue,
+        }
+        let queues = shared.take_arrivals();
+        let payloads: Vec<String> = queues.iter().map(|queue| format!("{token} {queue}")).collect();
+        if !payloads.is_empty() {
+            // A hint that is lost costs a poll.
+            let _ = send(&shared, payloads).await;
+        }
+        drop(shared);
+        tokio::time::sleep(SPACING).await;
+    }
+}
+
+async fn send(shared: &Arc<Shared>, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
+    let channel = channel(shared);
+    let payloads = Arc::new(payloads);
+    shared
+        .transact(sql::BEGIN_INSERT, move |unit| {
+            let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
+            Box::pin(async move { unit.commit(vec![Query::new(sql::NOTIFY, params)]).await.map(drop) })
+        })
+        .await
+}
+
+/// Hears of work that arrived in other processes, until the store is dropped; connects again whenever that ends.
+pub(crate) async fn listen(store: Weak<Shared>, place: Arc<Place>, token: Arc<str>) {
+    let mut pause = FIRST_PAUSE;
+    let mut said: Option<Instant> = None;
+    loop {
+        let began = Instant::now();
+        let ended = hear(&store, &place, &token).await;
+        let Some(shared) = store.upgrade() else { return };
+        shared.listening.store(false, Ordering::Release);
+        let Err(failure) = ended else { return };
+        if said.is_none_or(|moment| moment.elapsed() > Duration::from_secs(10)) {
+            said = Some(Instant::now());
+            let error = failure.into_error(&shared.location, false);
+            tracing::warn!(store = shared.location, %error, "no notices from other processes; polling goes on");
+        }
+        drop(shared);
+        pause = if began.elapsed() > PROBE_EVERY { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// One connection, until it fails; Ok when the store is gone.
+async fn hear(store: &Weak<Shared>, place: &Place, token: &str) -> Result<(), Failure> {
+    let connector = tls::connector(&place.encryption).map_err(Failure::Unreachable)?;
+    let (client, mut connection) = place.config.connect(connector).await?;
+    let (sender, mut notices) = mpsc::unbounded_channel();
+    let driver = tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(notice) = message
+                && sender.send(notice.payload().to_owned()).is_err()
+            {
+                return;
+            }
+        }
+    });
+    let heard = attend(store, &client, &mut notices, token).await;
+    driver.abort();
+    heard
+}
+
+async fn attend(
+    store: &Weak<Shared>,
+    client: &tokio_postgres::Client,
+    notices: &mut mpsc::UnboundedReceiver<String>,
+    token: &str,
+) -> Result<(), Failure> {
+    let Some(shared) = store.upgrade() else { return Ok(()) };
+    let channel = channel(&shared);
+    client.batch_execute(&format!("LISTEN {channel}")).await?;
+    drop(shared);
+    let probe = format!("{token} ");
+    let ask = format!("NOTIFY {channel}, '{probe}'");
+    loop {
+        // The notice comes back on the same connection, behind the answer to the statement.
+        timeout(PROBE_LIMIT, client.batch_execute(&ask))
+            .await
+            .map_err(|_| Failure::Slow("a notice to itself"))??;
+        let limit = Instant::now() + PROBE_LIMIT;
+        loop {
+            let notice = tokio::time::timeout_at(limit, notices.recv()).await;
+            match notice
+                .map_err(|_| Failure::Slow("a notice to itself, which a pooler may have swallowed,"))?
+            {
+                Some(payload) if payload == probe => break,
+                Some(payload) => pass_on(store, &payload, token),
+                None => return Err(Failure::Lost("the listening connection ended".to_owned())),
+            }
+        }
+        let Some(shared) = store.upgrade() else { return Ok(()) };
+        if !shared.listening.swap(true, Ordering::AcqRel) {
+            // Whatever was told before this moment was not heard.
+            shared.observer().work_arrived();
+        }
+        drop(shared);
+        let next = Instant::now() + PROBE_EVERY;
+        while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
+            let Some(payload) = notice else {
+                return Err(Failure::Lost("the listening connection ended".to_owned()));
+            };
+            pass_on(store, &payload, token);
+        }
+    }
+}
+
+/// Wakes the workers of this process, if the notice is from another one and about a queue they serve.
+fn pass_on(store: &Weak<Shared>, payload: &str, token: &str) {
+    let Some((sender, queue)) = payload.split_once(' ') else { return };
+    if sender != token
+        && let Some(shared) = store.upgrade()
+        && shared.serves(queue)
+    {
+        shared.observer().work_arrived();
+    }
+}
+
+/// What tells this process from others in its notices.
+pub(crate) fn token() -> Arc<str> {
+    uuid::Uuid::now_v7().simple().to_string().into()
+}

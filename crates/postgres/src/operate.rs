@@ -1,0 +1,58 @@
+//! What people ask of jobs and queues.
+
+use std::collections::BTreeSet;
+
+use backstop_core::job::{Operated, Operation};
+use backstop_core::{JobId, Refusal};
+
+use crate::error::Failure;
+use crate::load;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::unit::Unit;
+use crate::values::Value;
+
+/// Does what a person asks of each job, in order.
+pub(crate) async fn operate(
+    unit: &mut Unit,
+    jobs: &[JobId],
+    operation: &Operation,
+) -> Result<Vec<Result<Operated, Refusal>>, Failure> {
+    let now = unit.now().await?;
+    let mut desk = unit.desk(now);
+    let shared = unit.shared.clone();
+    let locked = load::lock(unit, &shared.lanes, jobs).await?;
+    let keys: BTreeSet<String> =
+        locked.files.iter().filter_map(|file| file.job.spec.business_key.clone()).collect();
+    locked.files.into_iter().for_each(|file| desk.lay(file));
+    let mut fences: BTreeSet<_> = locked.grips.iter().map(|grip| grip.fence).collect();
+    locked.grips.into_iter().for_each(|grip| desk.lay_grip(grip));
+    if !keys.is_empty() {
+        let mut holders = Vec::new();
+        for mut row in unit.one(Query::new(sql::KEYS_FIND, vec![Value::texts(&keys)])).await? {
+            let (key, holder) = (row.text()?, row.job()?);
+            desk.lay_business_key(key, holder);
+            holders.push(holder);
+        }
+        holders.retain(|holder| desk.file(*holder).is_none());
+        let others = load::lock(unit, &shared.lanes, &holders).await?;
+        others.files.into_iter().for_each(|file| desk.lay(file));
+    }
+    let answers = jobs.iter().map(|id| desk.operate(*id, operation)).collect();
+    let writes = desk.into_writes();
+    fences.retain(|fence| writes.grips.iter().any(|grip| grip.fence == *fence));
+    unit.write(writes, now).await?;
+    fences.into_iter().for_each(|fence| unit.shared.hands.forget(fence));
+    Ok(answers)
+}
+
+/// Pauses or resumes a queue; answers whether that changed anything.
+pub(crate) async fn pause_queue(unit: &mut Unit, queue: &str, paused: bool) -> Result<bool, Failure> {
+    let query = if paused {
+        Query::new(sql::QUEUE_PAUSE, vec![Value::text(queue), Value::Bool(true)])
+    } else {
+        Query::new(sql::QUEUE_RESUME, vec![Value::text(queue)])
+    };
+    let answers = unit.commit(vec![query]).await?;
+    Ok(answers.iter().any(|rows| !rows.is_empty()))
+}

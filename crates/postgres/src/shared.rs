@@ -1,0 +1,127 @@
+//! What the transactions of one store have in common.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_store::desk::Turns;
+use backstop_store::{Clock, Observer, Silent};
+use deadpool_postgres::Pool;
+use tokio::sync::Notify;
+
+use crate::hold::{Ground, Hands};
+use crate::lanes::Lanes;
+use crate::session::Schema;
+use crate::values::Value;
+
+/// What the transactions of one store have in common.
+pub(crate) struct Shared {
+    /// Where the store is, without credentials.
+    pub(crate) location: String,
+    pub(crate) schema: Schema,
+    pub(crate) pool: Pool,
+    /// None: the server's own clock.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// How long one verb may take.
+    pub(crate) deadline: Duration,
+    pub(crate) lanes: Lanes,
+    pub(crate) hands: Hands,
+    pub(crate) turns: Turns,
+    /// Statements sent and transactions committed so far.
+    pub(crate) statements: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    /// Queues where work arrived that other processes have not heard of, and the bell for whoever tells them.
+    arrivals: Mutex<BTreeSet<Arc<str>>>,
+    pub(crate) bell: Notify,
+    /// Queues that workers of this process serve.
+    served: RwLock<HashSet<Arc<str>>>,
+    /// True while notices of other processes reach us.
+    pub(crate) listening: AtomicBool,
+    observer: RwLock<Arc<dyn Observer>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        location: String,
+        schema: Schema,
+        pool: Pool,
+        clock: Option<Arc<dyn Clock>>,
+        deadline: Duration,
+    ) -> Self {
+        Self {
+            location,
+            schema,
+            pool,
+            clock,
+            deadline,
+            lanes: Lanes::default(),
+            hands: Hands::default(),
+            turns: Turns::default(),
+            statements: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            arrivals: Mutex::default(),
+            bell: Notify::new(),
+            served: RwLock::default(),
+            listening: AtomicBool::new(false),
+            observer: RwLock::new(Arc::new(Silent)),
+        }
+    }
+
+    pub(crate) fn observe(&self, observer: Arc<dyn Observer>) {
+        // The lock guards one pointer, which no panic can leave half written.
+        *self.observer.write().unwrap_or_else(PoisonError::into_inner) = observer;
+    }
+
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        self.observer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The moment to tell statements: that of a clock of ours, or NULL for the server's.
+    pub(crate) fn moment(&self) -> Value {
+        Value::Int(self.clock.as_ref().map(|clock| clock.now().as_micros()))
+    }
+
+    /// What a session needs to know beside its connection.
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        Ground {
+            lanes: &self.lanes,
+            hands: &self.hands,
+            moment: self.moment(),
+            wants_events: self.observer().wants_events(),
+        }
+    }
+
+    /// Says that work may have become claimable on queues: at once here, soon in other processes (L13).
+    pub(crate) fn work_arrived(&self, queues: impl IntoIterator<Item = Arc<str>>) {
+        self.observer().work_arrived();
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).extend(queues);
+        self.bell.notify_one();
+    }
+
+    /// The queues of which other processes have not heard.
+    pub(crate) fn take_arrivals(&self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes the queues of a worker of this process.
+    pub(crate) fn serve(&self, queues: &[Arc<str>]) {
+        self.served.write().unwrap_or_else(PoisonError::into_inner).extend(queues.iter().cloned());
+    }
+
+    /// True when a worker of this process serves the queue.
+    pub(crate) fn serves(&self, queue: &str) -> bool {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+
+    pub(crate) fn count_statements(&self, number: usize) {
+        self.statements.fetch_add(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// A moment that a statement answered.
+pub(crate) fn moment_of(rows: Vec<crate::values::Row>) -> Result<Timestamp, crate::error::Failure> {
+    let row = rows.into_iter().next();
+    row.ok_or_else(|| crate::error::Failure::Unreadable("the clock gave no answer".to_owned()))?.moment()
+}

@@ -1,0 +1,367 @@
+//! Every statement of this store, by name. Nothing else in the crate contains SQL, except the schema.
+//!
+//! Status codes are written as numbers (see `rows::status_code`), because a partial index is used only when its
+//! condition appears literally in the query: 1 pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled,
+//! 7 succeeded. Several rows are bound as one array per column, so that a batch is one statement whatever its size.
+
+/// The columns of `job`, in the order that `rows` reads them.
+macro_rules! job_columns {
+    () => {
+        "j.id, j.lane, j.created_at, j.run_at, j.payload, j.policy, j.expires_at, j.idempotency_key, \
+         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+    };
+}
+
+/// The columns of `record`, all NULL for a job that has no past.
+macro_rules! record_columns {
+    () => {
+        "r.status, r.run_at, r.expires_at, r.attempt, r.crashes, r.deferrals, r.runs, r.redrives, r.fence, \
+         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by"
+    };
+}
+
+/// The columns of `done` that make a record, all NULL for a job that has not succeeded.
+macro_rules! done_columns {
+    () => {
+        "d.run_at, d.expires_at, d.attempt, d.crashes, d.deferrals, d.runs, d.redrives, d.fence, d.progress, \
+         d.finished_at"
+    };
+}
+
+/// The moment of the statement by the server's clock, unless the caller brings one.
+macro_rules! clock {
+    ($parameter:literal) => {
+        concat!(
+            "coalesce(",
+            $parameter,
+            "::bigint, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)"
+        )
+    };
+}
+
+// Transactions.
+
+/// The plans of claims must not depend on statistics: right after a bulk load they are wrong.
+pub(crate) const BEGIN_WRITE: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
+pub(crate) const BEGIN_INSERT: &str = "BEGIN";
+pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off";
+pub(crate) const COMMIT: &str = "COMMIT";
+pub(crate) const ROLLBACK: &str = "ROLLBACK";
+pub(crate) const SAVEPOINT: &str = "SAVEPOINT backstop";
+pub(crate) const RELEASE: &str = "RELEASE SAVEPOINT backstop";
+pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT backstop";
+pub(crate) const CLOCK: &str = concat!("SELECT ", clock!("$1"));
+
+/// One notice for each payload.
+pub(crate) const NOTIFY: &str = "SELECT count(pg_notify($1, n)) FROM unnest($2::text[]) n";
+
+// Lanes.
+
+pub(crate) const LANES_MAKE: &str = "INSERT INTO backstop.lane (queue, kind, version, priority) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) n(queue, kind, version, priority) \
+     ORDER BY 1, 2, 3, 4 ON CONFLICT DO NOTHING";
+pub(crate) const LANES_FIND: &str = "SELECT l.id, l.queue, l.kind, l.version, l.priority FROM backstop.lane l \
+     JOIN unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) n(queue, kind, version, priority) \
+     USING (queue, kind, version, priority)";
+pub(crate) const LANES_BY_ID: &str =
+    "SELECT l.id, l.queue, l.kind, l.version, l.priority FROM backstop.lane l WHERE l.id = ANY($1::bigint[])";
+pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.priority, \
+     (l.pending + coalesce(t.pending, 0))::bigint, (l.running + coalesce(t.running, 0))::bigint, \
+     (l.succeeded + coalesce(t.succeeded, 0))::bigint, (l.failed + coalesce(t.failed, 0))::bigint, \
+     (l.paused + coalesce(t.paused, 0))::bigint, (l.canceled + coalesce(t.canceled, 0))::bigint, \
+     (l.waiting + coalesce(t.waiting, 0))::bigint \
+     FROM backstop.lane l LEFT JOIN (SELECT lane, sum(pending) AS pending, sum(running) AS running, \
+     sum(succeeded) AS succeeded, sum(failed) AS failed, sum(paused) AS paused, sum(canceled) AS canceled, \
+     sum(waiting) AS waiting FROM backstop.tally GROUP BY lane) t ON t.lane = l.id \
+     ORDER BY l.queue, l.kind, l.version, l.priority";
+pub(crate) const TALLY_INSERT: &str = "INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, \
+     canceled, waiting) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], \
+     $6::bigint[], $7::bigint[], $8::bigint[])";
+/// Adds what has piled up to the lanes. A transaction that writes at the same time is simply counted the next time.
+pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM \
+     backstop.tally LIMIT 20000 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
+     sum(pending) AS pending, sum(running) AS running, sum(succeeded) AS succeeded, sum(failed) AS failed, \
+     sum(paused) AS paused, sum(canceled) AS canceled, sum(waiting) AS waiting FROM gone GROUP BY lane ORDER BY lane) \
+     UPDATE backstop.lane l SET pending = l.pending + s.pending, running = l.running + s.running, \
+     succeeded = l.succeeded + s.succeeded, failed = l.failed + s.failed, paused = l.paused + s.paused, \
+     canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id";
+
+// Loading.
+
+pub(crate) const LOAD: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", ",
+    record_columns!(),
+    ", ",
+    done_columns!(),
+    " FROM backstop.job j LEFT JOIN backstop.record r ON r.id = j.id LEFT JOIN backstop.done d ON d.id = j.id \
+     WHERE j.id = ANY($1::uuid[]) ORDER BY j.id"
+);
+pub(crate) const RECORDS_LOCK: &str =
+    "SELECT id, status FROM backstop.record WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
+pub(crate) const READY_FIND: &str = "SELECT r.id FROM backstop.ready r \
+     JOIN unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
+     ON r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id";
+pub(crate) const READY_LOCK: &str = "SELECT r.id FROM backstop.ready r \
+     JOIN unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
+     ON r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id ORDER BY r.id FOR UPDATE OF r";
+pub(crate) const GRIPS_WITH: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+     FROM backstop.claim c WHERE EXISTS (SELECT 1 FROM unnest($1::uuid[]) i(id) \
+     WHERE position(uuid_send(i.id) IN c.jobs) > 0) ORDER BY c.fence";
+pub(crate) const GRIPS_WITH_LOCK: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+     FROM backstop.claim c WHERE EXISTS (SELECT 1 FROM unnest($1::uuid[]) i(id) \
+     WHERE position(uuid_send(i.id) IN c.jobs) > 0) ORDER BY c.fence FOR UPDATE";
+/// Without the ids, which the process that claimed remembers.
+pub(crate) const GRIPS_LOCK: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits FROM backstop.claim c \
+     WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence FOR UPDATE";
+pub(crate) const GRIPS_LOCK_WHOLE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+     FROM backstop.claim c WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence FOR UPDATE";
+pub(crate) const GRIPS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+     FROM backstop.claim c WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence";
+pub(crate) const GRIPS: &str =
+    "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop.claim c ORDER BY c.fence";
+pub(crate) const IDEMPOTENCY_FIND: &str =
+    "SELECT key, job FROM backstop.idempotency WHERE key = ANY($1::text[])";
+pub(crate) const KEYS_FIND: &str = "SELECT key, job FROM backstop.business WHERE key = ANY($1::text[])";
+pub(crate) const ARCHIVED_STATUS: &str = "SELECT id, status FROM backstop.archive WHERE id = ANY($1::uuid[])";
+pub(crate) const WORKERS_EXPIRY: &str =
+    "SELECT id, expires_at FROM backstop.worker WHERE id = ANY($1::uuid[])";
+
+// Writing.
+
+pub(crate) const JOBS_INSERT: &str = "INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, \
+     expires_at, idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], \
+     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::uuid[])";
+pub(crate) const READY_INSERT: &str = "INSERT INTO backstop.ready (lane, run_at, id, expires_at, rowed) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::boolean[])";
+pub(crate) const READY_DELETE: &str = "DELETE FROM backstop.ready r \
+     USING unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
+     WHERE r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id";
+pub(crate) const RECORDS_SAVE: &str = "INSERT INTO backstop.record (id, lane, status, run_at, expires_at, attempt, \
+     crashes, deferrals, runs, redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, \
+     cancel_reason, superseded_by) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
+     $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], \
+     $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::uuid[]) \
+     ON CONFLICT (id) DO UPDATE SET status = excluded.status, run_at = excluded.run_at, \
+     expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, \
+     deferrals = excluded.deferrals, runs = excluded.runs, redrives = excluded.redrives, fence = excluded.fence, \
+     last_failed_run = excluded.last_failed_run, progress = excluded.progress, paused_from = excluded.paused_from, \
+     finished_at = excluded.finished_at, reason = excluded.reason, cancel_reason = excluded.cancel_reason, \
+     superseded_by = excluded.superseded_by";
+pub(crate) const RECORDS_DELETE: &str = "DELETE FROM backstop.record WHERE id = ANY($1::uuid[])";
+pub(crate) const DONE_INSERT: &str = "INSERT INTO backstop.done (id, lane, run_at, expires_at, attempt, crashes, \
+     deferrals, runs, redrives, fence, progress, finished_at, worker, code_version, started_at, result, warning, \
+     output) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], \
+     $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::uuid[], $14::text[], \
+     $15::bigint[], $16::text[], $17::text[], $18::text[])";
+pub(crate) const ATTEMPTS_INSERT: &str = "INSERT INTO backstop.attempt (job, number, fence, worker, code_version, \
+     cause, due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bigint[], \
+     $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], \
+     $16::text[])";
+pub(crate) const TAGS_INSERT: &str = "INSERT INTO backstop.tag (tag, id) SELECT * FROM unnest($1::text[], $2::uuid[]) \
+     ON CONFLICT DO NOTHING";
+pub(crate) const IDEMPOTENCY_INSERT: &str =
+    "INSERT INTO backstop.idempotency (key, job) SELECT * FROM unnest($1::text[], $2::uuid[])";
+pub(crate) const KEYS_INSERT: &str =
+    "INSERT INTO backstop.business (key, job) SELECT * FROM unnest($1::text[], $2::uuid[])";
+pub(crate) const KEYS_DELETE: &str = "DELETE FROM backstop.business b USING unnest($1::text[], $2::uuid[]) k(key, job) \
+     WHERE b.key = k.key AND b.job = k.job";
+pub(crate) const GRIP_INSERT: &str =
+    "INSERT INTO backstop.claim (worker, claimed_at, jobs, slots) VALUES ($1, $2, $3, $4) RETURNING fence";
+pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slots, edits = c.edits + 1 \
+     FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
+pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
+pub(crate) const INCIDENTS_COUNT: &str = "INSERT INTO backstop.incident AS i (fingerprint, kind, error_type, message, \
+     failures, dead, first_seen, last_seen, sample_job) \
+     SELECT f, k, e, m, n, d, $8, $8, s FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], \
+     $6::bigint[], $7::uuid[]) x(f, k, e, m, n, d, s) ON CONFLICT (fingerprint) DO UPDATE SET \
+     failures = i.failures + excluded.failures, dead = i.dead + excluded.dead, last_seen = excluded.last_seen, \
+     sample_job = excluded.sample_job";
+
+// Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
+// lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
+
+pub(crate) const PICK: &str = concat!(
+    "WITH moment AS MATERIALIZED (SELECT ",
+    clock!("$1"),
+    " AS now), \
+     wanted AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[], $4::boolean[]) WITH ORDINALITY \
+       w(queue, room, any_kind, place)), \
+     lanes AS MATERIALIZED (SELECT w.place, w.room, l.id AS lane, l.priority, \
+       count(*) OVER (PARTITION BY w.place) AS n \
+       FROM wanted w JOIN backstop.lane l ON l.queue = w.queue \
+       WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest($5::text[], $6::bigint[]) k(kind, version) \
+         WHERE k.kind = l.kind AND l.version <= k.version)) \
+       AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)), \
+     heads AS MATERIALIZED (SELECT x.place, x.lane FROM (SELECT l.place, l.room, l.lane, row_number() OVER \
+         (PARTITION BY l.place ORDER BY CASE WHEN $7 = 0 THEN 4 - l.priority ELSE 0 END, \
+         r.run_at - $7 * l.priority, r.id) AS rank \
+       FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane \
+         AND r.run_at <= (SELECT now FROM moment) ORDER BY r.lane, r.run_at, r.id LIMIT l.room) r WHERE l.n > 1) x \
+       WHERE x.rank <= x.room), \
+     quotas AS MATERIALIZED (SELECT place, lane, count(*) AS quota FROM heads GROUP BY place, lane \
+       UNION ALL SELECT place, lane, room FROM lanes WHERE n = 1), \
+     picked AS MATERIALIZED (SELECT q.place, r.row FROM quotas q CROSS JOIN LATERAL (SELECT r.ctid AS row \
+       FROM backstop.ready r WHERE r.lane = q.lane AND r.run_at <= (SELECT now FROM moment) \
+       ORDER BY r.lane, r.run_at, r.id LIMIT q.quota FOR UPDATE SKIP LOCKED) r), \
+     gone AS (DELETE FROM backstop.ready r USING picked p WHERE r.ctid = p.row \
+       RETURNING p.place, r.id, r.rowed) \
+     SELECT g.place, (SELECT now FROM moment), ",
+    job_columns!(),
+    ", ",
+    record_columns!(),
+    " FROM gone g JOIN backstop.job j ON j.id = g.id LEFT JOIN backstop.record r ON g.rowed AND r.id = g.id"
+);
+pub(crate) const PEEK: &str = concat!(
+    "WITH lanes AS MATERIALIZED (SELECT l.id AS lane FROM unnest($2::text[], $3::boolean[]) w(queue, any_kind) \
+       JOIN backstop.lane l ON l.queue = w.queue \
+       WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest($4::text[], $5::bigint[]) k(kind, version) \
+         WHERE k.kind = l.kind AND l.version <= k.version)) \
+       AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)) \
+     SELECT ",
+    clock!("$1"),
+    ", (SELECT min(r.run_at) FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at FROM backstop.ready r \
+       WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r)"
+);
+
+// Workers.
+
+pub(crate) const WORKER_SAVE: &str = "INSERT INTO backstop.worker (id, name, code_version, queues, kinds, started_at, \
+     expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET name = excluded.name, \
+     code_version = excluded.code_version, queues = excluded.queues, kinds = excluded.kinds, \
+     started_at = excluded.started_at, expires_at = excluded.expires_at";
+pub(crate) const WORKER_RENEW: &str = concat!(
+    "UPDATE backstop.worker SET expires_at = least(",
+    clock!("$2"),
+    " + $3, $4) WHERE id = $1 AND expires_at > ",
+    clock!("$2"),
+    " RETURNING expires_at"
+);
+pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop.worker WHERE id = $1";
+pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
+     backstop.worker ORDER BY name, id";
+
+// Duties.
+
+pub(crate) const TERMS_MAKE: &str = "INSERT INTO backstop.duty (name, number, node, expires_at) \
+     SELECT n, 0, $2, $3 FROM unnest($1::text[]) n ORDER BY n ON CONFLICT DO NOTHING";
+pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop.duty \
+     WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE";
+pub(crate) const TERM_SHARE: &str =
+    "SELECT number, node, expires_at FROM backstop.duty WHERE name = $1 FOR SHARE";
+pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.number, node = $3, expires_at = $4 \
+     FROM unnest($1::text[], $2::bigint[]) n(name, number) WHERE d.name = n.name";
+pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
+     AND r.expires_at < $1 ORDER BY r.expires_at, r.id LIMIT $2 FOR UPDATE SKIP LOCKED";
+
+// Archival. An id that came again replaces what its earlier job left.
+
+pub(crate) const ENDED_WELL: &str = "SELECT id FROM backstop.done WHERE finished_at <= $1 \
+     ORDER BY finished_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
+pub(crate) const ENDED: &str = "SELECT id FROM backstop.record WHERE status = $1 AND status >= 5 \
+     AND finished_at <= $2 ORDER BY finished_at, id LIMIT $3 FOR UPDATE SKIP LOCKED";
+pub(crate) const ARCHIVE_SAVE: &str = "INSERT INTO backstop.archive (id, status, finished_at, archived_at, document) \
+     SELECT i, s, f, $4, d FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $5::text[]) x(i, s, f, d) \
+     ON CONFLICT (id) DO UPDATE SET status = excluded.status, finished_at = excluded.finished_at, \
+     archived_at = excluded.archived_at, document = excluded.document";
+pub(crate) const ARCHIVED: &str =
+    "SELECT id, status, archived_at, document FROM backstop.archive WHERE id = ANY($1::uuid[])";
+pub(crate) const DONE_DELETE: &str = "DELETE FROM backstop.done WHERE id = ANY($1::uuid[])";
+pub(crate) const JOBS_DELETE: &str = "DELETE FROM backstop.job WHERE id = ANY($1::uuid[])";
+pub(crate) const ATTEMPTS_DELETE: &str = "DELETE FROM backstop.attempt WHERE job = ANY($1::uuid[])";
+pub(crate) const TAGS_DELETE: &str = "DELETE FROM backstop.tag t USING unnest($1::text[], $2::uuid[]) k(tag, id) \
+     WHERE t.tag = k.tag AND t.id = k.id";
+
+// Queues.
+
+pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop.queue AS q (name, paused) VALUES ($1, $2) \
+     ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE q.paused <> excluded.paused RETURNING name";
+pub(crate) const QUEUE_RESUME: &str =
+    "UPDATE backstop.queue SET paused = FALSE WHERE name = $1 AND paused RETURNING name";
+pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop.queue ORDER BY name";
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop.queue WHERE name = $1";
+pub(crate) const LANES_DUE: &str = "SELECT l.lane, r.run_at FROM unnest($1::bigint[]) l(lane) CROSS JOIN LATERAL \
+     (SELECT r.run_at FROM backstop.ready r WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r";
+
+// What is shown. `last` is the run that failed last, `latest` the run that ended last.
+
+pub(crate) const VIEWS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    ", ",
+    record_columns!(),
+    ", ",
+    done_columns!(),
+    ", last.error_type, last.message, last.fingerprint, coalesce(d.result, latest.result), \
+     coalesce(d.warning, latest.warning), coalesce(d.started_at, latest.started_at) \
+     FROM backstop.job j LEFT JOIN backstop.record r ON r.id = j.id LEFT JOIN backstop.done d ON d.id = j.id \
+     LEFT JOIN backstop.attempt last ON last.job = j.id AND last.number = r.last_failed_run \
+     LEFT JOIN backstop.attempt latest ON latest.job = j.id AND latest.number = coalesce(r.runs, d.runs) \
+     WHERE j.id = ANY($1::uuid[])"
+);
+pub(crate) const CAUSES: &str = "SELECT job, cause, count(*) FROM (SELECT job, cause FROM backstop.attempt \
+     WHERE job = ANY($1::uuid[]) UNION ALL SELECT id, 'succeeded' FROM backstop.done WHERE id = ANY($1::uuid[]) \
+     AND worker IS NOT NULL) a GROUP BY job, cause";
+pub(crate) const LAST_DECISION: &str = "SELECT decision FROM (SELECT number, decision FROM backstop.attempt \
+     WHERE job = $1 UNION ALL SELECT runs, NULL FROM backstop.done WHERE id = $1 AND worker IS NOT NULL) a \
+     ORDER BY number DESC LIMIT 1";
+pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM (\
+     SELECT number, fence, worker, code_version, cause, due_at, started_at, finished_at, error_type, message, \
+     fingerprint, decision, result, warning, output FROM backstop.attempt WHERE job = $1 AND number < $2 \
+     UNION ALL SELECT runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \
+     NULL, NULL, result, warning, output FROM backstop.done WHERE id = $1 AND worker IS NOT NULL AND runs < $2) a \
+     ORDER BY number DESC LIMIT $3";
+pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
+     last_seen, sample_job FROM backstop.incident ORDER BY last_seen DESC, fingerprint LIMIT $1";
+
+// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
+
+pub(crate) const LIST_ALL: &str = "SELECT j.id FROM backstop.job j";
+pub(crate) const LIST_BY_TAG: &str = "SELECT j.id FROM backstop.tag t JOIN backstop.job j ON j.id = t.id";
+pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT j.id FROM backstop.attempt f JOIN backstop.record s \
+     ON s.id = f.job AND s.last_failed_run = f.number JOIN backstop.job j ON j.id = f.job";
+pub(crate) const LIST_SHELF: &str = "SELECT j.id FROM backstop.record s JOIN backstop.job j ON j.id = s.id";
+pub(crate) const LIST_DONE: &str = "SELECT j.id FROM backstop.done s JOIN backstop.job j ON j.id = s.id";
+pub(crate) const LIST_READY: &str = "SELECT j.id FROM backstop.ready s JOIN backstop.job j ON j.id = s.id";
+
+pub(crate) const WHERE_TAG: &str = "t.tag = $1";
+pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop.tag WHERE tag = $1 AND id = j.id)";
+pub(crate) const WHERE_KEY: &str = "j.business_key = $2 AND j.business_key IS NOT NULL";
+pub(crate) const WHERE_FINGERPRINT: &str = "f.fingerprint = $3 AND f.fingerprint IS NOT NULL";
+pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop.record x JOIN backstop.attempt a \
+     ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = $3)";
+pub(crate) const WHERE_LANES: &str = "j.lane = ANY($4::bigint[])";
+pub(crate) const WHERE_SHELF: &str = "s.status = $5 AND s.status >= 3";
+pub(crate) const WHERE_SHELVED: &str =
+    "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.status = $5)";
+pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop.done x WHERE x.id = j.id)";
+pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop.ready x WHERE x.lane = j.lane AND x.id = j.id \
+     AND x.run_at = coalesce((SELECT run_at FROM backstop.record WHERE id = j.id), j.run_at))";
+pub(crate) const WHERE_WAITING_OR_HELD: &str = "(EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id \
+     AND x.status = 3) OR (j.lane = ANY($6::bigint[]) AND EXISTS (SELECT 1 FROM backstop.ready x WHERE x.lane = j.lane \
+     AND x.id = j.id AND x.run_at = coalesce((SELECT run_at FROM backstop.record WHERE id = j.id), j.run_at))))";
+pub(crate) const WHERE_RUNNING: &str = "j.id = ANY($7::uuid[])";
+pub(crate) const WHERE_REASON: &str =
+    "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.reason = $8)";
+pub(crate) const WHERE_AFTER: &str = "j.id < $9";
+pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= $10";
+pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < $11";
+pub(crate) const LIST_END: &str = "ORDER BY j.id DESC LIMIT $12";
+
+// What `doctor` asks.
+
+pub(crate) const SETTINGS: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', \
+     'synchronous_commit', 'full_page_writes', 'default_transaction_isolation', 'autovacuum', 'server_version_num', \
+     'transaction_read_only') ORDER BY name";
+pub(crate) const OLD_TRANSACTIONS: &str = "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::bigint, \
+     coalesce(usename, 'background')::text, coalesce(state, 'running')::text FROM pg_stat_activity \
+     WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \
+     AND xact_start < clock_timestamp() - make_interval(secs => $1) ORDER BY xact_start LIMIT 5";
+pub(crate) const RELATIONS: &str = "SELECT c.relname::text, coalesce(i.indisvalid, TRUE) FROM pg_class c \
+     JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index i ON i.indexrelid = c.oid \
+     WHERE n.nspname = $1 AND c.relkind IN ('r', 'i', 'S', 'p')";

@@ -1,0 +1,70 @@
+//! Storing jobs (L10-L12, L22).
+
+use backstop_core::{JobId, Refusal};
+use backstop_store::desk::{Desk, SubmitNeeds};
+use backstop_store::{Submit, Submitted};
+
+use crate::archive;
+use crate::error::Failure;
+use crate::lanes::Lanes;
+use crate::load;
+use crate::session::{Query, Session};
+use crate::sql;
+use crate::unit::Unit;
+use crate::values::Value;
+
+type Answers = Vec<Result<Submitted, Refusal>>;
+
+/// Stores a batch. `optimistic`: jobs that nothing but a repeated id can stand in the way of are stored without a look;
+/// when that meets a repeated id, the caller tries again without it.
+pub(crate) async fn submit(unit: &mut Unit, submit: &Submit, optimistic: bool) -> Result<Answers, Failure> {
+    let now = match &unit.shared.clock {
+        Some(clock) => clock.now(),
+        None => unit.now().await?,
+    };
+    let mut desk = unit.desk(now);
+    let shared = unit.shared.clone();
+    if !(optimistic && SubmitNeeds::are_plain(&submit.jobs)) {
+        lay(unit, &shared.lanes, &mut desk, submit).await?;
+    }
+    let answers = desk.submit(submit)?;
+    unit.save(desk).await?;
+    Ok(answers)
+}
+
+/// Lays everything on the desk that a submit asks about.
+pub(crate) async fn lay(
+    session: &mut impl Session,
+    lanes: &Lanes,
+    desk: &mut Desk,
+    submit: &Submit,
+) -> Result<(), Failure> {
+    let mut needs = SubmitNeeds::of(&submit.jobs);
+    let mut known: Vec<JobId> = std::mem::take(&mut needs.jobs);
+    if !needs.idempotency_keys.is_empty() {
+        let keys = Value::texts(&needs.idempotency_keys);
+        for mut row in session.one(Query::new(sql::IDEMPOTENCY_FIND, vec![keys])).await? {
+            let (key, owner) = (row.text()?, row.job()?);
+            desk.lay_idempotency_key(key, owner);
+            known.push(owner);
+        }
+    }
+    if !needs.business_keys.is_empty() {
+        let keys = Value::texts(&needs.business_keys);
+        for mut row in session.one(Query::new(sql::KEYS_FIND, vec![keys])).await? {
+            let (key, holder) = (row.text()?, row.job()?);
+            desk.lay_business_key(key, holder);
+            known.push(holder);
+        }
+    }
+    known.sort_unstable();
+    known.dedup();
+    let locked = load::lock(session, lanes, &known).await?;
+    locked.files.into_iter().for_each(|file| desk.lay(file));
+    locked.grips.into_iter().for_each(|grip| desk.lay_grip(grip));
+    known.retain(|id| desk.file(*id).is_none());
+    for (id, state) in archive::states(session, &known).await? {
+        desk.lay_archived(id, state);
+    }
+    Ok(())
+}
