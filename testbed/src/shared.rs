@@ -1,4 +1,4 @@
-//! The servers that all tests share; `cargo xtask servers` starts them and passes their addresses in two variables.
+//! The servers that all tests share; `cargo xtask servers` starts them and passes their addresses in variables.
 //!
 //! Tests of one run work at the same time on the same servers: each makes a database of its own.
 
@@ -6,6 +6,9 @@ use std::sync::OnceLock;
 
 /// The variable with the address of the shared PostgreSQL.
 pub const POSTGRES: &str = "BACKSTOP_TEST_POSTGRES";
+
+/// The variable with the address of the shared PostgreSQL behind a pooler in transaction mode.
+pub const PGBOUNCER: &str = "BACKSTOP_TEST_PGBOUNCER";
 
 /// The variable with the address of the shared MariaDB.
 pub const MARIADB: &str = "BACKSTOP_TEST_MYSQL";
@@ -17,6 +20,15 @@ pub const MARIADB: &str = "BACKSTOP_TEST_MYSQL";
 pub fn postgres() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| address(POSTGRES))
+}
+
+/// The address of the shared PostgreSQL behind a pooler in transaction mode.
+///
+/// # Panics
+/// When the variable is not set: a test that needs a server must not pass without one.
+pub fn pgbouncer() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| address(PGBOUNCER))
 }
 
 /// The address of the shared MariaDB, such as `mysql://backstop@127.0.0.1:15433/backstop`.

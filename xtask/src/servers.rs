@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use backstop_testbed::{Mariadb, Postgres, Settings, Trouble, shared};
+use backstop_testbed::{Mariadb, Pgbouncer, Postgres, Settings, Trouble, shared};
 
 use crate::failure::Failure;
 use crate::process::{CommandLine, repository_root};
@@ -16,8 +16,9 @@ use crate::setup;
 /// The command line that lends the servers to another one.
 pub(crate) const PREFIX: &str = "cargo xtask servers --";
 
-/// Both shared servers; they stop and their data goes away with this value. They are quick and not durable.
+/// The shared servers; they stop and their data goes away with this value. They are quick and not durable.
 pub(crate) struct Servers {
+    pooler: Pgbouncer,
     postgres: Postgres,
     mariadb: Mariadb,
     // The last field: removed after the servers have stopped.
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 impl Servers {
-    /// Finds, if need be installs, and starts both servers.
+    /// Finds, if need be installs, and starts all servers.
     pub(crate) fn start() -> Result<Self, Failure> {
         setup::programs()?;
         let base = base();
@@ -73,12 +74,18 @@ impl Servers {
         });
         let failed = |trouble: Trouble| Failure::Failed(trouble.to_string());
         let mariadb = mariadb.map_err(|_| Failure::Failed("the start of MariaDB panicked".to_owned()))?;
-        Ok(Self { postgres: postgres.map_err(failed)?, mariadb: mariadb.map_err(failed)?, _data: data })
+        let (postgres, mariadb) = (postgres.map_err(failed)?, mariadb.map_err(failed)?);
+        let pooler = Pgbouncer::start(data.0.join("pgbouncer"), &postgres).map_err(failed)?;
+        Ok(Self { pooler, postgres, mariadb, _data: data })
     }
 
     /// The variables in which tests look for the servers.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 2] {
-        [(shared::POSTGRES, self.postgres.url()), (shared::MARIADB, self.mariadb.url())]
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
+        [
+            (shared::POSTGRES, self.postgres.url()),
+            (shared::PGBOUNCER, self.pooler.url()),
+            (shared::MARIADB, self.mariadb.url()),
+        ]
     }
 }
 

@@ -9,8 +9,6 @@ use crate::sql;
 use crate::unit::Unit;
 use crate::values::{Row, Value};
 
-/// A transaction older than this keeps dead rows from being removed.
-const OLD_TRANSACTION_SECONDS: i64 = 300;
 /// Clocks further apart than this are worth a word: nothing goes by ours, but people compare logs.
 const SKEW_SECONDS: i64 = 5;
 
@@ -22,8 +20,8 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     }
     findings.push(version(unit).await?);
     findings.extend(drift(unit).await?);
-    let horizon =
-        unit.one(Query::new(sql::OLD_TRANSACTIONS, vec![Value::Int(Some(OLD_TRANSACTION_SECONDS))])).await?;
+    let age = i64::try_from(unit.shared.old_transaction.as_secs()).unwrap_or(i64::MAX);
+    let horizon = unit.one(Query::new(sql::OLD_TRANSACTIONS, vec![Value::Int(Some(age))])).await?;
     findings.push(horizon_of(horizon)?);
     findings.push(skew(unit).await?);
     Ok(findings)

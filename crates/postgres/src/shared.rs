@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::hold::{Ground, Hands};
 use crate::lanes::Lanes;
 use crate::session::Schema;
+use crate::store::Options;
 use crate::values::Value;
 
 /// What the transactions of one store have in common.
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// How long one verb may take.
     pub(crate) deadline: Duration,
+    /// What `doctor` calls an old transaction.
+    pub(crate) old_transaction: Duration,
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
     pub(crate) turns: Turns,
@@ -43,19 +46,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        location: String,
-        schema: Schema,
-        pool: Pool,
-        clock: Option<Arc<dyn Clock>>,
-        deadline: Duration,
-    ) -> Self {
+    pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
+        let Options { clock, schema, deadline, old_transaction, .. } = options;
         Self {
             location,
             schema,
             pool,
             clock,
             deadline,
+            old_transaction,
             lanes: Lanes::default(),
             hands: Hands::default(),
             turns: Turns::default(),

@@ -40,6 +40,8 @@ pub struct Options {
     pub listen: Listen,
     /// Bring the tables to this program's version.
     pub migrate: bool,
+    /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
+    pub old_transaction: Duration,
 }
 
 /// Where notices of other processes are heard.
@@ -63,6 +65,7 @@ impl Default for Options {
             deadline: Duration::from_secs(30),
             listen: Listen::On,
             migrate: true,
+            old_transaction: Duration::from_secs(300),
         }
     }
 }
@@ -98,8 +101,7 @@ impl PostgresStore {
         let listen = open::listen_place(&place, &options)?;
         let pool = open::pool(&place, &options)?;
         open::prepare(&pool, &place.location, &options).await?;
-        let Options { clock, schema, deadline, .. } = options;
-        let shared = Arc::new(Shared::new(place.location, schema, pool, clock, deadline));
+        let shared = Arc::new(Shared::new(place.location, pool, options));
         let token = listen::token();
         let runtime = tokio::runtime::Handle::current();
         let teller = runtime.spawn(listen::notify(Arc::downgrade(&shared), token.clone()));

@@ -14,6 +14,26 @@ use backstop_testbed::shared;
 /// A schema that nobody else uses; dropped at the end.
 pub(crate) struct InSchema(String);
 
+/// The same, behind a pooler in transaction mode.
+pub(crate) struct BehindPooler(InSchema);
+
+impl Place for BehindPooler {
+    fn fresh() -> Self {
+        Self(InSchema::fresh())
+    }
+
+    async fn open(&self, clock: ManualClock) -> Arc<dyn Store> {
+        let url = format!("{}?schema={}", shared::pgbouncer(), self.0.name());
+        let mut options = Options::default();
+        options.clock = Some(Arc::new(clock));
+        Arc::new(PostgresStore::open(&url, options).await.expect("the pooler takes a store"))
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        runtime().block_on(future)
+    }
+}
+
 /// One runtime for everything a test process does: connections live on it.
 fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
