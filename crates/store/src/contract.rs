@@ -68,7 +68,8 @@ pub trait Store: Send + Sync + 'static {
     /// that made them does not take them.
     ///
     /// All jobs of one claim share one fence. The first claim of a store that takes a job gets fence 1, each later
-    /// one that takes a job the next number, also after a restart; a claim that takes none uses no number up.
+    /// one that takes a job the next number, also after a restart; a claim that takes none uses no number up. On a
+    /// database server a transaction that failed may have used one up.
     ///
     /// # Errors
     /// [`Error::NotEnlisted`] when the worker is unknown or its lease has run out.
