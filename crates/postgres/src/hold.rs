@@ -1,15 +1,9 @@
-//! The jobs that workers hold: what this process remembers of its own claims, and how all others are read.
-//!
-//! Every held job is written again soon, mostly by the process that claimed it. Remembering its record saves reading
-//! the claim's ids, the job and its past. What is remembered of a claim is believed while its row has been changed as
-//! often as we have seen it changed, and it is compared under the lock on that row.
+//! The jobs that workers hold: those that this process remembers, and how all others are read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 
-use backstop_core::job::Record;
 use backstop_core::{Fence, JobId, Lease, WorkerId};
-use backstop_store::desk::{Desk, File, Grip};
+use backstop_store::desk::{Desk, File, Hands};
 
 use crate::error::Failure;
 use crate::lanes::Lanes;
@@ -18,84 +12,6 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::values::{Row, Value};
-
-/// Jobs remembered at most.
-const MOST: usize = 100_000;
-
-/// What this process remembers of its own claims.
-#[derive(Debug, Default)]
-pub(crate) struct Hands(Mutex<Remembered>);
-
-#[derive(Debug, Default)]
-struct Remembered {
-    claims: HashMap<Fence, Hand>,
-    jobs: usize,
-}
-
-/// One claim.
-#[derive(Debug)]
-struct Hand {
-    jobs: Arc<Vec<JobId>>,
-    files: HashMap<JobId, File>,
-    edits: i32,
-}
-
-impl Hands {
-    /// Keeps a claim that was committed.
-    pub(crate) fn keep(&self, fence: Fence, jobs: Vec<JobId>, files: HashMap<JobId, File>) {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory.jobs + files.len() <= MOST {
-            memory.jobs += files.len();
-            memory.claims.insert(fence, Hand { jobs: Arc::new(jobs), files, edits: 0 });
-        }
-    }
-
-    /// Drops a claim.
-    pub(crate) fn forget(&self, fence: Fence) {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hand) = memory.claims.remove(&fence) {
-            memory.jobs -= hand.files.len();
-        }
-    }
-
-    fn knows(&self, fence: Fence) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).claims.contains_key(&fence)
-    }
-
-    /// The claim with its ids and the files of `wanted`, if what is remembered is what is stored.
-    fn recall(&self, grip: &mut Grip, slots: &[u8], wanted: &BTreeSet<JobId>) -> Option<Vec<File>> {
-        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let hand = memory.claims.get(&grip.fence).filter(|hand| hand.edits == grip.edits)?;
-        grip.slots = Grip::decode_slots(slots, hand.jobs.len(), grip.claimed_at)?;
-        grip.jobs = hand.jobs.to_vec();
-        Some(wanted.iter().filter_map(|id| hand.files.get(id).cloned()).collect())
-    }
-
-    /// Follows a change of a claim that we have committed.
-    pub(crate) fn follow(&self, grip: &Grip, records: impl IntoIterator<Item = (JobId, Option<Record>)>) {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut gone = 0;
-        if let Some(hand) = memory.claims.get_mut(&grip.fence) {
-            hand.edits += 1;
-            for (id, record) in records {
-                match (record, hand.files.get_mut(&id)) {
-                    (Some(record), Some(file)) => file.record = record,
-                    (None, Some(_)) => {
-                        hand.files.remove(&id);
-                        gone += 1;
-                    }
-                    (_, None) => {}
-                }
-            }
-        }
-        memory.jobs -= gone;
-        if grip.is_spent()
-            && let Some(hand) = memory.claims.remove(&grip.fence)
-        {
-            memory.jobs -= hand.files.len();
-        }
-    }
-}
 
 /// The jobs of leases by their claim.
 fn by_fence(leases: &[Lease]) -> BTreeMap<Fence, BTreeSet<JobId>> {
@@ -168,12 +84,14 @@ async fn lay(
 ) -> Result<(), Failure> {
     let none = BTreeSet::new();
     let mut unknown = Vec::new();
+    let mut gone: BTreeSet<Fence> = fences.keys().copied().collect();
     for mut row in grips {
         if !remembered {
             unknown.push(rows::grip(row)?);
             continue;
         }
         let (mut grip, slots) = rows::grip_without_jobs(&mut row)?;
+        gone.remove(&grip.fence);
         let wanted = fences.get(&grip.fence).unwrap_or(&none);
         if let Some(files) = ground.hands.recall(&mut grip, &slots, wanted) {
             let open = |file: &File| grip.open_slot(file.job.spec.id).is_some();
@@ -186,6 +104,8 @@ async fn lay(
             unknown.extend(whole.into_iter().map(rows::grip).collect::<Result<Vec<_>, _>>()?);
         }
     }
+    // A claim that is not there any more was ended by another process, or in a caller's transaction.
+    gone.into_iter().filter(|_| remembered).for_each(|fence| ground.hands.forget(fence));
     let wanted: Vec<JobId> =
         unknown.iter().flat_map(|grip| fences.get(&grip.fence).unwrap_or(&none)).copied().collect();
     for sketch in load::sketches(session, ground.lanes, &wanted).await?.into_values() {

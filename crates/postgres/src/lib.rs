@@ -11,12 +11,13 @@
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
-//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
+//! - `submit`, `collect`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
 //! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
 
 mod archive;
 mod check;
 mod claim;
+mod collect;
 mod duty;
 mod error;
 mod finish;
@@ -42,9 +43,22 @@ mod unit;
 mod values;
 mod worker;
 
+#[cfg(feature = "diesel-async")]
+pub use diesel_async;
 pub use error::Failure;
+pub use open::schema_of;
+pub use schema::roles::roles;
 pub use session::{Query, Schema, Session};
+#[cfg(feature = "sqlx")]
+pub use sqlx;
 pub use store::{Listen, Options, PostgresStore};
 pub use tokio_postgres;
+#[cfg(feature = "diesel-async")]
+pub use tx::InDiesel;
+#[cfg(feature = "sqlx")]
+pub use tx::InSqlx;
 pub use tx::{InTransaction, finish_in, submit_in};
 pub use values::{Cell, Row, Value};
+
+#[cfg(test)]
+mod schema_tests;

@@ -2,16 +2,17 @@
 
 use backstop_core::JobId;
 use backstop_core::job::{JobView, State};
+use backstop_store::show::{self, Scope};
 use backstop_store::{JobFilter, Page, PageRequest};
 
 use crate::error::Failure;
-use crate::query::{LaneCounts, check_page, cut, lane_counts, views};
+use crate::query::{lane_counts, views};
 use crate::rows::status_code;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
 use crate::values::Value;
-use crate::worker::{Roster, grips};
+use crate::worker::{grips, roster};
 
 /// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
 const FEW: u64 = 20_000;
@@ -44,48 +45,15 @@ impl Listing {
     }
 }
 
-/// The lanes that a filter allows, and what its state means in them.
-struct Scope {
-    /// None when every lane is allowed.
-    allowed: Option<Vec<i64>>,
-    held: Vec<i64>,
-    pending: u64,
-    /// True when no job can match.
-    empty: bool,
-}
-
-impl Scope {
-    fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
-        let named = |counts: &&LaneCounts| {
-            filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
-                && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
-        };
-        let held = |counts: &&LaneCounts| counts.pending > 0 && roster.holds(&counts.lane);
-        let open: Vec<&LaneCounts> = lanes
-            .iter()
-            .filter(named)
-            .filter(|counts| filter.state != Some(State::Pending) || !held(counts))
-            .collect();
-        let waiting = filter.state == Some(State::Waiting);
-        let ids = |lanes: &[&LaneCounts]| lanes.iter().map(|counts| counts.id).collect::<Vec<_>>();
-        Self {
-            empty: open.is_empty(),
-            allowed: (open.len() < lanes.len()).then(|| ids(&open)),
-            pending: open.iter().map(|counts| counts.pending).sum(),
-            held: if waiting { ids(&open.into_iter().filter(held).collect::<Vec<_>>()) } else { Vec::new() },
-        }
-    }
-}
-
 /// Lists jobs, newest id first.
 pub(crate) async fn list(
     unit: &mut Unit,
     filter: &JobFilter,
     page: PageRequest<JobId>,
 ) -> Result<Page<JobView, JobId>, Failure> {
-    check_page(page.limit)?;
+    show::page_limit(page.limit)?;
     let now = unit.now().await?;
-    let roster = Roster::read(unit, now).await?;
+    let roster = roster(unit, now).await?;
     let scope = Scope::of(filter, &lane_counts(unit).await?, &roster);
     if scope.empty || page.limit == 0 {
         return Ok(Page { items: Vec::new(), next: None });
@@ -100,7 +68,7 @@ pub(crate) async fn list(
     let rows = unit.one(Query::new(listing.text(), params)).await?;
     let ids = rows.into_iter().map(|mut row| row.job()).collect::<Result<Vec<_>, _>>()?;
     let views = views(unit, &ids, &roster).await?.into_iter().flatten().collect();
-    Ok(cut(views, page.limit, |view: &JobView| view.job.spec.id))
+    Ok(show::cut(views, page.limit, |view: &JobView| view.job.spec.id))
 }
 
 /// The parameters of every listing, in the order of the numbers in `sql`.

@@ -24,10 +24,10 @@ use crate::values::Value;
 
 /// Notices about one queue are this far apart at least.
 const SPACING: Duration = Duration::from_millis(5);
-/// How often the listener proves that it hears.
-const PROBE_EVERY: Duration = Duration::from_secs(20);
-/// How long its own notice may take.
+/// How long its own notice may take, and a new connection.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// How often it says that it does not hear: whoever uses the store says by themselves when it is away.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Pauses between connections.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -69,30 +69,38 @@ async fn send(shared: &Arc<Shared>, payloads: Vec<String>) -> Result<(), backsto
 }
 
 /// Hears of work that arrived in other processes, until the store is dropped; connects again whenever that ends.
-pub(crate) async fn listen(store: Weak<Shared>, place: Arc<Place>, token: Arc<str>) {
+/// Every `probe` it proves that it hears.
+pub(crate) async fn listen(store: Weak<Shared>, place: Arc<Place>, token: Arc<str>, probe: Duration) {
     let mut pause = FIRST_PAUSE;
     let mut said: Option<Instant> = None;
     loop {
         let began = Instant::now();
-        let ended = hear(&store, &place, &token).await;
+        let ended = hear(&store, &place, &token, probe).await;
         let Some(shared) = store.upgrade() else { return };
         shared.listening.store(false, Ordering::Release);
         let Err(failure) = ended else { return };
-        if said.is_none_or(|moment| moment.elapsed() > Duration::from_secs(10)) {
+        if said.is_none_or(|moment| moment.elapsed() > SAY_EVERY) {
             said = Some(Instant::now());
             let error = failure.into_error(&shared.location, false);
             tracing::warn!(store = shared.location, %error, "no notices from other processes; polling goes on");
         }
         drop(shared);
-        pause = if began.elapsed() > PROBE_EVERY { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        pause = if began.elapsed() > probe { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         tokio::time::sleep(pause).await;
     }
 }
 
 /// One connection, until it fails; Ok when the store is gone.
-async fn hear(store: &Weak<Shared>, place: &Place, token: &str) -> Result<(), Failure> {
+async fn hear(
+    store: &Weak<Shared>,
+    place: &Place,
+    token: &str,
+    probe_every: Duration,
+) -> Result<(), Failure> {
     let connector = tls::connector(&place.encryption).map_err(Failure::Unreachable)?;
-    let (client, mut connection) = place.config.connect(connector).await?;
+    let slow = |_| Failure::Slow("a connection to listen on");
+    let (client, mut connection) =
+        timeout(PROBE_LIMIT, place.config.connect(connector)).await.map_err(slow)??;
     let (sender, mut notices) = mpsc::unbounded_channel();
     let driver = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -103,7 +111,7 @@ async fn hear(store: &Weak<Shared>, place: &Place, token: &str) -> Result<(), Fa
             }
         }
     });
-    let heard = attend(store, &client, &mut notices, token).await;
+    let heard = attend(store, &client, &mut notices, token, probe_every).await;
     driver.abort();
     heard
 }
@@ -113,10 +121,13 @@ async fn attend(
     client: &tokio_postgres::Client,
     notices: &mut mpsc::UnboundedReceiver<String>,
     token: &str,
+    probe_every: Duration,
 ) -> Result<(), Failure> {
     let Some(shared) = store.upgrade() else { return Ok(()) };
     let channel = channel(&shared);
-    client.batch_execute(&format!("LISTEN {channel}")).await?;
+    timeout(PROBE_LIMIT, client.batch_execute(&format!("LISTEN {channel}")))
+        .await
+        .map_err(|_| Failure::Slow("the start of listening"))??;
     drop(shared);
     let probe = format!("{token} ");
     let ask = format!("NOTIFY {channel}, '{probe}'");
@@ -142,7 +153,7 @@ async fn attend(
             shared.observer().work_arrived();
         }
         drop(shared);
-        let next = Instant::now() + PROBE_EVERY;
+        let next = Instant::now() + probe_every;
         while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
             let Some(payload) = notice else {
                 return Err(Failure::Lost("the listening connection ended".to_owned()));

@@ -174,16 +174,19 @@ async fn lock_shelved(
         return Ok(());
     }
     let ids = Value::jobs(shelved.iter().map(|sketch| &sketch.job.spec.id));
-    let mut states = HashMap::new();
+    let mut records = HashMap::new();
     for mut row in session.one(Query::new(sql::RECORDS_LOCK, vec![ids])).await? {
-        states.insert(row.job()?, rows::state_of(row.int()?)?);
+        let id = row.job()?;
+        records.extend(rows::record(&mut row)?.map(|record| (id, record)));
     }
     for sketch in shelved {
         let id = sketch.job.spec.id;
-        if states.get(&id) == Some(&sketch.record.state) {
-            locked.files.push(sketch.into_file());
-        } else {
-            moved.push(id);
+        match records.remove(&id) {
+            // What was read under the lock counts, not what was seen before it.
+            Some(record) if record.state == sketch.record.state => {
+                locked.files.push(File { record, job: sketch.job, rowed: sketch.rowed });
+            }
+            _ => moved.push(id),
         }
     }
     Ok(())

@@ -80,6 +80,16 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     Ok(Place { location: location(&config, &options.schema), config, encryption })
 }
 
+/// The schema that a URL names.
+///
+/// # Errors
+/// [`Error::Unusable`] when the URL is wrong.
+pub fn schema_of(url: &str) -> Result<Schema, Error> {
+    let mut options = Options::default();
+    place(url, &mut options)?;
+    Ok(options.schema)
+}
+
 fn number(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is no positive number"))
 }
@@ -162,21 +172,24 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
         .map_err(|problem| unusable(&place.location, problem.to_string(), "report this"))
 }
 
-/// Connects for the first time, and brings the tables to this program's version if it may.
-pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<(), Error> {
+/// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
+/// was found.
+pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
     let failed = |failure: Failure| failure.into_error(location, false);
     let client = pool.get().await.map_err(|problem| failed(no_connection(problem)))?;
     let mut wire = Wire { client: &client, schema: &options.schema };
     let found = version(&mut wire, &options.schema).await.map_err(failed)?;
+    let version = found.map(|found| found.version);
     if accept(found, location, options.migrate)? {
-        return Ok(());
+        return Ok(version);
     }
     // Dropped on the way, it takes its transaction with it.
     let client = Object::take(client);
     let mut wire = Wire { client: &client, schema: &options.schema };
     client.batch_execute(sql::BEGIN_INSERT).await.map_err(|error| failed(error.into()))?;
     apply_missing(&mut wire, &options.schema, location).await?;
-    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(error.into()))
+    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(error.into()))?;
+    Ok(version)
 }
 
 async fn apply_missing(session: &mut impl Session, names: &Schema, location: &str) -> Result<(), Error> {

@@ -7,10 +7,10 @@ use backstop_core::{JobId, Refusal};
 
 use crate::error::Failure;
 use crate::load;
-use crate::session::{Query, Session};
-use crate::sql;
+use crate::session::Query;
 use crate::unit::Unit;
 use crate::values::Value;
+use crate::{sql, submit};
 
 /// Does what a person asks of each job, in order.
 pub(crate) async fn operate(
@@ -27,17 +27,8 @@ pub(crate) async fn operate(
     locked.files.into_iter().for_each(|file| desk.lay(file));
     let mut fences: BTreeSet<_> = locked.grips.iter().map(|grip| grip.fence).collect();
     locked.grips.into_iter().for_each(|grip| desk.lay_grip(grip));
-    if !keys.is_empty() {
-        let mut holders = Vec::new();
-        for mut row in unit.one(Query::new(sql::KEYS_FIND, vec![Value::texts(&keys)])).await? {
-            let (key, holder) = (row.text()?, row.job()?);
-            desk.lay_business_key(key, holder);
-            holders.push(holder);
-        }
-        holders.retain(|holder| desk.file(*holder).is_none());
-        let others = load::lock(unit, &shared.lanes, &holders).await?;
-        others.files.into_iter().for_each(|file| desk.lay(file));
-    }
+    let keys: Vec<String> = keys.into_iter().collect();
+    submit::lay_held(unit, &shared.lanes, &mut desk, &keys, Vec::new()).await?;
     let answers = jobs.iter().map(|id| desk.operate(*id, operation)).collect();
     let writes = desk.into_writes();
     fences.retain(|fence| writes.grips.iter().any(|grip| grip.fence == *fence));

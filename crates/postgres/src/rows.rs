@@ -5,8 +5,9 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::job::{Attempt, FailureRecord, Job, PausedFrom, Policy, Record, Spec, State};
 use backstop_core::{Fence, Timestamp};
+use backstop_store::Incident;
 use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
-use backstop_store::{Incident, KnownKind};
+use backstop_store::show::WorkerRow;
 use serde::Deserialize;
 
 use crate::error::Failure;
@@ -312,18 +313,7 @@ pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
     })
 }
 
-/// A worker's row.
-#[derive(Debug)]
-pub(crate) struct WorkerRow {
-    pub(crate) id: backstop_core::WorkerId,
-    pub(crate) name: String,
-    pub(crate) code_version: Option<String>,
-    pub(crate) queues: Vec<String>,
-    pub(crate) kinds: Vec<KnownKind>,
-    pub(crate) started_at: Timestamp,
-    pub(crate) expires_at: Timestamp,
-}
-
+/// Reads a worker's row.
 pub(crate) fn worker(mut row: Row) -> Result<WorkerRow, Failure> {
     Ok(WorkerRow {
         id: row.worker()?,

@@ -3,6 +3,9 @@
 //! A migration and its number are written in one transaction: a process killed at any statement leaves the old
 //! version or the new one, never something between. A published migration is never edited; add another.
 
+mod function;
+pub(crate) mod roles;
+
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
 
@@ -196,6 +199,7 @@ const FIRST: &[&str] = &[
         last_seen bigint NOT NULL,
         sample_job uuid NOT NULL)",
     "CREATE INDEX incident_latest ON backstop.incident (last_seen DESC, fingerprint)",
+    function::ENQUEUE,
 ];
 
 /// The migrations that a database at `version` has not seen, each with the version it leads to.

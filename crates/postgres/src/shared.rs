@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::desk::Turns;
+use backstop_store::desk::{Hands, Turns};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::sync::Notify;
 
-use crate::hold::{Ground, Hands};
+use crate::collect::Collector;
+use crate::hold::Ground;
 use crate::lanes::Lanes;
 use crate::session::Schema;
 use crate::store::Options;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
     pub(crate) turns: Turns,
+    pub(crate) collector: Collector,
     /// Statements sent and transactions committed so far.
     pub(crate) statements: AtomicU64,
     pub(crate) commits: AtomicU64,
@@ -58,6 +60,7 @@ impl Shared {
             lanes: Lanes::default(),
             hands: Hands::default(),
             turns: Turns::default(),
+            collector: Collector::default(),
             statements: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             arrivals: Mutex::default(),

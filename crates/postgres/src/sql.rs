@@ -99,8 +99,11 @@ pub(crate) const LOAD: &str = concat!(
     " FROM backstop.job j LEFT JOIN backstop.record r ON r.id = j.id LEFT JOIN backstop.done d ON d.id = j.id \
      WHERE j.id = ANY($1::uuid[]) ORDER BY j.id"
 );
-pub(crate) const RECORDS_LOCK: &str =
-    "SELECT id, status FROM backstop.record WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
+pub(crate) const RECORDS_LOCK: &str = concat!(
+    "SELECT r.id, ",
+    record_columns!(),
+    " FROM backstop.record r WHERE r.id = ANY($1::uuid[]) ORDER BY r.id FOR UPDATE"
+);
 pub(crate) const READY_FIND: &str = "SELECT r.id FROM backstop.ready r \
      JOIN unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
      ON r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id";

@@ -8,7 +8,6 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
-use backstop_store::desk::SubmitNeeds;
 use backstop_store::{
     Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
     NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit,
@@ -22,7 +21,7 @@ use crate::open::{self, Place};
 use crate::session::Schema;
 use crate::shared::Shared;
 use crate::unit::Unit;
-use crate::{archive, check, claim, duty, finish, list, listen, operate, query, sql, submit, worker};
+use crate::{archive, check, claim, collect, duty, finish, list, listen, operate, query, sql, worker};
 
 /// How a store is opened. The URL can say most of it too.
 #[derive(Clone)]
@@ -38,6 +37,8 @@ pub struct Options {
     pub deadline: Duration,
     /// Where notices of other processes are heard.
     pub listen: Listen,
+    /// How often the connection for notices is proved to be alive.
+    pub probe: Duration,
     /// Bring the tables to this program's version.
     pub migrate: bool,
     /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
@@ -64,6 +65,7 @@ impl Default for Options {
             connections: 10,
             deadline: Duration::from_secs(30),
             listen: Listen::On,
+            probe: Duration::from_secs(20),
             migrate: true,
             old_transaction: Duration::from_secs(300),
         }
@@ -84,7 +86,9 @@ impl fmt::Debug for Options {
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     shared: Arc<Shared>,
+    found: Option<i64>,
     listen: Option<Arc<Place>>,
+    probe: Duration,
     token: Arc<str>,
     runtime: tokio::runtime::Handle,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -100,12 +104,31 @@ impl PostgresStore {
         let place = open::place(url, &mut options)?;
         let listen = open::listen_place(&place, &options)?;
         let pool = open::pool(&place, &options)?;
-        open::prepare(&pool, &place.location, &options).await?;
+        let found = open::prepare(&pool, &place.location, &options).await?;
+        let probe = options.probe;
         let shared = Arc::new(Shared::new(place.location, pool, options));
         let token = listen::token();
         let runtime = tokio::runtime::Handle::current();
         let teller = runtime.spawn(listen::notify(Arc::downgrade(&shared), token.clone()));
-        Ok(Self { shared, listen, token, runtime, tasks: Mutex::new(vec![teller]) })
+        Ok(Self { shared, found, listen, probe, token, runtime, tasks: Mutex::new(vec![teller]) })
+    }
+
+    /// The version of the tables when the store was opened; none when there were none.
+    #[must_use]
+    pub const fn found_version(&self) -> Option<i64> {
+        self.found
+    }
+
+    /// Makes the roles of [`roles`](crate::roles), or brings them up to date.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when the user may not.
+    pub async fn apply_roles(&self) -> Result<(), Error> {
+        let failed = |failure: Failure| failure.into_error(&self.shared.location, false);
+        let client =
+            self.shared.pool.get().await.map_err(|problem| failed(crate::unit::no_connection(problem)))?;
+        let text = crate::roles(&self.shared.schema);
+        client.batch_execute(&text).await.map_err(|error| failed(error.into()))
     }
 
     /// Statements this store has sent, without those that begin and end transactions.
@@ -175,7 +198,8 @@ impl Store for PostgresStore {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // The first task tells others; the second one, started once somebody wants to hear, listens to them.
         if let Some(place) = self.listen.as_ref().filter(|_| tasks.len() == 1) {
-            let ear = listen::listen(Arc::downgrade(&self.shared), place.clone(), self.token.clone());
+            let (store, token) = (Arc::downgrade(&self.shared), self.token.clone());
+            let ear = listen::listen(store, place.clone(), token, self.probe);
             tasks.push(self.runtime.spawn(ear));
         }
     }
@@ -184,16 +208,14 @@ impl Store for PostgresStore {
         self.read(|unit| Box::pin(unit.now()))
     }
 
-    fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
-        let plain = SubmitNeeds::are_plain(&submit.jobs);
-        let begin = if plain { sql::BEGIN_INSERT } else { sql::BEGIN_WRITE };
-        let submit = Arc::new(submit);
-        // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
-        let tried = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        Box::pin(self.shared.transact(begin, move |unit| {
-            let (submit, first) = (submit.clone(), !tried.swap(true, Ordering::Relaxed));
-            Box::pin(async move { submit::submit(unit, &submit, first).await })
-        }))
+    fn submit(&self, mut submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
+        match submit.jobs.pop() {
+            Some(job) if submit.jobs.is_empty() => Box::pin(collect::submit_one(&self.shared, job)),
+            last => {
+                submit.jobs.extend(last);
+                Box::pin(collect::store(&self.shared, submit))
+            }
+        }
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {

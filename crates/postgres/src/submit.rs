@@ -49,22 +49,48 @@ pub(crate) async fn lay(
             known.push(owner);
         }
     }
-    if !needs.business_keys.is_empty() {
-        let keys = Value::texts(&needs.business_keys);
-        for mut row in session.one(Query::new(sql::KEYS_FIND, vec![keys])).await? {
-            let (key, holder) = (row.text()?, row.job()?);
-            desk.lay_business_key(key, holder);
-            known.push(holder);
-        }
-    }
     known.sort_unstable();
     known.dedup();
-    let locked = load::lock(session, lanes, &known).await?;
-    locked.files.into_iter().for_each(|file| desk.lay(file));
-    locked.grips.into_iter().for_each(|grip| desk.lay_grip(grip));
+    lay_held(session, lanes, desk, &needs.business_keys, known.clone()).await?;
     known.retain(|id| desk.file(*id).is_none());
     for (id, state) in archive::states(session, &known).await? {
         desk.lay_archived(id, state);
     }
     Ok(())
+}
+
+/// Times that keys may change hands while we look, before the transaction begins anew.
+const MOST_SEARCHES: usize = 50;
+
+/// Lays the live holders of business keys on the desk, locked, and `also` these jobs.
+///
+/// Who holds a key is read without a lock, so that whoever ends the holder does not wait for us in a circle. A holder
+/// that was gone by the time it was locked has given the key back, and perhaps to another: then we look again.
+pub(crate) async fn lay_held(
+    session: &mut impl Session,
+    lanes: &Lanes,
+    desk: &mut Desk,
+    keys: &[String],
+    mut also: Vec<JobId>,
+) -> Result<(), Failure> {
+    for _ in 0..MOST_SEARCHES {
+        let mut holders: Vec<(String, JobId)> = Vec::new();
+        if !keys.is_empty() {
+            for mut row in session.one(Query::new(sql::KEYS_FIND, vec![Value::texts(keys)])).await? {
+                holders.push((row.text()?, row.job()?));
+            }
+        }
+        let mut wanted = std::mem::take(&mut also);
+        wanted.extend(holders.iter().map(|(_, holder)| *holder));
+        wanted.retain(|id| desk.file(*id).is_none());
+        let locked = load::lock(session, lanes, &wanted).await?;
+        locked.files.into_iter().for_each(|file| desk.lay(file));
+        locked.grips.into_iter().for_each(|grip| desk.lay_grip(grip));
+        let is_live = |id: JobId| desk.file(id).is_some_and(|file| file.record.state.is_live());
+        if holders.iter().all(|(_, holder)| is_live(*holder)) {
+            holders.into_iter().for_each(|(key, holder)| desk.lay_business_key(key, holder));
+            return Ok(());
+        }
+    }
+    Err(Failure::Again("a business key kept changing hands".to_owned()))
 }

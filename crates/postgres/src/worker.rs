@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
-use backstop_store::desk::{Grip, LaneKey};
+use backstop_store::desk::Grip;
+use backstop_store::show::Roster;
 use backstop_store::{Error, NewWorker, Orphan, Renewed, WorkerView};
 
 use crate::error::Failure;
 use crate::load;
-use crate::rows::{self, WorkerRow};
+use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
@@ -66,37 +67,9 @@ pub(crate) async fn retire(unit: &mut Unit, worker: WorkerId) -> Result<(), Fail
 }
 
 /// Every worker that is known, by name.
-pub(crate) struct Roster {
-    rows: Vec<WorkerRow>,
-    now: Timestamp,
-}
-
-impl Roster {
-    pub(crate) async fn read(session: &mut impl Session, now: Timestamp) -> Result<Self, Failure> {
-        let rows = session.one(Query::new(sql::WORKERS, Vec::new())).await?;
-        Ok(Self { rows: rows.into_iter().map(rows::worker).collect::<Result<_, _>>()?, now })
-    }
-
-    pub(crate) fn get(&self, worker: WorkerId) -> Option<&WorkerRow> {
-        self.rows.iter().find(|row| row.id == worker)
-    }
-
-    pub(crate) fn live(&self) -> impl Iterator<Item = &WorkerRow> {
-        self.rows.iter().filter(|row| row.expires_at > self.now)
-    }
-
-    /// How many live workers serve a queue, and how many of them know a kind and version.
-    pub(crate) fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {
-        let serves = |row: &&WorkerRow| row.queues.iter().any(|served| served == queue);
-        let knows = |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
-        (self.live().filter(serves).count(), self.live().filter(serves).filter(knows).count())
-    }
-
-    /// True when the lane's pending jobs wait because no live worker of their queue knows them (H10).
-    pub(crate) fn holds(&self, lane: &LaneKey) -> bool {
-        let (on_queue, for_kind) = self.crew(&lane.queue, &lane.kind, lane.version);
-        on_queue > 0 && for_kind == 0
-    }
+pub(crate) async fn roster(session: &mut impl Session, now: Timestamp) -> Result<Roster, Failure> {
+    let rows = session.one(Query::new(sql::WORKERS, Vec::new())).await?;
+    Ok(Roster::new(rows.into_iter().map(rows::worker).collect::<Result<_, _>>()?, now))
 }
 
 /// Every claim that holds something.
@@ -112,24 +85,13 @@ pub(crate) async fn workers(unit: &mut Unit) -> Result<Vec<WorkerView>, Failure>
     for grip in grips(unit).await? {
         *running.entry(grip.worker).or_default() += u64::try_from(grip.held().count()).unwrap_or(u64::MAX);
     }
-    let view = |row: WorkerRow| WorkerView {
-        running: running.get(&row.id).copied().unwrap_or_default(),
-        id: row.id,
-        name: row.name,
-        code_version: row.code_version,
-        queues: row.queues,
-        kinds: row.kinds,
-        started_at: row.started_at,
-        expires_at: row.expires_at,
-        live: row.expires_at > now,
-    };
-    Ok(Roster::read(unit, now).await?.rows.into_iter().map(view).collect())
+    Ok(roster(unit, now).await?.into_views(&running))
 }
 
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
 pub(crate) async fn orphans(unit: &mut Unit, limit: usize) -> Result<Vec<Orphan>, Failure> {
     let now = unit.now().await?;
-    let roster = Roster::read(unit, now).await?;
+    let roster = roster(unit, now).await?;
     let live: HashSet<WorkerId> = roster.live().map(|row| row.id).collect();
     let mut grips = grips(unit).await?;
     grips.retain(|grip| !live.contains(&grip.worker));

@@ -19,17 +19,17 @@ use world::{World, job, keyed, success};
 /// Makes each test once for each driver.
 macro_rules! over_every_driver {
     ($($test:ident),* $(,)?) => {
-        over_every_driver!(@driver tokio_postgres, drivers::TokioPostgres, $($test),*);
+        over_every_driver!(@driver tokio_postgres, TokioPostgres, $($test),*);
         #[cfg(feature = "sqlx")]
-        over_every_driver!(@driver sqlx, drivers::Sqlx, $($test),*);
+        over_every_driver!(@driver sqlx, Sqlx, $($test),*);
         #[cfg(feature = "diesel-async")]
-        over_every_driver!(@driver diesel_async, drivers::Diesel, $($test),*);
+        over_every_driver!(@driver diesel_async, Diesel, $($test),*);
     };
-    (@driver $name:ident, $driver:ty, $($test:ident),*) => {
+    (@driver $name:ident, $driver:ident, $($test:ident),*) => {
         mod $name {
             $(#[test]
             fn $test() {
-                crate::world::block_on(super::$test::<super::$driver>());
+                crate::world::block_on(super::$test::<super::drivers::$driver>());
             })*
         }
     };
@@ -54,7 +54,10 @@ async fn commit_makes_the_job_and_rollback_leaves_none<D: Driver>() {
     for (number, commit) in [(1, true), (2, false)] {
         let steps = [world.own_row(), Step::Submit(vec![job(number)])];
         let outcomes = driver.transaction(&world, &steps, world::nothing(), commit).await;
-        assert!(matches!(&outcomes[1], Outcome::Submitted(Ok(answers)) if answers[0].is_ok()), "{outcomes:?}");
+        assert!(
+            matches!(&outcomes[1], Outcome::Submitted(Ok(answers)) if answers[0].is_ok()),
+            "{outcomes:?}"
+        );
     }
     assert_eq!((world.own_rows().await, world.state(1).await), (1, Some(State::Pending)));
     assert_eq!(world.state(2).await, None);
@@ -82,8 +85,11 @@ async fn every_field_comes_through<D: Driver>() {
 async fn a_refused_job_leaves_the_transaction_usable<D: Driver>() {
     // L11, L14
     let world = World::new().await;
-    let steps =
-        [Step::Submit(vec![keyed(1, "k"), keyed(2, "k"), job(3)]), world.own_row(), Step::Submit(vec![job(4)])];
+    let steps = [
+        Step::Submit(vec![keyed(1, "k"), keyed(2, "k"), job(3)]),
+        world.own_row(),
+        Step::Submit(vec![job(4)]),
+    ];
     let outcomes = D::connect(&world).await.transaction(&world, &steps, world::nothing(), true).await;
     let Outcome::Submitted(Ok(answers)) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert!(matches!(answers[1], Err(Refusal::BusinessKeyConflict { .. })), "{answers:?}");
@@ -176,4 +182,26 @@ async fn a_completion_of_a_canceled_job_is_stale<D: Driver>() {
     let outcomes = D::connect(&world).await.transaction(&world, &steps, world::nothing(), true).await;
     assert!(matches!(&outcomes[0], Outcome::Finished(Ok(answers)) if answers[0].is_err()), "{outcomes:?}");
     assert_eq!((world.state(1).await, world.own_rows().await), (Some(State::Canceled), 1));
+}
+
+#[cfg(all(feature = "sqlx", feature = "diesel-async"))]
+#[test]
+fn a_call_without_a_transaction_is_refused() {
+    // L14
+    use ::diesel_async::{AsyncConnection as _, AsyncPgConnection};
+    use ::sqlx::{Connection as _, PgConnection};
+    world::block_on(async {
+        let world = World::new().await;
+        let mut conn = PgConnection::connect(&world.url()).await.expect("a server");
+        let mut session = backstop_postgres::InSqlx::new(&mut conn, world.schema.clone());
+        let over_sqlx = backstop_postgres::submit_in(&mut session, &[job(1)]).await;
+        let mut conn = AsyncPgConnection::establish(&world.url()).await.expect("a server");
+        let mut session = backstop_postgres::InDiesel::new(&mut conn, world.schema.clone());
+        let over_diesel = backstop_postgres::submit_in(&mut session, &[job(1)]).await;
+        for refused in [over_sqlx, over_diesel] {
+            let error = refused.expect_err("no transaction").to_string();
+            assert!(error.contains("no transaction is open"), "{error}");
+        }
+        assert_eq!(world.state(1).await, None);
+    });
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use backstop_core::JobId;
 use backstop_core::job::{Retention, State};
+use backstop_store::show::Roster;
 use backstop_store::{Archived, Duty, Term};
 use rusqlite::{Connection, params};
 
@@ -15,7 +16,7 @@ use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
 use crate::unit::Unit;
-use crate::worker::Roster;
+use crate::worker::roster;
 
 /// Moves up to `limit` jobs whose retention is over.
 pub(crate) fn archive(
@@ -25,7 +26,7 @@ pub(crate) fn archive(
     limit: usize,
 ) -> Result<usize, Failure> {
     expect_term(unit, term, Duty::Archive)?;
-    let roster = Roster::read(unit.conn, unit.now)?;
+    let roster = roster(unit.conn, unit.now)?;
     let mut moved = 0;
     for state in Retention::STATES {
         for seq in ended(unit, retention, state, limit - moved)? {

@@ -22,6 +22,12 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(format!("a JSON column: {error}"))

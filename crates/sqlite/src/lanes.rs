@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::job::{Priority, Spec, State};
+use backstop_store::desk::LaneKey;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Failure;
@@ -28,6 +29,11 @@ impl Lane {
         let priority =
             Priority::from_level(level).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, level))?;
         Ok(Self { id: row.get(0)?, queue: row.get(1)?, kind: row.get(2)?, version: row.get(3)?, priority })
+    }
+
+    /// What it is to those who do not know its number.
+    pub(crate) fn key(self) -> LaneKey {
+        LaneKey { queue: self.queue, kind: self.kind, version: self.version, priority: self.priority }
     }
 
     fn is_of(&self, spec: &Spec) -> bool {

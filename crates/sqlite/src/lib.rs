@@ -41,8 +41,12 @@ mod worker;
 mod writer;
 
 pub use rusqlite;
+#[cfg(feature = "sqlx")]
+pub use sqlx;
 pub use store::{Options, SqliteStore, Synchronous};
 pub use tx::{finish_in, submit_in};
+#[cfg(feature = "sqlx")]
+pub use tx::{finish_in_sqlx, submit_in_sqlx};
 
 #[cfg(test)]
 mod schema_tests;

@@ -2,14 +2,15 @@
 
 use backstop_core::job::{JobView, State};
 use backstop_core::{JobId, Timestamp};
+use backstop_store::show::{self, Scope};
 use backstop_store::{JobFilter, Page, PageRequest};
 use rusqlite::ToSql;
 
 use crate::error::Failure;
-use crate::query::{LaneCounts, Snapshot, check_page, cut};
+use crate::query::Snapshot;
 use crate::rows::{self, status_code};
 use crate::sql;
-use crate::worker::Roster;
+use crate::worker::roster;
 
 /// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
 const FEW: u64 = 20_000;
@@ -55,39 +56,6 @@ impl Listing {
     }
 }
 
-/// The lanes that a filter allows, and what its state means in them.
-struct Scope {
-    /// None when every lane is allowed.
-    allowed: Option<Vec<i64>>,
-    held: Vec<i64>,
-    pending: u64,
-    /// True when no job can match.
-    empty: bool,
-}
-
-impl Scope {
-    fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
-        let named = |counts: &&LaneCounts| {
-            filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
-                && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
-        };
-        let held = |counts: &&LaneCounts| counts.pending > 0 && roster.holds(&counts.lane);
-        let open: Vec<&LaneCounts> = lanes
-            .iter()
-            .filter(named)
-            .filter(|counts| filter.state != Some(State::Pending) || !held(counts))
-            .collect();
-        let waiting = filter.state == Some(State::Waiting);
-        let ids = |lanes: &[&LaneCounts]| lanes.iter().map(|counts| counts.lane.id).collect::<Vec<_>>();
-        Self {
-            empty: open.is_empty(),
-            allowed: (open.len() < lanes.len()).then(|| ids(&open)),
-            pending: open.iter().map(|counts| counts.pending).sum(),
-            held: if waiting { ids(&open.into_iter().filter(held).collect::<Vec<_>>()) } else { Vec::new() },
-        }
-    }
-}
-
 impl Snapshot<'_> {
     /// Lists jobs, newest id first.
     pub(crate) fn list(
@@ -95,8 +63,9 @@ impl Snapshot<'_> {
         filter: &JobFilter,
         page: PageRequest<JobId>,
     ) -> Result<Page<JobView, JobId>, Failure> {
-        let limit = check_page(page.limit)?;
-        let roster = Roster::read(self.conn, self.now)?;
+        show::page_limit(page.limit)?;
+        let limit = rows::limit(page.limit);
+        let roster = roster(self.conn, self.now)?;
         let scope = Scope::of(filter, &self.lane_counts()?, &roster);
         if scope.empty || limit == 0 {
             return Ok(Page { items: Vec::new(), next: None });
@@ -107,7 +76,7 @@ impl Snapshot<'_> {
         let mut select = self.conn.prepare_cached(&listing.text())?;
         let seqs: Vec<i64> = rows::collect(&mut select, &values[..], |row| Ok(row.get(0)?))?;
         let views = seqs.into_iter().map(|seq| self.view(&roster, seq)).collect::<Result<Vec<_>, _>>()?;
-        Ok(cut(views, page.limit, |view| view.job.spec.id))
+        Ok(show::cut(views, page.limit, |view| view.job.spec.id))
     }
 }
 

@@ -7,7 +7,8 @@ use backstop_core::job::{
     Attempt, FailureRecord, Hold, Job, NewJob, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
-use backstop_store::{Incident, KnownKind};
+use backstop_store::Incident;
+use backstop_store::show::WorkerRow;
 use rusqlite::types::FromSql;
 use rusqlite::{Row, Statement, params};
 use serde::Deserialize;
@@ -311,18 +312,7 @@ pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Failure> {
     u64::try_from(number).map_err(|_| Failure::Unreadable(format!("a count of {number}")))
 }
 
-/// A worker's row.
-#[derive(Debug)]
-pub(crate) struct WorkerRow {
-    pub(crate) id: WorkerId,
-    pub(crate) name: String,
-    pub(crate) code_version: Option<String>,
-    pub(crate) queues: Vec<String>,
-    pub(crate) kinds: Vec<KnownKind>,
-    pub(crate) started_at: Timestamp,
-    pub(crate) expires_at: Timestamp,
-}
-
+/// Reads a worker's row.
 pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, Failure> {
     Ok(WorkerRow {
         id: worker_id(row, 0)?,
@@ -333,6 +323,11 @@ pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, Failure> {
         started_at: moment(row, 5)?,
         expires_at: moment(row, 6)?,
     })
+}
+
+/// A number of rows as SQLite takes it.
+pub(crate) fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
 /// Reads every row of a query through a function that may fail in our own way.

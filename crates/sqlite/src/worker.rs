@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_store::show::Roster;
 use backstop_store::{NewWorker, Orphan, Renewed, WorkerView};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
-use crate::lanes::{Lane, Lanes};
-use crate::rows::{self, WorkerRow};
+use crate::lanes::Lanes;
+use crate::rows;
 use crate::sql;
 use crate::unit::Unit;
 
@@ -58,37 +59,8 @@ pub(crate) fn retire(unit: &mut Unit<'_>, worker: WorkerId) -> Result<(), Failur
 }
 
 /// Every worker that is known, by name.
-pub(crate) struct Roster {
-    rows: Vec<WorkerRow>,
-    now: Timestamp,
-}
-
-impl Roster {
-    pub(crate) fn read(conn: &Connection, now: Timestamp) -> Result<Self, Failure> {
-        let rows = rows::collect(&mut *conn.prepare_cached(sql::WORKERS)?, [], rows::worker)?;
-        Ok(Self { rows, now })
-    }
-
-    pub(crate) fn get(&self, worker: WorkerId) -> Option<&WorkerRow> {
-        self.rows.iter().find(|row| row.id == worker)
-    }
-
-    pub(crate) fn live(&self) -> impl Iterator<Item = &WorkerRow> {
-        self.rows.iter().filter(|row| row.expires_at > self.now)
-    }
-
-    /// How many live workers serve a queue, and how many of them know a kind and version.
-    pub(crate) fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {
-        let serves = |row: &&WorkerRow| row.queues.iter().any(|served| served == queue);
-        let knows = |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
-        (self.live().filter(serves).count(), self.live().filter(serves).filter(knows).count())
-    }
-
-    /// True when the lane's pending jobs wait because no live worker of their queue knows them (H10).
-    pub(crate) fn holds(&self, lane: &Lane) -> bool {
-        let (on_queue, for_kind) = self.crew(&lane.queue, &lane.kind, lane.version);
-        on_queue > 0 && for_kind == 0
-    }
+pub(crate) fn roster(conn: &Connection, now: Timestamp) -> Result<Roster, Failure> {
+    Ok(Roster::new(rows::collect(&mut *conn.prepare_cached(sql::WORKERS)?, [], rows::worker)?, now))
 }
 
 /// A job that a worker holds. There are never more than workers have asked for, so all of them are read.
@@ -116,18 +88,7 @@ pub(crate) fn workers(conn: &Connection, now: Timestamp) -> Result<Vec<WorkerVie
     for job in held(conn)? {
         *running.entry(job.worker).or_default() += 1;
     }
-    let view = |row: WorkerRow| WorkerView {
-        running: running.get(&row.id).copied().unwrap_or_default(),
-        id: row.id,
-        name: row.name,
-        code_version: row.code_version,
-        queues: row.queues,
-        kinds: row.kinds,
-        started_at: row.started_at,
-        expires_at: row.expires_at,
-        live: row.expires_at > now,
-    };
-    Ok(Roster::read(conn, now)?.rows.into_iter().map(view).collect())
+    Ok(roster(conn, now)?.into_views(&running))
 }
 
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
@@ -137,7 +98,7 @@ pub(crate) fn orphans(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<Orphan>, Failure> {
-    let roster = Roster::read(conn, now)?;
+    let roster = roster(conn, now)?;
     let live: HashSet<WorkerId> = roster.live().map(|row| row.id).collect();
     let mut found = held(conn)?;
     found.retain(|job| !live.contains(&job.worker));

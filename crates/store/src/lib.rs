@@ -8,6 +8,7 @@
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
+//! - [`show`]: what people see, made from rows that a store has read.
 //! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
 //! - `conformance` (feature): the suite that any store passes with one macro call.
 
@@ -23,6 +24,7 @@ pub mod finish;
 pub mod model;
 pub mod observer;
 pub mod query;
+pub mod show;
 pub mod submit;
 pub mod worker;
 

@@ -71,7 +71,73 @@ impl Driver for TokioPostgres {
         let tx = self.0.transaction().await.expect("begun");
         let outcomes = take(&mut InTransaction::new(&tx, world.schema.clone()), steps).await;
         meanwhile.await;
-        if commit { tx.commit().await.expect("committed") } else { tx.rollback().await.expect("rolled back") }
+        if commit {
+            tx.commit().await.expect("committed")
+        } else {
+            tx.rollback().await.expect("rolled back")
+        }
+        outcomes
+    }
+}
+
+/// The driver `sqlx`.
+#[cfg(feature = "sqlx")]
+pub(crate) struct Sqlx(sqlx::PgConnection);
+
+#[cfg(feature = "sqlx")]
+impl Driver for Sqlx {
+    async fn connect(world: &World) -> Self {
+        Self(<sqlx::PgConnection as sqlx::Connection>::connect(&world.url()).await.expect("a server"))
+    }
+
+    async fn transaction(
+        &mut self,
+        world: &World,
+        steps: &[Step],
+        meanwhile: Meanwhile<'_>,
+        commit: bool,
+    ) -> Vec<Outcome> {
+        let mut tx = sqlx::Connection::begin(&mut self.0).await.expect("begun");
+        let outcomes = take(&mut backstop_postgres::InSqlx::new(&mut tx, world.schema.clone()), steps).await;
+        meanwhile.await;
+        if commit {
+            tx.commit().await.expect("committed")
+        } else {
+            tx.rollback().await.expect("rolled back")
+        }
+        outcomes
+    }
+}
+
+/// The driver `diesel_async`.
+#[cfg(feature = "diesel-async")]
+pub(crate) struct Diesel(diesel_async::AsyncPgConnection);
+
+#[cfg(feature = "diesel-async")]
+impl Driver for Diesel {
+    async fn connect(world: &World) -> Self {
+        use diesel_async::{AsyncConnection as _, AsyncPgConnection};
+        Self(AsyncPgConnection::establish(&world.url()).await.expect("a server"))
+    }
+
+    async fn transaction(
+        &mut self,
+        world: &World,
+        steps: &[Step],
+        meanwhile: Meanwhile<'_>,
+        commit: bool,
+    ) -> Vec<Outcome> {
+        use diesel_async::{AnsiTransactionManager, TransactionManager as _};
+        let connection = &mut self.0;
+        AnsiTransactionManager::begin_transaction(connection).await.expect("begun");
+        let mut session = backstop_postgres::InDiesel::new(connection, world.schema.clone());
+        let outcomes = take(&mut session, steps).await;
+        meanwhile.await;
+        if commit {
+            AnsiTransactionManager::commit_transaction(connection).await.expect("committed");
+        } else {
+            AnsiTransactionManager::rollback_transaction(connection).await.expect("rolled back");
+        }
         outcomes
     }
 }

@@ -36,7 +36,8 @@ pub(crate) struct World {
     /// Told when a transaction has taken its steps and has not ended yet.
     pub(crate) begun: Arc<Notify>,
     client: tokio_postgres::Client,
-    place: InSchema,
+    /// Drops the schema at the end.
+    _place: InSchema,
 }
 
 impl World {
@@ -44,8 +45,8 @@ impl World {
         let place = InSchema::fresh();
         let store = PostgresStore::open(&place.url(), Options::default()).await.expect("a server");
         let schema = Schema::named(place.name()).expect("a plain name");
-        let client = connect(&place).await;
-        let world = Self { store: Arc::new(store), schema, begun: Arc::default(), client, place };
+        let client = connect(backstop_testbed::shared::postgres()).await;
+        let world = Self { store: Arc::new(store), schema, begun: Arc::default(), client, _place: place };
         world.batch("CREATE TABLE backstop.account (name text)").await;
         world
     }
@@ -57,7 +58,7 @@ impl World {
 
     /// Another connection to the same server.
     pub(crate) async fn connect(&self) -> tokio_postgres::Client {
-        connect(&self.place).await
+        connect(&self.url()).await
     }
 
     /// Runs statements on the tables of this world's schema.
@@ -116,8 +117,7 @@ impl World {
     }
 }
 
-async fn connect(_: &InSchema) -> tokio_postgres::Client {
-    let url = backstop_testbed::shared::postgres();
+async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a server");
     tokio::spawn(connection);
     client

@@ -16,10 +16,12 @@
 //! record at all.
 //!
 //! # Layout
-//! - [`grip`]: claims and their slots. [`writes`]: the sum of changes as rows. [`turns`]: news in the order of commits.
+//! - [`grip`]: claims and their slots. [`hands`]: claims that are remembered. [`writes`]: the sum of changes as rows.
+//!   [`turns`]: news in the order of commits.
 //! - `submit`, `run`, `operate`: the verbs.
 
 pub mod grip;
+pub mod hands;
 mod operate;
 mod run;
 mod submit;
@@ -36,6 +38,7 @@ use backstop_core::job::{Attempt, Job, NewJob, Record, Spec, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 pub use grip::Grip;
+pub use hands::Hands;
 pub use submit::SubmitNeeds;
 pub use turns::{Turn, Turns};
 pub use writes::{Done, IncidentCount, LaneKey, ReadyRow, RecordRow, Writes};

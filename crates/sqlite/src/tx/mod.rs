@@ -28,6 +28,12 @@ use crate::schema;
 use crate::unit::{Memory, Unit};
 use crate::{finish, submit};
 
+#[cfg(feature = "sqlx")]
+mod sqlx;
+
+#[cfg(feature = "sqlx")]
+pub use self::sqlx::{finish_in_sqlx, submit_in_sqlx};
+
 /// Stores jobs in the caller's transaction, each for itself. One answer per job, in order.
 ///
 /// Open the transaction as IMMEDIATE: one that begins by reading can find the file changed when it comes to write.

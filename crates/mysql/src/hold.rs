@@ -1,0 +1,119 @@
+//! The jobs that workers hold: those that this process remembers, and how all others are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use backstop_core::{Fence, JobId, Lease, WorkerId};
+use backstop_store::desk::{Desk, File, Hands};
+
+use crate::error::Failure;
+use crate::lanes::Lanes;
+use crate::load::{self, held};
+use crate::rows;
+use crate::session::{self, Query, Session};
+use crate::sql;
+use crate::values::{Row, Value};
+
+/// The jobs of leases by their claim.
+fn by_fence(leases: &[Lease]) -> BTreeMap<Fence, BTreeSet<JobId>> {
+    let mut fences: BTreeMap<Fence, BTreeSet<JobId>> = BTreeMap::new();
+    for lease in leases {
+        fences.entry(lease.fence).or_default().insert(lease.job);
+    }
+    fences
+}
+
+/// What leases are about, locked and laid on a desk, and which of their workers are live.
+pub(crate) struct Held {
+    pub(crate) desk: Desk,
+    pub(crate) live: BTreeSet<WorkerId>,
+}
+
+/// What a session needs to know beside its connection.
+pub(crate) struct Ground<'a> {
+    pub(crate) lanes: &'a Lanes,
+    pub(crate) hands: &'a Hands,
+    /// The moment to tell statements, see `Shared::moment`.
+    pub(crate) moment: Value,
+    pub(crate) wants_events: bool,
+}
+
+/// Locks the claims of leases and lays their jobs on a desk. `also` is asked in the same round trip.
+pub(crate) async fn lock(
+    session: &mut impl Session,
+    ground: &Ground<'_>,
+    leases: &[Lease],
+    also: Vec<Query>,
+) -> Result<(Held, Vec<Vec<Row>>), Failure> {
+    let fences = by_fence(leases);
+    let workers: BTreeSet<WorkerId> = leases.iter().map(|lease| lease.worker).collect();
+    let all_known = fences.keys().all(|fence| ground.hands.knows(*fence));
+    let question = if all_known { sql::GRIPS_LOCK } else { sql::GRIPS_LOCK_WHOLE };
+    let workers = workers.into_iter().map(Value::worker).collect();
+    let mut batch = vec![
+        Query::new(sql::CLOCK, vec![ground.moment.clone()]),
+        Query::listed(sql::WORKERS_EXPIRY, vec![workers]),
+    ];
+    question.add(&mut batch, fences.keys().map(|fence| vec![Value::int(fence.0)]).collect());
+    let asked = batch.len();
+    batch.extend(also);
+    let mut answers = session.run(batch).await?;
+    let rest = answers.split_off(asked);
+    let grips = answers.split_off(2).into_iter().flatten().collect();
+    let expiries = answers.pop().unwrap_or_default();
+    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+    let mut live = BTreeSet::new();
+    for mut row in expiries {
+        let worker = row.worker()?;
+        if row.moment()? > now {
+            live.insert(worker);
+        }
+    }
+    let mut desk = Desk::new(now, ground.wants_events);
+    lay(session, ground, &mut desk, grips, all_known, &fences).await?;
+    Ok((Held { desk, live }, rest))
+}
+
+/// Lays claims on the desk, with the jobs of their leases.
+async fn lay(
+    session: &mut impl Session,
+    ground: &Ground<'_>,
+    desk: &mut Desk,
+    grips: Vec<Row>,
+    remembered: bool,
+    fences: &BTreeMap<Fence, BTreeSet<JobId>>,
+) -> Result<(), Failure> {
+    let none = BTreeSet::new();
+    let mut unknown = Vec::new();
+    let mut gone: BTreeSet<Fence> = fences.keys().copied().collect();
+    for mut row in grips {
+        if !remembered {
+            unknown.push(rows::grip(row)?);
+            continue;
+        }
+        let (mut grip, slots) = rows::grip_without_jobs(&mut row)?;
+        gone.remove(&grip.fence);
+        let wanted = fences.get(&grip.fence).unwrap_or(&none);
+        if let Some(files) = ground.hands.recall(&mut grip, &slots, wanted) {
+            let open = |file: &File| grip.open_slot(file.job.spec.id).is_some();
+            files.into_iter().filter(open).for_each(|file| desk.lay(file));
+            desk.lay_grip(grip);
+        } else {
+            ground.hands.forget(grip.fence);
+            let mut batch = Vec::new();
+            sql::GRIPS_LOCK_WHOLE.add(&mut batch, vec![vec![Value::int(grip.fence.0)]]);
+            let whole = session::all(session, batch).await?;
+            unknown.extend(whole.into_iter().map(rows::grip).collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    // A claim that is not there any more was ended by another process, or in a caller's transaction.
+    gone.into_iter().filter(|_| remembered).for_each(|fence| ground.hands.forget(fence));
+    let wanted: Vec<JobId> =
+        unknown.iter().flat_map(|grip| fences.get(&grip.fence).unwrap_or(&none)).copied().collect();
+    for sketch in load::sketches(session, ground.lanes, &wanted).await?.into_values() {
+        if let Some(record) = held(&sketch, &unknown) {
+            desk.lay(File { record, job: sketch.job, rowed: sketch.rowed });
+        }
+    }
+    unknown.into_iter().for_each(|grip| desk.lay_grip(grip));
+    Ok(())
+}

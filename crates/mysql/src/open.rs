@@ -1,0 +1,233 @@
+//! Finding the server: the URL, the pool of connections, and the tables.
+
+use std::time::Duration;
+
+use backstop_store::Error;
+use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
+
+use crate::error::Failure;
+use crate::schema;
+use crate::session::{Prefix, Query, Session, Wire};
+use crate::sql;
+use crate::store::Options;
+use crate::unit::no_connection;
+use crate::values::Value;
+
+/// Where a store is, as its URL says.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    opts: Opts,
+    /// For people, without credentials.
+    pub(crate) location: String,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
+}
+
+/// Reads a URL; settings of ours in it go into `options`.
+pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
+    let shown = without_password(url);
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut theirs = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let wrong = |problem: String| unusable(&shown, problem, "mend this part of the URL");
+        match name {
+            "prefix" => options.prefix = Prefix::named(value).map_err(wrong)?,
+            "connections" => {
+                options.connections = usize::try_from(number(value).map_err(wrong)?).unwrap_or(1);
+            }
+            "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
+            _ => theirs.push(pair.to_owned()),
+        }
+    }
+    if !theirs.iter().any(|pair| pair.starts_with("prefer_socket=")) {
+        // Behind a forwarded port the server's socket may be another server's on this machine.
+        theirs.push("prefer_socket=false".to_owned());
+    }
+    let base =
+        base.strip_prefix("mariadb://").map_or_else(|| base.to_owned(), |rest| format!("mysql://{rest}"));
+    let opts = Opts::from_url(&format!("{base}?{}", theirs.join("&"))).map_err(|problem| {
+        unusable(
+            &shown,
+            format!("the URL is wrong ({problem})"),
+            "write mysql://USER:PASSWORD@HOST:PORT/DATABASE",
+        )
+    })?;
+    if opts.db_name().is_none_or(str::is_empty) {
+        return Err(unusable(
+            &shown,
+            "the URL names no database",
+            "write mysql://USER:PASSWORD@HOST:PORT/DATABASE",
+        ));
+    }
+    Ok(Place { location: location(&opts, &options.prefix), opts })
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is no positive number"))
+}
+
+fn without_password(url: &str) -> String {
+    let (base, _) = url.split_once('?').unwrap_or((url, ""));
+    match (base.find("://"), base.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => {
+            let user = base[scheme + 3..at].split(':').next().unwrap_or_default();
+            format!("{}{user}{}", &base[..scheme + 3], &base[at..])
+        }
+        _ => base.to_owned(),
+    }
+}
+
+fn location(opts: &Opts, prefix: &Prefix) -> String {
+    let at = match opts.socket() {
+        Some(socket) => socket.to_owned(),
+        None => format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port()),
+    };
+    let database = opts.db_name().unwrap_or_default();
+    let prefix =
+        if *prefix == Prefix::default() { String::new() } else { format!("?prefix={}", prefix.name()) };
+    format!("mysql://{at}/{database}{prefix}")
+}
+
+/// The pool of connections.
+pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
+    let most = options.connections.max(1);
+    // The lower bound is how many are kept: none of them is opened before it is needed.
+    let constraints = PoolConstraints::new(most, most).unwrap_or_default();
+    // A connection comes back clean or not at all, see `unit`, so resetting it would be a round trip for nothing.
+    let pool = PoolOpts::default().with_constraints(constraints).with_reset_connection(false);
+    let opts = OptsBuilder::from_opts(place.opts.clone())
+        .pool_opts(pool)
+        .setup(vec![sql::SETUP])
+        // A server that vanished without a word is noticed.
+        .tcp_keepalive(Some(Duration::from_secs(30)))
+        .stmt_cache_size(0);
+    Pool::new(opts)
+}
+
+/// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
+/// was found.
+pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    let mut conn = match tokio::time::timeout(CONNECT_TIMEOUT, pool.get_conn()).await {
+        Ok(conn) => conn.map_err(|problem| failed(no_connection(problem)))?,
+        Err(_) => return Err(failed(Failure::Unreachable("the server does not answer".to_owned()))),
+    };
+    let mut wire = Wire { conn: &mut conn, prefix: &options.prefix };
+    let found = version(&mut wire, &options.prefix).await.map_err(failed)?;
+    let version = found.map(|found| found.version);
+    if accept(found, location, options.migrate)? {
+        return Ok(version);
+    }
+    let migrated = migrate(&mut conn, &options.prefix, location).await;
+    if migrated.is_err() {
+        // The lock goes with the connection; that it cannot be closed in order any more does not matter then.
+        let _ = conn.disconnect().await;
+    }
+    migrated.map(|()| version)
+}
+
+async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(), Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    let mut wire = Wire { conn, prefix };
+    let name = || vec![Value::text(prefix.name())];
+    let locked = wire.one(Query::new(schema::LOCK, name())).await.map_err(failed)?;
+    let got = locked.into_iter().next().map(|mut row| row.maybe_int()).transpose().map_err(failed)?;
+    if got.flatten() != Some(1) {
+        let problem = "another program has been migrating its tables for a minute; wait for it".to_owned();
+        return Err(Error::Unavailable { location: location.to_owned(), problem, source: None });
+    }
+    apply_missing(&mut wire, prefix, location).await?;
+    wire.one(Query::new(schema::UNLOCK, name())).await.map(drop).map_err(failed)
+}
+
+async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &str) -> Result<(), Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    // Another process may have been here since it was looked at.
+    let found = version(session, prefix).await.map_err(failed)?;
+    if accept(found, location, true)? {
+        return Ok(());
+    }
+    for migration in schema::steps(found.map_or(0, |found| found.version)) {
+        session.run(migration).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// What a database says of its tables.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    version: i64,
+    /// The oldest program that may still work on them.
+    oldest: i64,
+}
+
+async fn version(session: &mut impl Session, prefix: &Prefix) -> Result<Option<Found>, Failure> {
+    let name = Value::text(format!("{}meta", prefix.name()));
+    if session.one(Query::new(schema::META_TABLES, vec![name])).await?.is_empty() {
+        return Ok(None);
+    }
+    let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
+    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
+    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Found { version, oldest }))
+}
+
+/// True when the tables can be used as they are, false when they are to be migrated first.
+fn accept(found: Option<Found>, location: &str, migrate: bool) -> Result<bool, Error> {
+    let newest = schema::newest();
+    match found {
+        // A newer program was here. During a deploy both work side by side, as long as the tables allow it.
+        Some(Found { version, oldest }) if version >= newest && oldest <= newest => Ok(true),
+        Some(Found { version, .. }) if version > newest => Err(unusable(
+            location,
+            format!(
+                "it was written by a newer Backstop (schema {version}, this program knows up to {newest})"
+            ),
+            "use that version of the program",
+        )),
+        _ if migrate => Ok(false),
+        Some(Found { version, .. }) => Err(unusable(
+            location,
+            format!("its schema is version {version}, this program needs {newest}"),
+            "run `backstop migrate`",
+        )),
+        None => Err(unusable(location, "it holds no tables of Backstop's", "run `backstop migrate`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_settings_are_taken_out_of_the_url() {
+        for scheme in ["mysql", "mariadb"] {
+            let mut options = Options::default();
+            let url = format!("{scheme}://me:secret@db:6000/app?prefix=jobs_&connections=3&tcp_nodelay=true");
+            let place = place(&url, &mut options).expect("a good URL");
+            assert_eq!(place.location, "mysql://db:6000/app?prefix=jobs_");
+            assert_eq!((options.connections, options.prefix.name()), (3, "jobs_"));
+        }
+    }
+
+    #[test]
+    fn a_wrong_url_is_refused_without_its_password() {
+        // E10
+        for url in [
+            "mysql://me:secret@db:port/app",
+            "mysql://me:secret@db/app?connections=none",
+            "mysql://me:secret@db/app?prefix=Bad Name",
+            "mysql://me:secret@db/app?deadline=0",
+            "mysql://me:secret@db/app?no_such_option=1",
+            "mysql://me:secret@db",
+        ] {
+            let text = place(url, &mut Options::default()).expect_err("a bad URL").to_string();
+            assert!(!text.contains("secret"), "{text}");
+            assert!(text.contains("mysql://me@db"), "{text}");
+        }
+    }
+}

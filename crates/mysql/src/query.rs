@@ -1,0 +1,219 @@
+//! Jobs, ledgers, queues and incidents as they are shown. Reads one snapshot; never writes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use backstop_core::explain::Surroundings;
+use backstop_core::failure::Cause;
+use backstop_core::job::{Attempt, FailureRecord, JobDetail, JobView, State};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::show::{self, LaneCounts, Roster};
+use backstop_store::{HeldLane, Incident, Page, PageRequest, QueueView};
+
+use crate::error::Failure;
+use crate::lanes;
+use crate::load::{self, Sketch};
+use crate::rows;
+use crate::session::{self, Query, Session};
+use crate::sql;
+use crate::unit::Unit;
+use crate::values::Value;
+use crate::worker;
+
+/// Every lane with its kept counts.
+pub(crate) async fn lane_counts(session: &mut impl Session) -> Result<Vec<LaneCounts>, Failure> {
+    let rows = session.one(Query::new(sql::LANES, Vec::new())).await?;
+    let read = |mut row| {
+        let (id, lane) = lanes::read_from(&mut row)?;
+        Ok(LaneCounts {
+            id,
+            lane,
+            pending: row.number()?,
+            running: row.number()?,
+            succeeded: row.number()?,
+            failed: row.number()?,
+            paused: row.number()?,
+            canceled: row.number()?,
+            waiting: row.number()?,
+        })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// What a row of `sql::VIEWS` tells beside the job and its record.
+struct Extras {
+    last_failure: Option<FailureRecord>,
+    result: Option<Arc<str>>,
+    warning: Option<String>,
+    started_at: Option<Timestamp>,
+}
+
+/// Jobs as they are shown, in the order of `ids`; none for an unknown one.
+pub(crate) async fn views(
+    unit: &mut Unit,
+    ids: &[JobId],
+    roster: &Roster,
+) -> Result<Vec<Option<JobView>>, Failure> {
+    let shared = unit.shared.clone();
+    let rows = load::by_ids(unit, &sql::VIEWS, ids).await?;
+    load::meet_lanes(unit, &shared.lanes, &rows, 0).await?;
+    let mut found: HashMap<JobId, (Sketch, Extras)> = HashMap::with_capacity(rows.len());
+    for mut row in rows {
+        let sketch = load::sketch(&mut row, &shared.lanes, true)?;
+        let extras = Extras {
+            last_failure: rows::failure(&mut row)?,
+            result: row.maybe_text()?.map(Arc::from),
+            warning: row.maybe_text()?,
+            started_at: row.maybe_moment()?,
+        };
+        found.insert(sketch.job.spec.id, (sketch, extras));
+    }
+    let open: Vec<Sketch> =
+        found.values().map(|(sketch, _)| sketch).filter(|sketch| sketch.is_open()).cloned().collect();
+    let waiting = load::ready_rows(unit, &sql::READY_FIND, &open).await?;
+    let held: Vec<Sketch> =
+        open.into_iter().filter(|sketch| !waiting.contains(&sketch.job.spec.id)).collect();
+    let grips = load::grips_with(unit, &held).await?;
+    let mut view = |id: &JobId| {
+        let (mut sketch, extras) = found.remove(id)?;
+        if let Some(record) =
+            load::held(&sketch, &grips).filter(|_| sketch.is_open() && !waiting.contains(id))
+        {
+            sketch.record = record;
+        }
+        Some(show(sketch, extras, roster))
+    };
+    Ok(ids.iter().map(&mut view).collect())
+}
+
+fn show(sketch: Sketch, extras: Extras, roster: &Roster) -> JobView {
+    let record = sketch.record;
+    let ended = record.state.is_terminal();
+    let started = record.hold.and_then(|hold| hold.started_at);
+    let spec = &sketch.job.spec;
+    JobView {
+        waits_for_code: record.state == State::Pending && roster.holds(&spec.queue, &spec.kind, spec.version),
+        last_failure: extras.last_failure,
+        result: extras.result.filter(|_| ended),
+        warning: extras.warning.filter(|_| ended),
+        started_at: started.or(extras.started_at),
+        job: Arc::unwrap_or_clone(sketch.job),
+        record,
+    }
+}
+
+/// Jobs with the counts of their runs, in order.
+pub(crate) async fn details(
+    unit: &mut Unit,
+    ids: &[JobId],
+    now: Timestamp,
+) -> Result<Vec<Option<JobDetail>>, Failure> {
+    let roster = worker::roster(unit, now).await?;
+    // An id may be asked for twice.
+    let mut distinct = ids.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let views = views(unit, &distinct, &roster).await?;
+    let mut counters: HashMap<JobId, BTreeMap<Cause, u64>> = HashMap::new();
+    let asked = || Value::jobs(&distinct);
+    for mut row in unit.one(Query::listed(sql::CAUSES, vec![asked(), asked()])).await? {
+        let (id, cause, count) = (row.job()?, row.word()?, row.number()?);
+        counters.entry(id).or_default().insert(cause, count);
+    }
+    let detail = |view: JobView| {
+        let id = view.job.spec.id;
+        (id, JobDetail { counters: counters.remove(&id).unwrap_or_default(), view })
+    };
+    let found: HashMap<JobId, JobDetail> = views.into_iter().flatten().map(detail).collect();
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+}
+
+/// Jobs by id, in order.
+pub(crate) async fn jobs(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, Failure> {
+    let now = unit.now().await?;
+    details(unit, ids, now).await
+}
+
+/// Every run of one job, latest first.
+pub(crate) async fn ledger(session: &mut impl Session, job: JobId) -> Result<Vec<Attempt>, Failure> {
+    runs(session, job, i64::MAX, usize::MAX).await
+}
+
+async fn runs(
+    session: &mut impl Session,
+    job: JobId,
+    below: i64,
+    limit: usize,
+) -> Result<Vec<Attempt>, Failure> {
+    let (id, below) = (|| Value::job(job), || Value::int(below));
+    let params = vec![id(), below(), id(), below(), Value::count(limit)];
+    let rows = session.one(Query::new(sql::ATTEMPTS, params)).await?;
+    rows.into_iter().map(rows::attempt).collect()
+}
+
+/// The ledger of a job, latest run first.
+pub(crate) async fn attempts(
+    unit: &mut Unit,
+    job: JobId,
+    page: PageRequest<u32>,
+) -> Result<Page<Attempt, u32>, Failure> {
+    show::page_limit(page.limit)?;
+    let below = page.after.map_or(i64::MAX, i64::from);
+    let runs = runs(unit, job, below, page.limit + 1).await?;
+    Ok(show::cut(runs, page.limit, |run| run.number))
+}
+
+/// A job with what surrounds it.
+pub(crate) async fn surroundings(
+    unit: &mut Unit,
+    id: JobId,
+) -> Result<Option<(JobView, Surroundings)>, Failure> {
+    let now = unit.now().await?;
+    let roster = worker::roster(unit, now).await?;
+    let Some(view) = views(unit, &[id], &roster).await?.pop().flatten() else { return Ok(None) };
+    let spec = &view.job.spec;
+    let decision = unit.one(Query::new(sql::LAST_DECISION, vec![Value::job(id), Value::job(id)])).await?;
+    let last_decision = match decision.into_iter().next() {
+        Some(mut row) => row.maybe_json()?,
+        None => None,
+    };
+    let paused = unit.one(Query::new(sql::QUEUE_PAUSED, vec![Value::text(&spec.queue)])).await?;
+    let queue_paused = match paused.into_iter().next() {
+        Some(mut row) => row.bool()?,
+        None => false,
+    };
+    let around = roster.around(&view, queue_paused, last_decision);
+    Ok(Some((view, around)))
+}
+
+/// Every queue that has a lane, was ever paused, or is served by a live worker.
+pub(crate) async fn queues(unit: &mut Unit) -> Result<Vec<QueueView>, Failure> {
+    let now = unit.now().await?;
+    let roster = worker::roster(unit, now).await?;
+    let mut paused = Vec::new();
+    for mut row in unit.one(Query::new(sql::QUEUES, Vec::new())).await? {
+        paused.push((row.text()?, row.bool()?));
+    }
+    let lanes = lane_counts(unit).await?;
+    let open: Vec<&LaneCounts> = lanes.iter().filter(|counts| counts.is_open(&roster)).collect();
+    let heads = open.iter().map(|counts| Query::new(sql::NEXT_DUE, vec![Value::int(counts.id)])).collect();
+    let mut due: HashMap<i64, Timestamp> = HashMap::new();
+    for mut row in session::all(unit, heads).await? {
+        due.insert(row.int()?, row.moment()?);
+    }
+    Ok(show::queues(&roster, paused, &lanes, &due, now))
+}
+
+/// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
+pub(crate) async fn held_lanes(unit: &mut Unit) -> Result<Vec<HeldLane>, Failure> {
+    let now = unit.now().await?;
+    let roster = worker::roster(unit, now).await?;
+    Ok(show::held_lanes(&roster, &lane_counts(unit).await?))
+}
+
+/// Incidents, latest seen first.
+pub(crate) async fn incidents(unit: &mut Unit, limit: usize) -> Result<Vec<Incident>, Failure> {
+    show::page_limit(limit)?;
+    let rows = unit.one(Query::new(sql::INCIDENTS, vec![Value::count(limit)])).await?;
+    rows.into_iter().map(rows::incident).collect()
+}

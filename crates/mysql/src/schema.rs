@@ -1,0 +1,264 @@
+//! The tables, as a list of migrations.
+//!
+//! Statements that change tables commit by themselves here, so a migration is not one transaction: each of its
+//! statements can be run again, and its number is written last. A process killed between any two of them leaves
+//! something that the next one completes. A published migration is never edited; add another.
+
+use crate::session::Query;
+use crate::values::Value;
+
+/// Every migration, oldest first. The version of a database is the number of those it has seen.
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
+
+/// The newest version this program knows.
+pub(crate) fn newest() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// The lock that keeps two programs from migrating at once. Its name may have 64 characters.
+pub(crate) const LOCK: &str =
+    "SELECT GET_LOCK(CONCAT('backstop:', MD5(CONCAT(DATABASE(), '/', CAST(? AS CHAR)))), 60)";
+pub(crate) const UNLOCK: &str =
+    "DO RELEASE_LOCK(CONCAT('backstop:', MD5(CONCAT(DATABASE(), '/', CAST(? AS CHAR)))))";
+pub(crate) const META_TABLES: &str = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() \
+     AND table_name = CAST(? AS CHAR)";
+pub(crate) const VERSION: &str = "SELECT value FROM backstop_meta WHERE name = 'schema'";
+pub(crate) const VERSIONS: &str = "SELECT (SELECT value FROM backstop_meta WHERE name = 'schema'), \
+     (SELECT value FROM backstop_meta WHERE name = 'oldest')";
+pub(crate) const VERSION_SAVE: &str = "INSERT INTO backstop_meta (name, value) VALUES ('schema', ?), ('oldest', ?) \
+     ON DUPLICATE KEY UPDATE value = VALUES(value)";
+
+/// The oldest version whose programs can still work on tables of the newest one. During a deploy both are there, so a
+/// migration first adds what the new program needs, and a later release takes away what no program needs any more.
+pub(crate) const OLDEST: i64 = 1;
+
+/// Moments are microseconds since 1970, in every store alike. Text is kept as bytes: names are compared as they are,
+/// also where they end in spaces. What a row must not be without is NOT NULL; counters that are almost always zero are
+/// NULL then, which costs a bit instead of eight bytes.
+const FIRST: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS backstop_meta (name VARBINARY(64) PRIMARY KEY, value BIGINT NOT NULL) ENGINE=InnoDB",
+    // Jobs of one queue, kind, version and priority form a lane. Its counts are kept: here, plus what `tally` holds.
+    "CREATE TABLE IF NOT EXISTS backstop_lane (
+        id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        queue VARBINARY(1024) NOT NULL,
+        kind VARBINARY(1024) NOT NULL,
+        version BIGINT NOT NULL,
+        priority BIGINT NOT NULL,
+        pending BIGINT NOT NULL DEFAULT 0,
+        running BIGINT NOT NULL DEFAULT 0,
+        succeeded BIGINT NOT NULL DEFAULT 0,
+        failed BIGINT NOT NULL DEFAULT 0,
+        paused BIGINT NOT NULL DEFAULT 0,
+        canceled BIGINT NOT NULL DEFAULT 0,
+        waiting BIGINT NOT NULL DEFAULT 0,
+        UNIQUE KEY lane_names (queue, kind, version, priority)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // Changes of the counts, one row per transaction and lane: updating the lane itself would put all writers in a row.
+    "CREATE TABLE IF NOT EXISTS backstop_tally (
+        id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        lane BIGINT NOT NULL,
+        pending BIGINT NOT NULL,
+        running BIGINT NOT NULL,
+        succeeded BIGINT NOT NULL,
+        failed BIGINT NOT NULL,
+        paused BIGINT NOT NULL,
+        canceled BIGINT NOT NULL,
+        waiting BIGINT NOT NULL) ENGINE=InnoDB",
+    // What never changes. Written once, at submit.
+    "CREATE TABLE IF NOT EXISTS backstop_job (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        lane BIGINT NOT NULL,
+        created_at BIGINT NOT NULL,
+        run_at BIGINT NOT NULL,
+        payload LONGBLOB NOT NULL,
+        policy LONGBLOB,
+        expires_at BIGINT,
+        idempotency_key VARBINARY(1024),
+        business_key VARBINARY(1024),
+        correlation_id VARBINARY(1024),
+        tags LONGBLOB,
+        params LONGBLOB,
+        on_success LONGBLOB,
+        on_failure LONGBLOB,
+        callback_of BINARY(16),
+        KEY job_business_key (business_key, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // The claim path: pending jobs and nothing else.
+    "CREATE TABLE IF NOT EXISTS backstop_ready (
+        lane BIGINT NOT NULL,
+        run_at BIGINT NOT NULL,
+        id BINARY(16) NOT NULL,
+        expires_at BIGINT,
+        rowed TINYINT NOT NULL,
+        PRIMARY KEY (lane, run_at, id),
+        KEY ready_expiring (expires_at, id)) ENGINE=InnoDB",
+    // One row per claim, for all the jobs it took. Its key is the fence: it grows with every claim (L5), also over a
+    // restart of the server.
+    "CREATE TABLE IF NOT EXISTS backstop_claim (
+        fence BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        worker BINARY(16) NOT NULL,
+        claimed_at BIGINT NOT NULL,
+        edits INT NOT NULL DEFAULT 0,
+        slots LONGBLOB NOT NULL,
+        jobs LONGBLOB NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // What a job has gone through, once it has a past: `backstop_core::job::Record`.
+    "CREATE TABLE IF NOT EXISTS backstop_record (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        lane BIGINT NOT NULL,
+        status TINYINT NOT NULL,
+        run_at BIGINT NOT NULL,
+        expires_at BIGINT,
+        attempt BIGINT NOT NULL,
+        crashes BIGINT NOT NULL,
+        deferrals BIGINT NOT NULL,
+        runs BIGINT NOT NULL,
+        redrives BIGINT NOT NULL,
+        fence BIGINT NOT NULL,
+        last_failed_run BIGINT,
+        progress LONGBLOB,
+        paused_from TINYINT,
+        finished_at BIGINT,
+        reason VARBINARY(64),
+        cancel_reason LONGBLOB,
+        superseded_by BINARY(16),
+        KEY record_shelf (status, id),
+        KEY record_ended (status, finished_at, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // Jobs that succeeded, each with its last run: the same row is its row in the ledger.
+    "CREATE TABLE IF NOT EXISTS backstop_done (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        lane BIGINT NOT NULL,
+        run_at BIGINT NOT NULL,
+        expires_at BIGINT,
+        attempt BIGINT,
+        crashes BIGINT,
+        deferrals BIGINT,
+        runs BIGINT NOT NULL,
+        redrives BIGINT,
+        fence BIGINT NOT NULL,
+        progress LONGBLOB,
+        finished_at BIGINT NOT NULL,
+        worker BINARY(16),
+        code_version LONGBLOB,
+        started_at BIGINT,
+        result LONGBLOB,
+        warning LONGBLOB,
+        output LONGBLOB,
+        KEY done_ended (finished_at, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // The ledger: one row for each other run that ended. Never changed.
+    "CREATE TABLE IF NOT EXISTS backstop_attempt (
+        job BINARY(16) NOT NULL,
+        number BIGINT NOT NULL,
+        fence BIGINT NOT NULL,
+        worker BINARY(16) NOT NULL,
+        code_version LONGBLOB,
+        cause VARBINARY(64) NOT NULL,
+        due_at BIGINT NOT NULL,
+        started_at BIGINT NOT NULL,
+        finished_at BIGINT NOT NULL,
+        error_type LONGBLOB,
+        message LONGBLOB,
+        fingerprint VARBINARY(255),
+        decision LONGBLOB,
+        result LONGBLOB,
+        warning LONGBLOB,
+        output LONGBLOB,
+        PRIMARY KEY (job, number),
+        KEY attempt_fingerprint (fingerprint, job, number)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_tag (
+        tag VARBINARY(1024) NOT NULL,
+        id BINARY(16) NOT NULL,
+        PRIMARY KEY (tag, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // L10: kept for ever, also when the job is gone.
+    "CREATE TABLE IF NOT EXISTS backstop_idempotency (
+        name VARBINARY(1024) NOT NULL PRIMARY KEY,
+        job BINARY(16) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // L11: who holds a business key, while it is live. The key cannot be held twice, whatever the code does.
+    "CREATE TABLE IF NOT EXISTS backstop_business (
+        name VARBINARY(1024) NOT NULL PRIMARY KEY,
+        job BINARY(16) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // L16: jobs that have left all the tables above.
+    "CREATE TABLE IF NOT EXISTS backstop_archive (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        status TINYINT NOT NULL,
+        finished_at BIGINT NOT NULL,
+        archived_at BIGINT NOT NULL,
+        document LONGBLOB NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_queue (
+        name VARBINARY(1024) NOT NULL PRIMARY KEY,
+        paused TINYINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_worker (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        name LONGBLOB NOT NULL,
+        code_version LONGBLOB,
+        queues LONGBLOB NOT NULL,
+        kinds LONGBLOB NOT NULL,
+        started_at BIGINT NOT NULL,
+        expires_at BIGINT NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_duty (
+        name VARBINARY(64) NOT NULL PRIMARY KEY,
+        number BIGINT NOT NULL,
+        node BINARY(16) NOT NULL,
+        expires_at BIGINT NOT NULL) ENGINE=InnoDB",
+    "CREATE TABLE IF NOT EXISTS backstop_incident (
+        fingerprint VARBINARY(255) NOT NULL PRIMARY KEY,
+        kind LONGBLOB NOT NULL,
+        error_type LONGBLOB NOT NULL,
+        message LONGBLOB NOT NULL,
+        failures BIGINT NOT NULL,
+        dead BIGINT NOT NULL,
+        first_seen BIGINT NOT NULL,
+        last_seen BIGINT NOT NULL,
+        sample_job BINARY(16) NOT NULL,
+        KEY incident_latest (last_seen, fingerprint)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+];
+
+/// The migrations that a database at `version` has not seen, each ending in the version it leads to.
+pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
+    let missing = (1..).zip(MIGRATIONS).filter(move |(leads_to, _)| *leads_to > version);
+    missing.map(|(leads_to, statements)| {
+        let save = Query::new(VERSION_SAVE, Value::ints([leads_to, OLDEST]));
+        let statements = statements.iter().map(|statement| Query::new(*statement, Vec::new()));
+        statements.chain([save]).collect()
+    })
+}
+
+/// A table as the migrations make it: its name without the prefix, and its indexes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) indexes: Vec<&'static str>,
+}
+
+/// All tables, as the migrations make them.
+pub(crate) fn tables() -> Vec<Table> {
+    let statements = MIGRATIONS.iter().flat_map(|migration| migration.iter());
+    let table = |statement: &&'static str| {
+        let rest = statement.strip_prefix("CREATE TABLE IF NOT EXISTS backstop_")?;
+        let index = |line: &'static str| {
+            let line = line.trim();
+            line.strip_prefix("UNIQUE KEY ").or(line.strip_prefix("KEY "))?.split(' ').next()
+        };
+        Some(Table { name: rest.split(' ').next()?, indexes: rest.lines().filter_map(index).collect() })
+    };
+    statements.filter_map(table).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_known_by_name() {
+        let tables = tables();
+        assert_eq!(tables.len(), FIRST.len(), "every statement makes a table");
+        assert!(tables.iter().any(|table| table.name == "ready" && table.indexes == ["ready_expiring"]));
+        let record = tables.iter().find(|table| table.name == "record").expect("a table of records");
+        assert_eq!(record.indexes, ["record_shelf", "record_ended"]);
+        let plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        assert!(tables.iter().all(|table| plain(table.name) && table.indexes.iter().all(|name| plain(name))));
+    }
+
+    #[test]
+    fn every_statement_can_be_run_again() {
+        let repeatable = |statement: &&str| statement.starts_with("CREATE TABLE IF NOT EXISTS ");
+        assert!(MIGRATIONS.iter().flat_map(|migration| migration.iter()).all(repeatable));
+    }
+}

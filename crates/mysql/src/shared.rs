@@ -1,0 +1,91 @@
+//! What the transactions of one store have in common.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_store::desk::{Hands, Turns};
+use backstop_store::{Clock, Observer, Silent};
+use mysql_async::Pool;
+
+use crate::hold::Ground;
+use crate::lanes::Lanes;
+use crate::session::Prefix;
+use crate::store::Options;
+use crate::values::Value;
+
+/// What the transactions of one store have in common.
+pub(crate) struct Shared {
+    /// Where the store is, without credentials.
+    pub(crate) location: String,
+    pub(crate) prefix: Prefix,
+    pub(crate) pool: Pool,
+    /// None: the server's own clock.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    /// How long one verb may take.
+    pub(crate) deadline: Duration,
+    /// The age from which a transaction is worth a word.
+    pub(crate) old_transaction: Duration,
+    pub(crate) lanes: Lanes,
+    pub(crate) hands: Hands,
+    pub(crate) turns: Turns,
+    /// Statements sent and transactions committed so far.
+    pub(crate) statements: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    observer: RwLock<Arc<dyn Observer>>,
+}
+
+impl Shared {
+    pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
+        let Options { clock, prefix, deadline, old_transaction, .. } = options;
+        Self {
+            location,
+            prefix,
+            pool,
+            clock,
+            deadline,
+            old_transaction,
+            lanes: Lanes::default(),
+            hands: Hands::default(),
+            turns: Turns::default(),
+            statements: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            observer: RwLock::new(Arc::new(Silent)),
+        }
+    }
+
+    pub(crate) fn observe(&self, observer: Arc<dyn Observer>) {
+        // The lock guards one pointer, which no panic can leave half written.
+        *self.observer.write().unwrap_or_else(PoisonError::into_inner) = observer;
+    }
+
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        self.observer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The moment to tell statements: that of a clock of ours, or NULL for the server's.
+    pub(crate) fn moment(&self) -> Value {
+        Value::Int(self.clock.as_ref().map(|clock| clock.now().as_micros()))
+    }
+
+    /// What a session needs to know beside its connection.
+    pub(crate) fn ground(&self) -> Ground<'_> {
+        Ground {
+            lanes: &self.lanes,
+            hands: &self.hands,
+            moment: self.moment(),
+            wants_events: self.observer().wants_events(),
+        }
+    }
+
+    pub(crate) fn count_statements(&self, number: usize) {
+        self.statements.fetch_add(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// A moment that a statement answered.
+pub(crate) fn moment_of(rows: Vec<crate::values::Row>) -> Result<Timestamp, crate::error::Failure> {
+    let row = rows.into_iter().next();
+    row.ok_or_else(|| crate::error::Failure::Unreadable("the clock gave no answer".to_owned()))?.moment()
+}

@@ -1,0 +1,450 @@
+//! Every statement of this store, by name. Nothing else in the crate contains SQL, except the schema.
+//!
+//! Written so that MariaDB and MySQL read the same in them. Status codes are those of `rows::status_code`: 1 pending,
+//! 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled, 7 succeeded. `IN (?)` takes a list, see `Query::listed`; a
+//! statement about any number of rows is a [`Bulk`].
+//!
+//! Rows are locked and deleted by their whole key, each with a lookup of its own: the keys are joined in as a list.
+//! With the keys in an `IN`, MariaDB was seen to lock the row behind the last of them too: claims then waited for each
+//! other, and passed over jobs that nobody had taken.
+
+use crate::session::Bulk;
+
+/// Between the keys of a list that is joined in.
+const UNION: &str = " UNION ALL ";
+
+/// The columns of `job`, in the order that `rows` reads them.
+macro_rules! job_columns {
+    () => {
+        "j.id, j.lane, j.created_at, j.run_at, j.payload, j.policy, j.expires_at, j.idempotency_key, \
+         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+    };
+}
+
+/// The columns of `record`, all NULL for a job that has no past.
+macro_rules! record_columns {
+    () => {
+        "r.status, r.run_at, r.expires_at, r.attempt, r.crashes, r.deferrals, r.runs, r.redrives, r.fence, \
+         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by"
+    };
+}
+
+/// The columns of `done` that make a record, all NULL for a job that has not succeeded.
+macro_rules! done_columns {
+    () => {
+        "d.run_at, d.expires_at, d.attempt, d.crashes, d.deferrals, d.runs, d.redrives, d.fence, d.progress, \
+         d.finished_at"
+    };
+}
+
+// Sessions and transactions.
+
+/// What every connection of ours begins with. Without gap locks transactions meet only over the rows they are about.
+pub(crate) const SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+     SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', \
+     SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 5";
+pub(crate) const BEGIN_WRITE: &[&str] = &["START TRANSACTION"];
+pub(crate) const BEGIN_READ: &[&str] = &[
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+];
+pub(crate) const COMMIT: &str = "COMMIT";
+pub(crate) const ROLLBACK: &str = "ROLLBACK";
+/// Outside of a transaction a savepoint is gone at once, so giving it back tells whether we are in one.
+pub(crate) const SAVEPOINT: &[&str] =
+    &["SAVEPOINT backstop", "RELEASE SAVEPOINT backstop", "SAVEPOINT backstop"];
+pub(crate) const RELEASE: &str = "RELEASE SAVEPOINT backstop";
+pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT backstop";
+/// Makes a plain read see what is committed by now, whatever the isolation of the transaction it is in.
+pub(crate) const NEWEST: &str = " LOCK IN SHARE MODE";
+/// How reads of tables begin and how those that lock end.
+pub(crate) const READS: &str = "SELECT ";
+pub(crate) const OF_TABLE: &str = " FROM ";
+pub(crate) const LOCKS: &str = " FOR UPDATE";
+/// The moment of the statement by the server's clock, unless the caller brings one. No time zone has a say in it.
+pub(crate) const CLOCK: &str =
+    "SELECT COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))";
+
+// Lanes.
+
+pub(crate) const LANES_MAKE: Bulk = Bulk {
+    head: "INSERT INTO backstop_lane (queue, kind, version, priority) VALUES ",
+    row: "(?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE version = VALUES(version)",
+};
+pub(crate) const LANES_OF: &str = "SELECT l.id, l.queue, l.kind, l.version, l.priority FROM backstop_lane l \
+     FORCE INDEX (lane_names) WHERE l.queue IN (?)";
+pub(crate) const LANES_BY_ID: &str =
+    "SELECT l.id, l.queue, l.kind, l.version, l.priority FROM backstop_lane l WHERE l.id IN (?)";
+pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.priority, \
+     CAST(l.pending + COALESCE(t.pending, 0) AS SIGNED), CAST(l.running + COALESCE(t.running, 0) AS SIGNED), \
+     CAST(l.succeeded + COALESCE(t.succeeded, 0) AS SIGNED), CAST(l.failed + COALESCE(t.failed, 0) AS SIGNED), \
+     CAST(l.paused + COALESCE(t.paused, 0) AS SIGNED), CAST(l.canceled + COALESCE(t.canceled, 0) AS SIGNED), \
+     CAST(l.waiting + COALESCE(t.waiting, 0) AS SIGNED) \
+     FROM backstop_lane l LEFT JOIN (SELECT lane, SUM(pending) AS pending, SUM(running) AS running, \
+     SUM(succeeded) AS succeeded, SUM(failed) AS failed, SUM(paused) AS paused, SUM(canceled) AS canceled, \
+     SUM(waiting) AS waiting FROM backstop_tally GROUP BY lane) t ON t.lane = l.id \
+     ORDER BY l.queue, l.kind, l.version, l.priority";
+pub(crate) const TALLY_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_tally (lane, pending, running, succeeded, failed, paused, canceled, waiting) VALUES ",
+    row: "(?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+/// What has piled up, for the lanes. A transaction that writes at the same time is simply counted the next time.
+pub(crate) const TALLY_LOCK: &str = "SELECT id, lane, pending, running, succeeded, failed, paused, canceled, waiting \
+     FROM backstop_tally ORDER BY id LIMIT 20000 FOR UPDATE SKIP LOCKED";
+pub(crate) const TALLY_DELETE: Bulk = Bulk {
+    head: "DELETE t FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_tally t FORCE INDEX (PRIMARY) ON t.id = k.k0",
+};
+pub(crate) const LANE_COUNT: &str = "UPDATE backstop_lane SET pending = pending + ?, running = running + ?, \
+     succeeded = succeeded + ?, failed = failed + ?, paused = paused + ?, canceled = canceled + ?, \
+     waiting = waiting + ? WHERE id = ?";
+
+// Loading.
+
+pub(crate) const LOAD: Bulk = Bulk {
+    head: concat!(
+        "SELECT ",
+        job_columns!(),
+        ", ",
+        record_columns!(),
+        ", ",
+        done_columns!(),
+        " FROM backstop_job j FORCE INDEX (PRIMARY) LEFT JOIN backstop_record r ON r.id = j.id \
+         LEFT JOIN backstop_done d ON d.id = j.id WHERE j.id IN ("
+    ),
+    row: "?",
+    between: ",",
+    tail: ")",
+};
+pub(crate) const RECORDS_LOCK: Bulk = Bulk {
+    head: concat!("SELECT r.id, ", record_columns!(), " FROM (SELECT NULL AS k0 UNION ALL "),
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_record r FORCE INDEX (PRIMARY) ON r.id = k.k0 FOR UPDATE",
+};
+pub(crate) const READY_FIND: Bulk = Bulk {
+    head: "SELECT r.id FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE (r.lane, r.run_at, r.id) IN (",
+    row: "(?,?,?)",
+    between: ",",
+    tail: ")",
+};
+pub(crate) const READY_LOCK: Bulk = Bulk {
+    head: "SELECT r.id FROM (SELECT NULL AS k0, NULL AS k1, NULL AS k2 UNION ALL ",
+    row: "SELECT ?,?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_ready r FORCE INDEX (PRIMARY) \
+           ON r.lane = k.k0 AND r.run_at = k.k1 AND r.id = k.k2 FOR UPDATE",
+};
+/// Claims that may hold a job, by one condition for each job.
+pub(crate) const GRIPS_WITH: &str =
+    "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop_claim c WHERE ";
+pub(crate) const GRIP_WITH: &str = "LOCATE(?, c.jobs) > 0";
+pub(crate) const OR: &str = " OR ";
+/// Without the ids, which the process that claimed remembers.
+pub(crate) const GRIPS_LOCK: Bulk = Bulk {
+    head: "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0 FOR UPDATE",
+};
+pub(crate) const GRIPS_LOCK_WHOLE: Bulk = Bulk {
+    head: "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0 FOR UPDATE",
+};
+pub(crate) const GRIPS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+     FROM backstop_claim c WHERE c.fence IN (?) ORDER BY c.fence";
+pub(crate) const GRIPS: &str =
+    "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop_claim c ORDER BY c.fence";
+pub(crate) const IDEMPOTENCY_FIND: Bulk = Bulk {
+    head: "SELECT name, job FROM backstop_idempotency FORCE INDEX (PRIMARY) WHERE name IN (",
+    row: "?",
+    between: ",",
+    tail: ")",
+};
+pub(crate) const KEYS_FIND: Bulk = Bulk {
+    head: "SELECT name, job FROM backstop_business FORCE INDEX (PRIMARY) WHERE name IN (",
+    row: "?",
+    between: ",",
+    tail: ")",
+};
+pub(crate) const ARCHIVED_STATUS: Bulk =
+    Bulk { head: "SELECT id, status FROM backstop_archive WHERE id IN (", row: "?", between: ",", tail: ")" };
+pub(crate) const WORKERS_EXPIRY: &str =
+    "SELECT id, expires_at FROM backstop_worker FORCE INDEX (PRIMARY) WHERE id IN (?)";
+
+// Writing.
+
+pub(crate) const JOBS_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, \
+           business_key, correlation_id, tags, params, on_success, on_failure, callback_of) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+pub(crate) const READY_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_ready (lane, run_at, id, expires_at, rowed) VALUES ",
+    row: "(?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+pub(crate) const READY_DELETE: Bulk = Bulk {
+    head: "DELETE r FROM (SELECT NULL AS k0, NULL AS k1, NULL AS k2 UNION ALL ",
+    row: "SELECT ?,?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_ready r FORCE INDEX (PRIMARY) \
+           ON r.lane = k.k0 AND r.run_at = k.k1 AND r.id = k.k2",
+};
+pub(crate) const RECORDS_SAVE: Bulk = Bulk {
+    head: "INSERT INTO backstop_record (id, lane, status, run_at, expires_at, attempt, crashes, deferrals, runs, \
+           redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, cancel_reason, \
+           superseded_by) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE status = VALUES(status), run_at = VALUES(run_at), \
+           expires_at = VALUES(expires_at), attempt = VALUES(attempt), crashes = VALUES(crashes), \
+           deferrals = VALUES(deferrals), runs = VALUES(runs), redrives = VALUES(redrives), fence = VALUES(fence), \
+           last_failed_run = VALUES(last_failed_run), progress = VALUES(progress), \
+           paused_from = VALUES(paused_from), finished_at = VALUES(finished_at), reason = VALUES(reason), \
+           cancel_reason = VALUES(cancel_reason), superseded_by = VALUES(superseded_by)",
+};
+pub(crate) const RECORDS_DELETE: Bulk = Bulk {
+    head: "DELETE r FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_record r FORCE INDEX (PRIMARY) ON r.id = k.k0",
+};
+pub(crate) const DONE_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_done (id, lane, run_at, expires_at, attempt, crashes, deferrals, runs, redrives, \
+           fence, progress, finished_at, worker, code_version, started_at, result, warning, output) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+pub(crate) const ATTEMPTS_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_attempt (job, number, fence, worker, code_version, cause, due_at, started_at, \
+           finished_at, error_type, message, fingerprint, decision, result, warning, output) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+pub(crate) const TAGS_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_tag (tag, id) VALUES ",
+    row: "(?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE id = VALUES(id)",
+};
+pub(crate) const IDEMPOTENCY_INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_idempotency (name, job) VALUES ",
+    row: "(?,?)",
+    between: ",",
+    tail: "",
+};
+pub(crate) const KEYS_INSERT: Bulk =
+    Bulk { head: "INSERT INTO backstop_business (name, job) VALUES ", row: "(?,?)", between: ",", tail: "" };
+/// Only the holder gives a key back, and only one of them can hold it: the job need not be compared by the index.
+pub(crate) const KEY_DELETE: &str = "DELETE FROM backstop_business WHERE name = ? AND job = ?";
+pub(crate) const GRIP_INSERT: &str =
+    "INSERT INTO backstop_claim (worker, claimed_at, jobs, slots) VALUES (?, ?, ?, ?)";
+pub(crate) const FENCE: &str = "SELECT CAST(LAST_INSERT_ID() AS SIGNED)";
+pub(crate) const GRIP_UPDATE: &str = "UPDATE backstop_claim SET slots = ?, edits = edits + 1 WHERE fence = ?";
+pub(crate) const GRIPS_DELETE: Bulk = Bulk {
+    head: "DELETE c FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0",
+};
+pub(crate) const INCIDENTS_COUNT: Bulk = Bulk {
+    head: "INSERT INTO backstop_incident (fingerprint, kind, error_type, message, failures, dead, first_seen, \
+           last_seen, sample_job) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE failures = failures + VALUES(failures), dead = dead + VALUES(dead), \
+           last_seen = VALUES(last_seen), sample_job = VALUES(sample_job)",
+};
+
+// Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
+// lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
+
+pub(crate) const PAUSED: &str = "SELECT name FROM backstop_queue WHERE paused <> 0 AND name IN (?)";
+pub(crate) const HEADS: &str = "SELECT r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
+     WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.run_at, r.id LIMIT ?";
+pub(crate) const PICK: &str = "SELECT r.lane, r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
+     WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.run_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const NEXT_DUE: &str = "SELECT r.lane, r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) \
+     WHERE r.lane = ? ORDER BY r.run_at, r.id LIMIT 1";
+
+// Workers.
+
+pub(crate) const WORKER_SAVE: &str = "INSERT INTO backstop_worker (id, name, code_version, queues, kinds, started_at, \
+     expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name), \
+     code_version = VALUES(code_version), queues = VALUES(queues), kinds = VALUES(kinds), \
+     started_at = VALUES(started_at), expires_at = VALUES(expires_at)";
+pub(crate) const WORKER_LOCK: &str = "SELECT expires_at FROM backstop_worker WHERE id = ? FOR UPDATE";
+pub(crate) const WORKER_RENEW: &str = "UPDATE backstop_worker SET expires_at = ? WHERE id = ?";
+pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop_worker WHERE id = ?";
+pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
+     backstop_worker";
+
+// Duties.
+
+/// Takes the lock on a row that is there already for writing: two who both hold one for reading would never get it.
+pub(crate) const TERMS_MAKE: Bulk = Bulk {
+    head: "INSERT INTO backstop_duty (name, number, node, expires_at) VALUES ",
+    row: "(?,0,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE number = number",
+};
+pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop_duty FORCE INDEX (PRIMARY) \
+     WHERE name IN (?) ORDER BY name FOR UPDATE";
+pub(crate) const TERM_SHARE: &str =
+    "SELECT number, node, expires_at FROM backstop_duty WHERE name = ? LOCK IN SHARE MODE";
+pub(crate) const TERM_SAVE: &str =
+    "UPDATE backstop_duty SET number = ?, node = ?, expires_at = ? WHERE name = ?";
+pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop_ready r FORCE INDEX (ready_expiring) \
+     WHERE r.expires_at < ? ORDER BY r.expires_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
+
+// Archival. An id that came again replaces what its earlier job left.
+
+pub(crate) const ENDED_WELL: &str = "SELECT id FROM backstop_done FORCE INDEX (done_ended) WHERE finished_at <= ? \
+     ORDER BY finished_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const ENDED: &str = "SELECT id FROM backstop_record FORCE INDEX (record_ended) WHERE status = ? \
+     AND finished_at <= ? ORDER BY finished_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const ARCHIVE_SAVE: Bulk = Bulk {
+    head: "INSERT INTO backstop_archive (id, status, finished_at, archived_at, document) VALUES ",
+    row: "(?,?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE status = VALUES(status), finished_at = VALUES(finished_at), \
+           archived_at = VALUES(archived_at), document = VALUES(document)",
+};
+pub(crate) const ARCHIVED: &str =
+    "SELECT id, status, archived_at, document FROM backstop_archive WHERE id IN (?)";
+pub(crate) const DONE_DELETE: Bulk = Bulk {
+    head: "DELETE d FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_done d FORCE INDEX (PRIMARY) ON d.id = k.k0",
+};
+pub(crate) const JOBS_DELETE: Bulk = Bulk {
+    head: "DELETE j FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_job j FORCE INDEX (PRIMARY) ON j.id = k.k0",
+};
+pub(crate) const ATTEMPTS_DELETE: Bulk = Bulk {
+    head: "DELETE a FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_attempt a FORCE INDEX (PRIMARY) ON a.job = k.k0",
+};
+pub(crate) const TAGS_DELETE: Bulk = Bulk {
+    head: "DELETE t FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: "SELECT ?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_tag t FORCE INDEX (PRIMARY) ON t.tag = k.k0 AND t.id = k.k1",
+};
+
+// Queues.
+
+pub(crate) const QUEUE_SAVE: &str =
+    "INSERT INTO backstop_queue (name, paused) VALUES (?, ?) ON DUPLICATE KEY UPDATE paused = VALUES(paused)";
+pub(crate) const QUEUE_LOCK: &str = "SELECT paused FROM backstop_queue WHERE name = ? FOR UPDATE";
+pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop_queue ORDER BY name";
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop_queue WHERE name = ?";
+
+// What is shown. `f` is the run that failed last, `e` the run that ended last.
+
+pub(crate) const VIEWS: Bulk = Bulk {
+    head: concat!(
+        "SELECT ",
+        job_columns!(),
+        ", ",
+        record_columns!(),
+        ", ",
+        done_columns!(),
+        ", f.error_type, f.message, f.fingerprint, COALESCE(d.result, e.result), COALESCE(d.warning, e.warning), \
+         COALESCE(d.started_at, e.started_at) \
+         FROM backstop_job j LEFT JOIN backstop_record r ON r.id = j.id LEFT JOIN backstop_done d ON d.id = j.id \
+         LEFT JOIN backstop_attempt f ON f.job = j.id AND f.number = r.last_failed_run \
+         LEFT JOIN backstop_attempt e ON e.job = j.id AND e.number = COALESCE(r.runs, d.runs) \
+         WHERE j.id IN ("
+    ),
+    row: "?",
+    between: ",",
+    tail: ")",
+};
+pub(crate) const CAUSES: &str = "SELECT job, cause, COUNT(*) FROM (SELECT job, cause FROM backstop_attempt \
+     WHERE job IN (?) UNION ALL SELECT id, _binary'succeeded' FROM backstop_done WHERE id IN (?) \
+     AND worker IS NOT NULL) a GROUP BY job, cause";
+pub(crate) const LAST_DECISION: &str = "SELECT decision FROM (SELECT number, decision FROM backstop_attempt \
+     WHERE job = ? UNION ALL SELECT runs, NULL FROM backstop_done WHERE id = ? AND worker IS NOT NULL) a \
+     ORDER BY number DESC LIMIT 1";
+pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM (\
+     SELECT number, fence, worker, code_version, cause, due_at, started_at, finished_at, error_type, message, \
+     fingerprint, decision, result, warning, output FROM backstop_attempt WHERE job = ? AND number < ? \
+     UNION ALL SELECT runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, NULL, \
+     NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id = ? AND worker IS NOT NULL AND runs < ?) a \
+     ORDER BY number DESC LIMIT ?";
+pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
+     last_seen, sample_job FROM backstop_incident ORDER BY last_seen DESC, fingerprint LIMIT ?";
+
+// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
+
+pub(crate) const LIST_ALL: &str = "SELECT j.id FROM backstop_job j";
+pub(crate) const LIST_BY_TAG: &str = "SELECT j.id FROM backstop_tag t JOIN backstop_job j ON j.id = t.id";
+pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT j.id FROM backstop_attempt f JOIN backstop_record s \
+     ON s.id = f.job AND s.last_failed_run = f.number JOIN backstop_job j ON j.id = f.job";
+pub(crate) const LIST_SHELF: &str = "SELECT j.id FROM backstop_record s JOIN backstop_job j ON j.id = s.id";
+pub(crate) const LIST_DONE: &str = "SELECT j.id FROM backstop_done s JOIN backstop_job j ON j.id = s.id";
+pub(crate) const LIST_READY: &str = "SELECT j.id FROM backstop_ready s JOIN backstop_job j ON j.id = s.id";
+
+pub(crate) const WHERE: &str = " WHERE ";
+pub(crate) const AND: &str = " AND ";
+pub(crate) const ALWAYS: &str = "TRUE";
+pub(crate) const WHERE_TAG: &str = "t.tag = ?";
+pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop_tag x WHERE x.tag = ? AND x.id = j.id)";
+pub(crate) const WHERE_KEY: &str = "j.business_key = ?";
+pub(crate) const WHERE_FINGERPRINT: &str = "f.fingerprint = ?";
+pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_record x JOIN backstop_attempt a \
+     ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = ?)";
+pub(crate) const WHERE_LANES: &str = "j.lane IN (?)";
+pub(crate) const WHERE_SHELF: &str = "s.status = ?";
+pub(crate) const WHERE_SHELVED: &str =
+    "EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id AND x.status = ?)";
+pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop_done x WHERE x.id = j.id)";
+pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop_ready x WHERE x.lane = j.lane AND x.id = j.id \
+     AND x.run_at = COALESCE((SELECT y.run_at FROM backstop_record y WHERE y.id = j.id), j.run_at))";
+pub(crate) const WHERE_WAITING_OR_HELD: &str = "(EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id \
+     AND x.status = 3) OR (j.lane IN (?) AND EXISTS (SELECT 1 FROM backstop_ready x WHERE x.lane = j.lane \
+     AND x.id = j.id \
+     AND x.run_at = COALESCE((SELECT y.run_at FROM backstop_record y WHERE y.id = j.id), j.run_at))))";
+pub(crate) const WHERE_RUNNING: &str = "j.id IN (?)";
+pub(crate) const WHERE_REASON: &str =
+    "EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id AND x.reason = ?)";
+pub(crate) const WHERE_AFTER: &str = "j.id < ?";
+pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= ?";
+pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < ?";
+pub(crate) const LIST_END: &str = " ORDER BY j.id DESC LIMIT ?";
+
+// What `doctor` asks.
+
+pub(crate) const SETTINGS: &str = "SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', \
+     'sync_binlog', 'binlog_format', 'innodb_doublewrite', 'sql_mode', 'transaction_isolation', 'tx_isolation', \
+     'max_allowed_packet', 'read_only', 'version', 'version_comment')";
+/// The moments in this table are in the time zone of the machine, whatever that of the session.
+pub(crate) const OLD_TRANSACTIONS: &str = "SELECT CAST(trx_mysql_thread_id AS SIGNED), \
+     TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')) AS age \
+     FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> CONNECTION_ID() HAVING age >= ? \
+     ORDER BY age DESC LIMIT 5";
+pub(crate) const TABLES: &str = "SELECT CAST(table_name AS CHAR), CAST(COALESCE(engine, '') AS CHAR) \
+     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE CAST(? AS CHAR)";
+pub(crate) const INDEXES: &str = "SELECT DISTINCT CAST(table_name AS CHAR), CAST(index_name AS CHAR) \
+     FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name LIKE CAST(? AS CHAR)";

@@ -1,0 +1,304 @@
+//! The store itself: each verb is a transaction of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use backstop_core::explain::Surroundings;
+use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::{
+    Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
+    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit,
+    Submitted, Term, WorkerView,
+};
+use futures_util::future::BoxFuture;
+
+use crate::error::Failure;
+use crate::open;
+use crate::session::{self, Prefix};
+use crate::shared::Shared;
+use crate::unit::Unit;
+use crate::{archive, check, claim, duty, finish, list, operate, query, schema, sql, submit, worker};
+
+/// How a store is opened. The URL can say most of it too.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// A clock to go by instead of the server's; for tests.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// What the names of the tables begin with.
+    pub prefix: Prefix,
+    /// Connections at most.
+    pub connections: usize,
+    /// How long one call may take.
+    pub deadline: Duration,
+    /// Bring the tables to this program's version.
+    pub migrate: bool,
+    /// The age from which `check` complains of a transaction: it keeps dead rows from being removed.
+    pub old_transaction: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: None,
+            prefix: Prefix::default(),
+            connections: 10,
+            deadline: Duration::from_secs(30),
+            migrate: true,
+            old_transaction: Duration::from_secs(300),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("prefix", &self.prefix)
+            .field("connections", &self.connections)
+            .field("deadline", &self.deadline)
+            .field("migrate", &self.migrate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store in a MariaDB or MySQL database.
+pub struct MysqlStore {
+    shared: Arc<Shared>,
+    found: Option<i64>,
+}
+
+impl MysqlStore {
+    /// Connects, and makes or migrates the tables as `options` allow. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] says in one sentence what is wrong and what to do about it; [`Error::Unavailable`] when the
+    /// server cannot be reached.
+    pub async fn open(url: &str, mut options: Options) -> Result<Self, Error> {
+        let place = open::place(url, &mut options)?;
+        let pool = open::pool(&place, &options);
+        let found = open::prepare(&pool, &place.location, &options).await?;
+        Ok(Self { shared: Arc::new(Shared::new(place.location, pool, options)), found })
+    }
+
+    /// The version of the tables when the store was opened; none when there were none.
+    #[must_use]
+    pub const fn found_version(&self) -> Option<i64> {
+        self.found
+    }
+
+    /// The statements that make the tables, for those who let only a person run such. Each can be run again.
+    #[must_use]
+    pub fn migrations(prefix: &Prefix) -> Vec<String> {
+        let each = |query| session::packets(&[query], prefix).into_iter().map(|packet| packet.text);
+        schema::steps(0).flatten().flat_map(each).collect()
+    }
+
+    /// Statements this store has sent, without those that begin and end transactions.
+    #[must_use]
+    pub fn statements(&self) -> u64 {
+        self.shared.statements.load(Ordering::Relaxed)
+    }
+
+    /// Transactions this store has committed.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(self.shared.transact(sql::BEGIN_WRITE, verb))
+    }
+
+    fn read<'a, T: Send + 'a>(
+        &'a self,
+        question: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(self.shared.transact(sql::BEGIN_READ, question))
+    }
+}
+
+impl fmt::Debug for MysqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MysqlStore").field("location", &self.shared.location).finish_non_exhaustive()
+    }
+}
+
+/// A verb with its arguments, which it may need more than once.
+macro_rules! verb {
+    ($function:path, $($argument:ident),*) => {{
+        $(let $argument = Arc::new($argument);)*
+        move |unit: &mut Unit| -> BoxFuture<'_, _> {
+            $(let $argument = $argument.clone();)*
+            Box::pin(async move { $function(unit, $(&$argument),*).await })
+        }
+    }};
+}
+
+impl Store for MysqlStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo { backend: "mysql", location: self.shared.location.clone() }
+    }
+
+    fn observe(&self, observer: Arc<dyn Observer>) {
+        self.shared.observe(observer);
+    }
+
+    fn now(&self) -> Answer<'_, Timestamp> {
+        self.read(|unit| Box::pin(unit.now()))
+    }
+
+    fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
+        let submit = Arc::new(submit);
+        // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
+        let tried = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        Box::pin(self.shared.transact(sql::BEGIN_WRITE, move |unit| {
+            let (submit, first) = (submit.clone(), !tried.swap(true, Ordering::Relaxed));
+            Box::pin(async move { submit::submit(unit, &submit, first).await })
+        }))
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.write(verb!(claim::claim, claim))
+    }
+
+    fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
+        let claim = claim.clone();
+        self.write(verb!(claim::peek, claim))
+    }
+
+    fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        self.write(verb!(claim::start, leases))
+    }
+
+    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
+        let endings = Arc::new(endings);
+        self.write(move |unit| {
+            let endings = endings.clone();
+            Box::pin(async move { finish::finish(unit, &endings, None).await })
+        })
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        self.write(verb!(finish::annotate, notes))
+    }
+
+    fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
+        let enlisted = self.write(verb!(worker::enlist, worker));
+        Box::pin(async move {
+            enlisted.await?;
+            self.shared.observer().work_arrived();
+            Ok(())
+        })
+    }
+
+    fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
+        let held = Arc::new(held);
+        self.write(move |unit| {
+            let held = held.clone();
+            Box::pin(async move { worker::renew(unit, worker, lease, &held).await })
+        })
+    }
+
+    fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
+        self.write(move |unit| Box::pin(worker::retire(unit, worker)))
+    }
+
+    fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
+        let duties = Arc::new(duties);
+        self.write(move |unit| {
+            let duties = duties.clone();
+            Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
+        })
+    }
+
+    fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
+        self.read(move |unit| Box::pin(worker::orphans(unit, limit)))
+    }
+
+    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
+        let endings = Arc::new(endings);
+        self.write(move |unit| {
+            let endings = endings.clone();
+            Box::pin(async move { finish::finish(unit, &endings, Some(&term)).await })
+        })
+    }
+
+    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
+        self.write(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
+    }
+
+    fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
+        self.write(move |unit| {
+            Box::pin(async move { archive::archive(unit, &term, &retention, limit).await })
+        })
+    }
+
+    fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
+        self.write(verb!(operate::operate, jobs, operation))
+    }
+
+    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
+        let asked: Arc<str> = queue.into();
+        let changed = self.write(move |unit| {
+            let asked = asked.clone();
+            Box::pin(async move { operate::pause_queue(unit, &asked, paused).await })
+        });
+        Box::pin(async move {
+            let changed = changed.await?;
+            if changed && !paused {
+                self.shared.observer().work_arrived();
+            }
+            Ok(changed)
+        })
+    }
+
+    fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
+        self.read(verb!(query::jobs, ids))
+    }
+
+    fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
+        self.read(verb!(archive::archived, ids))
+    }
+
+    fn list(&self, filter: JobFilter, page: PageRequest<JobId>) -> Answer<'_, Page<JobView, JobId>> {
+        let filter = Arc::new(filter);
+        self.read(move |unit| {
+            let filter = filter.clone();
+            Box::pin(async move { list::list(unit, &filter, page).await })
+        })
+    }
+
+    fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
+        self.read(move |unit| Box::pin(query::attempts(unit, job, page)))
+    }
+
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+        self.read(move |unit| Box::pin(query::surroundings(unit, job)))
+    }
+
+    fn queues(&self) -> Answer<'_, Vec<QueueView>> {
+        self.read(|unit| Box::pin(query::queues(unit)))
+    }
+
+    fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
+        self.read(|unit| Box::pin(worker::workers(unit)))
+    }
+
+    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
+        self.read(move |unit| Box::pin(query::incidents(unit, limit)))
+    }
+
+    fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
+        self.read(|unit| Box::pin(query::held_lanes(unit)))
+    }
+
+    fn check(&self) -> Answer<'_, Vec<Finding>> {
+        self.read(|unit| Box::pin(check::check(unit)))
+    }
+}

@@ -1,0 +1,260 @@
+//! A unit of work: one transaction on a connection of our own.
+//!
+//! It begins with its first statement and is committed together with its last ones, so that most verbs need two round
+//! trips. A unit that is dropped in between, because its caller went away, takes its connection with it: nobody else
+//! may find a transaction open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_core::event::Event;
+use backstop_store::Error;
+use backstop_store::desk::{Desk, Turn, Writes};
+use futures_util::future::BoxFuture;
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+use crate::error::Failure;
+use crate::flush;
+use crate::lanes::LaneIds;
+use crate::session::{self, Query, Session};
+use crate::shared::{Shared, moment_of};
+use crate::sql;
+use crate::values::Row;
+
+/// One transaction under way.
+pub(crate) struct Unit {
+    pub(crate) shared: Arc<Shared>,
+    /// Gone once the connection cannot be used any more.
+    conn: Option<Conn>,
+    begin: Begin,
+    stage: Stage,
+    news: Option<News>,
+}
+
+/// The statements that begin a transaction.
+pub(crate) type Begin = &'static [&'static str];
+
+/// How far a transaction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// No statement has been sent.
+    Fresh,
+    /// It is open.
+    Open,
+    /// The commit has been sent.
+    Sent,
+    /// It has ended and the connection is clean.
+    Over,
+}
+
+/// What is told after the commit.
+struct News {
+    turn: Turn,
+    events: Vec<Event>,
+    /// True when something may have become claimable (L13).
+    arrived: bool,
+    lanes: LaneIds,
+}
+
+/// Transactions that meet others are begun again so often, with a little more patience each time.
+const MOST_TRIES: u32 = 12;
+
+impl Shared {
+    /// Runs a verb in a transaction, again when it met another one, within the deadline.
+    pub(crate) async fn transact<T>(
+        self: &Arc<Self>,
+        begin: Begin,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync,
+    ) -> Result<T, Error> {
+        let limit = tokio::time::Instant::now() + self.deadline;
+        let mut tries = 0;
+        loop {
+            let (failure, sent) = match self.once(begin, &verb, limit).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            tries += 1;
+            if !failure.is_again() || tries == MOST_TRIES {
+                return Err(failure.into_error(&self.location, sent));
+            }
+            tokio::time::sleep(pause(tries)).await;
+        }
+    }
+
+    async fn once<T>(
+        self: &Arc<Self>,
+        begin: Begin,
+        verb: &(impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync),
+        limit: tokio::time::Instant,
+    ) -> Result<T, (Failure, bool)> {
+        let conn = match tokio::time::timeout_at(limit, self.pool.get_conn()).await {
+            Ok(Ok(conn)) => conn,
+            Ok(Err(problem)) => return Err((no_connection(problem), false)),
+            Err(_) => return Err((Failure::Slow("waiting for a connection"), false)),
+        };
+        let mut unit =
+            Unit { shared: self.clone(), conn: Some(conn), begin, stage: Stage::Fresh, news: None };
+        match tokio::time::timeout_at(limit, verb(&mut unit)).await {
+            Ok(Ok(answer)) => {
+                unit.close(limit).await;
+                unit.tell().await;
+                Ok(answer)
+            }
+            Ok(Err(failure)) => {
+                let sent = unit.stage == Stage::Sent;
+                unit.close(limit).await;
+                Err((failure, sent))
+            }
+            Err(_) => Err((Failure::Slow("a statement"), unit.stage == Stage::Sent)),
+        }
+    }
+}
+
+/// How long to wait before another try: longer each time, and never in step with whom we met.
+fn pause(tries: u32) -> Duration {
+    let noise = u64::from(uuid::Uuid::now_v7().as_bytes()[15]);
+    Duration::from_micros((noise * 16) << tries.min(6))
+}
+
+/// What it means that no connection could be had.
+pub(crate) fn no_connection(problem: mysql_async::Error) -> Failure {
+    match Failure::from(problem) {
+        Failure::Lost(problem) | Failure::Unreadable(problem) => Failure::Unreachable(problem),
+        other => other,
+    }
+}
+
+impl Unit {
+    /// The moment of this transaction, by the store's clock.
+    pub(crate) async fn now(&mut self) -> Result<Timestamp, Failure> {
+        let clock = self.clock();
+        moment_of(self.one(clock).await?)
+    }
+
+    /// The statement that asks for the moment.
+    pub(crate) fn clock(&self) -> Query {
+        Query::new(sql::CLOCK, vec![self.shared.moment()])
+    }
+
+    /// An empty desk at `now`.
+    pub(crate) fn desk(&self, now: Timestamp) -> Desk {
+        Desk::new(now, self.shared.observer().wants_events())
+    }
+
+    /// Writes what was changed on the desk, and commits.
+    pub(crate) async fn save(&mut self, desk: Desk) -> Result<(), Failure> {
+        let now = desk.now;
+        self.write(desk.into_writes(), now).await
+    }
+
+    /// Writes a sum of changes, and commits.
+    pub(crate) async fn write(&mut self, writes: Writes, now: Timestamp) -> Result<(), Failure> {
+        self.write_after(Vec::new(), writes, now).await.map(drop)
+    }
+
+    /// Runs statements, writes a sum of changes and commits, in one round trip; answers the rows of the statements.
+    pub(crate) async fn write_after(
+        &mut self,
+        first: Vec<Query>,
+        writes: Writes,
+        now: Timestamp,
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let mut queries = first;
+        let own = queries.len();
+        if writes.is_empty() {
+            return self.commit(queries).await;
+        }
+        let shared = self.shared.clone();
+        let flush = flush::prepare(self, &shared.lanes, &writes, now).await?;
+        queries.extend(flush.queries);
+        // The rows are locked: whoever changes them after us draws a later turn.
+        let turn = shared.turns.draw();
+        let arrived = writes.work_arrived && !writes.ready_in.is_empty();
+        let news = News { turn, events: writes.events, arrived, lanes: flush.lanes };
+        let mut answers = self.commit(queries).await?;
+        answers.truncate(own);
+        self.news = Some(news);
+        Ok(answers)
+    }
+
+    /// Runs the last statements and commits, in one round trip.
+    pub(crate) async fn commit(&mut self, last: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
+        if self.stage == Stage::Fresh && last.is_empty() {
+            self.stage = Stage::Over;
+            return Ok(Vec::new());
+        }
+        let answers = self.send(last, true).await?;
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.stage = Stage::Over;
+        Ok(answers)
+    }
+
+    async fn send(&mut self, batch: Vec<Query>, commit: bool) -> Result<Vec<Vec<Row>>, Failure> {
+        let plain = |text: &&'static str| Query::new(*text, Vec::new());
+        let begin: &[&str] = if self.stage == Stage::Fresh { self.begin } else { &[] };
+        let own = batch.len();
+        let mut queries: Vec<Query> = begin.iter().map(plain).collect();
+        queries.extend(batch);
+        queries.extend(commit.then_some(&sql::COMMIT).map(plain));
+        let Some(conn) = self.conn.as_mut() else {
+            return Err(Failure::Lost("the connection is gone".to_owned()));
+        };
+        self.shared.count_statements(own);
+        self.stage = Stage::Open;
+        let mut packets = session::packets(&queries, &self.shared.prefix).into_iter().peekable();
+        let mut answers = Vec::with_capacity(queries.len());
+        while let Some(packet) = packets.next() {
+            if commit && packets.peek().is_none() {
+                self.stage = Stage::Sent;
+            }
+            answers.extend(session::send(conn, packet).await?);
+        }
+        answers.drain(..begin.len());
+        answers.truncate(own);
+        Ok(answers)
+    }
+
+    /// Ends a transaction that was not committed, and gives the connection back if it is clean.
+    async fn close(&mut self, limit: tokio::time::Instant) {
+        if matches!(self.stage, Stage::Open | Stage::Sent)
+            && let Some(conn) = self.conn.as_mut()
+        {
+            let rolled_back = tokio::time::timeout_at(limit, conn.query_drop(sql::ROLLBACK)).await;
+            if matches!(rolled_back, Ok(Ok(()))) {
+                self.stage = Stage::Over;
+            }
+        }
+    }
+
+    /// Tells what was committed.
+    async fn tell(&mut self) {
+        let Some(news) = self.news.take() else { return };
+        self.shared.lanes.remember(news.lanes);
+        let observer = self.shared.observer();
+        news.turn.tell(news.events, |events| observer.committed(events)).await;
+        if news.arrived {
+            observer.work_arrived();
+        }
+    }
+}
+
+impl Session for Unit {
+    async fn run(&mut self, batch: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
+        self.send(batch, false).await
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let clean = matches!(self.stage, Stage::Fresh | Stage::Over);
+        if let Some(conn) = self.conn.take().filter(|_| !clean) {
+            // Given back to the pool, it would bring its open transaction with it.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(conn.disconnect());
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The SQL function through which any client that speaks SQL submits a job, in whatever transaction it is (L14).
+//!
+//! It writes the rows that `flush` writes for a submit, in the same order of tables, and checks what
+//! `backstop_core::admit` checks with the default limits. Whoever calls it needs the rights of a submitter: it runs
+//! with the rights of its caller. A queue's allow list lives in programs and is checked when the job is run.
+
+/// Errors of this class are ours: ZB001 for input that is refused, ZB002 for a business key that a live job holds.
+pub(crate) const ENQUEUE: &str = r#"CREATE FUNCTION backstop.enqueue(
+    kind text,
+    payload jsonb DEFAULT '{}',
+    queue text DEFAULT 'default',
+    priority integer DEFAULT 2,
+    run_at timestamptz DEFAULT NULL,
+    idempotency_key text DEFAULT NULL,
+    business_key text DEFAULT NULL,
+    tags text[] DEFAULT '{}',
+    version integer DEFAULT 1,
+    params jsonb DEFAULT NULL,
+    correlation_id text DEFAULT NULL,
+    max_retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL,
+    expires_at timestamptz DEFAULT NULL)
+RETURNS uuid LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $enqueue$
+DECLARE
+    clock_us CONSTANT bigint := (extract(epoch FROM statement_timestamp()) * 1000000)::bigint;
+    due_us CONSTANT bigint := CASE WHEN isfinite(enqueue.run_at)
+        THEN (extract(epoch FROM enqueue.run_at) * 1000000)::bigint ELSE clock_us END;
+    expires_us CONSTANT bigint := CASE WHEN isfinite(enqueue.expires_at)
+        THEN (extract(epoch FROM enqueue.expires_at) * 1000000)::bigint END;
+    all_tags CONSTANT text[] := coalesce(enqueue.tags, '{}');
+    -- The moment in milliseconds, then chance, then the bits that say version 7.
+    new_id CONSTANT uuid := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+        PLACING substring(int8send(clock_us / 1000) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
+    new_policy jsonb := '{}';
+    field text;
+    content text;
+    most integer;
+    of_lane integer;
+    known uuid;
+BEGIN
+    FOR field, content, most IN SELECT * FROM (VALUES ('kind', enqueue.kind, 128),
+        ('queue', enqueue.queue, 128), ('idempotency_key', enqueue.idempotency_key, 255),
+        ('business_key', enqueue.business_key, 255), ('correlation_id', enqueue.correlation_id, 255)) c
+        UNION ALL SELECT 'tags', t, 128 FROM unnest(all_tags) t
+    LOOP
+        IF content IS NULL AND field NOT IN ('kind', 'queue', 'tags') THEN
+            CONTINUE;
+        END IF;
+        IF coalesce(content, '') = '' THEN
+            RAISE EXCEPTION '% is invalid: it is empty', field USING ERRCODE = 'ZB001';
+        ELSIF length(content) > most THEN
+            RAISE EXCEPTION '% has % characters, the limit is %', field, length(content), most
+                USING ERRCODE = 'ZB001';
+        ELSIF content ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+            RAISE EXCEPTION '% is invalid: it holds a control character', field USING ERRCODE = 'ZB001';
+        ELSIF field IN ('kind', 'queue') AND content ~ '^\s|\s$' THEN
+            RAISE EXCEPTION '% is invalid: it begins or ends with white space', field USING ERRCODE = 'ZB001';
+        END IF;
+    END LOOP;
+    IF enqueue.payload IS NULL OR octet_length(enqueue.payload::text) > 1048576 THEN
+        RAISE EXCEPTION 'payload is invalid: it is missing or has more than 1048576 bytes' USING ERRCODE = 'ZB001';
+    ELSIF enqueue.params IS NOT NULL AND (jsonb_typeof(enqueue.params) <> 'object'
+        OR octet_length(enqueue.params::text) > 16384) THEN
+        RAISE EXCEPTION 'params is invalid: it is no JSON object or has more than 16384 bytes'
+            USING ERRCODE = 'ZB001';
+    ELSIF cardinality(all_tags) > 32 THEN
+        RAISE EXCEPTION 'tags has % tags, the limit is 32', cardinality(all_tags) USING ERRCODE = 'ZB001';
+    ELSIF enqueue.priority IS NULL OR enqueue.priority NOT BETWEEN 0 AND 4 THEN
+        RAISE EXCEPTION 'priority is invalid: it goes from 0 (lowest) to 4 (critical)' USING ERRCODE = 'ZB001';
+    ELSIF enqueue.version IS NULL OR enqueue.version < 0 THEN
+        RAISE EXCEPTION 'version is invalid: it is missing or negative' USING ERRCODE = 'ZB001';
+    ELSIF NOT isfinite(coalesce(enqueue.run_at, now())) OR NOT isfinite(coalesce(enqueue.expires_at, now())) THEN
+        RAISE EXCEPTION 'run_at or expires_at is invalid: it is infinite' USING ERRCODE = 'ZB001';
+    ELSIF enqueue.max_retries NOT BETWEEN 0 AND 1000000 THEN
+        RAISE EXCEPTION 'max_retries is invalid: it goes from 0 to 1000000' USING ERRCODE = 'ZB001';
+    ELSIF enqueue.timeout < interval '1 millisecond' OR enqueue.timeout > interval '3660 days' THEN
+        RAISE EXCEPTION 'timeout is invalid: it goes from one millisecond to 3660 days' USING ERRCODE = 'ZB001';
+    END IF;
+    IF enqueue.max_retries IS NOT NULL THEN
+        new_policy := new_policy || jsonb_build_object('max_retries', enqueue.max_retries);
+    END IF;
+    IF enqueue.timeout IS NOT NULL THEN
+        new_policy := new_policy
+            || jsonb_build_object('timeout_ms', (extract(epoch FROM enqueue.timeout) * 1000)::bigint);
+    END IF;
+    INSERT INTO backstop.lane (queue, kind, version, priority)
+        VALUES (enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority) ON CONFLICT DO NOTHING;
+    SELECT l.id INTO STRICT of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
+        AND l.version = enqueue.version AND l.priority = enqueue.priority;
+    IF enqueue.idempotency_key IS NOT NULL THEN
+        -- Waits for whoever is about to store the same key.
+        INSERT INTO backstop.idempotency (key, job) VALUES (enqueue.idempotency_key, new_id)
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            SELECT i.job INTO STRICT known FROM backstop.idempotency i WHERE i.key = enqueue.idempotency_key;
+            RETURN known;
+        END IF;
+    END IF;
+    LOOP
+        EXIT WHEN enqueue.business_key IS NULL;
+        INSERT INTO backstop.business (key, job) VALUES (enqueue.business_key, new_id) ON CONFLICT DO NOTHING;
+        EXIT WHEN FOUND;
+        SELECT b.job INTO known FROM backstop.business b WHERE b.key = enqueue.business_key;
+        IF FOUND THEN
+            RAISE EXCEPTION 'business key % is held by job %', enqueue.business_key, known
+                USING ERRCODE = 'ZB002', HINT = 'wait until that job has ended, or cancel it';
+        END IF;
+        -- Its holder has just ended: the key is free.
+    END LOOP;
+    INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, business_key,
+        correlation_id, tags, params)
+        VALUES (new_id, of_lane, clock_us, due_us, enqueue.payload::text, nullif(new_policy, '{}')::text, expires_us,
+        enqueue.idempotency_key, enqueue.business_key, enqueue.correlation_id,
+        nullif(to_jsonb(all_tags), '[]')::text, enqueue.params::text);
+    INSERT INTO backstop.tag (tag, id) SELECT DISTINCT t, new_id FROM unnest(all_tags) t;
+    INSERT INTO backstop.ready (lane, run_at, id, expires_at, rowed)
+        VALUES (of_lane, due_us, new_id, expires_us, FALSE);
+    INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, canceled, waiting)
+        VALUES (of_lane, 1, 0, 0, 0, 0, 0, 0);
+    RETURN new_id;
+END
+$enqueue$"#;
+
+#[cfg(test)]
+mod tests {
+    use backstop_core::Limits;
+
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_every_other_submit() {
+        // L20
+        let limits = Limits::default();
+        for (limit, line) in [
+            (limits.name_chars, "('kind', enqueue.kind, LIMIT)"),
+            (limits.name_chars, "('queue', enqueue.queue, LIMIT)"),
+            (limits.key_chars, "('idempotency_key', enqueue.idempotency_key, LIMIT)"),
+            (limits.key_chars, "('business_key', enqueue.business_key, LIMIT)"),
+            (limits.key_chars, "('correlation_id', enqueue.correlation_id, LIMIT)"),
+            (limits.tag_chars, "SELECT 'tags', t, LIMIT FROM"),
+            (limits.tags, "cardinality(all_tags) > LIMIT"),
+            (limits.payload_bytes, "octet_length(enqueue.payload::text) > LIMIT"),
+            (limits.params_bytes, "octet_length(enqueue.params::text) > LIMIT"),
+            (limits.retries as usize, "max_retries NOT BETWEEN 0 AND LIMIT"),
+        ] {
+            let line = line.replace("LIMIT", &limit.to_string());
+            assert!(ENQUEUE.contains(&line), "`{line}` is not in the function");
+        }
+        assert_eq!(limits.delay.as_secs(), 3_660 * 86_400, "the longest timeout");
+    }
+}

@@ -1,0 +1,98 @@
+//! Roles with the least that each part of a deployment needs, as SQL that can be printed or applied.
+
+use crate::session::Schema;
+
+/// Each role without the schema's name before it: what it is for, and what it may do.
+const ROLES: [(&str, &str, &[&str]); 5] = [
+    (
+        "migrator",
+        "creates and migrates the tables",
+        &[
+            "GRANT USAGE, CREATE ON SCHEMA backstop. TO $role",
+            "GRANT ALL ON ALL TABLES IN SCHEMA backstop. TO $role",
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
+        ],
+    ),
+    (
+        "server",
+        "everything but migrations: the program `backstop up`, operators",
+        &[
+            "GRANT USAGE ON SCHEMA backstop. TO $role",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA backstop. TO $role",
+            "REVOKE INSERT, UPDATE, DELETE ON backstop.meta FROM $role",
+            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
+        ],
+    ),
+    (
+        "worker",
+        "runs jobs and does the maintenance duties; pauses no queue",
+        &[
+            "GRANT USAGE ON SCHEMA backstop. TO $role",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA backstop. TO $role",
+            "REVOKE INSERT, UPDATE, DELETE ON backstop.meta, backstop.queue FROM $role",
+            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
+        ],
+    ),
+    (
+        "enqueuer",
+        "submits jobs, and cannot take, change or cancel any",
+        &[
+            "GRANT USAGE ON SCHEMA backstop. TO $role",
+            "GRANT SELECT ON backstop.meta, backstop.lane, backstop.job, backstop.ready, backstop.claim, \
+             backstop.record, backstop.done, backstop.idempotency, backstop.business, backstop.archive TO $role",
+            "GRANT INSERT ON backstop.lane, backstop.job, backstop.ready, backstop.tally, backstop.tag, \
+             backstop.idempotency, backstop.business TO $role",
+            // A lock on the job that holds a key asks for the right to update something of its row.
+            "GRANT UPDATE (rowed) ON backstop.ready TO $role",
+            "GRANT UPDATE (lane) ON backstop.record TO $role",
+            "GRANT UPDATE (worker) ON backstop.claim TO $role",
+            "GRANT SELECT ON backstop.tag TO $role",
+        ],
+    ),
+    (
+        "reader",
+        "looks, and changes nothing: dashboards, `backstop job list`",
+        &[
+            "GRANT USAGE ON SCHEMA backstop. TO $role",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA backstop. TO $role",
+        ],
+    ),
+];
+
+/// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
+///
+/// Give a role to a user with `GRANT backstop_worker TO my_user`.
+#[must_use]
+pub fn roles(schema: &Schema) -> String {
+    let name = schema.name();
+    let mut text = format!("-- Roles of the schema {name}: grant them to the users of your programs.\n");
+    for (role, purpose, grants) in ROLES {
+        let role = format!("{name}_{role}");
+        text.push_str(&format!(
+            "\n-- {role}: {purpose}\nDO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{role}') THEN \
+             CREATE ROLE {role} NOLOGIN; END IF; END $$;\n"
+        ));
+        for grant in grants {
+            // The schema itself stands there with the dot that tables have, so that one rule renames both.
+            let grant = grant.replace("SCHEMA backstop. ", &format!("SCHEMA {name} "));
+            text.push_str(&schema.text(&grant).replace("$role", &role));
+            text.push_str(";\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_is_made_for_its_schema() {
+        let text = roles(&Schema::named("jobs").expect("a plain name"));
+        for role in ["migrator", "server", "worker", "enqueuer", "reader"] {
+            assert!(text.contains(&format!("CREATE ROLE jobs_{role} NOLOGIN")), "{text}");
+        }
+        assert!(!text.contains("backstop.") && !text.contains("SCHEMA backstop"), "{text}");
+        assert!(!text.contains("$role"), "{text}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Queues with their kept counts, and the lanes that wait for code.
+
+use std::collections::{BTreeMap, HashMap};
+
+use backstop_core::Timestamp;
+
+use super::Roster;
+use crate::desk::LaneKey;
+use crate::{HeldLane, QueueView};
+
+/// A lane with its kept counts.
+#[derive(Debug)]
+pub struct LaneCounts {
+    /// Its number.
+    pub id: i64,
+    /// Which one it is.
+    pub lane: LaneKey,
+    /// Jobs in each state.
+    pub pending: u64,
+    /// Held by workers.
+    pub running: u64,
+    /// Ended well.
+    pub succeeded: u64,
+    /// Dead letters.
+    pub failed: u64,
+    /// Held back by people.
+    pub paused: u64,
+    /// Called off.
+    pub canceled: u64,
+    /// Held for a dependency or a signal.
+    pub waiting: u64,
+}
+
+impl LaneCounts {
+    /// True when its pending jobs are shown as waiting (H10).
+    #[must_use]
+    pub fn is_held(&self, roster: &Roster) -> bool {
+        roster.holds(&self.lane.queue, &self.lane.kind, self.lane.version)
+    }
+
+    /// True when it has pending jobs that may be claimed: then the queue's oldest one may be here.
+    #[must_use]
+    pub fn is_open(&self, roster: &Roster) -> bool {
+        self.pending > 0 && !self.is_held(roster)
+    }
+}
+
+/// Every queue that has a lane, was ever paused, or is served by a live worker, by name.
+///
+/// `paused` are the queues that were ever paused; `due` the first due time of each open lane by its number.
+#[must_use]
+pub fn queues(
+    roster: &Roster,
+    paused: Vec<(String, bool)>,
+    lanes: &[LaneCounts],
+    due: &HashMap<i64, Timestamp>,
+    now: Timestamp,
+) -> Vec<QueueView> {
+    let mut queues: BTreeMap<String, QueueView> = BTreeMap::new();
+    for name in roster.live().flat_map(|row| row.queues.iter()) {
+        let (on_queue, _) = roster.crew(name, "", 0);
+        queue(&mut queues, name).workers = u64::try_from(on_queue).unwrap_or(u64::MAX);
+    }
+    for (name, paused) in paused {
+        queue(&mut queues, &name).paused = paused;
+    }
+    for counts in lanes {
+        let view = queue(&mut queues, &counts.lane.queue);
+        count_lane(view, counts, counts.is_held(roster));
+        let oldest = due.get(&counts.id).copied().filter(|due| *due <= now);
+        view.oldest_due = [view.oldest_due, oldest].into_iter().flatten().min();
+    }
+    queues.into_values().collect()
+}
+
+/// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all priorities.
+#[must_use]
+pub fn held_lanes(roster: &Roster, lanes: &[LaneCounts]) -> Vec<HeldLane> {
+    let mut held: BTreeMap<(String, String, u32), u64> = BTreeMap::new();
+    for counts in lanes.iter().filter(|counts| counts.pending > 0 && counts.is_held(roster)) {
+        let lane = &counts.lane;
+        let key = (lane.queue.to_string(), lane.kind.to_string(), lane.version);
+        *held.entry(key).or_default() += counts.pending;
+    }
+    let lane = |((queue, kind, version), jobs)| HeldLane { queue, kind, version, jobs };
+    held.into_iter().map(lane).collect()
+}
+
+fn queue<'q>(queues: &'q mut BTreeMap<String, QueueView>, name: &str) -> &'q mut QueueView {
+    queues.entry(name.to_owned()).or_insert_with(|| QueueView {
+        name: name.to_owned(),
+        paused: false,
+        pending: 0,
+        waiting: 0,
+        running: 0,
+        paused_jobs: 0,
+        succeeded: 0,
+        failed: 0,
+        canceled: 0,
+        oldest_due: None,
+        workers: 0,
+    })
+}
+
+/// Adds a lane's counts to its queue; the pending jobs of a held lane are shown as waiting (H10).
+fn count_lane(view: &mut QueueView, counts: &LaneCounts, held: bool) {
+    let pending = if held { &mut view.waiting } else { &mut view.pending };
+    *pending += counts.pending;
+    view.waiting += counts.waiting;
+    view.running += counts.running;
+    view.paused_jobs += counts.paused;
+    view.succeeded += counts.succeeded;
+    view.failed += counts.failed;
+    view.canceled += counts.canceled;
+}

@@ -1,0 +1,112 @@
+//! Workers: who is known, who is live, and what none of them can run.
+
+use std::collections::HashMap;
+
+use backstop_core::explain::{Holder, Surroundings};
+use backstop_core::failure::Decision;
+use backstop_core::job::JobView;
+use backstop_core::{Timestamp, WorkerId};
+
+use crate::{KnownKind, WorkerView};
+
+/// A worker as its row says.
+#[derive(Debug)]
+pub struct WorkerRow {
+    /// This incarnation.
+    pub id: WorkerId,
+    /// Its name.
+    pub name: String,
+    /// The version of its code.
+    pub code_version: Option<String>,
+    /// The queues it serves.
+    pub queues: Vec<String>,
+    /// What it can run.
+    pub kinds: Vec<KnownKind>,
+    /// When it made itself known.
+    pub started_at: Timestamp,
+    /// Until when it may be silent.
+    pub expires_at: Timestamp,
+}
+
+/// Every worker that is known, by name and then by id.
+#[derive(Debug)]
+pub struct Roster {
+    rows: Vec<WorkerRow>,
+    now: Timestamp,
+}
+
+impl Roster {
+    /// The workers of these rows, which are in order, at `now`.
+    #[must_use]
+    pub const fn new(rows: Vec<WorkerRow>, now: Timestamp) -> Self {
+        Self { rows, now }
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, worker: WorkerId) -> Option<&WorkerRow> {
+        self.rows.iter().find(|row| row.id == worker)
+    }
+
+    /// Those whose lease runs.
+    pub fn live(&self) -> impl Iterator<Item = &WorkerRow> {
+        self.rows.iter().filter(|row| row.expires_at > self.now)
+    }
+
+    /// How many live workers serve a queue, and how many of them know a kind and version.
+    #[must_use]
+    pub fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {
+        let serves = |row: &&WorkerRow| row.queues.iter().any(|served| served == queue);
+        let knows = |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
+        (self.live().filter(serves).count(), self.live().filter(serves).filter(knows).count())
+    }
+
+    /// True when pending jobs wait because no live worker of their queue knows their kind and version (H10).
+    #[must_use]
+    pub fn holds(&self, queue: &str, kind: &str, version: u32) -> bool {
+        let (on_queue, for_kind) = self.crew(queue, kind, version);
+        on_queue > 0 && for_kind == 0
+    }
+
+    /// All of them as they are shown, with how many jobs each holds.
+    #[must_use]
+    pub fn into_views(self, running: &HashMap<WorkerId, u64>) -> Vec<WorkerView> {
+        let now = self.now;
+        let view = |row: WorkerRow| WorkerView {
+            running: running.get(&row.id).copied().unwrap_or_default(),
+            id: row.id,
+            name: row.name,
+            code_version: row.code_version,
+            queues: row.queues,
+            kinds: row.kinds,
+            started_at: row.started_at,
+            expires_at: row.expires_at,
+            live: row.expires_at > now,
+        };
+        self.rows.into_iter().map(view).collect()
+    }
+
+    /// What surrounds a job (F20).
+    #[must_use]
+    pub fn around(
+        &self,
+        view: &JobView,
+        queue_paused: bool,
+        last_decision: Option<Decision>,
+    ) -> Surroundings {
+        let spec = &view.job.spec;
+        let (workers_on_queue, workers_for_kind) = self.crew(&spec.queue, &spec.kind, spec.version);
+        let holder = view.record.hold.map(|hold| match self.get(hold.worker) {
+            Some(row) => Holder { worker: hold.worker, name: row.name.clone(), until: row.expires_at },
+            None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
+        });
+        Surroundings {
+            now: self.now,
+            queue_paused,
+            workers_on_queue,
+            workers_for_kind,
+            holder,
+            last_decision,
+        }
+    }
+}
