@@ -194,6 +194,22 @@ fn transaction() {
 }
 
 #[test]
+fn transaction_postgres() {
+    // L14
+    says(
+        "transaction_postgres",
+        &[
+            "  ada's account and her job are written, and the process dies before the commit",
+            "  accounts: 0, coins: 0, jobs: []",
+            "  accounts: 1, coins: 0, jobs: [\"pending\"]",
+            "  the coin is booked and the job completed, and the process dies before the commit",
+            "  accounts: 1, coins: 0, jobs: [\"running\"]",
+            "  accounts: 1, coins: 1, jobs: [\"succeeded\"]",
+        ],
+    );
+}
+
+#[test]
 fn testing() {
     // C6
     says(

@@ -1,13 +1,22 @@
 //! What a handler sees of its job and of the world around it (E1).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::job::{Job as StoredJob, Progress, Record};
+use backstop_core::failure::HookAnswer;
+use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
-use backstop_store::{Note, Store};
+use backstop_store::{Error as StoreError, Finish, Note};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
+
+use crate::engine::Backstop;
+use crate::error::CompleteError;
+use crate::outcome::Reply;
+use crate::tx::CallerTransaction;
+use crate::worker::conclude::{Happened, conclude};
 
 /// A handler's view of its run. Clones are cheap and speak of the same run.
 pub struct JobContext<C> {
@@ -22,7 +31,10 @@ pub(crate) struct Run {
     pub(crate) lease: Lease,
     pub(crate) canceled: CancellationToken,
     pub(crate) output: Mutex<Output>,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: Backstop,
+    pub(crate) code_version: Option<Arc<str>>,
+    /// True once the handler has tried to complete its job in a transaction of its own (L14).
+    pub(crate) completes: AtomicBool,
 }
 
 /// What the handler logged, up to a limit.
@@ -48,9 +60,9 @@ impl Output {
         }
     }
 
-    /// Takes what was logged, with a last line that says how much did not fit.
-    pub(crate) fn take(&mut self) -> Option<String> {
-        let mut text = std::mem::take(&mut self.text);
+    /// What was logged, with a last line that says how much did not fit.
+    pub(crate) fn text(&self) -> Option<String> {
+        let mut text = self.text.clone();
         if self.dropped > 0 {
             text.push_str(&format!("… {} more lines did not fit\n", self.dropped));
         }
@@ -176,8 +188,48 @@ impl<C> JobContext<C> {
     pub async fn progress(&self, percent: u8, note: impl Into<String>) -> Result<(), backstop_store::Error> {
         let note = text::truncate_chars(&text::storable(&note.into()), 500).into_owned();
         let progress = Progress { percent: percent.min(100), note };
-        self.run.store.annotate(vec![Note { lease: self.run.lease, progress }]).await?;
+        self.run.engine.inner.store.annotate(vec![Note { lease: self.run.lease, progress }]).await?;
         Ok(())
+    }
+
+    /// Completes the job inside the handler's own transaction: what the handler wrote there and the completion, with
+    /// `result` and the `on_success` callback, commit together or not at all (L14).
+    ///
+    /// Commit the transaction next, and then return `Ok`; what the handler returns is not kept, `result` is. A handler
+    /// that returns `Ok` although the transaction was not committed has failed: its run is tried again. A handler that
+    /// fails or dies after the commit has completed its job all the same.
+    ///
+    /// # Errors
+    /// [`CompleteError::Stale`] when the job was canceled or taken by others meanwhile: roll back, which `?` does with
+    /// every driver. [`CompleteError::Store`] when the completion could not be written.
+    pub async fn complete_in(
+        &self,
+        tx: &mut impl CallerTransaction,
+        result: impl Serialize,
+    ) -> Result<(), CompleteError> {
+        let finish = self.run.completion(&result);
+        // Dropped here: what is not `Send` must not be held while the database works.
+        drop(result);
+        let store = self.run.engine.inner.store.info();
+        self.run.completes.store(true, Ordering::SeqCst);
+        completed(tx.finish(&store, finish).await)
+    }
+
+    /// The same for a transaction that blocks the thread, such as rusqlite's: call it where the transaction is, inside
+    /// `spawn_blocking`, with a clone of this context.
+    ///
+    /// # Errors
+    /// As [`JobContext::complete_in`].
+    #[cfg(feature = "sqlite")]
+    pub fn complete_in_blocking(
+        &self,
+        tx: &backstop_sqlite::rusqlite::Connection,
+        result: impl Serialize,
+    ) -> Result<(), CompleteError> {
+        let finish = self.run.completion(&result);
+        let store = self.run.engine.inner.store.info();
+        self.run.completes.store(true, Ordering::SeqCst);
+        completed(crate::tx::sqlite::finish(tx, &store, finish))
     }
 
     /// Resolves when the run should stop: its job was canceled, its lease was lost, its time is up.
@@ -196,4 +248,24 @@ impl<C> JobContext<C> {
     pub fn cancellation(&self) -> CancellationToken {
         self.run.canceled.clone()
     }
+}
+
+impl Run {
+    /// The end of a run that went well, as the engine itself would write it.
+    fn completion(&self, result: &impl Serialize) -> Finish {
+        let happened = Happened {
+            job: self.job.clone(),
+            record: self.record.clone(),
+            reply: Reply::of_value(result),
+            output: self.output.lock().ok().and_then(|output| output.text()),
+            code_version: self.code_version.clone(),
+        };
+        let ending = conclude(&self.engine.inner.config, happened, |_, _| HookAnswer::default());
+        Finish { lease: self.lease, ending }
+    }
+}
+
+fn completed(answer: Result<Result<State, Stale>, StoreError>) -> Result<(), CompleteError> {
+    answer??;
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The errors an application meets.
 
 use backstop_core::Refusal;
+use backstop_core::job::Stale;
 use backstop_store::Error as StoreError;
 
 /// Why an engine could not be opened or a worker could not go on.
@@ -48,6 +49,18 @@ pub enum OperateError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a handler's own transaction does not complete its job (L14).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompleteError {
+    /// The job was canceled or taken by others meanwhile: the transaction must not be committed.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// The completion could not be written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -40,6 +40,8 @@ pub use backstop_core::job::{OnConflict, Policy, Priority, Retention, State};
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
+#[cfg(feature = "mysql")]
+pub use backstop_mysql as mysql;
 #[cfg(feature = "postgres")]
 pub use backstop_postgres as postgres;
 #[cfg(feature = "sqlite")]
@@ -50,7 +52,7 @@ pub use backstop_store::{Archived, Submitted};
 pub use config::{Config, Pace, QueueConfig};
 pub use context::JobContext;
 pub use engine::Backstop;
-pub use error::{Error, OperateError, SubmitError};
+pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
 pub use ids::{job_id, worker_id};
 pub use job::{Defaults, Job};

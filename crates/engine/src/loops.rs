@@ -3,14 +3,18 @@
 //! A loop that panics or returns is started again, with a pause that grows. A loop that is silent for longer than its
 //! deadline turns readiness red, so that whoever watches the process sees it before its users do.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backstop_store::Error as StoreError;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::quiet::Quiet;
 
 /// Longest pause before a dead loop is started again.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -47,9 +51,20 @@ pub(crate) struct Pulse {
     born: Instant,
     last_beat_ms: AtomicU64,
     restarts: AtomicU32,
+    complaints: Arc<Complaints>,
 }
 
+/// What the loops of one worker complain of, by the code of the error: a store that is away stops all of them, and one
+/// line in ten seconds says so (F17).
+type Complaints = Mutex<HashMap<&'static str, Quiet>>;
+
 impl Pulse {
+    /// Calls `log` unless a loop of this worker has complained of the like within the interval.
+    pub(crate) fn warn(&self, error: &StoreError, log: impl FnOnce()) {
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        complaints.entry(error.code()).or_default().warn(log);
+    }
+
     /// Says that the loop is alive.
     pub(crate) fn beat(&self) {
         self.last_beat_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
@@ -76,6 +91,7 @@ fn millis(span: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     pulses: Mutex<Vec<Arc<Pulse>>>,
+    complaints: Arc<Complaints>,
 }
 
 impl Loops {
@@ -83,6 +99,19 @@ impl Loops {
         let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
         let loops: Vec<_> = pulses.iter().map(|pulse| pulse.health()).collect();
         Health { ready: loops.iter().all(|one| one.ok), loops }
+    }
+
+    fn pulse(&self, name: &'static str, deadline: Duration) -> Arc<Pulse> {
+        let pulse = Arc::new(Pulse {
+            name,
+            deadline,
+            born: Instant::now(),
+            last_beat_ms: AtomicU64::new(0),
+            restarts: AtomicU32::new(0),
+            complaints: self.complaints.clone(),
+        });
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner).push(pulse.clone());
+        pulse
     }
 
     /// Runs `body` until `stop`, starting it again whenever it panics or returns early.
@@ -97,14 +126,7 @@ impl Loops {
         F: Fn(Arc<Pulse>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let pulse = Arc::new(Pulse {
-            name,
-            deadline,
-            born: Instant::now(),
-            last_beat_ms: AtomicU64::new(0),
-            restarts: AtomicU32::new(0),
-        });
-        self.pulses.lock().unwrap_or_else(PoisonError::into_inner).push(pulse.clone());
+        let pulse = self.pulse(name, deadline);
         tokio::spawn(async move {
             let mut pause = Duration::from_millis(100);
             loop {
@@ -137,5 +159,30 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn loops_that_miss_the_store_say_so_once_in_ten_seconds_together() {
+        // F17
+        let loops = Loops::default();
+        let (fetch, beat) =
+            (loops.pulse("fetch", Duration::from_secs(1)), loops.pulse("heartbeat", Duration::from_secs(1)));
+        let away = StoreError::Unavailable { location: "db".into(), problem: "gone".into(), source: None };
+        let full = StoreError::DiskFull { location: "db".into(), source: None };
+        let mut lines = Vec::new();
+        for _ in 0..60 {
+            fetch.warn(&away, || lines.push("fetch"));
+            beat.warn(&away, || lines.push("heartbeat"));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(lines.len(), 6, "{lines:?}");
+        // Another trouble is not hidden behind the first.
+        beat.warn(&full, || lines.push("disk"));
+        assert_eq!(lines.last(), Some(&"disk"));
     }
 }

@@ -12,12 +12,12 @@ pub(crate) async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         Some(("memory", _)) => Ok(Arc::new(ModelStore::default())),
         Some(("sqlite", rest)) => sqlite(url, rest).await,
         Some(("postgres" | "postgresql", _)) => postgres(url).await,
-        Some((scheme @ ("mysql" | "mariadb"), _)) => {
-            Err(unknown(url, format!("this build has no {scheme} store; use sqlite:FILE")))
-        }
-        _ => {
-            Err(unknown(url, "write sqlite:FILE, postgres://HOST/DATABASE, or memory: for a test".to_owned()))
-        }
+        Some(("mysql" | "mariadb", _)) => mysql(url).await,
+        _ => Err(unknown(
+            url,
+            "write sqlite:FILE, postgres://HOST/DATABASE, mysql://HOST/DATABASE, or memory: for a test"
+                .to_owned(),
+        )),
     }
 }
 
@@ -54,4 +54,15 @@ async fn postgres(url: &str) -> Result<Arc<dyn Store>, Error> {
 #[cfg(not(feature = "postgres"))]
 async fn postgres(url: &str) -> Result<Arc<dyn Store>, Error> {
     Err(unknown(url, "this build has no PostgreSQL store: turn on the feature `postgres`".to_owned()))
+}
+
+#[cfg(feature = "mysql")]
+async fn mysql(url: &str) -> Result<Arc<dyn Store>, Error> {
+    let options = backstop_mysql::Options::default();
+    Ok(Arc::new(backstop_mysql::MysqlStore::open(url, options).await?))
+}
+
+#[cfg(not(feature = "mysql"))]
+async fn mysql(url: &str) -> Result<Arc<dyn Store>, Error> {
+    Err(unknown(url, "this build has no MariaDB or MySQL store: turn on the feature `mysql`".to_owned()))
 }

@@ -156,7 +156,7 @@ impl IntoReply for () {
 }
 
 impl Reply {
-    fn of_value(value: &impl Serialize) -> Self {
+    pub(crate) fn of_value(value: &impl Serialize) -> Self {
         match serde_json::to_value(value) {
             Ok(Value::Null) => Self(Ok(None)),
             Ok(value) => Self(Ok(Some(value))),

@@ -233,7 +233,21 @@ impl Enqueue {
         self,
         tx: &mut impl crate::tx::CallerTransaction,
     ) -> Result<Submitted, SubmitError> {
-        tx.submit(self.into_new_job()?).await
+        let store = self.engine.inner.store.info();
+        tx.submit(&store, self.into_new_job()?).await
+    }
+
+    /// The same for a transaction that blocks the thread, such as rusqlite's, for code that is not async.
+    ///
+    /// # Errors
+    /// As [`Enqueue::submit`].
+    #[cfg(feature = "sqlite")]
+    pub fn submit_in_blocking(
+        self,
+        tx: &backstop_sqlite::rusqlite::Connection,
+    ) -> Result<Submitted, SubmitError> {
+        let store = self.engine.inner.store.info();
+        crate::tx::sqlite::submit(tx, &store, self.into_new_job()?)
     }
 }
 

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Backstop;
 use crate::loops::{Loops, Pulse};
-use crate::quiet::Quiet;
 
 /// Rows that one step of a duty touches at most, so that no transaction is long.
 const BATCH: usize = 500;
@@ -44,11 +43,10 @@ async fn run(
     pulse: &Pulse,
     quit: &CancellationToken,
 ) {
-    let mut quiet = Quiet::default();
     while !quit.is_cancelled() {
         pulse.beat();
         if let Err(error) = round(engine, node, lease).await {
-            quiet.warn(|| tracing::warn!(%error, "maintenance waits for the store"));
+            pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"));
         }
         tokio::select! {
             () = tokio::time::sleep(interval) => {}

@@ -1,6 +1,7 @@
 //! One claimed job, run to its end. Nothing a handler does can take the worker down (F1).
 
 use std::any::Any;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use backstop_core::event::{Event, What};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::Ending;
-use backstop_store::{ClaimedJob, Finish};
+use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::completion::{Settled, settle};
 use super::conclude::{Happened, conclude};
 use super::hooks::{Hook, RunInfo};
 use super::slots::Slot;
@@ -34,6 +36,16 @@ pub(crate) struct Executor<C> {
     pub(crate) pace: Pace,
 }
 
+/// What is left to do about a run.
+pub(crate) enum Closing {
+    /// Its end is to be written.
+    Write(Box<Finish>),
+    /// Nothing: the handler's own transaction has completed the job (L14).
+    Completed,
+    /// Nothing: the lease is gone.
+    Lost,
+}
+
 /// How a handler was left.
 enum Left {
     Ended(Reply),
@@ -44,7 +56,7 @@ enum Left {
 }
 
 impl<C: Send + Sync + 'static> Executor<C> {
-    /// Runs one job. Answers none when its lease is gone and there is nothing to write.
+    /// Runs one job.
     ///
     /// The slot is given back when the handler has really ended, also when that is after the answer (F10).
     pub(crate) async fn execute(
@@ -53,31 +65,55 @@ impl<C: Send + Sync + 'static> Executor<C> {
         canceled: CancellationToken,
         interrupt: CancellationToken,
         slot: Arc<Slot>,
-    ) -> Option<Finish> {
+    ) -> Closing {
         let ClaimedJob { job, record, lease } = claimed;
         let output = Mutex::new(Output::new(self.engine.inner.config.limits.output_bytes));
-        let store = self.engine.inner.store.clone();
-        let run = Arc::new(Run { job: job.clone(), record: record.clone(), lease, canceled, output, store });
+        let run = Arc::new(Run {
+            job: job.clone(),
+            record: record.clone(),
+            lease,
+            canceled,
+            output,
+            engine: self.engine.clone(),
+            code_version: self.code_version.clone(),
+            completes: AtomicBool::new(false),
+        });
         let info = RunInfo { job, record };
         let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
         let reply = match self.before(&info, handler.as_deref()).await {
-            Err(failed) => Reply(Err(failed)),
+            Err(failed) => Some(Reply(Err(failed))),
             Ok(()) => match self.handle(&run, handler.clone(), &interrupt, slot).await {
-                Left::Ended(reply) => reply,
-                Left::TimedOut => failed(timeout_failure(&info)),
+                Left::Ended(reply) => Some(reply),
+                Left::TimedOut => Some(failed(timeout_failure(&info))),
                 Left::Interrupted => {
-                    failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops"))
+                    Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
                 }
-                Left::Lost => return None,
+                Left::Lost => None,
             },
+        };
+        let reply = match settle(&run, reply, &interrupt).await {
+            Settled::Reply(reply) => reply,
+            Settled::Gone => return Closing::Lost,
+            Settled::Completed => {
+                self.completed(&info).await;
+                return Closing::Completed;
+            }
         };
         let ending = self.end(&run, &info, reply, handler.as_deref());
         self.after(&info, ending.cause).await;
-        Some(Finish { lease, ending })
+        Closing::Write(Box::new(Finish { lease, ending }))
+    }
+
+    /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
+    async fn completed(&self, info: &RunInfo) {
+        self.tell(info, What::Succeeded { run: info.record.runs });
+        // The callback came with the same commit.
+        self.engine.inner.bus.work_arrived();
+        self.after(info, Cause::Succeeded).await;
     }
 
     fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
-        let output = run.output.lock().ok().and_then(|mut output| output.take());
+        let output = run.output.lock().ok().and_then(|output| output.text());
         let happened = Happened {
             job: info.job.clone(),
             record: info.record.clone(),

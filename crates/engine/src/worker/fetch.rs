@@ -8,30 +8,31 @@ use tokio::sync::watch;
 
 use super::runtime::{Served, Shared, lock};
 use crate::loops::Pulse;
-use crate::quiet::Quiet;
 
 /// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
 const BATCH: usize = 500;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
+/// How soon the next look follows after there was work: where it came from there may be more.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl<C: Send + Sync + 'static> Shared<C> {
     /// Runs until the worker stops.
     pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
         let mut arrivals = self.engine().inner.bus.arrivals();
-        let mut quiet = Quiet::default();
         let mut more = false;
+        let mut patience = Patience::new(self.executor.pace.poll);
         while !self.stop.is_cancelled() {
             pulse.beat();
             arrivals.mark_unchanged();
             match self.round(more).await {
                 Ok(wait) => {
                     more = matches!(wait, Wait::Room);
-                    self.rest(wait, &mut arrivals).await;
+                    self.rest(wait, &mut arrivals, &mut patience).await;
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
-                    quiet.warn(|| tracing::warn!(%error, "no work can be claimed for the moment"));
-                    self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals).await;
+                    pulse.warn(&error, || tracing::warn!(%error, "no work can be claimed for the moment"));
+                    self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
                 }
             }
         }
@@ -147,12 +148,17 @@ impl<C: Send + Sync + 'static> Shared<C> {
         Ok(())
     }
 
-    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>) {
-        let poll = self.executor.pace.poll;
+    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>, patience: &mut Patience) {
         let (longest, until_room, until_arrival) = match wait {
-            Wait::Nothing => return,
-            Wait::Room => (poll, true, false),
-            Wait::Work { next, full } => (next.unwrap_or(poll).min(poll), full, true),
+            Wait::Nothing => return patience.found_work(),
+            Wait::Room => {
+                patience.found_work();
+                (self.executor.pace.poll, true, false)
+            }
+            Wait::Work { next, full } => {
+                let look = patience.next_look();
+                (next.unwrap_or(look).min(look), full, true)
+            }
             Wait::Pause(pause) => (pause, false, false),
         };
         if until_room && !until_arrival && self.queues.iter().any(|queue| queue.slots.room() > 0) {
@@ -183,6 +189,29 @@ impl<C: Send + Sync + 'static> Shared<C> {
     }
 }
 
+/// How long to wait for a wake-up that may never come (L13): a store without notices is looked at often while work
+/// comes, and ever more seldom while none does.
+struct Patience {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Patience {
+    fn new(longest: Duration) -> Self {
+        Self { next: FIRST_LOOK.min(longest), longest }
+    }
+
+    fn found_work(&mut self) {
+        self.next = FIRST_LOOK.min(self.longest);
+    }
+
+    fn next_look(&mut self) -> Duration {
+        let look = self.next;
+        self.next = (look * 2).min(self.longest);
+        look
+    }
+}
+
 /// What the loop waits for before it looks again.
 enum Wait {
     /// Nothing: look again at once.
@@ -193,4 +222,25 @@ enum Wait {
     Work { next: Option<Duration>, full: bool },
     /// A moment, after an error.
     Pause(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rare_while_nothing_comes() {
+        // L13
+        let mut patience = Patience::new(Duration::from_secs(1));
+        let mut looks = || -> Vec<u128> { (0..7).map(|_| patience.next_look().as_millis()).collect() };
+        assert_eq!(looks(), [20, 40, 80, 160, 320, 640, 1_000]);
+        assert_eq!(looks(), [1_000; 7]);
+        patience.found_work();
+        assert_eq!(patience.next_look().as_millis(), 20);
+        assert_eq!(
+            Patience::new(Duration::from_millis(5)).next_look().as_millis(),
+            5,
+            "never slower than asked for"
+        );
+    }
 }

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::runtime::{Shared, lock};
 use crate::loops::Pulse;
-use crate::quiet::Quiet;
 
 /// How often a worker with runs under way asks whether they were canceled elsewhere.
 const CANCEL_CHECK: Duration = Duration::from_secs(1);
@@ -17,7 +16,6 @@ impl<C: Send + Sync + 'static> Shared<C> {
     /// Runs until the worker is gone.
     pub(crate) async fn heartbeat(self: Arc<Self>, pulse: &Pulse) {
         let lease = self.executor.pace.lease;
-        let mut quiet = Quiet::default();
         let mut renewed = Instant::now();
         loop {
             pulse.beat();
@@ -35,7 +33,9 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
-                    quiet.warn(|| tracing::warn!(%error, "the lease cannot be renewed for the moment"));
+                    pulse.warn(&error, || {
+                        tracing::warn!(%error, "the lease cannot be renewed for the moment");
+                    });
                     if renewed.elapsed() >= lease {
                         // Others may run these jobs by now. Their ends would be refused: stop wasting work.
                         self.lose_everything();

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::Plan;
-use super::execute::Executor;
+use super::execute::{Closing, Executor};
 use super::slots::QueueSlots;
 use crate::error::Error;
 
@@ -108,10 +108,14 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
         engine.runs.add(job, canceled.clone());
         let slot =
             Arc::new(QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new())).take());
-        let finish = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
+        let closing = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
         engine.runs.remove(job);
-        let Some(finish) = finish else {
-            return Ok(Ran { job, kind, cause: Cause::Canceled, state: None });
+        let finish = match closing {
+            Closing::Write(finish) => *finish,
+            Closing::Completed => {
+                return Ok(Ran { job, kind, cause: Cause::Succeeded, state: Some(State::Succeeded) });
+            }
+            Closing::Lost => return Ok(Ran { job, kind, cause: Cause::Canceled, state: None }),
         };
         let cause = finish.ending.cause;
         let answer = engine.store.finish(vec![finish]).await?.pop();

@@ -10,7 +10,6 @@ use tokio::sync::Notify;
 
 use super::slots::Slot;
 use crate::loops::Pulse;
-use crate::quiet::Quiet;
 
 /// Endings written in one call at most.
 const BATCH: usize = 1_000;
@@ -85,7 +84,6 @@ impl Outbox {
 
     /// The loop: copies a batch, writes it, and only then lets it go.
     pub(crate) async fn write_all(&self, store: &dyn Store, pulse: &Pulse, beat: Duration) {
-        let mut quiet = Quiet::default();
         let mut pause = PAUSE_MIN;
         loop {
             pulse.beat();
@@ -107,8 +105,9 @@ impl Outbox {
                     }
                 }
                 Err(error) => {
-                    quiet
-                        .warn(|| tracing::warn!(%error, endings = count, "endings are kept and tried again"));
+                    pulse.warn(&error, || {
+                        tracing::warn!(%error, endings = count, "endings are kept and tried again");
+                    });
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::Plan;
-use super::execute::{Executor, hand_back};
+use super::execute::{Closing, Executor, hand_back};
 use super::report::{Outbox, Report};
 use super::slots::{QueueSlots, Slot};
 use crate::engine::Backstop;
@@ -124,10 +124,10 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let shared = self.clone();
         tokio::spawn(async move {
             let slot = Arc::new(slot);
-            let finish =
+            let closing =
                 shared.executor.execute(claimed, canceled, shared.interrupt.clone(), slot.clone()).await;
-            if let Some(finish) = finish {
-                shared.outbox.push(Report { finish, _slot: Some(slot) });
+            if let Closing::Write(finish) = closing {
+                shared.outbox.push(Report { finish: *finish, _slot: Some(slot) });
             }
             shared.engine().inner.runs.remove(job);
             let none_left = {

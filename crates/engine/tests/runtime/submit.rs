@@ -107,8 +107,8 @@ async fn an_unknown_store_is_one_clear_sentence() {
         async move { Backstop::open(&url).await.expect_err("no such store").to_string() }
     };
     assert!(message("jobs.db").await.contains("write sqlite:FILE"));
-    let text = message("postgres://joe:secret@db/jobs").await;
-    assert!(text.contains("no postgres store") && !text.contains("secret"), "{text}");
+    let text = message("oracle://joe:secret@db/jobs").await;
+    assert!(text.contains("names no store") && !text.contains("secret"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
