@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use backstop::mysql::{self, MysqlStore};
+use backstop::postgres::{self, PostgresStore};
 use backstop::sqlite::{Options, SqliteStore};
 use backstop::{Backstop, JobId, Refusal};
 
@@ -28,6 +30,18 @@ impl App {
 
     /// Opens the store for a look: one that is not there is not created, and an older one is not changed.
     pub(crate) async fn look(&self) -> Result<Backstop, Problem> {
+        if is_postgres(&self.settings.store) {
+            let mut options = postgres::Options::default();
+            options.migrate = false;
+            let store = PostgresStore::open(&self.settings.store, options).await?;
+            return Ok(Backstop::on(Arc::new(store), self.settings.engine.clone()));
+        }
+        if is_mysql(&self.settings.store) {
+            let mut options = mysql::Options::default();
+            options.migrate = false;
+            let store = MysqlStore::open(&self.settings.store, options).await?;
+            return Ok(Backstop::on(Arc::new(store), self.settings.engine.clone()));
+        }
         let Some(path) = sqlite_path(&self.settings.store) else { return self.open().await };
         if !path.exists() {
             let message = format!(
@@ -42,6 +56,16 @@ impl App {
         let store = opened.map_err(|problem| Problem::failed("store_failed", problem.to_string()))??;
         Ok(Backstop::on(Arc::new(store), self.settings.engine.clone()))
     }
+}
+
+/// True for the URL of a PostgreSQL store.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// True for the URL of a store on MariaDB or MySQL.
+pub(crate) fn is_mysql(url: &str) -> bool {
+    url.starts_with("mysql://") || url.starts_with("mariadb://")
 }
 
 /// The file of a `sqlite:` URL.

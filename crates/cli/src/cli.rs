@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
-use crate::commands::{bench, completions, config, dead, enqueue, incident, job, queue, up, worker};
+use crate::commands::{bench, completions, config, dead, enqueue, incident, job, migrate, queue, up, worker};
 use crate::config::{Given, Source};
 
 const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by a guard.\n\
@@ -24,7 +24,8 @@ pub(crate) struct Cli {
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The store: `sqlite:FILE`, or `memory:` for a try [default: sqlite:backstop.db].
+    /// The store: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `memory:` for a try [default:
+    /// sqlite:backstop.db].
     #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_STORE", hide_env_values = true)]
     store: Option<String>,
     /// The configuration file [default: ./backstop.toml, if it is there].
@@ -83,7 +84,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Worker(worker::Worker),
     /// Create the store, or bring it up to this version.
-    Migrate,
+    Migrate(migrate::Migrate),
     /// Name every setting of the store that could lose an acknowledged job.
     Doctor,
     /// Measure this machine: the floor that SQLite allows, and how near Backstop comes.

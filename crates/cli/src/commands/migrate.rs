@@ -1,22 +1,68 @@
-//! `backstop migrate`: creates the store, or brings it up to this version.
+//! `backstop migrate`: creates the store, or brings it up to this version, and its roles if asked.
 
+use backstop::{mysql, postgres};
+use clap::Args;
 use serde_json::json;
 
-use crate::app::{App, sqlite_path};
+use crate::app::{App, is_mysql, is_postgres, sqlite_path};
 use crate::output::clean;
 use crate::problem::{Exit, Problem};
 
-pub(crate) async fn run(app: &App) -> Result<Exit, Problem> {
+/// What `backstop migrate` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL of least-privilege roles (migrator, server, worker, enqueuer, reader), and change nothing.
+    #[arg(long, conflicts_with = "roles")]
+    print_roles: bool,
+    /// Create these roles too, or bring them up to date.
+    #[arg(long)]
+    roles: bool,
+}
+
+pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
+    if (asked.print_roles || asked.roles) && !is_postgres(&app.settings.store) {
+        let message =
+            "roles are made on PostgreSQL, and this store is none (MariaDB and MySQL: docs/operate/mysql.md)";
+        return Err(
+            Problem::failed("no_roles", message).hint("name one with --store postgres://HOST/DATABASE")
+        );
+    }
+    if asked.print_roles {
+        let schema = postgres::schema_of(&app.settings.store)?;
+        app.out.page(postgres::roles(&schema).trim_end())?;
+        return Ok(Exit::Done);
+    }
+    if is_postgres(&app.settings.store) {
+        return on_postgres(app, asked.roles).await;
+    }
+    if is_mysql(&app.settings.store) {
+        let store = mysql::MysqlStore::open(&app.settings.store, mysql::Options::default()).await?;
+        let info = backstop::store::Store::info(&store);
+        return tell(app, info.backend, &info.location, store.found_version().is_none());
+    }
     let existed = sqlite_path(&app.settings.store).is_some_and(|path| path.exists());
     // Opening is migrating: every store checks its version first and refuses one that is newer than this program.
     let engine = app.open().await?;
     let info = engine.store().info();
+    tell(app, info.backend, &info.location, !existed)
+}
+
+async fn on_postgres(app: &App, roles: bool) -> Result<Exit, Problem> {
+    let options = postgres::Options::default();
+    let store = postgres::PostgresStore::open(&app.settings.store, options).await?;
+    if roles {
+        store.apply_roles().await?;
+    }
+    let info = backstop::store::Store::info(&store);
+    tell(app, info.backend, &info.location, store.found_version().is_none())
+}
+
+fn tell(app: &App, backend: &str, location: &str, created: bool) -> Result<Exit, Problem> {
     if app.out.json {
-        app.out
-            .document(&json!({ "backend": info.backend, "location": info.location, "created": !existed }))?;
+        app.out.document(&json!({ "backend": backend, "location": location, "created": created }))?;
     } else {
-        let did = if existed { "is up to date" } else { "was created" };
-        app.out.page(&format!("the {} store {} {did}", info.backend, clean(&info.location)))?;
+        let did = if created { "was created" } else { "is up to date" };
+        app.out.page(&format!("the {backend} store {} {did}", clean(location)))?;
     }
     Ok(Exit::Done)
 }

@@ -9,7 +9,7 @@ pub(crate) mod enqueue;
 mod filter;
 pub(crate) mod incident;
 pub(crate) mod job;
-mod migrate;
+pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod up;
 pub(crate) mod worker;
@@ -28,7 +28,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Dead(command) => dead::run(command, app).await,
         Command::Incident(command) => incident::run(command, app).await,
         Command::Worker(command) => worker::run(command, app).await,
-        Command::Migrate => migrate::run(app).await,
+        Command::Migrate(args) => migrate::run(app, &args).await,
         Command::Doctor => doctor::run(app).await,
         Command::Bench(args) => bench::run(args, app).await,
         Command::Config(command) => config::run(&command, app),

@@ -7,6 +7,7 @@ mod config;
 mod jobs;
 mod operate;
 mod program;
+mod servers;
 mod terminal;
 mod up;
 mod usage;

@@ -107,7 +107,7 @@ fn a_store_that_cannot_be_opened_is_one_clear_sentence() {
 #[test]
 fn a_url_that_names_no_store_is_wrong_usage() {
     let program = Program::new();
-    for url in ["redis://localhost", "backstop.db", "sqlite:", "postgres://user:secret@db/jobs", ""] {
+    for url in ["redis://user:secret@localhost", "backstop.db", "sqlite:", ""] {
         let ran = program.run(&["enqueue", "x", "--store", url]).exits(2).tells(&["unknown_store"]);
         assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
     }
