@@ -5,19 +5,118 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use backstop::JobId;
+use backstop::core::Lease;
+use backstop::core::failure::Verdict;
+use backstop::core::job::{NewJob, Start};
+use backstop::{Cause, JobId, State, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
 
-/// One line of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One thing that a process did, or was told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// A submit is about to be made.
-    Trying(JobId),
-    /// A submit was acknowledged.
-    Acked(JobId),
+    Trying(Tried),
+    /// A submit was acknowledged: this job stands for it.
+    Acked {
+        /// The job that was submitted.
+        job: JobId,
+        /// The job that was answered.
+        answer: JobId,
+    },
+    /// A worker was made known; its lease runs out somewhere between these two moments of the store's clock.
+    Enlisted {
+        /// Who.
+        worker: WorkerId,
+        /// Not before this moment.
+        earliest: Timestamp,
+        /// Not after it.
+        latest: Timestamp,
+    },
+    /// A renewal is about to be asked for.
+    Renewing(WorkerId),
+    /// A renewal was granted until this moment of the store's clock.
+    Renewed(WorkerId, Timestamp),
+    /// A claim handed this job out.
+    Held(Lease),
     /// A handler started this run.
-    Began(JobId, u32),
+    Began {
+        /// Under which hold.
+        lease: Lease,
+        /// Which run.
+        run: u32,
+    },
     /// A handler is about to return from this run.
-    Ended(JobId, u32),
+    Ended {
+        /// Under which hold.
+        lease: Lease,
+        /// Which run.
+        run: u32,
+    },
+    /// The end of a run is about to be reported, by its worker or by whoever rescues it.
+    Finishing {
+        /// The hold it ends.
+        lease: Lease,
+        /// Why it ended.
+        cause: Cause,
+        /// Where the job is to go.
+        verdict: Verdict,
+    },
+    /// That report was accepted.
+    Finished {
+        /// The hold it ended.
+        lease: Lease,
+        /// Where the job went.
+        state: State,
+    },
+    /// That report was refused as stale.
+    Refused(Lease),
+    /// A cancel was acknowledged.
+    Canceled(JobId),
+    /// The store failed in a way that no fault of a campaign excuses.
+    Broken(String),
+    /// Live jobs that shared a business key at one moment.
+    Live(String, Vec<JobId>),
+}
+
+/// A submit, with what must come out of the store unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The job.
+    pub job: JobId,
+    /// Its payload.
+    pub payload: String,
+    /// Its key for ever.
+    pub idempotency_key: Option<String>,
+    /// Its key among live jobs.
+    pub business_key: Option<String>,
+    /// How long it must wait, by the store's clock.
+    pub delay_ms: u64,
+}
+
+impl From<&NewJob> for Tried {
+    fn from(new: &NewJob) -> Self {
+        let delay = match new.start {
+            Start::After(delay) => delay,
+            Start::Now | Start::At(_) => std::time::Duration::ZERO,
+        };
+        Self {
+            job: new.spec.id,
+            payload: new.spec.payload.to_string(),
+            idempotency_key: new.spec.idempotency_key.clone(),
+            business_key: new.spec.business_key.clone(),
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// An entry with the moment it was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Hundredths of a second since the machine started: a clock that all processes share and nobody can shift.
+    pub at: u64,
+    /// What happened.
+    pub entry: Entry,
 }
 
 /// A journal being written. Each line is one `write` to a file opened for appending: it is there or it is not.
@@ -36,20 +135,43 @@ impl Journal {
         Self(Mutex::new(file))
     }
 
+    /// Opens a new one in a folder, under a name that no other process has.
+    #[must_use]
+    pub fn create_in(folder: &Path) -> Self {
+        Self::open(&folder.join(format!("{}-{}.journal", std::process::id(), fastrand::u64(..))))
+    }
+
     /// Adds a line.
     ///
     /// # Panics
     /// When the file cannot be written.
-    pub fn write(&self, entry: &Entry) {
-        let line = match entry {
-            Entry::Trying(job) => format!("trying {job}\n"),
-            Entry::Acked(job) => format!("acked {job}\n"),
-            Entry::Began(job, run) => format!("began {job} {run}\n"),
-            Entry::Ended(job, run) => format!("ended {job} {run}\n"),
-        };
-        let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        file.write_all(line.as_bytes()).expect("the journal can be written");
+    pub fn write(&self, entry: Entry) {
+        self.write_all([entry]);
     }
+
+    /// Adds lines, all at once.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn write_all(&self, entries: impl IntoIterator<Item = Entry>) {
+        let at = hundredths_since_start();
+        let mut text = String::new();
+        for entry in entries {
+            text += &serde_json::to_string(&Line { at, entry }).expect("an entry is plain data");
+            text.push('\n');
+        }
+        if text.is_empty() {
+            return;
+        }
+        let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.write_all(text.as_bytes()).expect("the journal can be written");
+    }
+}
+
+fn hundredths_since_start() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let digits = text.split(' ').next().unwrap_or_default().replace('.', "");
+    digits.parse().unwrap_or(0)
 }
 
 /// Reads every journal of a folder, process by process. A torn last line was never said.
@@ -57,7 +179,7 @@ impl Journal {
 /// # Panics
 /// When the folder cannot be read.
 #[must_use]
-pub fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<Entry>)> {
+pub fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<Line>)> {
     let mut journals: Vec<_> = std::fs::read_dir(folder)
         .expect("the folder can be read")
         .map(|file| file.expect("the folder can be read").path())
@@ -68,21 +190,8 @@ pub fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<Entry>)> {
         .into_iter()
         .map(|path| {
             let text = std::fs::read_to_string(&path).expect("a journal can be read");
-            let entries = text.lines().filter_map(parse).collect();
+            let entries = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
             (path, entries)
         })
         .collect()
-}
-
-fn parse(line: &str) -> Option<Entry> {
-    let mut words = line.split(' ');
-    let (word, job) = (words.next()?, words.next()?.parse().ok()?);
-    let run = || words.next()?.parse().ok();
-    match word {
-        "trying" => Some(Entry::Trying(job)),
-        "acked" => Some(Entry::Acked(job)),
-        "began" => Some(Entry::Began(job, { run }()?)),
-        "ended" => Some(Entry::Ended(job, { run }()?)),
-        _ => None,
-    }
 }

@@ -1,14 +1,27 @@
-//! Kill campaigns and hostile input against real processes and real files.
+//! Fault campaigns and hostile input against real processes, real files and real database servers.
 //!
-//! [`journal`] is what each process writes outside the store, [`checker`] compares those journals with the store when
-//! the faults are over, [`node`] starts, stops and kills the processes, [`work`] is what they run.
+//! # Layout
+//! - [`ground`], [`replicas`]: where a campaign takes place. [`node`], [`crew`]: its processes, killed and drained.
+//! - [`work`], [`client`]: what they run and submit. [`journal`]: what each writes outside the store.
+//! - [`layer`], [`witness`]: stores over stores, and the one that writes the journal.
+//! - [`checker`]: compares the journals with the store when the faults are over.
+//! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
+//! - [`hostile`]: strings that have broken other systems.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
 
 pub mod checker;
+pub mod client;
+pub mod crew;
+pub mod ground;
 pub mod hostile;
 pub mod journal;
+pub mod layer;
 pub mod node;
+pub mod planted;
+pub mod replicas;
+pub mod sabotage;
+pub mod witness;
 pub mod work;
 
 /// How many rounds a campaign runs: `quick` in the ordinary tests, `full` under `cargo xtask torture`.

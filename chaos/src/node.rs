@@ -1,6 +1,6 @@
 //! Processes of a campaign, and the signals sent to them by their id.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A process under test. Killed when dropped, so that a failed test leaves nothing running.
@@ -10,24 +10,51 @@ pub struct Node {
     pub child: Child,
 }
 
-impl Node {
-    /// Starts `chaos-node` with a mode, a folder and a lease.
+/// How to start a process.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// The path of `chaos-node`.
+    pub program: &'a str,
+    /// What it does.
+    pub mode: &'a str,
+    /// The store.
+    pub url: &'a str,
+    /// Where it writes its journal and its log.
+    pub folder: &'a Path,
+    /// Its lease.
+    pub lease_ms: u64,
+}
+
+impl Start<'_> {
+    /// Starts it.
     ///
     /// # Panics
     /// When the program cannot be started.
     #[must_use]
-    pub fn start(program: &str, mode: &str, folder: &Path, lease_ms: u64) -> Self {
-        let log = std::fs::File::options().create(true).append(true).open(folder.join("node.log"));
-        let child = Command::new(program)
-            .args([mode, &folder.display().to_string(), &lease_ms.to_string()])
+    pub fn go(self) -> Node {
+        self.go_with(&[])
+    }
+
+    /// Starts it with variables of the environment.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn go_with(self, variables: &[(&str, &str)]) -> Node {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.join("node.log"));
+        let child = Command::new(self.program)
+            .args([self.mode, self.url, &self.folder.display().to_string(), &self.lease_ms.to_string()])
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log.map_or_else(|_| Stdio::null(), Stdio::from))
             .spawn()
             .expect("the node can be started");
-        Self { child }
+        Node { child }
     }
+}
 
+impl Node {
     /// Ends it at once, as a crash would (SIGKILL).
     ///
     /// # Panics
@@ -55,6 +82,23 @@ impl Node {
         self.signal("TERM");
         self.child.wait().expect("a stopped process ends").success()
     }
+
+    /// True while it runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The time of a core that it has used, in hundredths of a second.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn cpu_hundredths(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        // The name in parentheses may hold anything; the 12th and 13th fields behind it are what we want.
+        let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    }
 }
 
 impl Drop for Node {
@@ -62,11 +106,4 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The store's file in a campaign's folder, as a URL.
-#[must_use]
-pub fn store_url(folder: &Path) -> String {
-    let file: PathBuf = folder.join("jobs.db");
-    format!("sqlite:{}", file.display())
 }

@@ -7,6 +7,12 @@ use backstop::prelude::*;
 
 use crate::journal::{Entry, Journal};
 
+/// Jobs with this number and those above it take their time.
+pub const SLOW: u64 = 1_000_000_000;
+
+/// How long they take.
+const SLOW_WORK: Duration = Duration::from_millis(100);
+
 /// Fails, snoozes or succeeds as its number says, after a moment of work.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Toil {
@@ -20,16 +26,18 @@ impl Job for Toil {
     type Output = JobResult<u64>;
 
     async fn run(self, cx: JobContext<Arc<Journal>>) -> JobResult<u64> {
-        cx.app().write(&Entry::Began(cx.id(), cx.run_number()));
-        tokio::time::sleep(Duration::from_millis(self.number % 8)).await;
+        let (lease, run) = (cx.lease(), cx.run_number());
+        cx.app().write(Entry::Began { lease, run });
+        let work = if self.number >= SLOW { SLOW_WORK } else { Duration::from_millis(self.number % 8) };
+        tokio::time::sleep(work).await;
         let first = cx.attempt() == 1;
         let answer = match self.number % 10 {
             0 if first => Err("it fails the first time".into()),
-            1 if cx.run_number() == 1 => Err(Outcome::snooze(Duration::from_millis(20)).into()),
+            1 if run == 1 => Err(Outcome::snooze(Duration::from_millis(20)).into()),
             2 => Err(Outcome::permanent("it never works").into()),
             number => Ok(number),
         };
-        cx.app().write(&Entry::Ended(cx.id(), cx.run_number()));
+        cx.app().write(Entry::Ended { lease, run });
         answer
     }
 }

@@ -1,20 +1,18 @@
-//! Keys raced by 64 clients on one file, through two stores as two processes would open it.
+//! Keys raced by 64 clients, through two stores as two processes would open them.
+
+#![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
 use backstop::prelude::*;
+use backstop_chaos::ground::{Ground, Kind};
 use backstop_chaos::work::Toil;
-use backstop_chaos::{Folder, node::store_url};
 
 const CLIENTS: usize = 64;
 const KEYS: usize = 40;
 
-/// Every client submits under every key; answers the number of winners and the ids that were answered, per key.
-async fn race(submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) -> Vec<(usize, Vec<backstop::JobId>)> {
-    let folder = Folder::new("races");
-    let mut stores = Vec::new();
-    for _ in 0..2 {
-        stores.push(Backstop::open(&store_url(folder.path())).await.expect("a store"));
-    }
-    let mut outcome = Vec::new();
+/// Every client submits under every key; one job comes of each key, and everybody is told its id.
+async fn race(kind: Kind, what: &str, submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) {
+    let ground = Ground::new(kind, "races");
+    let stores = [ground.open().await, ground.open().await];
     for key in 0..KEYS {
         let racing: Vec<_> = (0..CLIENTS)
             .map(|client| tokio::spawn(submit(&stores[client % stores.len()], key).submit()))
@@ -31,36 +29,27 @@ async fn race(submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) -> Vec<(us
         }
         ids.sort();
         ids.dedup();
-        outcome.push((winners, ids));
-    }
-    outcome
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_idempotency_key_is_one_job_however_many_submit_it() {
-    // L10
-    let outcome =
-        race(|engine, key| engine.enqueue(Toil { number: 3 }).idempotency_key(format!("key-{key}"))).await;
-    for (winners, ids) in outcome {
         assert_eq!((winners, ids.len()), (1, 1), "one job, and everybody is told its id");
     }
+    println!("{kind}: {KEYS} {what} keys raced by {CLIENTS} clients, one job each");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_business_key_has_one_live_job() {
-    // L11
-    let outcome =
-        race(|engine, key| engine.enqueue(Toil { number: 3 }).business_key(format!("key-{key}"))).await;
-    for (winners, ids) in outcome {
-        assert_eq!((winners, ids.len()), (1, 1));
-    }
+async fn race_all(kind: Kind) {
+    race(kind, "idempotency", |engine, key| {
+        engine.enqueue(Toil { number: 3 }).idempotency_key(format!("key-{key}"))
+    })
+    .await;
+    race(kind, "business", |engine, key| {
+        engine.enqueue(Toil { number: 3 }).business_key(format!("key-{key}"))
+    })
+    .await;
+    replace(kind).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replacing_leaves_exactly_one() {
-    // L11, L22
-    let folder = Folder::new("replace");
-    let engine = Backstop::open(&store_url(folder.path())).await.expect("a store");
+/// Every client replaces whoever holds the key; exactly one job is left.
+async fn replace(kind: Kind) {
+    let ground = Ground::new(kind, "replace");
+    let engine = ground.open().await;
     let racing: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let job = engine.enqueue(Toil { number: 3 }).business_key("one").on_conflict(OnConflict::Replace);
@@ -72,4 +61,23 @@ async fn replacing_leaves_exactly_one() {
     }
     let queue = engine.queues().await.expect("readable").remove(0);
     assert_eq!((queue.pending, queue.canceled), (1, CLIENTS as u64 - 1));
+    println!("{kind}: one key replaced by {CLIENTS} clients, one job left");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_raced_by_64_clients_on_sqlite() {
+    // L10, L11, L22
+    race_all(Kind::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_raced_by_64_clients_on_postgres() {
+    // L10, L11, L22
+    race_all(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_raced_by_64_clients_on_mariadb() {
+    // L10, L11, L22
+    race_all(Kind::Mariadb).await;
 }

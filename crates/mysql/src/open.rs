@@ -113,12 +113,16 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
 /// was found.
 pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
     let failed = |failure: Failure| failure.into_error(location, false);
-    let mut conn = match tokio::time::timeout(CONNECT_TIMEOUT, pool.get_conn()).await {
-        Ok(conn) => conn.map_err(|problem| failed(no_connection(problem)))?,
-        Err(_) => return Err(failed(Failure::Unreachable("the server does not answer".to_owned()))),
+    let look = async {
+        let mut conn = pool.get_conn().await.map_err(no_connection)?;
+        let mut wire = Wire { conn: &mut conn, prefix: &options.prefix };
+        let found = version(&mut wire, &options.prefix).await?;
+        Ok::<_, Failure>((conn, found))
     };
-    let mut wire = Wire { conn: &mut conn, prefix: &options.prefix };
-    let found = version(&mut wire, &options.prefix).await.map_err(failed)?;
+    let patience = CONNECT_TIMEOUT.min(options.deadline);
+    let silent = || Err(Failure::Unreachable("the server does not answer".to_owned()));
+    let looked = tokio::time::timeout(patience, look).await;
+    let (mut conn, found) = looked.unwrap_or_else(|_| silent()).map_err(failed)?;
     let version = found.map(|found| found.version);
     if accept(found, location, options.migrate)? {
         return Ok(version);

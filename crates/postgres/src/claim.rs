@@ -126,14 +126,16 @@ impl Taking<'_> {
         let mut answers = unit.run(batch).await?;
         let picked = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
         if moment.is_none() {
-            self.begin(unit, answers)?;
+            // What was due by the statement's own clock must not seem to start before it was due by an earlier one.
+            let moment = picked.first().and_then(|row| row.peek_int(1)).map(Timestamp::from_micros);
+            self.begin(unit, answers, moment)?;
         }
         let shared = unit.shared.clone();
         load::meet_lanes(unit, &shared.lanes, &picked, 2).await?;
         let mut found = Vec::with_capacity(picked.len());
         for mut row in picked {
             let place: usize = row.number()?;
-            let _ = row.moment()?;
+            row.skip(1);
             let sketch = load::sketch(&mut row, &shared.lanes, false)?;
             found.push((place - 1, sketch.into_file()));
         }
@@ -159,9 +161,15 @@ impl Taking<'_> {
     }
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live.
-    fn begin(&mut self, unit: &Unit, mut answers: Vec<Vec<crate::values::Row>>) -> Result<(), Failure> {
+    fn begin(
+        &mut self,
+        unit: &Unit,
+        mut answers: Vec<Vec<crate::values::Row>>,
+        moment: Option<Timestamp>,
+    ) -> Result<(), Failure> {
         let expiry = answers.pop().unwrap_or_default();
-        let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+        let asked = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+        let now = moment.unwrap_or(asked);
         let mut live = false;
         for mut row in expiry {
             let _ = row.worker()?;

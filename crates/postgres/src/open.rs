@@ -70,7 +70,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
         encryption.verify = true;
     }
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
+        config.connect_timeout(CONNECT_TIMEOUT.min(options.deadline));
     }
     if config.get_application_name().is_none() {
         config.application_name("backstop");
@@ -167,7 +167,7 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
         .max_size(options.connections)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(options.deadline))
-        .create_timeout(Some(CONNECT_TIMEOUT + Duration::from_secs(5)))
+        .create_timeout(Some(options.deadline))
         .build()
         .map_err(|problem| unusable(&place.location, problem.to_string(), "report this"))
 }
@@ -176,9 +176,14 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
 /// was found.
 pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
     let failed = |failure: Failure| failure.into_error(location, false);
-    let client = pool.get().await.map_err(|problem| failed(no_connection(problem)))?;
-    let mut wire = Wire { client: &client, schema: &options.schema };
-    let found = version(&mut wire, &options.schema).await.map_err(failed)?;
+    let look = async {
+        let client = pool.get().await.map_err(no_connection)?;
+        let mut wire = Wire { client: &client, schema: &options.schema };
+        let found = version(&mut wire, &options.schema).await?;
+        Ok::<_, Failure>((client, found))
+    };
+    let looked = tokio::time::timeout(options.deadline, look).await;
+    let (client, found) = looked.unwrap_or(Err(Failure::Slow("opening it"))).map_err(failed)?;
     let version = found.map(|found| found.version);
     if accept(found, location, options.migrate)? {
         return Ok(version);

@@ -24,8 +24,8 @@ impl Job for Bulk {
 
 const CYCLES: usize = 5;
 
-pub(super) async fn run(folder: &Path) -> JobResult {
-    let engine = super::open(folder).await?;
+pub(super) async fn run(url: &str, folder: &Path) -> JobResult {
+    let engine = Backstop::open(url).await?;
     let ballast = |cycle: usize| folder.join(format!("ballast-{cycle}"));
     for cycle in 1..=CYCLES {
         std::fs::write(ballast(cycle), vec![7u8; 1 << 20])?;

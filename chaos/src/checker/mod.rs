@@ -1,0 +1,123 @@
+//! Compares what the processes said with what the store holds, when the faults are over.
+//!
+//! `said` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many. All times that
+//! are compared are the store's own; those of the journals only order what happened on this machine.
+
+mod job;
+mod said;
+mod whole;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use backstop::core::job::{Attempt, JobView};
+use backstop::prelude::*;
+use backstop::store::{JobFilter, PageRequest, Store};
+use backstop::{Cause, JobId};
+
+pub use said::Said;
+
+/// How many ledgers are read at once.
+const READERS: usize = 8;
+
+/// What a campaign came to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Jobs in the store.
+    pub jobs: usize,
+    /// Submits that were acknowledged.
+    pub acked: usize,
+    /// Cancels that were acknowledged.
+    pub canceled: usize,
+    /// Runs in the ledger.
+    pub runs: usize,
+    /// Of these, crashes.
+    pub crashes: usize,
+    /// Ends of runs that were refused as stale.
+    pub refused: usize,
+    /// What is wrong, one sentence each; empty is a pass.
+    pub violations: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { jobs, acked, canceled, runs, crashes, refused, violations } = self;
+        write!(
+            f,
+            "{jobs} jobs, {acked} submits acknowledged, {canceled} cancels acknowledged, {runs} runs, {crashes} \
+             crashes, {refused} stale ends refused, {} violations",
+            violations.len()
+        )
+    }
+}
+
+/// A job with its ledger, oldest run first.
+struct Kept {
+    view: JobView,
+    rows: Vec<Attempt>,
+}
+
+/// Reads every journal of `folder` and the whole store, and lists every violation.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn check(engine: &Backstop, folder: &Path) -> JobResult<Report> {
+    let said = Said::read(folder);
+    let jobs = all_jobs(engine).await?;
+    let mut report = Report {
+        jobs: jobs.len(),
+        acked: said.acked.len(),
+        canceled: said.canceled.len(),
+        refused: said.refused.len(),
+        ..Report::default()
+    };
+    for kept in jobs.values() {
+        report.runs += kept.rows.len();
+        report.crashes += kept.rows.iter().filter(|row| row.cause == Cause::Crash).count();
+        job::check(kept, &said, &mut report.violations);
+    }
+    whole::check(&jobs, &said, &mut report.violations);
+    whole::check_counts(&jobs, &engine.queues().await?, &mut report.violations);
+    Ok(report)
+}
+
+/// Every job that is not archived, with its ledger.
+async fn all_jobs(engine: &Backstop) -> JobResult<BTreeMap<JobId, Kept>> {
+    let mut views = Vec::new();
+    let mut page = PageRequest::first(1_000);
+    loop {
+        let answer = engine.jobs(JobFilter::default(), page).await?;
+        views.extend(answer.items);
+        match answer.next {
+            Some(next) => page.after = Some(next),
+            None => break,
+        }
+    }
+    let share = views.len().div_ceil(READERS).max(1);
+    let mut readers = tokio::task::JoinSet::new();
+    for part in views.chunks(share) {
+        readers.spawn(with_ledgers(engine.store().clone(), part.to_vec()));
+    }
+    let mut jobs = BTreeMap::new();
+    while let Some(part) = readers.join_next().await {
+        jobs.extend(part??.into_iter().map(|kept| (kept.view.job.spec.id, kept)));
+    }
+    Ok(jobs)
+}
+
+async fn with_ledgers(
+    store: Arc<dyn Store>,
+    views: Vec<JobView>,
+) -> Result<Vec<Kept>, backstop::store::Error> {
+    let mut part = Vec::with_capacity(views.len());
+    for view in views {
+        let mut rows = Vec::new();
+        if view.record.runs > 0 {
+            rows = store.attempts(view.job.spec.id, PageRequest::first(1_000)).await?.items;
+            rows.reverse();
+        }
+        part.push(Kept { view, rows });
+    }
+    Ok(part)
+}

@@ -1,0 +1,108 @@
+//! What concerns many jobs: acknowledgements, keys, holds, counts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use backstop::core::job::State;
+use backstop::store::QueueView;
+use backstop::{JobId, Timestamp};
+
+use super::Kept;
+use super::said::Said;
+
+/// As in `job`: clocks are read before commits.
+const CLOCK_ORDER: Duration = Duration::from_secs(1);
+
+/// Adds what is wrong among the jobs.
+pub(super) fn check(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
+    for (job, answers) in &said.acked {
+        for answer in answers.iter().filter(|answer| !jobs.contains_key(*answer)) {
+            violations.push(format!("job {job} was acknowledged as {answer}, which is lost"));
+        }
+    }
+    for (lease, times) in said.held.iter().filter(|(_, times)| **times > 1) {
+        violations.push(format!("job {} was handed out {times} times with fence {}", lease.job, lease.fence));
+    }
+    violations.extend(said.broken.iter().map(|error| format!("the store failed for no reason: {error}")));
+    check_holders(said, violations);
+    check_idempotency(jobs, said, violations);
+    check_business(jobs, said, violations);
+}
+
+/// One fence of one job has one holder.
+fn check_holders(said: &Said, violations: &mut Vec<String>) {
+    let mut holders = HashMap::new();
+    for lease in said.held.keys() {
+        if let Some(other) = holders.insert((lease.job, lease.fence), lease.worker) {
+            violations.push(format!(
+                "job {} was held by {other} and {} with the same fence {}",
+                lease.job, lease.worker, lease.fence
+            ));
+        }
+    }
+}
+
+/// One idempotency key is one job, and everybody was told its id.
+fn check_idempotency(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
+    for (key, answers) in said.keys.iter().filter(|(_, answers)| answers.len() > 1) {
+        violations.push(format!("idempotency key {key} was answered with the jobs {answers:?}"));
+    }
+    let mut by_key: HashMap<&str, Vec<JobId>> = HashMap::new();
+    for (id, kept) in jobs {
+        if let Some(key) = &kept.view.job.spec.idempotency_key {
+            by_key.entry(key).or_default().push(*id);
+        }
+    }
+    for (key, ids) in by_key.iter().filter(|(_, ids)| ids.len() > 1) {
+        violations.push(format!("idempotency key {key} has the jobs {ids:?}"));
+    }
+}
+
+/// No two live jobs share a business key: at no moment that somebody looked, and at none that the store remembers.
+fn check_business(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
+    for (key, live) in said.live.iter().filter(|(_, live)| live.len() > 1) {
+        violations.push(format!("business key {key} had the live jobs {live:?} at once"));
+    }
+    let mut lives: HashMap<&str, Vec<(Timestamp, Timestamp, JobId)>> = HashMap::new();
+    for (id, kept) in jobs {
+        if let (Some(key), Some(end)) = (&kept.view.job.spec.business_key, kept.view.record.finished_at) {
+            lives.entry(key).or_default().push((kept.view.job.created_at, end, *id));
+        }
+    }
+    for (key, lives) in &mut lives {
+        lives.sort();
+        for pair in lives.windows(2) {
+            if pair[1].0.after(CLOCK_ORDER) < pair[0].1 {
+                violations.push(format!("business key {key}: {} and {} lived at once", pair[0].2, pair[1].2));
+            }
+        }
+    }
+}
+
+/// The kept counts of queues are what a recount finds.
+pub(super) fn check_counts(jobs: &BTreeMap<JobId, Kept>, queues: &[QueueView], violations: &mut Vec<String>) {
+    for queue in queues {
+        let count = |state: State| {
+            let here = jobs.values().filter(|kept| *kept.view.job.spec.queue == *queue.name);
+            here.filter(|kept| kept.view.record.state == state).count() as u64
+        };
+        let kept = [
+            queue.pending + queue.waiting,
+            queue.running,
+            queue.paused_jobs,
+            queue.succeeded,
+            queue.failed,
+            queue.canceled,
+        ];
+        let states =
+            [State::Pending, State::Running, State::Paused, State::Succeeded, State::Failed, State::Canceled];
+        let found = states.map(count);
+        if kept != found {
+            violations.push(format!("queue {} counts {kept:?}, and there are {found:?}", queue.name));
+        }
+    }
+    let known = |name: &str| queues.iter().any(|queue| queue.name == name);
+    if let Some(kept) = jobs.values().find(|kept| !known(&kept.view.job.spec.queue)) {
+        violations.push(format!("queue {} has jobs and is not known", kept.view.job.spec.queue));
+    }
+}

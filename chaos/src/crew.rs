@@ -1,0 +1,105 @@
+//! Several processes on one store: started, killed at random, and drained when the faults are over.
+
+use std::time::{Duration, Instant};
+
+use backstop::Backstop;
+
+use crate::checker::{self, Report};
+use crate::node::{Node, Start};
+
+/// How long the store may take to come to rest after the faults, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The processes of one campaign.
+#[derive(Debug)]
+pub struct Crew<'a> {
+    start: Start<'a>,
+    nodes: Vec<Node>,
+}
+
+impl<'a> Crew<'a> {
+    /// Starts processes that all do the same.
+    #[must_use]
+    pub fn start(start: Start<'a>, size: usize) -> Self {
+        Self { start, nodes: (0..size).map(|_| start.go()).collect() }
+    }
+
+    /// Kills one of them and starts another in its place.
+    pub fn replace_one(&mut self, dice: &mut fastrand::Rng) {
+        let victim = dice.usize(..self.nodes.len());
+        self.nodes[victim].kill();
+        self.nodes[victim] = self.start.go();
+    }
+
+    /// True while every process runs.
+    pub fn all_alive(&mut self) -> bool {
+        self.nodes.iter_mut().all(Node::is_alive)
+    }
+
+    /// The processes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Kills all, and lets fresh workers finish what is left; then reads the journals and the store.
+    ///
+    /// # Panics
+    /// When jobs of dead workers are stuck after two leases, or the store cannot be read.
+    pub async fn settle(mut self) -> Report {
+        self.nodes.iter_mut().for_each(Node::kill);
+        let workers = Start { mode: "work", ..self.start };
+        self.nodes = (0..self.nodes.len()).map(|_| workers.go()).collect();
+        let engine = Backstop::open(self.start.url).await.expect("the store opens");
+        let began = Instant::now();
+        // Two leases, and a few seconds for the processes to start on a busy machine.
+        let bound = Duration::from_millis(2 * self.start.lease_ms) + Duration::from_secs(8);
+        while !engine.store().orphans(1).await.expect("readable").is_empty() {
+            assert!(began.elapsed() < bound, "jobs of dead workers are stuck after two leases");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        drained(&engine).await;
+        for node in self.nodes {
+            assert!(node.stop(), "a node ends well when it is asked to");
+        }
+        checker::check(&engine, self.start.folder).await.expect("the store can be read")
+    }
+}
+
+/// Returns when no job is live any more, or patience is over: then the checker says what is stuck.
+///
+/// # Panics
+/// When the store cannot be read.
+pub async fn drained(engine: &Backstop) {
+    let began = Instant::now();
+    while live_jobs(engine).await > 0 && began.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Returns when more jobs have succeeded than before; answers how many.
+///
+/// # Panics
+/// When that takes longer than a minute.
+pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
+    let began = Instant::now();
+    loop {
+        // The store may still be away: that is what is waited for.
+        let queues = engine.queues().await.unwrap_or_default();
+        let succeeded = queues.iter().map(|queue| queue.succeeded).sum();
+        if succeeded > before {
+            return succeeded;
+        }
+        assert!(began.elapsed() < PATIENCE, "nothing succeeds any more: {before} jobs had");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Jobs that have not ended.
+///
+/// # Panics
+/// When the store cannot be read.
+pub async fn live_jobs(engine: &Backstop) -> u64 {
+    let queues = engine.queues().await.expect("the store can be read");
+    queues.iter().map(|queue| queue.pending + queue.running + queue.waiting).sum()
+}

@@ -1,0 +1,81 @@
+//! The ways in which a store can be wrong.
+
+/// One way to be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// A stale end is applied to whoever holds the job now.
+    FenceDropped,
+    /// A worker whose lease has run out may still end its runs.
+    ExpiredLeaseAccepted,
+    /// Every fourth submit is answered and not stored.
+    AckBeforeCommit,
+    /// Every fourth end is answered and not stored.
+    FinishLost,
+    /// Every fourth end is stored, and answered as refused.
+    FinishDenied,
+    /// Running jobs are taken back without a look at their workers' leases.
+    RescueById,
+    /// What dead workers held is never found.
+    OrphansIgnored,
+    /// Crashes are charged as failures of the handler.
+    CrashBlamed,
+    /// Nobody looks for work, and hints are swallowed.
+    NoPolling,
+    /// Idempotency keys are thrown away.
+    IdempotencyKeyIgnored,
+    /// Business keys are thrown away.
+    BusinessKeyIgnored,
+    /// Every fourth submit is stored twice, under two ids.
+    StoredTwice,
+    /// Every fourth payload is another one.
+    PayloadMixedUp,
+    /// Delays are forgotten.
+    DelayIgnored,
+    /// Cancels are acknowledged and forgotten.
+    CancelForgotten,
+    /// A job that has succeeded is handed out again.
+    SuccessRunAgain,
+    /// A claim is given to two workers.
+    HandedOutTwice,
+    /// Every fourth claim keeps one of its jobs from the worker.
+    ClaimLost,
+    /// Starts of prefetched jobs are not counted.
+    StartNotCounted,
+    /// Every hold has the same fence.
+    FenceFrozen,
+    /// Dead letters are tried again without end.
+    BudgetIgnored,
+    /// A retry loses its delay.
+    RetryAtOnce,
+    /// The counts of queues have drifted.
+    CountsDrift,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 23] = [
+        Self::FenceDropped,
+        Self::ExpiredLeaseAccepted,
+        Self::AckBeforeCommit,
+        Self::FinishLost,
+        Self::FinishDenied,
+        Self::RescueById,
+        Self::OrphansIgnored,
+        Self::CrashBlamed,
+        Self::NoPolling,
+        Self::IdempotencyKeyIgnored,
+        Self::BusinessKeyIgnored,
+        Self::StoredTwice,
+        Self::PayloadMixedUp,
+        Self::DelayIgnored,
+        Self::CancelForgotten,
+        Self::SuccessRunAgain,
+        Self::HandedOutTwice,
+        Self::ClaimLost,
+        Self::StartNotCounted,
+        Self::FenceFrozen,
+        Self::BudgetIgnored,
+        Self::RetryAtOnce,
+        Self::CountsDrift,
+    ];
+}

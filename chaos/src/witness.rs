@@ -1,0 +1,143 @@
+//! A layer that writes down what a client asks of a store, before, and what it was told, after.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::core::Lease;
+use backstop::core::job::{Operated, Operation};
+use backstop::store::{Answer, Claim, Claimed, Error, Finish, NewWorker, Renewed, Store, Submit, Term};
+use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
+
+use crate::journal::{Entry, Journal, Tried};
+use crate::layer::{Endings, Layer, Over, Stored};
+
+/// The layer.
+pub struct Witness {
+    below: Arc<dyn Store>,
+    journal: Arc<Journal>,
+}
+
+impl Witness {
+    /// A store that writes its client's journal.
+    #[must_use]
+    pub fn over(below: Arc<dyn Store>, journal: Arc<Journal>) -> Arc<dyn Store> {
+        Arc::new(Over(Self { below, journal }))
+    }
+
+    /// Lets an answer through; an error that no fault explains is written down.
+    fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &answer
+            && !error.is_transient()
+            && !matches!(error, Error::NotEnlisted { .. } | Error::Deposed { .. })
+        {
+            self.journal.write(Entry::Broken(error.to_string()));
+        }
+        answer
+    }
+
+    async fn end(
+        &self,
+        endings: Vec<Finish>,
+        ask: impl AsyncFnOnce(Vec<Finish>) -> Result<Endings, Error>,
+    ) -> Result<Endings, Error> {
+        let leases: Vec<Lease> = endings.iter().map(|finish| finish.lease).collect();
+        self.journal.write_all(endings.iter().map(|finish| Entry::Finishing {
+            lease: finish.lease,
+            cause: finish.ending.cause,
+            verdict: finish.ending.decision.verdict.clone(),
+        }));
+        let answers = self.heard(ask(endings).await)?;
+        self.journal.write_all(leases.iter().zip(&answers).map(|(lease, answer)| match answer {
+            Ok(state) => Entry::Finished { lease: *lease, state: *state },
+            Err(_) => Entry::Refused(*lease),
+        }));
+        Ok(answers)
+    }
+}
+
+/// Opens a store whose calls are written down.
+///
+/// # Errors
+/// As [`Backstop::open`].
+pub async fn open(url: &str, journal: Arc<Journal>) -> Result<Backstop, backstop::Error> {
+    let store = Backstop::open(url).await?.store().clone();
+    Ok(Backstop::on(Witness::over(store, journal), Config::default()))
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
+    }
+}
+
+impl Layer for Witness {
+    fn below(&self) -> &Arc<dyn Store> {
+        &self.below
+    }
+
+    fn submit(&self, submit: Submit) -> Answer<'_, Stored> {
+        Box::pin(async move {
+            let ids: Vec<JobId> = submit.jobs.iter().map(|job| job.spec.id).collect();
+            self.journal.write_all(submit.jobs.iter().map(|job| Entry::Trying(Tried::from(job))));
+            let answers = self.heard(self.below.submit(submit).await)?;
+            let stored = ids.iter().zip(&answers).filter_map(|(job, answer)| {
+                let answer = answer.as_ref().ok()?.id;
+                Some(Entry::Acked { job: *job, answer })
+            });
+            self.journal.write_all(stored);
+            Ok(answers)
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        Box::pin(async move {
+            let claimed = self.heard(self.below.claim(claim).await)?;
+            self.journal.write_all(claimed.jobs.iter().map(|job| Entry::Held(job.lease)));
+            Ok(claimed)
+        })
+    }
+
+    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Endings> {
+        Box::pin(self.end(endings, async |endings| self.below.finish(endings).await))
+    }
+
+    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Endings> {
+        Box::pin(self.end(endings, async move |endings| self.below.rescue(term, endings).await))
+    }
+
+    fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let (id, lease) = (worker.id, worker.lease);
+            let earliest = self.below.now().await?.after(lease);
+            self.heard(self.below.enlist(worker).await)?;
+            // A store that went away between two calls leaves this worker, and its lease, unmentioned.
+            if let Ok(now) = self.below.now().await {
+                self.journal.write(Entry::Enlisted { worker: id, earliest, latest: now.after(lease) });
+            }
+            Ok(())
+        })
+    }
+
+    fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
+        Box::pin(async move {
+            self.journal.write(Entry::Renewing(worker));
+            let renewed = self.heard(self.below.renew(worker, lease, held).await)?;
+            self.journal.write(Entry::Renewed(worker, renewed.expires_at));
+            Ok(renewed)
+        })
+    }
+
+    fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
+        Box::pin(async move {
+            let ids = jobs.clone();
+            let answers = self.heard(self.below.operate(jobs, operation).await)?;
+            let canceled = |answer: &Result<Operated, Refusal>| {
+                answer.as_ref().is_ok_and(|done| done.changed && done.state == State::Canceled)
+            };
+            let ids = ids.iter().zip(&answers).filter(|(_, answer)| canceled(answer));
+            self.journal.write_all(ids.map(|(job, _)| Entry::Canceled(*job)));
+            Ok(answers)
+        })
+    }
+}
