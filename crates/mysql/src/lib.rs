@@ -42,6 +42,7 @@ mod worker;
 
 pub use error::Failure;
 pub use mysql_async;
+pub use schema::roles::roles;
 pub use session::{Prefix, Query, Session};
 #[cfg(feature = "sqlx")]
 pub use sqlx;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop_store::Error;
+use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
 use crate::error::Failure;
@@ -16,7 +17,7 @@ use crate::values::Value;
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    opts: Opts,
+    pub(crate) opts: Opts,
     /// For people, without credentials.
     pub(crate) location: String,
 }
@@ -133,6 +134,18 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
         let _ = conn.disconnect().await;
     }
     migrated.map(|()| version)
+}
+
+/// Runs statements for which no store need be open.
+pub(crate) async fn apply(place: &Place, options: &Options, statements: Vec<String>) -> Result<(), Error> {
+    let failed = |failure: Failure| failure.into_error(&place.location, false);
+    let pool = pool(place, options);
+    let mut conn = pool.get_conn().await.map_err(|problem| failed(no_connection(problem)))?;
+    for statement in statements {
+        conn.query_drop(statement).await.map_err(|problem| failed(problem.into()))?;
+    }
+    drop(conn);
+    pool.disconnect().await.map_err(|problem| failed(problem.into()))
 }
 
 async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(), Error> {

@@ -7,6 +7,8 @@
 use crate::session::Query;
 use crate::values::Value;
 
+pub(crate) mod roles;
+
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
 

@@ -89,6 +89,16 @@ impl MysqlStore {
         self.found
     }
 
+    /// Makes the roles of [`roles`](crate::roles), or brings them up to date.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when the user may not.
+    pub async fn apply_roles(url: &str) -> Result<(), Error> {
+        let mut options = Options::default();
+        let place = open::place(url, &mut options)?;
+        open::apply(&place, &options, crate::roles(url)?).await
+    }
+
     /// The statements that make the tables, for those who let only a person run such. Each can be run again.
     #[must_use]
     pub fn migrations(prefix: &Prefix) -> Vec<String> {

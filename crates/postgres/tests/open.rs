@@ -223,3 +223,29 @@ fn the_doctor_names_what_could_lose_a_job_and_what_is_missing() {
         client.batch_execute(&format!("DROP OWNED BY {user}; DROP ROLE {user}")).await.expect("dropped");
     });
 }
+
+#[test]
+fn a_wrong_password_is_refused_without_being_shown() {
+    // E10: the shared server trusts everybody, so this one is asked for passwords.
+    let folder = backstop_testbed::Folder::new("password").expect("a folder");
+    let server = backstop_testbed::Postgres::start(backstop_testbed::Settings::new(folder.join("server")))
+        .expect("a server of its own");
+    server.psql("CREATE ROLE ann LOGIN SUPERUSER PASSWORD 'right-one'").expect("made");
+    let file = server.psql("SHOW hba_file").expect("it has one");
+    let trusting = std::fs::read_to_string(file.trim()).expect("readable");
+    std::fs::write(file.trim(), format!("host all ann 127.0.0.1/32 scram-sha-256\n{trusting}"))
+        .expect("writable");
+    server.psql("SELECT pg_reload_conf()").expect("told");
+    InSchema::block_on(async {
+        let url = |password: &str| {
+            let server = server.url();
+            let (_, host) = server.split_once('@').expect("it names a user");
+            format!("postgres://ann:{password}@{host}")
+        };
+        let text = refusal(&url("wrong-one"), "store_unusable").await;
+        assert!(text.contains("the user or the password is wrong"), "{text}");
+        assert!(!text.contains("wrong-one"), "{text}");
+        let store = open(&url("right-one")).await.expect("the password is right");
+        submit(&store, 1).await.expect("stored");
+    });
+}

@@ -27,6 +27,11 @@ pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
             Problem::failed("no_roles", message).hint("name one with --store postgres://HOST/DATABASE")
         );
     }
+    if asked.print_roles && is_mysql(&app.settings.store) {
+        let statements = mysql::roles(&app.settings.store)?;
+        app.out.page(&format!("{};", statements.join(";\n")))?;
+        return Ok(Exit::Done);
+    }
     if asked.print_roles {
         let schema = postgres::schema_of(&app.settings.store)?;
         app.out.page(postgres::roles(&schema).trim_end())?;
@@ -37,6 +42,9 @@ pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
     }
     if is_mysql(&app.settings.store) {
         let store = mysql::MysqlStore::open(&app.settings.store, mysql::Options::default()).await?;
+        if asked.roles {
+            mysql::MysqlStore::apply_roles(&app.settings.store).await?;
+        }
         let info = backstop::store::Store::info(&store);
         return tell(app, info.backend, &info.location, store.found_version().is_none());
     }

@@ -91,7 +91,15 @@ fn every_command_works_on_postgres() {
 
 #[test]
 fn every_command_works_on_mariadb() {
-    walk(&on_mariadb());
+    let place = on_mariadb();
+    walk(&place);
+    let prefix = format!("cli_{}_", std::process::id());
+    let program = Program::new();
+    let roles = program.run(&["--store", &place.url, "migrate", "--print-roles"]).exits(0);
+    roles.says(&[
+        &format!("CREATE ROLE IF NOT EXISTS {prefix}worker"),
+        &format!("{prefix}ready TO {prefix}enqueuer;"),
+    ]);
 }
 
 /// Removes what the test has made.
@@ -114,7 +122,7 @@ fn roles_belong_to_servers() {
     program
         .run(&["migrate", "--print-roles"])
         .exits(1)
-        .tells(&["roles are made on PostgreSQL", "--store postgres://"]);
+        .tells(&["roles belong to a database server", "--store postgres://"]);
     assert!(!program.has("backstop.db"), "nothing was made");
 }
 
