@@ -1,7 +1,7 @@
 //! What people see of workers, queues and lists, made from rows that a store has read. Pure, the same on every store.
 //!
 //! # Layout
-//! - [`roster`]: workers, and which lanes they leave waiting. [`queues`]: queues with their counts. [`listing`]: pages,
+//! - [`roster`]: workers, and which lanes they leave waiting. [`mod@queues`]: queues with counts. [`listing`]: pages,
 //!   and the lanes that a filter allows.
 
 pub mod listing;
