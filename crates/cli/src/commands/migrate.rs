@@ -20,12 +20,11 @@ pub(crate) struct Migrate {
 }
 
 pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
-    if (asked.print_roles || asked.roles) && !is_postgres(&app.settings.store) {
-        let message =
-            "roles are made on PostgreSQL, and this store is none (MariaDB and MySQL: docs/operate/mysql.md)";
-        return Err(
-            Problem::failed("no_roles", message).hint("name one with --store postgres://HOST/DATABASE")
-        );
+    let on_server = is_postgres(&app.settings.store) || is_mysql(&app.settings.store);
+    if (asked.print_roles || asked.roles) && !on_server {
+        let message = "roles belong to a database server, and this store is none";
+        let hint = "name one with --store postgres://HOST/DATABASE or --store mysql://HOST/DATABASE";
+        return Err(Problem::failed("no_roles", message).hint(hint));
     }
     if asked.print_roles && is_mysql(&app.settings.store) {
         let statements = mysql::roles(&app.settings.store)?;
