@@ -130,12 +130,13 @@ async fn attend(
         .map_err(|_| Failure::Slow("the start of listening"))??;
     drop(shared);
     let probe = format!("{token} ");
-    let ask = format!("NOTIFY {channel}, '{probe}'");
     loop {
-        // The notice comes back on the same connection, behind the answer to the statement.
-        timeout(PROBE_LIMIT, client.batch_execute(&ask))
-            .await
-            .map_err(|_| Failure::Slow("a notice to itself"))??;
+        // Sent over the pool: behind a pooler a notice of the listening connection itself would come back at once, with
+        // the answer to its own statement, and prove nothing.
+        let Some(shared) = store.upgrade() else { return Ok(()) };
+        let asked = timeout(PROBE_LIMIT, send(&shared, vec![probe.clone()])).await;
+        drop(shared);
+        asked.map_err(|_| Failure::Slow("a notice to itself"))?.map_err(Failure::Refused)?;
         let limit = Instant::now() + PROBE_LIMIT;
         loop {
             let notice = tokio::time::timeout_at(limit, notices.recv()).await;
