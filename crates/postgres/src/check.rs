@@ -69,8 +69,11 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
             "off: tables grow with every claim",
             Some("set autovacuum = on"),
         )),
-        ("transaction_read_only", "off") => good("writes are allowed"),
-        ("transaction_read_only", _) => None,
+        ("default_transaction_read_only" | "in_hot_standby", "off") => good("writes are allowed"),
+        ("default_transaction_read_only" | "in_hot_standby", _) => bad(
+            "on: nothing can be submitted, claimed or finished here".to_owned(),
+            "name the primary in the URL, or let this user write",
+        ),
         ("server_version_num", number) => Some(server_version(number)),
         _ => None,
     }

@@ -360,7 +360,7 @@ pub(crate) const LIST_END: &str = "ORDER BY j.id DESC LIMIT $12";
 
 pub(crate) const SETTINGS: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', \
      'synchronous_commit', 'full_page_writes', 'default_transaction_isolation', 'autovacuum', 'server_version_num', \
-     'transaction_read_only') ORDER BY name";
+     'default_transaction_read_only', 'in_hot_standby') ORDER BY name";
 pub(crate) const OLD_TRANSACTIONS: &str = "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::bigint, \
      coalesce(usename, 'background')::text, coalesce(state, 'running')::text FROM pg_stat_activity \
      WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \

@@ -121,6 +121,9 @@ fn a_read_only_server_is_named_and_left_when_it_is_over() {
         let error = submit(&store, 1).await.expect_err("nothing can be written");
         assert!(error.is_transient(), "{error}");
         assert!(error.to_string().contains("read-only") && error.to_string().contains("primary"), "{error}");
+        let findings = store.check().await.expect("a doctor only looks");
+        let found = findings.iter().find(|finding| finding.subject == "default_transaction_read_only");
+        assert!(found.is_some_and(|finding| finding.level == Level::Bad), "{findings:?}");
         let mend = format!("ALTER ROLE {user} RESET default_transaction_read_only");
         client.batch_execute(&mend).await.expect("mended");
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1";

@@ -68,7 +68,8 @@ impl Desk {
         if actual > limit {
             return Err(Error::TooMany { what: "the batch", actual, limit });
         }
-        let mut answers: Vec<_> = submit.jobs.iter().map(|new| self.submit_one(new)).collect();
+        let mut answers: Vec<_> =
+            submit.jobs.iter().map(|new| self.submit_one(new)).collect::<Result<_, _>>()?;
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             // The desk holds this call only, so dropping every change undoes the batch.
             *self = Self::new(self.now, self.wants_events);
@@ -79,10 +80,10 @@ impl Desk {
         Ok(answers)
     }
 
-    fn submit_one(&mut self, new: &NewJob) -> Result<Submitted, Refusal> {
+    fn submit_one(&mut self, new: &NewJob) -> Result<Result<Submitted, Refusal>, Error> {
         let superseded = match self.plan(new) {
-            Plan::Refused(refusal) => return Err(refusal),
-            Plan::Deduplicated(id) => return Ok(self.deduplicated(id)),
+            Plan::Refused(refusal) => return Ok(Err(refusal)),
+            Plan::Deduplicated(id) => return self.deduplicated(id).map(Ok),
             Plan::Store { superseded } => superseded,
         };
         for (id, record) in superseded {
@@ -96,7 +97,7 @@ impl Desk {
         }
         let id = new.spec.id;
         let state = self.insert(new).unwrap_or(State::Pending);
-        Ok(Submitted { id, state, deduplicated: false })
+        Ok(Ok(Submitted { id, state, deduplicated: false }))
     }
 
     /// Makes every check of an item without changing anything.
@@ -140,11 +141,14 @@ impl Desk {
         self.holders.get(key).copied()
     }
 
-    fn deduplicated(&self, id: JobId) -> Submitted {
+    fn deduplicated(&self, id: JobId) -> Result<Submitted, Error> {
         let hot = self.file(id).map(|file| file.record.state);
         // A key is remembered longer than its job is hot (L16).
-        let state = hot.or_else(|| self.archived.get(&id).copied()).unwrap_or(State::Succeeded);
-        Submitted { id, state, deduplicated: true }
+        let state = hot.or_else(|| self.archived.get(&id).copied()).ok_or_else(|| Error::Corrupt {
+            location: "of this batch".to_owned(),
+            problem: format!("job {id} is named by a key, and is neither stored nor archived"),
+        })?;
+        Ok(Submitted { id, state, deduplicated: true })
     }
 }
 

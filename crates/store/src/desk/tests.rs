@@ -161,3 +161,17 @@ fn a_refused_batch_writes_nothing() {
     let writes = desk.into_writes();
     assert!(writes.is_empty() && writes.events.is_empty() && !writes.work_arrived);
 }
+
+#[test]
+fn a_key_that_leads_nowhere_is_told_and_not_made_up_for() {
+    // L10
+    let mut keyed = NewJob::new(spec(2));
+    keyed.spec.idempotency_key = Some("order-1".into());
+    let mut desk = Desk::new(NOW, false);
+    desk.lay_idempotency_key("order-1".into(), JobId::from_u128(1));
+    let submit = Submit { jobs: vec![keyed], atomic: true };
+    assert_eq!(desk.submit(&submit).expect_err("nobody has the job").code(), "store_corrupt");
+    desk.lay_archived(JobId::from_u128(1), State::Canceled);
+    let answer = desk.submit(&submit).expect("it is archived").remove(0).expect("deduplicated");
+    assert_eq!((answer.state, answer.deduplicated), (State::Canceled, true));
+}

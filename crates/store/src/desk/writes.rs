@@ -204,8 +204,8 @@ impl Writes {
         // A new job that was never touched again has no past.
         let fresh = origin.is_none() && after.state == State::Pending;
         if origin.is_none() {
-            let due = if fresh { after.run_at } else { first_due(after) };
-            self.jobs.push((file.job.clone(), due));
+            // Also one that was moved in the same transaction was not run: this is still when it is first due.
+            self.jobs.push((file.job.clone(), after.run_at));
         }
         let was_ready = before.filter(|record| record.state == State::Pending);
         let is_ready = Some(after).filter(|record| record.state == State::Pending);
@@ -238,11 +238,6 @@ impl Writes {
             _ => {}
         }
     }
-}
-
-/// When a job was first due that was stored and moved in one transaction: it was not run, so this is still its time.
-const fn first_due(record: &Record) -> Timestamp {
-    record.run_at
 }
 
 /// True when the row of `done` can be the ledger's row of this run: a success with nothing to explain.
