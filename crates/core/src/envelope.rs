@@ -3,21 +3,25 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::job::{JobView, State};
+use crate::job::{FailureRecord, Job, Record, State};
 
 /// The envelope of a dead letter, with the field names that downstream readers know.
 ///
 /// Answers none for a job that is no dead letter.
 #[must_use]
-pub fn envelope(view: &JobView, code_version: Option<&str>) -> Option<Value> {
-    if view.record.state != State::Failed {
+pub fn envelope(
+    job: &Job,
+    record: &Record,
+    failure: Option<&FailureRecord>,
+    code_version: Option<&str>,
+) -> Option<Value> {
+    if record.state != State::Failed {
         return None;
     }
-    let (spec, record) = (&view.job.spec, &view.record);
-    let failure = view.last_failure.as_ref();
+    let spec = &job.spec;
     // Without a retry budget there was nothing to observe, whatever the counters say.
     let retries = if spec.policy.max_retries == 0 { 0 } else { record.runs.saturating_sub(1) };
-    let finished = record.finished_at.unwrap_or(view.job.created_at);
+    let finished = record.finished_at.unwrap_or(job.created_at);
     Some(json!({
         "tenantId": "default",
         "executionId": spec.id,

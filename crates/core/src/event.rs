@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::failure::{Cause, TerminalReason, Verdict};
+use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
 use crate::time::Timestamp;
 
@@ -65,6 +65,27 @@ pub enum What {
         attempts: u32,
         /// Why.
         reason: TerminalReason,
+    },
+    /// A job entered the dead letters, and somebody should know (D3). Published for repeats too.
+    Alert {
+        /// The failure's fingerprint, or the terminal reason of a job that no run killed.
+        about: String,
+        /// Why it is dead.
+        reason: TerminalReason,
+        /// How many entries like it were counted and not told since the last one that was; zero when this one is told.
+        suppressed: u32,
+    },
+    /// A failure was seen that is like no other before it (D2).
+    IncidentOpened {
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
+    /// A failure came back that was said to be fixed (D7).
+    IncidentRegressed {
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+        /// The version of the code in which it came back.
+        version: Option<String>,
     },
     /// A job went back without blame.
     Deferred {
@@ -134,6 +155,9 @@ impl What {
             Self::Failed { .. } => "failed",
             Self::Retrying { .. } => "retrying",
             Self::Dead { .. } => "dead",
+            Self::Alert { .. } => "alert",
+            Self::IncidentOpened { .. } => "incident_opened",
+            Self::IncidentRegressed { .. } => "incident_regressed",
             Self::Deferred { .. } => "deferred",
             Self::Interrupted => "interrupted",
             Self::TimedOut => "timed_out",
@@ -191,6 +215,9 @@ pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) ->
         Verdict::Defer { .. } => tell(What::Deferred { cause: ending.cause, until: record.run_at }),
         Verdict::Dead { reason } => {
             tell(What::Dead { error, attempts: record.attempt, reason: *reason });
+            if let Some(what) = alert(record, *reason) {
+                tell(what);
+            }
         }
         Verdict::Cancel { reason } => tell(What::Canceled { reason: reason.clone() }),
     }
@@ -204,15 +231,34 @@ pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
         Operation::Cancel { reason } => What::Canceled { reason: reason.clone() },
         Operation::Pause => What::Paused,
         Operation::Resume => What::Resumed,
-        Operation::Retry => What::Retried,
+        Operation::Retry | Operation::Redrive { .. } => What::Retried,
     };
     Event { at: now, job: Some(job), what }
 }
 
-/// The event of a job whose time to start has passed.
+/// The events of a job whose time to start has passed.
 #[must_use]
-pub fn expired(job: Header, record: &Record, now: Timestamp) -> Event {
+pub fn expired(job: &Header, record: &Record, now: Timestamp) -> Vec<Event> {
     debug_assert_eq!(record.state, State::Failed);
-    let what = What::Dead { error: None, attempts: record.attempt, reason: TerminalReason::Expired };
-    Event { at: now, job: Some(job), what }
+    let reason = TerminalReason::Expired;
+    let dead = What::Dead { error: None, attempts: record.attempt, reason };
+    let both = [Some(dead), alert(record, reason)];
+    both.into_iter().flatten().map(|what| Event { at: now, job: Some(job.clone()), what }).collect()
+}
+
+fn alert(record: &Record, reason: TerminalReason) -> Option<What> {
+    let mark = record.alert()?;
+    Some(What::Alert { about: mark.about.clone(), reason, suppressed: mark.suppressed })
+}
+
+/// The event of a failure that is like no other before it.
+#[must_use]
+pub const fn incident_opened(fingerprint: Fingerprint, now: Timestamp) -> Event {
+    Event { at: now, job: None, what: What::IncidentOpened { fingerprint } }
+}
+
+/// The event of a failure that came back.
+#[must_use]
+pub const fn incident_regressed(fingerprint: Fingerprint, version: Option<String>, now: Timestamp) -> Event {
+    Event { at: now, job: None, what: What::IncidentRegressed { fingerprint, version } }
 }

@@ -6,8 +6,9 @@
 use serde::Serialize;
 
 use crate::failure::{Check, Decision, TerminalReason};
-use crate::id::WorkerId;
-use crate::job::{JobView, State};
+use crate::id::{JobId, WorkerId};
+use crate::incident::{Incident, IncidentState};
+use crate::job::{ALERT_WINDOW, JobView, PlanId, State};
 use crate::time::Timestamp;
 
 /// What surrounds a job in its store.
@@ -17,14 +18,29 @@ pub struct Surroundings {
     pub now: Timestamp,
     /// True when its queue is paused.
     pub queue_paused: bool,
+    /// Who or what paused the queue, if that was said.
+    pub pause_note: Option<String>,
     /// Live workers that serve its queue.
     pub workers_on_queue: usize,
     /// Live workers that serve its queue and know its kind and version.
     pub workers_for_kind: usize,
+    /// Of these, those whose code is new enough for it (D7): all of them unless a fix set a bound.
+    pub workers_with_code: usize,
+    /// Another live job that holds its business key.
+    pub key_holder: Option<KeyHolder>,
     /// Who holds it, and until when that is certain.
     pub holder: Option<Holder>,
     /// The decision of its latest run.
     pub last_decision: Option<Decision>,
+}
+
+/// Another job that holds a business key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct KeyHolder {
+    /// Which one.
+    pub job: JobId,
+    /// Where it is.
+    pub state: State,
 }
 
 /// The worker that holds a job.
@@ -36,6 +52,26 @@ pub struct Holder {
     pub name: String,
     /// Until when its lease runs unless it is renewed.
     pub until: Timestamp,
+}
+
+/// What concerns a job and is kept elsewhere than beside it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Beyond {
+    /// The incident of its latest failure (D2).
+    pub incident: Option<Incident>,
+    /// Re-drive plans that drove it or still may (D4).
+    pub plans: Vec<PlanNote>,
+}
+
+/// A re-drive plan, as far as one job is concerned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlanNote {
+    /// Which plan.
+    pub plan: PlanId,
+    /// True when it has driven this job; false when this job's turn is still to come.
+    pub drove_it: bool,
+    /// Where the plan is and what comes next.
+    pub sentence: String,
 }
 
 /// The answer.
@@ -57,7 +93,7 @@ pub struct Explanation {
 
 /// Explains a job.
 #[must_use]
-pub fn explain(view: &JobView, around: &Surroundings) -> Explanation {
+pub fn explain(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Explanation {
     let (because, next, next_at) = match view.state() {
         State::Pending | State::Waiting => waiting(view, around),
         State::Running => running(view, around),
@@ -71,14 +107,14 @@ pub fn explain(view: &JobView, around: &Surroundings) -> Explanation {
             format!("`backstop job resume {}` puts it back to where it was", view.job.spec.id),
             None,
         ),
-        State::Failed => dead(view),
+        State::Failed => dead(view, around, beyond),
     };
     Explanation {
         status: view.state(),
         because,
         next,
         next_at,
-        checks: checks(view, around),
+        checks: checks(view, around, beyond),
         last_decision: around.last_decision.clone(),
     }
 }
@@ -87,6 +123,16 @@ type Sentences = (String, String, Option<Timestamp>);
 
 fn waiting(view: &JobView, around: &Surroundings) -> Sentences {
     let (spec, record) = (&view.job.spec, &view.record);
+    // Before its time: between two offers to workers without the fix it only seems to wait for that.
+    if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
+        return (
+            format!(
+                "it waits for code: it was driven again for a fix in version {needs}, and no live worker has that yet"
+            ),
+            format!("a worker with version {needs} or later takes it"),
+            None,
+        );
+    }
     if record.run_at > around.now {
         let why = if record.runs == 0 { "its time has not come" } else { "it waits for its next run" };
         return (
@@ -97,7 +143,8 @@ fn waiting(view: &JobView, around: &Surroundings) -> Sentences {
     }
     if around.queue_paused {
         let next = format!("`backstop queue resume {}` lets it go", spec.queue);
-        return (format!("its queue `{}` is paused", spec.queue), next, None);
+        let by = around.pause_note.as_ref().map_or_else(String::new, |note| format!(" by {note}"));
+        return (format!("its queue `{}` is paused{by}", spec.queue), next, None);
     }
     if around.workers_on_queue == 0 {
         let next = format!("it starts as soon as a worker for `{}` is up", spec.queue);
@@ -140,16 +187,29 @@ fn running(view: &JobView, around: &Surroundings) -> Sentences {
     (because, next, Some(holder.until))
 }
 
-fn dead(view: &JobView) -> Sentences {
+fn dead(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Sentences {
     let id = view.job.spec.id;
     let reason = view.record.reason;
     let meaning = reason.map_or("it failed for good.", TerminalReason::meaning);
+    let rule = around.last_decision.as_ref().and_then(Decision::rule_id);
+    let rule = rule.map_or_else(String::new, |rule| format!(" Failure rule `{rule}` decided so."));
     let error =
         view.last_failure.as_ref().map_or_else(String::new, |f| format!(" Last error: {}", f.message));
     let because = format!(
-        "it is a dead letter ({}): {meaning}{error}",
+        "it is a dead letter ({}): {meaning}{rule}{error}",
         reason.map_or("failed", TerminalReason::as_str)
     );
+    if let Some(holder) = around.key_holder {
+        let key = view.job.spec.business_key.as_deref().unwrap_or_default();
+        let next = format!(
+            "nothing by itself: its business key `{key}` is held by job {} ({}), which must end before a retry",
+            holder.job, holder.state
+        );
+        return (because, next, None);
+    }
+    if let Some(plan) = beyond.plans.iter().find(|plan| !plan.drove_it) {
+        return (because, format!("re-drive plan {} has it on its list: {}", plan.plan, plan.sentence), None);
+    }
     let next = match reason {
         Some(TerminalReason::Invalid | TerminalReason::Signature) => {
             format!(
@@ -166,7 +226,7 @@ fn done(view: &JobView, because: &str, next: &str) -> Sentences {
     (format!("{because}{at}"), next.to_owned(), None)
 }
 
-fn checks(view: &JobView, around: &Surroundings) -> Vec<Check> {
+fn checks(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Vec<Check> {
     let (spec, record) = (&view.job.spec, &view.record);
     let mut list = Vec::new();
     let mut add = |check: &str, answer: String| list.push(Check { check: check.to_owned(), answer });
@@ -179,9 +239,22 @@ fn checks(view: &JobView, around: &Surroundings) -> Vec<Check> {
             format!("due at {}", record.run_at)
         },
     );
-    add("queue", if around.queue_paused { "paused".into() } else { "open".into() });
+    add(
+        "queue",
+        match (around.queue_paused, &around.pause_note) {
+            (false, _) => "open".into(),
+            (true, None) => "paused".into(),
+            (true, Some(note)) => format!("paused by {note}"),
+        },
+    );
     add("workers", format!("{} on queue `{}`", around.workers_on_queue, spec.queue));
     add("code", format!("{} know kind `{}` version {}", around.workers_for_kind, spec.kind, spec.version));
+    if let Some(needs) = record.needs() {
+        add("code_version", format!("{} have version {needs} or later", around.workers_with_code));
+    }
+    if let Some(holder) = &around.holder {
+        add("lease", format!("held by {} until {}", holder.name, holder.until));
+    }
     add("attempts", format!("{} of {} used", record.attempt, u64::from(spec.policy.max_retries) + 1));
     add("crashes", format!("{} of {} forgiven", record.crashes, spec.policy.max_crashes));
     add("deferrals", record.deferrals.to_string());
@@ -189,7 +262,11 @@ fn checks(view: &JobView, around: &Surroundings) -> Vec<Check> {
         add("expires", format!("must start by {moment}"));
     }
     if let Some(key) = &spec.business_key {
-        let held = if record.state.is_live() { "held by this job" } else { "free: this job has ended" };
+        let held = match around.key_holder {
+            _ if record.state.is_live() => "held by this job".to_owned(),
+            Some(holder) => format!("held by job {} ({})", holder.job, holder.state),
+            None => "free: this job has ended".to_owned(),
+        };
         add("business_key", format!("`{key}` is {held}"));
     }
     if let Some(successor) = record.superseded_by {
@@ -197,6 +274,38 @@ fn checks(view: &JobView, around: &Surroundings) -> Vec<Check> {
     }
     if record.redrives > 0 {
         add("redrives", record.redrives.to_string());
+    }
+    for (check, answer) in afterwards(view, beyond, around.now) {
+        add(check, answer);
+    }
+    list
+}
+
+/// What is known of a job beyond its own life: its incident, the alert about it, the plans it is part of.
+fn afterwards(view: &JobView, beyond: &Beyond, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut list = Vec::new();
+    if let Some(incident) = &beyond.incident {
+        let version = incident.standing.fixed_in.as_ref().map_or_else(String::new, |v| format!(" in {v}"));
+        let open = incident.open;
+        let state = incident.standing.state;
+        list.push(("incident", format!("{} ({state}{version}), {open} dead letters", incident.fingerprint)));
+    }
+    if let Some(alert) = view.record.alert() {
+        let until = alert.at.after(ALERT_WINDOW);
+        let muted = beyond.incident.as_ref().is_some_and(|it| it.standing.state == IncidentState::Muted);
+        let answer = match alert.suppressed {
+            _ if muted => "not told: its incident is muted".to_owned(),
+            0 => format!("told at {}", alert.at),
+            more if now < until => {
+                format!("told at {}; {more} repeats were counted and not told, until {until}", alert.at)
+            }
+            more => format!("told at {}; {more} repeats were counted and not told", alert.at),
+        };
+        list.push(("alert", answer));
+    }
+    for plan in &beyond.plans {
+        let part = if plan.drove_it { "drove it" } else { "has it on its list" };
+        list.push(("redrive", format!("plan {} {part}: {}", plan.plan, plan.sentence)));
     }
     list
 }

@@ -9,21 +9,28 @@
 //! - [`failure`]: how a run ends: causes, budgets, [`failure::decide`] with its trace, backoff, redaction.
 //! - [`admit`]: the checks a submit passes before any store sees it, and the [`Refusal`]s it can meet.
 //! - [`event`]: what is told to subscribers after a commit.
+//! - [`incident`]: failures that belong together, and what people say of them. [`redrive`]: plans that drive dead
+//!   letters again.
+//! - [`alert`]: what is told of a dead letter, beyond the event.
 //! - [`explain`]: why a job is where it is, and what happens next.
 //! - [`envelope`]: the dead letter as other systems read it.
 //! - [`limits`]: every bound, by name.
 
 pub mod admit;
+pub mod alert;
 pub mod envelope;
 pub mod event;
 pub mod explain;
 pub mod failure;
 pub mod id;
+pub mod incident;
 pub mod job;
 pub mod limits;
+pub mod redrive;
 pub mod refusal;
 pub mod text;
 pub mod time;
+pub mod version;
 
 pub use id::{Fence, JobId, Lease, WorkerId};
 pub use limits::Limits;

@@ -69,6 +69,12 @@ pub enum Refusal {
         /// What was asked for, as a past participle.
         verb: &'static str,
     },
+    /// Somebody else drove the dead letter again after a plan had looked at it (D4).
+    #[error("job {job} was driven again by somebody else in the meantime")]
+    MovedOn {
+        /// The job.
+        job: JobId,
+    },
     /// An item was fine, but its batch was not, and the batch is all or nothing.
     #[error("not stored: item {index} of the same batch was refused")]
     BatchRefused {
@@ -94,6 +100,7 @@ impl Refusal {
             Self::NotReplaceable { .. } => "not_replaceable",
             Self::NoSuchJob { .. } => "no_such_job",
             Self::WrongState { .. } => "wrong_state",
+            Self::MovedOn { .. } => "moved_on",
             Self::BatchRefused { .. } => "batch_refused",
         }
     }
@@ -113,6 +120,7 @@ impl Refusal {
             Self::NoSuchJob { .. } => "check the id with `backstop job list`",
             Self::WrongState { state: State::Running, verb: "paused", .. } => "cancel it instead",
             Self::WrongState { .. } => "look at it with `backstop job show`",
+            Self::MovedOn { .. } => "nothing: it has had its turn",
             Self::BatchRefused { .. } => "correct the refused item, or submit with `partial`",
         }
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Budget, Cause, Decision, TerminalReason, Verdict};
+use super::rules::{Action, Rule, named};
+use super::{Backoff, Budget, Cause, Decision, TerminalReason, Verdict};
 use crate::job::Policy;
 use crate::limits::Limits;
 
@@ -79,17 +80,25 @@ pub struct Situation<'a> {
     pub deferrals: u32,
     /// What the retry policy hook said.
     pub hook: HookAnswer,
+    /// The operator's rule that matched, if any (F18); see [`super::RuleBook::judge`].
+    pub rule: Option<&'a Rule>,
     /// A number in `0.0..1.0` for jitter.
     pub jitter: f64,
 }
 
 /// Decides where a job goes after `failure`, with the trace of every check made.
 ///
-/// The order is fixed: count the attempt, permanent?, policy says no?, attempts used up?, wait.
+/// The order is fixed: count the attempt, permanent?, policy says no?, attempts used up?, wait. An operator's
+/// rule comes before all of them and overrules what code says; `failure` comes in as it happened, and
+/// [`Rule::cause`] says which cause the ending then carries.
 #[must_use]
 pub fn decide(failure: &Failure, situation: &Situation<'_>) -> Decision {
     let mut decision = Decision::started_for(failure.cause);
-    decision.verdict = match failure.cause {
+    let rule = situation.rule.filter(|rule| rule.governs(failure));
+    if let Some(rule) = rule {
+        decision.note(Decision::RULE, format!("{}: {}", named(&rule.id), rule.action.as_str()));
+    }
+    decision.verdict = match rule.map_or(failure.cause, |rule| rule.cause(failure)) {
         Cause::Succeeded => Verdict::Succeed,
         Cause::Canceled => Verdict::Cancel { reason: failure.message.clone() },
         Cause::Signature => {
@@ -97,41 +106,76 @@ pub fn decide(failure: &Failure, situation: &Situation<'_>) -> Decision {
             Verdict::Dead { reason: TerminalReason::Signature }
         }
         cause => match cause.budget() {
-            Budget::Attempts => charged(failure, situation, &mut decision),
-            Budget::Crashes => crashed(situation, &mut decision),
-            Budget::None => deferred(failure, situation, &mut decision),
+            Budget::Attempts => charged(failure, situation, rule, &mut decision),
+            Budget::Crashes => crashed(situation, rule, &mut decision),
+            Budget::None => deferred(failure, situation, rule, &mut decision),
         },
     };
     decision
 }
 
-fn charged(failure: &Failure, situation: &Situation<'_>, decision: &mut Decision) -> Verdict {
-    let policy = situation.policy;
+fn charged(
+    failure: &Failure,
+    situation: &Situation<'_>,
+    rule: Option<&Rule>,
+    decision: &mut Decision,
+) -> Verdict {
+    let max_retries = match rule.map(|rule| &rule.action) {
+        Some(Action::Retry { max_retries: Some(retries), .. }) => *retries,
+        _ => situation.policy.max_retries,
+    };
     let attempt = situation.attempt.saturating_add(1);
-    decision.note("attempt", format!("{attempt} of {}", u64::from(policy.max_retries) + 1));
+    decision.note("attempt", format!("{attempt} of {}", u64::from(max_retries) + 1));
 
-    if let Some(reason) = permanent(failure) {
-        let why = failure.why.as_deref().unwrap_or("marked so by its type");
-        decision.note("permanent", format!("yes: {why}"));
-        return Verdict::Dead { reason };
+    if let Some(dead) = final_by_mark_or_policy(failure, situation, rule, decision) {
+        return dead;
     }
-    decision.note("permanent", "no");
-
-    if situation.hook.should_retry == Some(false) {
-        decision.note("retry_policy", "says no");
-        return Verdict::Dead { reason: TerminalReason::PolicyRejected };
-    }
-    decision
-        .note("retry_policy", if situation.hook.panicked { "panicked, counts as yes" } else { "says yes" });
-
-    if attempt > policy.max_retries {
+    if attempt > max_retries {
         decision.note("attempts_left", "none");
         return Verdict::Dead { reason: TerminalReason::RetryExhausted };
     }
-    decision.note("attempts_left", (u64::from(policy.max_retries) + 1 - u64::from(attempt)).to_string());
+    decision.note("attempts_left", (u64::from(max_retries) + 1 - u64::from(attempt)).to_string());
 
-    let delay = wait(failure, situation, attempt, decision);
+    let delay = wait(failure, situation, rule, attempt, decision);
     Verdict::Retry { delay }
+}
+
+/// The dead letter that a mark or the retry policy asks for, unless a rule overrules them.
+fn final_by_mark_or_policy(
+    failure: &Failure,
+    situation: &Situation<'_>,
+    rule: Option<&Rule>,
+    decision: &mut Decision,
+) -> Option<Verdict> {
+    if let Some(dead) = final_by_rule(rule, decision) {
+        return Some(dead);
+    }
+    let overruled = matches!(rule.map(|rule| &rule.action), Some(Action::Retry { .. }));
+    match permanent(failure) {
+        Some(_) if overruled => decision.note("permanent", "marked so, overruled by the rule"),
+        Some(reason) => {
+            let why = failure.why.as_deref().unwrap_or("marked so by its type");
+            decision.note("permanent", format!("yes: {why}"));
+            return Some(Verdict::Dead { reason });
+        }
+        None => decision.note("permanent", "no"),
+    }
+    match situation.hook.should_retry {
+        Some(false) if overruled => decision.note("retry_policy", "says no, overruled by the rule"),
+        Some(false) => {
+            decision.note("retry_policy", "says no");
+            return Some(Verdict::Dead { reason: TerminalReason::PolicyRejected });
+        }
+        _ if situation.hook.panicked => decision.note("retry_policy", "panicked, counts as yes"),
+        _ => decision.note("retry_policy", "says yes"),
+    }
+    None
+}
+
+fn final_by_rule(rule: Option<&Rule>, decision: &mut Decision) -> Option<Verdict> {
+    rule.filter(|rule| rule.action == Action::Permanent)?;
+    decision.note("permanent", "yes: the rule says so");
+    Some(Verdict::Dead { reason: TerminalReason::NonRetryable })
 }
 
 fn permanent(failure: &Failure) -> Option<TerminalReason> {
@@ -143,9 +187,20 @@ fn permanent(failure: &Failure) -> Option<TerminalReason> {
     }
 }
 
-fn wait(failure: &Failure, situation: &Situation<'_>, attempt: u32, decision: &mut Decision) -> Duration {
-    let (who, delay) = if let Some(asked) = failure.retry_in {
+fn wait(
+    failure: &Failure,
+    situation: &Situation<'_>,
+    rule: Option<&Rule>,
+    attempt: u32,
+    decision: &mut Decision,
+) -> Duration {
+    let (by_rule, backoff) = waits_of(rule);
+    let (who, delay) = if let Some(given) = by_rule {
+        ("given by the rule", given)
+    } else if let Some(asked) = failure.retry_in {
         ("asked for by the failure itself", asked)
+    } else if let Some(backoff) = backoff {
+        ("by the rule's backoff", backoff.delay(attempt, situation.jitter))
     } else if let Some(given) = situation.hook.delay {
         ("given by the retry policy", given)
     } else {
@@ -156,25 +211,47 @@ fn wait(failure: &Failure, situation: &Situation<'_>, attempt: u32, decision: &m
     delay
 }
 
-fn crashed(situation: &Situation<'_>, decision: &mut Decision) -> Verdict {
+/// The fixed wait and the backoff that a rule sets.
+fn waits_of(rule: Option<&Rule>) -> (Option<Duration>, Option<&Backoff>) {
+    match rule.map(|rule| &rule.action) {
+        Some(Action::Retry { delay, backoff, .. }) => (*delay, backoff.as_ref()),
+        Some(Action::Transient { delay }) => (*delay, None),
+        _ => (None, None),
+    }
+}
+
+fn crashed(situation: &Situation<'_>, rule: Option<&Rule>, decision: &mut Decision) -> Verdict {
     let crashes = situation.crashes.saturating_add(1);
     let budget = situation.policy.max_crashes;
     decision.note("crashes", format!("{crashes}, {budget} are forgiven"));
+    if let Some(dead) = final_by_rule(rule, decision) {
+        return dead;
+    }
     if crashes > budget {
         decision.note("poisoned", "yes: it took its process down once too often");
         return Verdict::Dead { reason: TerminalReason::Poisoned };
     }
-    let delay = situation.policy.backoff.delay(crashes, situation.jitter);
-    decision.note("delay", format!("{}, by the job's backoff", human(delay)));
+    let (delay, who) = match waits_of(rule) {
+        (Some(given), _) => (given.min(Limits::default().delay), "given by the rule"),
+        (None, Some(backoff)) => (backoff.delay(crashes, situation.jitter), "by the rule's backoff"),
+        (None, None) => (situation.policy.backoff.delay(crashes, situation.jitter), "by the job's backoff"),
+    };
+    decision.note("delay", format!("{}, {who}", human(delay)));
     Verdict::Retry { delay }
 }
 
-fn deferred(failure: &Failure, situation: &Situation<'_>, decision: &mut Decision) -> Verdict {
-    decision.note("charged", "no: nobody is to blame");
+fn deferred(
+    failure: &Failure,
+    situation: &Situation<'_>,
+    rule: Option<&Rule>,
+    decision: &mut Decision,
+) -> Verdict {
+    decision.note("charged", if rule.is_some() { "no: the rule says so" } else { "no: nobody is to blame" });
     if let Some(dependency) = &failure.dependency {
         decision.note("dependency", dependency.clone());
     }
-    let delay = match (failure.cause, failure.retry_in) {
+    let asked = waits_of(rule).0.or(failure.retry_in);
+    let delay = match (failure.cause, asked) {
         (_, Some(asked)) => asked.min(Limits::default().delay),
         // The work itself is fine and its worker is leaving: the next one should take it at once.
         (Cause::Interrupted | Cause::LeaseLost, None) => Duration::ZERO,
@@ -185,7 +262,7 @@ fn deferred(failure: &Failure, situation: &Situation<'_>, decision: &mut Decisio
 }
 
 /// A duration as a person reads it, to the millisecond below a minute.
-fn human(span: Duration) -> String {
+pub(super) fn human(span: Duration) -> String {
     let secs = span.as_secs();
     match secs {
         0 => format!("{} ms", span.as_millis()),

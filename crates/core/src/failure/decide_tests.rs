@@ -6,7 +6,8 @@ use super::*;
 use crate::job::Policy;
 
 fn situation(policy: &Policy) -> Situation<'_> {
-    Situation { policy, attempt: 0, crashes: 0, deferrals: 0, hook: HookAnswer::default(), jitter: 0.5 }
+    let hook = HookAnswer::default();
+    Situation { policy, attempt: 0, crashes: 0, deferrals: 0, hook, rule: None, jitter: 0.5 }
 }
 
 fn error() -> Failure {
@@ -195,4 +196,35 @@ fn a_decision_goes_round_as_json() {
         let json = serde_json::to_string(&decision).expect("plain");
         assert_eq!(serde_json::from_str::<Decision>(&json).expect(&json), decision);
     }
+}
+
+#[test]
+fn a_decision_without_a_rule_names_none() {
+    // F18: old stored decisions have no such check.
+    let policy = fixed(7);
+    assert_eq!(decide(&error(), &situation(&policy)).rule_id(), None);
+    let old = r#"{"verdict":"retry","delay_ms":7000,"trace":[{"check":"cause","answer":"error"}]}"#;
+    assert_eq!(serde_json::from_str::<Decision>(old).expect(old).rule_id(), None);
+}
+
+#[test]
+fn a_retry_is_smeared_only_forward() {
+    // F19
+    let policy = fixed(2);
+    let why = "this kind has used its retries per second";
+    let planned = decide(&error(), &situation(&policy));
+    let mut moved = planned.clone();
+    moved.smear(Duration::from_secs(14), why);
+    assert_eq!(moved.verdict, Verdict::Retry { delay: Duration::from_secs(14) });
+    let last = "retry_budget=moved from 2.0 s to 14.0 s: this kind has used its retries per second";
+    assert_eq!(trace(&moved).last().map(String::as_str), Some(last));
+
+    let mut kept = planned.clone();
+    kept.smear(Duration::from_secs(2), why);
+    kept.smear(Duration::ZERO, why);
+    assert_eq!(kept, planned);
+    let mut dead = decide(&Failure::new(Cause::Permanent, "T", "t"), &situation(&policy));
+    let was = dead.clone();
+    dead.smear(Duration::from_secs(14), why);
+    assert_eq!(dead, was);
 }

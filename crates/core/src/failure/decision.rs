@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::decide::human;
 use super::{Cause, TerminalReason};
 use crate::job::Trigger;
 use crate::time::millis;
@@ -51,6 +52,18 @@ impl Verdict {
         }
     }
 
+    /// The word used in every interface.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Succeed => "succeed",
+            Self::Retry { .. } => "retry",
+            Self::Defer { .. } => "defer",
+            Self::Dead { .. } => "dead",
+            Self::Cancel { .. } => "cancel",
+        }
+    }
+
     /// True when no run will follow by itself.
     #[must_use]
     pub const fn is_final(&self) -> bool {
@@ -78,6 +91,9 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The name of the check that tells which rule matched.
+    pub(super) const RULE: &'static str = "rule";
+
     /// The run went well; nothing had to be checked.
     #[must_use]
     pub const fn succeeded() -> Self {
@@ -98,6 +114,25 @@ impl Decision {
         let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
         decision.note("started", "no: claimed, never started, goes back without blame");
         decision
+    }
+
+    /// The id of the operator's rule that took part in the decision, if one did (F18).
+    #[must_use]
+    pub fn rule_id(&self) -> Option<&str> {
+        let check = self.trace.iter().find(|check| check.check == Self::RULE)?;
+        check.answer.strip_prefix('`')?.split_once('`').map(|(id, _)| id)
+    }
+
+    /// Lets a retry wait `delay` instead, and says `why` in the trace (F19).
+    ///
+    /// Only a retry is moved, and only to later: whatever else was decided stays as it is.
+    pub fn smear(&mut self, delay: Duration, why: &str) {
+        let Verdict::Retry { delay: planned } = &mut self.verdict else { return };
+        if delay <= *planned {
+            return;
+        }
+        let was = std::mem::replace(planned, delay);
+        self.note("retry_budget", format!("moved from {} to {}: {why}", human(was), human(delay)));
     }
 
     pub(super) fn note(&mut self, check: &str, answer: impl Into<String>) {

@@ -36,7 +36,7 @@ pub struct Fingerprint(String);
 
 /// A text is not a fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a fingerprint; copy the 16 hexadecimal digits that `incidents` lists")]
+#[error("`{0}` is not a fingerprint; copy the 16 hexadecimal digits that `incident list` shows")]
 pub struct InvalidFingerprint(String);
 
 /// Fingerprints one failure of a job of `kind` with an error of class `error_type`.

@@ -8,6 +8,8 @@ mod cause;
 mod decide;
 mod decision;
 mod reason;
+mod retry_budget;
+mod rules;
 
 pub mod fingerprint;
 pub mod redact;
@@ -21,3 +23,5 @@ pub use decide::{Failure, HookAnswer, Situation, decide};
 pub use decision::{Check, Decision, Verdict};
 pub use fingerprint::Fingerprint;
 pub use reason::{TerminalReason, UnknownReason};
+pub use retry_budget::{BudgetError, BudgetSettings, RetryBudget};
+pub use rules::{Action, Facts, InvalidRuleId, Match, Rule, RuleBook, RuleError, RuleId};

@@ -10,6 +10,7 @@
 //! text, and one trigger set decides which of them run at all.
 
 mod assignments;
+mod decoders;
 mod emails;
 mod headers;
 mod json;
@@ -32,7 +33,7 @@ use regex::Regex;
 
 use crate::text;
 
-pub use json::{MAX_JSON_DEPTH, mask_json};
+pub use json::{MAX_JSON_DEPTH, mask, mask_json, mask_text};
 pub use key_names::is_sensitive_key;
 
 use spans::Spans;
@@ -51,8 +52,8 @@ const REDACTED_TEXT_FACTOR: usize = 16;
 /// How often a text with secrets is looked at again until nothing more is found.
 const MAX_ROUNDS: usize = 4;
 
-/// How many characters are given up before such an early cut: longer than a token, a card number or an
-/// address, so that none is left half visible.
+/// How many characters at the end of such a text are looked at and then given up: longer than a token, a card
+/// number or an address, so that none is left half visible.
 const CUT_MARGIN_CHARS: usize = 256;
 
 /// Replaces secrets in text. Implement it to add knowledge of your own formats, or to call another scanner.
@@ -163,7 +164,8 @@ fn compile(pattern: &str) -> Result<Regex, PatternError> {
 /// When the redactor panics, [`FALLBACK`] is returned instead of the text: the failure is recorded either
 /// way.
 pub fn sanitize(redactor: &dyn Redactor, text: &str, max_chars: usize) -> String {
-    let (considered, was_cut) = bounded(text, max_chars);
+    let most = max_chars.saturating_mul(REDACTED_TEXT_FACTOR).saturating_add(CUT_MARGIN_CHARS);
+    let considered = text::head_chars(text, most);
     let plain = text::without_ansi(considered);
     let storable = text::storable(&plain);
     let Some(redacted) = redact_guarded(redactor, &storable) else {
@@ -171,7 +173,8 @@ pub fn sanitize(redactor: &dyn Redactor, text: &str, max_chars: usize) -> String
     };
     // Once more, for redactors of other hands: what they return is not known to be storable.
     let mut clean = text::storable(&redacted).into_owned();
-    if was_cut {
+    if considered.len() < text.len() {
+        clean.truncate(without_margin(&clean).len());
         clean.push('…');
     }
     match text::truncate_chars(&clean, max_chars) {
@@ -180,16 +183,12 @@ pub fn sanitize(redactor: &dyn Redactor, text: &str, max_chars: usize) -> String
     }
 }
 
-/// The part of `text` worth redacting for a limit of `max_chars`, and whether something was left out.
-fn bounded(text: &str, max_chars: usize) -> (&str, bool) {
-    let most = max_chars.saturating_mul(REDACTED_TEXT_FACTOR).saturating_add(CUT_MARGIN_CHARS);
-    let head = text::head_chars(text, most);
-    if head.len() == text.len() {
-        return (text, false);
-    }
-    let head = text::head_chars(head, most - CUT_MARGIN_CHARS);
-    let whole_words = head.rfind(char::is_whitespace).unwrap_or(head.len());
-    (&head[..whole_words], true)
+/// A redacted text that was cut before, without the end in which half a secret may stand unrecognised. What was
+/// recognised is safe, so the last marker and all before it may stay.
+fn without_margin(redacted: &str) -> &str {
+    let margin = redacted.char_indices().rev().nth(CUT_MARGIN_CHARS - 1).map_or(0, |(at, _)| at);
+    let recognised = redacted.rfind(MARKER).map_or(0, |at| at + MARKER.len());
+    redacted[..margin.max(recognised)].trim_end()
 }
 
 /// Runs a redactor that may be wrong: `None` when it panicked.

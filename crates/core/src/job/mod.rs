@@ -5,6 +5,7 @@
 
 mod ending;
 mod ledger;
+mod marks;
 mod policy;
 mod priority;
 mod record;
@@ -19,6 +20,7 @@ mod record_tests;
 
 pub use ending::{Ending, FailureRecord};
 pub use ledger::Attempt;
+pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
 pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use record::{Hold, Operated, Operation, Progress, Record, Stale};

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, Ending, Job, PausedFrom, Spec, State, Trigger, next};
+use super::{Attempt, Ending, Job, Marks, PausedFrom, PlanId, Spec, State, Trigger, next};
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
 use crate::id::{Fence, JobId, Lease, WorkerId};
 use crate::refusal::Refusal;
@@ -48,6 +48,8 @@ pub struct Record {
     pub cancel_reason: Option<String>,
     /// The job that took its place (L22).
     pub superseded_by: Option<JobId>,
+    /// What else is remembered of it; boxed, because most jobs have none and records are copied often.
+    pub marks: Option<Box<Marks>>,
 }
 
 /// One hold on a job.
@@ -96,6 +98,15 @@ pub enum Operation {
     Resume,
     /// Drive a dead letter again (L9).
     Retry,
+    /// Drive a dead letter again as a step of a plan (D4).
+    Redrive {
+        /// Which plan.
+        plan: PlanId,
+        /// Only code of this version or a later one may run it (D7).
+        needs: Option<String>,
+        /// How often it had been driven when the plan looked at it: another drive in between takes its turn away.
+        redrives: u32,
+    },
 }
 
 /// The answer to an [`Operation`].
@@ -131,6 +142,7 @@ impl Record {
             reason: None,
             cancel_reason: None,
             superseded_by: None,
+            marks: None,
         }
     }
 
@@ -224,6 +236,7 @@ impl Record {
             self.last_failed_run = Some(self.runs);
         }
         self.settle(spec, &ending.decision.verdict, now);
+        self.remember_death(ending, now);
         Ok(Some(Attempt {
             number: self.runs,
             fence: lease.fence,
@@ -276,6 +289,19 @@ impl Record {
         }
     }
 
+    /// Marks an entry into the dead letters: the incident that counts it (D2), and the alert (D3).
+    fn remember_death(&mut self, ending: &Ending, now: Timestamp) {
+        let Verdict::Dead { reason } = ending.decision.verdict else { return };
+        let incident = ending.incident().map(|failure| failure.fingerprint.clone());
+        let about = ending
+            .failure
+            .as_ref()
+            .map_or(reason.as_str(), |failure| failure.fingerprint.as_str())
+            .to_owned();
+        self.mark(|marks| marks.incident = incident);
+        self.note_alert(&about, now);
+    }
+
     /// Fails a job whose time to start has passed (L19). Answers whether it did.
     pub fn expire(&mut self, now: Timestamp) -> bool {
         if !self.has_expired(now) {
@@ -285,6 +311,7 @@ impl Record {
         self.state = state;
         self.finished_at = Some(now);
         self.reason = Some(TerminalReason::Expired);
+        self.note_alert(TerminalReason::Expired.as_str(), now);
         true
     }
 
@@ -316,6 +343,17 @@ impl Record {
             Operation::Pause => self.pause(job),
             Operation::Resume => self.resume(job),
             Operation::Retry => self.retry(job, now),
+            Operation::Redrive { plan, needs, redrives } => {
+                if self.redrives != *redrives {
+                    return Err(Refusal::MovedOn { job: job.spec.id });
+                }
+                let operated = self.retry(job, now)?;
+                self.mark(|marks| {
+                    marks.plan = Some(plan.clone());
+                    marks.needs.clone_from(needs);
+                });
+                Ok(operated)
+            }
         }
     }
 
@@ -384,6 +422,12 @@ impl Record {
         // A person who drives an expired job again means it to run: only the wait for a worker counts anew.
         self.expires_at = job.spec.policy.max_wait.map(|wait| now.after(wait));
         self.redrives = self.redrives.saturating_add(1);
+        // The alert stays: the same death again within the hour is no news (D3).
+        self.mark(|marks| {
+            marks.incident = None;
+            marks.plan = None;
+            marks.needs = None;
+        });
         Ok(self.answer(true))
     }
 }

@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const QUARTER: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// How long jobs stay in the hot tables after they have ended, by how they ended. None keeps them there for ever.
+/// How long jobs stay in the hot tables after they have ended, by how they ended, and in the archive after that. None
+/// keeps them there for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
@@ -20,11 +21,13 @@ pub struct Retention {
     pub canceled: Option<Duration>,
     /// Dead letters: longer, because people look after them and drive them again.
     pub failed: Option<Duration>,
+    /// Archived jobs, counted from their archival; then they are removed for good, except those that never ran (D5).
+    pub archive: Option<Duration>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { succeeded: Some(WEEK), canceled: Some(WEEK), failed: Some(QUARTER) }
+        Self { succeeded: Some(WEEK), canceled: Some(WEEK), failed: Some(QUARTER), archive: Some(QUARTER) }
     }
 }
 
@@ -35,7 +38,7 @@ impl Retention {
     /// Keeps every job for ever.
     #[must_use]
     pub const fn forever() -> Self {
-        Self { succeeded: None, canceled: None, failed: None }
+        Self { succeeded: None, canceled: None, failed: None, archive: None }
     }
 
     /// How long jobs stay that ended well; none for ever.
@@ -56,6 +59,13 @@ impl Retention {
     #[must_use]
     pub const fn failed(mut self, span: Option<Duration>) -> Self {
         self.failed = span;
+        self
+    }
+
+    /// How long archived jobs stay; none for ever. One that never ran stays for ever in any case (L16).
+    #[must_use]
+    pub const fn archive(mut self, span: Option<Duration>) -> Self {
+        self.archive = span;
         self
     }
 
@@ -116,7 +126,8 @@ mod tests {
     fn what_has_not_ended_stays_whatever_its_age() {
         // L16
         let at_once = Some(Duration::ZERO);
-        let retention = Retention { succeeded: at_once, canceled: at_once, failed: at_once };
+        let retention =
+            Retention { succeeded: at_once, canceled: at_once, failed: at_once, ..Retention::forever() };
         for state in State::ALL.into_iter().filter(|state| !state.is_terminal()) {
             assert_eq!(retention.of(state), None, "{state}");
             assert!(!retention.has_passed(&record(state, None), Timestamp::MAX), "{state}");
@@ -139,6 +150,8 @@ mod tests {
         let mixed = Retention::default().succeeded(None).canceled(Some(DAY)).failed(Some(DAY * 2));
         let spans = Retention::STATES.map(|state| mixed.of(state));
         assert_eq!(spans, [None, Some(DAY), Some(DAY * 2)]);
+        assert_eq!((mixed.archive, Retention::forever().archive), (Some(DAY * 90), None));
+        assert_eq!(mixed.archive(Some(DAY)).archive, Some(DAY));
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::JobId;
+use crate::refusal::Refusal;
+
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,6 +39,17 @@ impl State {
         Self::Canceled,
         Self::Waiting,
     ];
+
+    /// Refuses to remove a job in this state for good (D5): one that has not ended, or that ended otherwise than asked.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongState`].
+    pub fn may_be_purged(self, job: JobId, only: Option<Self>) -> Result<(), Refusal> {
+        if self.is_terminal() && only.is_none_or(|only| only == self) {
+            return Ok(());
+        }
+        Err(Refusal::WrongState { job, state: self, verb: "purged" })
+    }
 
     /// True when no run will follow unless a person asks for one.
     #[must_use]

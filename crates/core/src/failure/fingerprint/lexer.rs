@@ -3,6 +3,7 @@
 //! One pass, left to right, a decision per token: an address, a time, a number that counts, a number that is
 //! a code, a quotation, a word. Placeholders in the input are copied, so that a second pass changes nothing.
 
+mod names;
 mod quotes;
 mod words;
 
@@ -32,6 +33,9 @@ enum Expected {
     Code,
     /// The word was "error", which precedes codes ("error 1213") and counts ("error: 3 rows failed").
     CodeOrCount,
+    /// The word was "returned" or the like, which precedes a status ("returned 503") and counts ("returned 503
+    /// rows").
+    StatusOrCount,
 }
 
 struct Lexer<'t> {
@@ -94,6 +98,7 @@ impl Lexer<'_> {
                 '<' if self.placeholder() => {}
                 '"' | '\'' | '`' | '«' | '“' | '‘' | '„' | '‹' | '「' if self.quotation(end) => {}
                 '\\' if self.escapes() > 0 => self.at += self.escapes(),
+                '(' if self.values_in_parentheses(end) => {}
                 '0'..='9' => self.number(end),
                 'a'..='z' | 'A'..='Z' | '_' => self.word(end),
                 '/' | '.' | '~' | '\\' | '[' | ':' if !self.in_url && self.address_or_path() => {}
@@ -189,7 +194,8 @@ impl Lexer<'_> {
         let rest = self.rest();
         if let [b'0', b'x' | b'X', tail @ ..] = rest {
             let hex = tail.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-            let is_code = self.expected != Expected::Quantity && (1..=8).contains(&hex);
+            let is_code =
+                matches!(self.expected, Expected::Code | Expected::CodeOrCount) && (1..=8).contains(&hex);
             return if is_code { self.keep(2 + hex) } else { self.replace("<id>", 2 + hex) };
         }
         if let Some(length) = span_of_time(rest) {
@@ -215,6 +221,7 @@ impl Lexer<'_> {
             Expected::Quantity => false,
             Expected::Code => is_short,
             Expected::CodeOrCount => is_short && !counts,
+            Expected::StatusOrCount => is_http_failure(number) && !counts_something(after),
         }
     }
 
@@ -283,13 +290,27 @@ impl Lexer<'_> {
         let is_sign = before.is_empty() || before.ends_with([' ', '(', '=', ':', '[', ',']);
         let has_number = matches!(self.rest(), [_, b'0'..=b'9', ..]);
         if is_sign && has_number {
-            if self.expected != Expected::Quantity && self.rest()[0] == b'-' {
+            if matches!(self.expected, Expected::Code | Expected::CodeOrCount) && self.rest()[0] == b'-' {
                 self.out.push('-');
             }
             self.at += 1;
         }
         is_sign && has_number
     }
+}
+
+/// Whether a number is a status that HTTP uses for failures.
+fn is_http_failure(number: &[u8]) -> bool {
+    matches!(number, [b'4' | b'5', b'0'..=b'9', b'0'..=b'9'])
+}
+
+/// Whether a noun follows, so that the number before it says how many: "500 rows", but not "500 for job 7".
+fn counts_something(after: &[u8]) -> bool {
+    const GOES_ON: [&[u8]; 11] =
+        [b"for", b"from", b"on", b"to", b"after", b"with", b"in", b"at", b"when", b"while", b"but"];
+    let [b' ', next @ ..] = after else { return false };
+    let word = &next[..next.iter().take(16).take_while(|b| b.is_ascii_alphabetic()).count()];
+    word.first().is_some_and(u8::is_ascii_lowercase) && !GOES_ON.contains(&word)
 }
 
 /// Length of `scheme://`, or 0.

@@ -1,6 +1,7 @@
 //! Proves the grouping of rule D2: occurrences of one failure share a fingerprint, different failures do not.
 
 mod corpus;
+mod partition;
 
 use std::collections::HashMap;
 
@@ -174,6 +175,16 @@ fn message_like() -> impl Strategy<Value = String> {
             "P2002",
             "C:\\x",
             "a@b.co",
+            "column ",
+            "table named ",
+            ")=(",
+            " value is (",
+            " object",
+            "returned ",
+            "503",
+            "u8",
+            "'x_1'",
+            "\"A\".\"B\"",
         ])
         .prop_map(str::to_owned),
     ];

@@ -15,7 +15,7 @@ use super::values::{self, Separator};
 
 /// The words around which a name is looked for. Also the trigger of this pass.
 pub(super) const KEYWORDS: &str = "(?i-u:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|\
-    (?:access|account|auth|encryption|hmac|master|private|service|shared|signing|ssh)[ _-]?key|credential|jwt|\
+    (?:access|account|auth|encryption|hmac|master|private|service|shared|signing|ssh)[ _-]?key|credential|jwt|private|\
     _auth|cvv|cvc|sessid|jsessionid|identified)";
 
 static SECRET_WORD: LazyLock<Regex> =
@@ -105,11 +105,16 @@ fn assigned(text: &str, name: &Range<usize>, key: &str, separator: Separator) ->
     let value = if is_tuple { start..closing_parenthesis(bytes, start) } else { values::bare(bytes, start) };
     let word = text.get(value.clone())?;
     let is_readable = values::is_placeholder(word)
-        || (key.eq_ignore_ascii_case("pass") && (separator.is_prose_like || is_count(word)))
+        || (is_also_a_plain_word(key) && (separator.is_prose_like || is_count(word)))
         || (separator.is_prose_like && (values::is_prose(word) || names_an_error(key)))
         || is_reference(word, key)
         || (key.eq_ignore_ascii_case("pwd") && word.starts_with('/'));
     (!is_readable || word.len() > values::MAX_READABLE).then_some(value)
+}
+
+/// Two names that announce a secret between a sign and a value only: "pass: all tests", "private: not yours".
+fn is_also_a_plain_word(key: &str) -> bool {
+    ["pass", "private"].iter().any(|word| key.eq_ignore_ascii_case(word))
 }
 
 /// Test runners report `pass=12 fail=0`.
@@ -140,10 +145,15 @@ fn names_an_error(key: &str) -> bool {
 }
 
 /// SQL and code refer to values by name: `token = excluded.token`, `password = :password`, `secret =
-/// self.secrets[0]`.
+/// self.secrets[0]`, `token = rows[7]`, `token = next_token()`.
 fn is_reference(value: &str, key: &str) -> bool {
     const OWNERS: [&str; 6] = ["self.", "this.", "os.environ", "process.env.", "settings.", "request."];
+    let is_code = |(name, inside): (&str, &str)| {
+        let is_name = |b: u8| b.is_ascii_lowercase() || matches!(b, b'_' | b'.');
+        !name.is_empty() && name.bytes().all(is_name) && inside.bytes().all(|b| b.is_ascii_digit())
+    };
     OWNERS.iter().any(|owner| value.starts_with(owner))
+        || value.split_once(['[', '(']).is_some_and(is_code)
         || value
             .strip_suffix(key)
             .is_some_and(|before| before.is_empty() || before.ends_with(['.', ':', '@', '$']))

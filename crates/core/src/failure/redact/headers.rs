@@ -73,12 +73,14 @@ fn credentials(text: &str, value: Range<usize>, is_delimited: bool) -> Option<Ra
     let bytes = text.as_bytes();
     let first = values::bare(&bytes[..value.end], value.start);
     let word = &text[first.clone()];
-    if values::is_placeholder(word) || word.is_empty() || (!is_delimited && values::is_prose(word)) {
-        return None;
-    }
     let after = values::skip_blanks(bytes, first.end);
     let is_scheme = after > first.end && after < value.end;
     let is_one_of = |schemes: &[&str]| schemes.iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
+    // "token" is a word of prose and a scheme: what follows it decides, further down.
+    let is_prose = values::is_prose(word) && !(is_scheme && is_one_of(&ONE_WORD_SCHEMES));
+    if values::is_placeholder(word) || word.is_empty() || (!is_delimited && is_prose) {
+        return None;
+    }
     if is_scheme && (is_one_of(&LIST_SCHEMES) || (is_delimited && is_one_of(&ONE_WORD_SCHEMES))) {
         return Some(after..value.end);
     }

@@ -89,7 +89,7 @@ pub fn is_sensitive_key(name: &str) -> bool {
         [.., owner, key] if key == "key" || key == "keys" => KEY_OWNERS.contains(&owner.as_str()),
         // The two parts of a cloud key pair, and of a vault login, are kept together: both are hidden.
         [.., owner, id] if id == "id" => owner == "secret" || owner == "key",
-        [.., last] if last == "pass" => true,
+        [.., last] if last == "pass" || last == "private" => true,
         [only] if only == "auth" => name.starts_with('_'),
         [.., last] => SECRET_ENDINGS.iter().any(|ending| last.ends_with(ending)) || last == "jsessionid",
     }

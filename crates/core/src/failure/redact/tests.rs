@@ -2,7 +2,9 @@
 
 mod behaviour;
 mod generated;
+mod messages;
 mod ordinary;
+mod planted;
 mod readable;
 mod secrets;
 

@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 use regex::{RegexSet, SetMatches};
 
 use super::spans::Spans;
-use super::{assignments, emails, headers, numbers, pem, tokens, urls};
+use super::{assignments, decoders, emails, headers, numbers, pem, tokens, urls};
 
 type Pass = fn(&str, &mut Spans);
 
 /// Trigger pattern and pass. The order matters once: e-mail addresses come after URLs, whose user part ends
 /// in the same sign.
-const PASSES: [(&str, Pass); 10] = [
+const PASSES: [(&str, Pass); 11] = [
     (r"PRIVATE KEY", pem::mark),
     (r"://|@", urls::mark_userinfo),
     (urls::QUERY_KEYS, urls::mark_query_values),
@@ -22,6 +22,7 @@ const PASSES: [(&str, Pass); 10] = [
     (headers::NAMES, headers::mark),
     (assignments::KEYWORDS, assignments::mark),
     (tokens::PREFIXES, tokens::mark),
+    (decoders::COMPLAINTS, decoders::mark),
     (r"@|%40", emails::mark),
     (r"[0-9]{13}|[0-9]{3}[ -][0-9]{3}", numbers::mark_cards),
     (r"(?i-u:[a-z][a-z][0-9][0-9][ -]?[a-z0-9]{4})", numbers::mark_ibans),

@@ -11,21 +11,21 @@ impl Lexer<'_> {
         }
         let Some((start, close, length)) = self.find_quoted(end) else { return false };
         let content = self.text.get(start..close).unwrap_or_default().trim_end_matches('\\');
-        let after = self.text.as_bytes().get(self.at + length);
+        let resume = self.at + length;
+        let after = self.text.get(resume..end).unwrap_or_default();
         let is_name = !content.is_empty()
             && content.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_')
             && content.len() <= MAX_WORD;
         let is_code = content.len() <= 24
             && content.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-        let resume = self.at + length;
         let is_in_object = self.out.trim_end().ends_with(['{', ',']);
-        if is_name && is_in_object && after == Some(&b':') {
+        if is_name && is_in_object && after.starts_with(':') {
             self.at = start;
             self.plain_word(content.len());
-        } else if self.expected == Expected::Code && is_code && !content.is_empty() {
+        } else if self.expected == Expected::Code && (is_code || is_name) && !content.is_empty() {
             self.at = start;
             self.keep(content.len());
-        } else if self.says_the_message() {
+        } else if self.says_the_message() || self.is_identifying(content, after) {
             self.at = start;
             self.run(start + content.len());
         } else {

@@ -19,7 +19,7 @@ impl Lexer<'_> {
         if self.is_symbolic_code(word) {
             return self.keep(length);
         }
-        if !word.bytes().any(|b| b.is_ascii_digit()) {
+        if !word.bytes().any(|b| b.is_ascii_digit()) || is_technical_name(word) {
             return self.plain_word(length);
         }
         self.parts(length);
@@ -49,7 +49,8 @@ impl Lexer<'_> {
         // These stand between the announcement of a code and the code.
         let is_filler = || ["is", "was", "of", "with"].iter().any(|filler| word.eq_ignore_ascii_case(filler));
         let expected = match self.expected {
-            Expected::Code | Expected::CodeOrCount if is_filler() => self.expected,
+            Expected::Quantity => announced_by(word),
+            announced if is_filler() => announced,
             _ => announced_by(word),
         };
         let is_http = word.eq_ignore_ascii_case("http");
@@ -118,16 +119,29 @@ fn announced_by(word: &str) -> Expected {
         "exit_code",
         "return_code",
     ];
+    const ANSWERS: [&str; 6] = ["answered", "got", "received", "replied", "responded", "returned"];
     // Asked for every word, so the first letter answers for most.
-    if !word.starts_with(['c', 'C', 'e', 'E', 'h', 'H', 'r', 'R', 's', 'S']) {
+    if !word.starts_with(['a', 'c', 'C', 'e', 'E', 'g', 'h', 'H', 'r', 'R', 's', 'S']) {
         Expected::Quantity
     } else if CODES.iter().any(|code| word.eq_ignore_ascii_case(code)) {
         Expected::Code
     } else if ["error", "err"].iter().any(|error| word.eq_ignore_ascii_case(error)) {
         Expected::CodeOrCount
+    } else if ANSWERS.contains(&word) {
+        Expected::StatusOrCount
     } else {
         Expected::Quantity
     }
+}
+
+/// Names in which the digits are no number: types, formats, protocols.
+fn is_technical_name(word: &str) -> bool {
+    const NAMES: [&str; 36] = [
+        "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128", "f32", "f64", "int8", "int16",
+        "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "utf8", "utf16",
+        "base64", "sha1", "sha256", "md5", "ipv4", "ipv6", "x509", "oauth2", "http2", "s3", "ec2", "sqlite3",
+    ];
+    word.len() <= 7 && NAMES.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 /// Letters, digits and `_`, with dashes between them.

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use serde_json::json;
 
 use super::super::{
-    FALLBACK, MAX_JSON_DEPTH, PatternError, Redactor, StandardRedactor, is_sensitive_key, mask_json, sanitize,
+    FALLBACK, MAX_JSON_DEPTH, PatternError, Redactor, StandardRedactor, is_sensitive_key, mask, mask_json,
+    mask_text, sanitize,
 };
 use super::redact;
 
@@ -147,6 +148,26 @@ fn json_is_masked_by_name_at_any_depth_and_by_content() {
         "[redacted] 2": 2,
     });
     assert_eq!(value, expected);
+}
+
+// F11: what is shown is masked, what is stored is not.
+#[test]
+fn a_masked_copy_leaves_its_original_alone() {
+    let stored = json!({"a": [{"token": "t-1"}]});
+    assert_eq!(mask(&stored), json!({"a": [{"token": "[redacted]"}]}));
+    assert_eq!(stored["a"][0]["token"], "t-1");
+}
+
+#[test]
+fn json_text_is_masked_and_plain_text_is_left_as_it_was_written() {
+    let redactor = StandardRedactor::default();
+    let plain = "{ \"b\": 1.50,\n  \"a\": [1, 2] }";
+    assert!(matches!(mask_text(plain, &redactor), Cow::Borrowed(text) if text == plain));
+    assert_eq!(mask_text("{\"pwd\": \"x\"}", &redactor), "{\"pwd\":\"[redacted]\"}");
+    assert_eq!(mask_text("not json: password=x", &redactor), "not json: password=[redacted]");
+    let deep = format!("{}{{\"password\":\"hunter2\"}}{}", "[".repeat(5_000), "]".repeat(5_000));
+    assert!(!mask_text(&deep, &redactor).contains("hunter2"));
+    assert_eq!(mask_text("\"hunter2\"", &Panicking), format!("{:?}", FALLBACK));
 }
 
 #[test]

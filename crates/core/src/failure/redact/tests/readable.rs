@@ -31,6 +31,10 @@ fn only_the_secret_is_hidden() {
         ("user ann@example.org (id 7) not found", "user [redacted] (id 7) not found"),
         ("card 4111 1111 1111 1111 declined (51)", "card [redacted] declined (51)"),
         ("DE89 3704 0044 0532 0130 00 IS UNKNOWN", "[redacted] IS UNKNOWN"),
+        (
+            "invalid type: string \"hun\\\"ter2\", expected u64 at line 1 column 9",
+            "invalid type: string \"[redacted]\", expected u64 at line 1 column 9",
+        ),
         ("x -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- y", "x [redacted] y"),
         (
             "TypeError: a@b.co and c@d.co at /srv/app.js:3:9",

@@ -1,0 +1,182 @@
+//! What a plan may do now, and which jobs it takes.
+
+use std::time::Duration;
+
+use super::selector::Judgement;
+use super::{Item, LeftOut, Outcome, Part, Phase, Plan};
+use crate::job::{JobView, Operation};
+use crate::time::Timestamp;
+
+/// What a plan wants after [`Plan::advance`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Nothing now: it waits for jobs to end, for code, or for a person.
+    Nothing,
+    /// Nothing before this moment.
+    Wait(Timestamp),
+    /// Up to this many candidates, from behind its cursor, for [`Plan::take`].
+    Candidates(u32),
+}
+
+/// A job to drive: the item and the operation go into one transaction with the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drive {
+    /// What is kept of it.
+    pub item: Item,
+    /// What is asked of the store.
+    pub operation: Operation,
+}
+
+/// What a plan made of the candidates.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// Jobs to drive.
+    pub drives: Vec<Drive>,
+    /// Jobs that were met and left out, for the report.
+    pub left_out: Vec<Item>,
+}
+
+impl Plan {
+    /// Moves through the phases as far as what was observed allows, and says what may be done now.
+    ///
+    /// `code_is_live` says whether a live worker has the code that the plan needs; it is not asked about otherwise.
+    pub fn advance(&mut self, code_is_live: bool, now: Timestamp) -> Want {
+        self.settle(now);
+        let most = self.most();
+        self.waits_for_code = most.is_some() && self.needs.is_some() && !code_is_live;
+        let Some(most) = most else { return Want::Nothing };
+        match self.next_batch_at {
+            _ if self.waits_for_code || most == 0 => Want::Nothing,
+            Some(moment) if moment > now => Want::Wait(moment),
+            _ => Want::Candidates(most),
+        }
+    }
+
+    /// Takes from `candidates`, which are the dead letters behind the cursor, newest first; `more` says that others
+    /// follow. Never more than [`Plan::advance`] allowed, whatever is offered.
+    pub fn take(&mut self, candidates: &[JobView], more: bool, now: Timestamp) -> Taken {
+        let mut taken = Taken::default();
+        let most = self.most().filter(|_| !self.is_held_back(now)).unwrap_or(0);
+        let part = match self.phase {
+            Phase::Canary => Part::Canary,
+            _ => Part::Batch(self.batches.saturating_add(1)),
+        };
+        let mut offered = candidates.iter();
+        while u32::try_from(taken.drives.len()).is_ok_and(|drives| drives < most) {
+            let Some(view) = offered.next() else { break };
+            // What does not lie behind the cursor has had its turn in this round.
+            if self.cursor.is_none_or(|cursor| view.job.spec.id < cursor) {
+                self.meet(view, part, now, &mut taken);
+            }
+        }
+        self.round.exhausted |= most > 0 && !more && offered.len() == 0;
+        self.note_drives(taken.drives.len(), part, now);
+        taken
+    }
+
+    /// Moves from phase to phase while what is known allows.
+    fn settle(&mut self, now: Timestamp) {
+        loop {
+            let proven = self.round.canaries_passed >= self.settings.canary;
+            let next = match self.phase {
+                Phase::Canary if self.canaries_missing() == 0 || self.round.exhausted => Phase::Gate,
+                Phase::Gate if self.round.canaries_open > 0 => return,
+                Phase::Gate if proven => Phase::Driving,
+                Phase::Gate if self.round.exhausted => Phase::Draining,
+                // A canary was called off or is gone: another one has to show that the rest may follow.
+                Phase::Gate => Phase::Canary,
+                Phase::Driving if self.round.exhausted => Phase::Draining,
+                Phase::Draining if self.open == 0 => Phase::Done,
+                _ => return,
+            };
+            self.phase = next;
+            self.enter_phase(next, now);
+        }
+    }
+
+    fn enter_phase(&mut self, phase: Phase, now: Timestamp) {
+        let what = match phase {
+            Phase::Canary => "another canary goes: one was called off or is gone".to_owned(),
+            Phase::Driving => "the canaries ended well, the rest follows".to_owned(),
+            Phase::Done => format!("done: {}", self.tally()),
+            _ => return,
+        };
+        self.enter(now, None, what);
+    }
+
+    const fn canaries_missing(&self) -> u32 {
+        let have = self.round.canaries_passed.saturating_add(self.round.canaries_open);
+        self.settings.canary.saturating_sub(have)
+    }
+
+    /// How many jobs the phase, the batch and those in flight leave room for; none when the phase drives nothing.
+    fn most(&self) -> Option<u32> {
+        let wanted = match self.phase {
+            Phase::Canary => self.canaries_missing(),
+            Phase::Driving => u32::MAX,
+            _ => return None,
+        };
+        let room = self.settings.in_flight.saturating_sub(self.open);
+        Some(wanted.min(self.settings.batch).min(room))
+    }
+
+    fn is_held_back(&self, now: Timestamp) -> bool {
+        self.waits_for_code || self.next_batch_at.is_some_and(|moment| moment > now)
+    }
+
+    fn meet(&mut self, view: &JobView, part: Part, now: Timestamp, taken: &mut Taken) {
+        self.cursor = Some(view.job.spec.id);
+        match self.judge(view) {
+            Judgement::Pass => {}
+            Judgement::LeaveOut(_) if self.reached.is_some_and(|reached| view.job.spec.id >= reached) => {}
+            Judgement::LeaveOut(why) => {
+                self.counts.skipped += 1;
+                taken.left_out.push(self.left_out(view, part, why, now));
+            }
+            Judgement::Drive => {
+                let operation = Operation::Redrive {
+                    plan: self.id.clone(),
+                    needs: self.needs.clone(),
+                    redrives: view.record.redrives,
+                };
+                let redrives = view.record.redrives.saturating_add(1);
+                taken.drives.push(Drive { item: self.item(view, part, redrives, now), operation });
+            }
+        }
+    }
+
+    fn item(&self, view: &JobView, part: Part, redrives: u32, now: Timestamp) -> Item {
+        Item {
+            job: view.job.spec.id,
+            part,
+            round: self.round.number,
+            redrives,
+            fingerprint: view.last_failure.as_ref().map(|failure| failure.fingerprint.clone()),
+            reason: view.record.reason,
+            driven_at: now,
+            outcome: None,
+            ended_at: None,
+        }
+    }
+
+    fn left_out(&self, view: &JobView, part: Part, why: LeftOut, now: Timestamp) -> Item {
+        let item = self.item(view, part, view.record.redrives, now);
+        Item { outcome: Some(Outcome::from(why)), ended_at: Some(now), ..item }
+    }
+
+    fn note_drives(&mut self, drives: usize, part: Part, now: Timestamp) {
+        // A page has a thousand rows at most.
+        let drives = u32::try_from(drives).unwrap_or(u32::MAX);
+        if drives == 0 {
+            return;
+        }
+        self.open = self.open.saturating_add(drives);
+        self.counts.driven = self.counts.driven.saturating_add(u64::from(drives));
+        match part {
+            Part::Canary => self.round.canaries_open = self.round.canaries_open.saturating_add(drives),
+            Part::Batch(number) => self.batches = number,
+        }
+        let micros = (u64::from(drives) * 1_000_000).div_ceil(u64::from(self.settings.per_second.max(1)));
+        self.next_batch_at = Some(now.after(Duration::from_micros(micros)));
+    }
+}
