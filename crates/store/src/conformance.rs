@@ -13,18 +13,21 @@
 //! # Layout
 //! - `place`, `fixture`, `build`, `told`: where the store lives, and short ways to say what happens.
 //! - One module per noun with its cases.
-//! - `property`, `script`, `draft`, `dice`, `command`, `snapshot`: random commands, played on the model and on
-//!   another store.
+//! - `property`, `script`, `people`, `draft`, `dice`, `command`, `snapshot`: random commands, played on the model and
+//!   on another store.
 
 pub mod archive;
 pub mod callbacks;
 pub mod claim;
 pub mod code;
+pub mod document;
 pub mod events;
 pub mod expiry;
+pub mod incident;
 pub mod keys;
 pub mod leadership;
 pub mod operate;
+pub mod purge;
 pub mod query;
 pub mod run;
 pub mod submit;
@@ -36,6 +39,7 @@ mod command;
 mod dice;
 mod draft;
 mod fixture;
+mod people;
 mod place;
 mod property;
 mod script;
@@ -225,6 +229,44 @@ macro_rules! conformance {
                 a_long_ledger_is_kept_whole
                 archiving_again_changes_nothing
                 an_archived_id_may_come_again
+            ]
+            incident: [
+                open_follows_the_dead_letters
+                a_dead_letter_is_open_in_one_incident
+                versions_are_kept
+                what_people_say_is_kept
+                only_fixed_code_regresses
+                a_batch_regresses_by_its_latest_version
+                a_new_incident_is_told
+                a_death_is_noticed_once_an_hour
+                an_expired_job_is_noticed
+                without_listeners_nothing_is_noticed
+                a_plan_drives_a_job_once
+                surroundings_know_the_code_it_needs
+            ]
+            document: [
+                a_document_is_kept
+                a_change_rests_on_a_revision
+                documents_are_read_in_pages
+                too_much_is_refused
+                bodies_come_back
+                of_two_writers_one_wins
+                operations_go_with_the_change
+                a_conflict_touches_no_job
+                a_held_key_refuses_its_job_alone
+                a_deposed_leader_amends_nothing
+            ]
+            purge: [
+                only_what_has_ended_is_purged
+                a_state_can_be_asked_for
+                nothing_is_left_of_a_purged_job
+                an_idempotency_key_outlives_a_purge
+                pruning_takes_the_oldest_and_leaves_what_never_ran
+                a_deposed_leader_prunes_nothing
+                the_archive_is_listed_in_pages
+                a_survey_counts_by_group
+                endings_bound_a_list
+                a_pause_keeps_its_note
             ]
             code: [
                 an_unknown_kind_waits

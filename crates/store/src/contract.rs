@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::explain::Surroundings;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
 use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Archived, Claim, Claimed, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter, NewWorker, Note,
-    Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, StoreInfo, Submit, Submitted, Term,
-    WorkerView,
+    Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane, Incident,
+    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf,
+    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -91,7 +93,13 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A lease whose worker has let it run out is stale, even when nobody has taken the job yet. A hold that was
     /// never started had no run: it leaves no ledger row, no incident and no event, whatever its ending says.
-    /// An incident keeps kind, error type and text of its first failure and the job of its latest.
+    /// An incident keeps kind, error type, text and code version of its first failure and the job and code version of
+    /// its latest; an unknown version leaves the one that was known. `open` follows the mark on the records of dead
+    /// letters: it grows with their death and shrinks when they are driven again, archived or purged. One that is said
+    /// to be fixed may regress: `Standing::recur` is asked with the latest version among the failures of the call.
+    /// After all other events of the commit, by fingerprint, incidents are told that were opened or regressed.
+    /// A death whose alert is raised is put into the drawer of alerts, as `alert::Notice` with its key, when the
+    /// observer wants that (D3); so are deaths by expiry, here and in every verb.
     /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
@@ -161,7 +169,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Pauses or resumes a queue; answers whether that changed anything. Resuming an unknown queue does not
     /// make it known.
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool>;
+    ///
+    /// A pause keeps `note`, who or what asked for it; a queue that is paused already keeps the note it has.
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool>;
 
     /// Looks jobs up by id. One answer per id, in order.
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>>;
@@ -199,6 +209,61 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`Error::TooMany`] for more than `Limits::page`.
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>>;
+
+    /// Looks incidents up by fingerprint. One answer each, in order.
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>>;
+
+    /// Keeps what a person says of incidents (D2), and answers them as they are now. One answer each, in order; none
+    /// for one that is unknown.
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>>;
+
+    /// Counts the jobs that a filter finds, newest id first and `most` of them at most, by what they have in common.
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey>;
+
+    /// Reads documents, in the order of the bytes of their keys.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for more than `Limits::page`.
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents>;
+
+    /// Changes documents and operates on jobs in one transaction.
+    ///
+    /// All expectations are checked before anything is written; when one fails, nothing is. Operations are those of
+    /// [`Store::operate`] and come in the order given; a refused one is answered and holds up nothing.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when there is a term and it has passed on or has run out; then nothing was written.
+    /// [`Error::TooMany`] for more than `Limits::batch` edits or operations.
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended>;
+
+    /// Removes jobs that have ended, hot or archived, for good, and answers how each had ended (D5).
+    ///
+    /// Nothing is left but its idempotency key, which keeps answering with its id and how it ended (L10). No event
+    /// tells of it, and no count includes it, except the sums of incidents.
+    ///
+    /// With `only`, a job that has ended otherwise stays: a dead letter that was driven again and is done by now is no
+    /// dead letter. Refused with [`Refusal::WrongState`] (`purged`) for such a job and for one that has not ended,
+    /// [`Refusal::NoSuchJob`] for an unknown one.
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>>;
+
+    /// Removes up to `limit` archived jobs for good that were archived `keep` ago or earlier, and says how many (D5).
+    ///
+    /// By the moment of their archival and then by id. A job that never ran stays, whatever its age (L16). Their
+    /// idempotency keys are kept as [`Store::purge`] does.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Prune`]; then nothing was written.
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize>;
+
+    /// How many archived jobs [`Store::prune`] would remove, counted up to `most`.
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize>;
+
+    /// Lists archived jobs, newest id first, by keyset.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] for a page over `Limits::page`.
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>>;
 
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all
     /// priorities, by queue, kind and version.

@@ -18,11 +18,18 @@ pub enum Duty {
     WatchCode,
     /// Moves what ended long ago out of the hot tables.
     Archive,
+    /// Steps re-drive plans (D4).
+    Redrive,
+    /// Delivers alerts (D3).
+    Alert,
+    /// Removes archived jobs whose time is over (D5).
+    Prune,
 }
 
 impl Duty {
     /// Every duty.
-    pub const ALL: [Self; 4] = [Self::Rescue, Self::Expire, Self::WatchCode, Self::Archive];
+    pub const ALL: [Self; 7] =
+        [Self::Rescue, Self::Expire, Self::WatchCode, Self::Archive, Self::Redrive, Self::Alert, Self::Prune];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -32,6 +39,9 @@ impl Duty {
             Self::Expire => "expire",
             Self::WatchCode => "watch_code",
             Self::Archive => "archive",
+            Self::Redrive => "redrive",
+            Self::Alert => "alert",
+            Self::Prune => "prune",
         }
     }
 }

@@ -6,6 +6,7 @@
 //! # Layout
 //! - [`contract`]: the [`Store`] trait, with the promise of each verb.
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
+//! - [`document`]: small documents of the engine's own, changed together with jobs.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
 //! - [`show`]: what people see, made from rows that a store has read.
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod conformance;
 pub mod contract;
 pub mod desk;
+pub mod document;
 pub mod duty;
 pub mod error;
 pub mod finish;
@@ -28,17 +30,19 @@ pub mod show;
 pub mod submit;
 pub mod worker;
 
+pub use backstop_core::incident::Incident;
 pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Store};
+pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Shelf};
 pub use duty::{Duty, Orphan, Term};
 pub use error::Error;
 pub use finish::{Finish, Note};
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{
-    Archived, Finding, HeldLane, Incident, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo,
-    WorkerView,
+    Archived, Finding, HeldLane, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo, Survey,
+    SurveyGroup, WorkerView,
 };
 pub use submit::{Submit, Submitted};
 pub use worker::{KnownKind, NewWorker, Renewed};

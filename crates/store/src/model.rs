@@ -7,12 +7,15 @@
 //! # Layout
 //! - `tables`: the maps, and what all verbs ask of them.
 //! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
+//! - `incident`, `document`: what belongs to failures and to the engine itself.
 //! - `query`, `lanes`: the verbs that read, and the counts they show.
 
 mod archive;
 mod claim;
+mod document;
 mod duty;
 mod finish;
+mod incident;
 mod lanes;
 mod operate;
 mod query;
@@ -25,14 +28,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use backstop_core::explain::Surroundings;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
 use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{Commit, Tables};
+use crate::show::PauseNote;
 use crate::{
-    Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
-    Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Silent, Store,
-    StoreInfo, Submit, Submitted, SystemClock, Term, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
+    HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
+    WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -69,7 +76,7 @@ impl ModelStore {
     /// The lock is held until the observer has heard it all: that is what keeps events in commit order.
     fn write<T>(&self, verb: impl FnOnce(&mut Tables, &mut Commit) -> Result<T, Error>) -> Result<T, Error> {
         let mut shared = self.lock();
-        let mut commit = Commit::at(self.clock.now());
+        let mut commit = Commit::at(self.clock.now(), shared.observer.wants_alerts());
         let answer = verb(&mut shared.tables, &mut commit)?;
         if !commit.events.is_empty() && shared.observer.wants_events() {
             shared.observer.committed(commit.events);
@@ -180,9 +187,10 @@ impl Store for ModelStore {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.operate(&jobs, &operation, commit))) })
     }
 
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
         let queue = queue.to_owned();
-        Box::pin(async move { self.write(|tables, commit| Ok(tables.pause_queue(queue, paused, commit))) })
+        let pause = paused.then(|| PauseNote(note.map(ToOwned::to_owned)));
+        Box::pin(async move { self.write(|tables, commit| Ok(tables.pause_queue(queue, pause, commit))) })
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
@@ -217,6 +225,44 @@ impl Store for ModelStore {
 
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
         Box::pin(async move { self.read(|tables, _| tables.incidents(limit)) })
+    }
+
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
+        Box::pin(async move { self.read(|tables, _| Ok(tables.incidents_of(&fingerprints))) })
+    }
+
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+        Box::pin(
+            async move { self.write(|tables, commit| Ok(tables.say(&fingerprints, &statement, commit.now))) },
+        )
+    }
+
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.survey(&filter, most, now))) })
+    }
+
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        Box::pin(async move { self.read(|tables, now| tables.read_documents(&shelf, now)) })
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move { self.write(|tables, commit| tables.amend(&amend, commit)) })
+    }
+
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
+        Box::pin(async move { self.write(|tables, _| Ok(tables.purge(&jobs, only))) })
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.write(|tables, commit| tables.prune(&term, keep, limit, commit.now)) })
+    }
+
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.outworn(keep, now).len().min(most))) })
+    }
+
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
+        Box::pin(async move { self.read(|tables, _| tables.archive_page(page)) })
     }
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {

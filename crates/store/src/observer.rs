@@ -7,6 +7,12 @@ pub trait Observer: Send + Sync + 'static {
     /// False when nobody listens, so that the store need not build events.
     fn wants_events(&self) -> bool;
 
+    /// True when somebody delivers alerts: then each one that is raised is put into [`crate::Drawer::Alerts`] by the
+    /// transaction of the death (D3).
+    fn wants_alerts(&self) -> bool {
+        false
+    }
+
     /// Events of one commit, after it, in order.
     fn committed(&self, events: Vec<Event>);
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use backstop_core::failure::{Fingerprint, TerminalReason};
+use backstop_core::failure::TerminalReason;
 use backstop_core::job::{Attempt, JobDetail, State};
-use backstop_core::{JobId, Timestamp, WorkerId};
+use backstop_core::{Timestamp, WorkerId};
 use serde::Serialize;
 
 use crate::KnownKind;
@@ -30,6 +30,53 @@ pub struct JobFilter {
     pub created_after: Option<Timestamp>,
     /// Stored before this moment.
     pub created_before: Option<Timestamp>,
+    /// Ended at or after this moment. A job that has not ended does not match; a paused dead letter has.
+    pub finished_after: Option<Timestamp>,
+    /// Ended before this moment, likewise.
+    pub finished_before: Option<Timestamp>,
+}
+
+/// How many jobs a filter finds, by what they have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Survey {
+    /// The groups, largest first, then by queue, kind, reason and fingerprint.
+    pub groups: Vec<SurveyGroup>,
+    /// False when there are more jobs than were to be counted: then the sums are lower bounds.
+    pub complete: bool,
+}
+
+impl Survey {
+    /// A survey of these groups, in their order.
+    #[must_use]
+    pub fn of(mut groups: Vec<SurveyGroup>, complete: bool) -> Self {
+        let name = |group: &SurveyGroup| {
+            let reason = group.reason.map(TerminalReason::as_str);
+            (group.queue.clone(), group.kind.clone(), reason, group.fingerprint.clone())
+        };
+        groups.sort_by_cached_key(|group| (std::cmp::Reverse(group.jobs), name(group)));
+        Self { groups, complete }
+    }
+
+    /// How many jobs there are in all groups.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        self.groups.iter().map(|group| group.jobs).sum()
+    }
+}
+
+/// Jobs of a survey that have everything in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SurveyGroup {
+    /// Their queue.
+    pub queue: String,
+    /// Their kind.
+    pub kind: String,
+    /// Why they are dead, if they are.
+    pub reason: Option<TerminalReason>,
+    /// The fingerprint of their latest failure.
+    pub fingerprint: Option<String>,
+    /// How many.
+    pub jobs: u64,
 }
 
 /// A page to read.
@@ -65,6 +112,8 @@ pub struct Archived {
     pub archived_at: Timestamp,
     /// How it had ended.
     pub state: State,
+    /// False when no run of it was ever started: then it is never removed by age (L16).
+    pub ran: bool,
     /// All that was known of it, as JSON text: `job` and `attempts`, both as every interface shows them, the runs
     /// oldest first.
     pub document: Arc<str>,
@@ -86,7 +135,7 @@ impl Archived {
             attempts: &'a [Attempt],
         }
         let document = serde_json::to_string(&Document { job, attempts })?.into();
-        Ok(Self { archived_at, state: job.view.record.state, document })
+        Ok(Self { archived_at, state: job.view.record.state, ran: job.view.record.runs > 0, document })
     }
 }
 
@@ -97,6 +146,8 @@ pub struct QueueView {
     pub name: String,
     /// True when claims pass it by.
     pub paused: bool,
+    /// Who or what paused it, in words, if that was said.
+    pub pause_note: Option<String>,
     /// Jobs that may be claimed now or later; those of held lanes are not counted here.
     pub pending: u64,
     /// Jobs held for a dependency, a signal or code.
@@ -138,29 +189,6 @@ pub struct WorkerView {
     pub live: bool,
     /// Jobs it holds.
     pub running: u64,
-}
-
-/// All failures with one fingerprint (D2).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Incident {
-    /// What they have in common.
-    pub fingerprint: Fingerprint,
-    /// The kind of job.
-    pub kind: String,
-    /// The error's type.
-    pub error_type: String,
-    /// The sanitized text of the first one.
-    pub message: String,
-    /// Failed runs.
-    pub failures: u64,
-    /// Of these, runs that made a dead letter.
-    pub dead: u64,
-    /// The first one.
-    pub first_seen: Timestamp,
-    /// The latest one.
-    pub last_seen: Timestamp,
-    /// The latest job.
-    pub sample_job: JobId,
 }
 
 /// Pending jobs that no live worker of their queue knows (H10).

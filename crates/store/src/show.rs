@@ -10,4 +10,4 @@ pub mod roster;
 
 pub use listing::{Scope, cut, page_limit};
 pub use queues::{LaneCounts, held_lanes, queues};
-pub use roster::{Roster, WorkerRow};
+pub use roster::{PauseNote, Roster, WorkerRow};

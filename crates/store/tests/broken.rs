@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use backstop_core::event::{Event, What};
 use backstop_core::explain::Surroundings;
-use backstop_core::failure::Cause;
+use backstop_core::failure::{Cause, Fingerprint};
+use backstop_core::incident::Statement;
 use backstop_core::job::{
     Aging, Attempt, JobDetail, JobView, OnConflict, Operated, Operation, Retention, Stale, State,
 };
@@ -71,6 +72,10 @@ struct HardOfHearing<F>(Arc<dyn Observer>, PhantomData<F>);
 impl<F: Fault> Observer for HardOfHearing<F> {
     fn wants_events(&self) -> bool {
         self.0.wants_events()
+    }
+
+    fn wants_alerts(&self) -> bool {
+        self.0.wants_alerts()
     }
 
     fn committed(&self, mut events: Vec<Event>) {
@@ -167,8 +172,8 @@ impl<F: Fault> Store for Broken<F> {
         self.0.operate(jobs, operation)
     }
 
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
-        self.0.pause_queue(queue, paused)
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
+        self.0.pause_queue(queue, paused, note)
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
@@ -201,6 +206,42 @@ impl<F: Fault> Store for Broken<F> {
 
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
         self.0.incidents(limit)
+    }
+
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
+        self.0.incidents_of(fingerprints)
+    }
+
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+        self.0.say(fingerprints, statement)
+    }
+
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
+        self.0.survey(filter, most)
+    }
+
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        self.0.documents(shelf)
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        self.0.amend(amend)
+    }
+
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
+        self.0.purge(jobs, only)
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.0.prune(term, keep, limit)
+    }
+
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
+        self.0.prunable(keep, most)
+    }
+
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
+        self.0.archive_page(page)
     }
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {

@@ -176,6 +176,7 @@ pub(super) fn ending(claimed: &ClaimedJob, failure: &Failure) -> Ending {
         deferrals: record.deferrals,
         hook: HookAnswer::default(),
         jitter: 0.0,
+        rule: None,
     };
     let decision = decide(failure, &situation);
     let dead = matches!(decision.verdict, Verdict::Dead { .. });

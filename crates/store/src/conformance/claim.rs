@@ -126,9 +126,9 @@ pub async fn paused_and_ended_jobs_are_passed_by(w: World) {
 pub async fn a_paused_queue_gives_nothing(w: World) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
-    assert!(w.store.pause_queue("default", true).await.expect("pause"));
+    assert!(w.store.pause_queue("default", true, None).await.expect("pause"));
     assert!(w.claim(worker, 10).await.is_empty());
-    assert!(w.store.pause_queue("default", false).await.expect("resume"));
+    assert!(w.store.pause_queue("default", false, None).await.expect("resume"));
     assert_eq!(numbers(&w.claim(worker, 10).await), [1]);
 }
 
@@ -296,9 +296,9 @@ pub async fn a_peek_looks_where_the_claim_would(w: World) {
     w.submit(job(3)).await;
     let mut wanted = claim(worker_id(1), 1);
     assert!(w.store.peek(&wanted).await.expect("peek").has_work());
-    w.store.pause_queue("default", true).await.expect("pause");
+    w.store.pause_queue("default", true, None).await.expect("pause");
     assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
-    w.store.pause_queue("default", false).await.expect("resume");
+    w.store.pause_queue("default", false, None).await.expect("resume");
     wanted.queues[0].limit = 0;
     assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
     w.cancel(id(3)).await;

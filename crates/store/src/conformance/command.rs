@@ -3,11 +3,14 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use backstop_core::job::{Operation, Retention};
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
+use backstop_core::job::{Operation, Retention, State};
 use backstop_core::{JobId, Lease, WorkerId};
 
 use crate::{
-    Claim, ClaimedJob, Duty, Error, Finish, JobFilter, NewWorker, Note, PageRequest, Store, Submit, Term,
+    Amend, Claim, ClaimedJob, Duty, Error, Finish, JobFilter, NewWorker, Note, PageRequest, Shelf, Store,
+    Submit, Term,
 };
 
 /// One step of a script.
@@ -42,6 +45,13 @@ pub(super) enum Command {
     Workers,
     Incidents(usize),
     HeldLanes,
+    Say(Vec<Fingerprint>, Statement),
+    Survey(Box<JobFilter>, usize),
+    Documents(Shelf),
+    Amend(Amend),
+    Purge(Vec<JobId>, Option<State>),
+    Prune(Term, Duration, usize),
+    ArchivePage(PageRequest<JobId>),
 }
 
 /// What later commands can build on.
@@ -92,7 +102,13 @@ impl Command {
             Self::Expire(term, limit) => said(store.expire(term, limit).await),
             Self::Archive(term, retention, limit) => said(store.archive(term, retention, limit).await),
             Self::Operate(jobs, operation) => said(store.operate(jobs, operation).await),
-            Self::PauseQueue(queue, paused) => said(store.pause_queue(&queue, paused).await),
+            Self::PauseQueue(queue, paused) => {
+                said(store.pause_queue(&queue, paused, paused.then_some("a note")).await)
+            }
+            Self::Say(fingerprints, statement) => said(store.say(fingerprints, statement).await),
+            Self::Amend(amend) => said(store.amend(amend).await),
+            Self::Purge(jobs, only) => said(store.purge(jobs, only).await),
+            Self::Prune(term, keep, limit) => said(store.prune(term, keep, limit).await),
             question => question.ask(store).await,
         };
         (said, learned)
@@ -111,6 +127,9 @@ impl Command {
             Self::Workers => said(store.workers().await),
             Self::Incidents(limit) => said(store.incidents(limit).await),
             Self::HeldLanes => said(store.held_lanes().await),
+            Self::Survey(filter, most) => said(store.survey(*filter, most).await),
+            Self::Documents(shelf) => said(store.documents(shelf).await),
+            Self::ArchivePage(page) => said(store.archive_page(page).await),
             other => format!("{other:?} only writes"),
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use backstop_core::failure::{Backoff, Cause, Decision, Failure, TerminalReason, Verdict};
 use backstop_core::job::{Callback, Ending, NewJob, OnConflict, Priority, Spec, Start};
 
-use super::build::{ending, id, success};
+use super::build::{ending, id, number, success};
+use super::people::VERSIONS;
 use super::script::{KEYS, KINDS, MESSAGES, QUEUES, Script, TAGS};
 use crate::ClaimedJob;
 
@@ -78,6 +79,9 @@ impl Script {
         }
         let text =
             |script: &mut Self| script.dice.percent(30).then(|| script.dice.one_of(&MESSAGES).to_owned());
+        if self.dice.percent(60) {
+            ends.code_version = self.dice.percent(80).then(|| self.dice.one_of(&VERSIONS).into());
+        }
         ends.output = text(self);
         ends.warning = text(self);
         ends.result = self.dice.percent(30).then(|| "[1, 2]".into());
@@ -85,7 +89,10 @@ impl Script {
     }
 
     fn failed(&mut self, hold: &ClaimedJob, cause: Cause) -> Ending {
-        let mut failure = Failure::new(cause, "Broken", self.dice.one_of(&MESSAGES));
+        // A job that fails again mostly fails like the last time.
+        let own = usize::try_from(number(hold.job.spec.id) % 2).unwrap_or(0);
+        let text = if self.dice.percent(70) { MESSAGES[own] } else { self.dice.one_of(&MESSAGES) };
+        let mut failure = Failure::new(cause, "Broken", text);
         failure.retry_in = self.dice.percent(30).then(|| self.millis(5_000));
         failure.reported = self.dice.percent(5);
         ending(hold, &failure)

@@ -54,7 +54,7 @@ pub async fn running_and_paused_jobs_do_not_expire(w: World) {
 /// L19: jobs expire in paused queues, in lanes without code, and before they are due.
 pub async fn jobs_expire_wherever_they_wait(w: World) {
     w.enlist(Crew::new(1).queues(&["strange"])).await;
-    w.store.pause_queue("paused", true).await.expect("pause");
+    w.store.pause_queue("paused", true, None).await.expect("pause");
     let soon = w.now().after(secs(1));
     w.submit(job(1).queue("paused").expires(soon)).await;
     w.submit(job(2).queue("strange").kind("unheard", 1).expires(soon)).await;

@@ -179,7 +179,7 @@ pub async fn operations_come_in_order(w: World) {
 pub async fn pausing_a_queue_answers_whether_it_changed(w: World) {
     w.submit(job(1)).await;
     for (paused, changed) in [(false, false), (true, true), (true, false), (false, true), (false, false)] {
-        assert_eq!(w.store.pause_queue("default", paused).await.expect("pause"), changed);
+        assert_eq!(w.store.pause_queue("default", paused, None).await.expect("pause"), changed);
         assert_eq!(w.queue("default").await.paused, paused);
     }
     assert_eq!(w.state(id(1)).await, State::Pending);
@@ -187,9 +187,9 @@ pub async fn pausing_a_queue_answers_whether_it_changed(w: World) {
 
 /// L8: a queue may be paused before it has a job, and stays so in a store that was closed and opened.
 pub async fn a_paused_queue_survives_a_reopened_store(w: World) {
-    assert!(!w.store.pause_queue("unknown", false).await.expect("resume"));
+    assert!(!w.store.pause_queue("unknown", false, None).await.expect("resume"));
     assert!(w.store.queues().await.expect("queues").is_empty(), "resuming makes no queue known");
-    assert!(w.store.pause_queue("default", true).await.expect("pause"));
+    assert!(w.store.pause_queue("default", true, None).await.expect("pause"));
     let w = w.reopen().await;
     assert!(w.queue("default").await.paused);
     let worker = w.worker(1).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_core::explain::explain;
+use backstop_core::explain::{Beyond, explain};
 use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Limits, Timestamp};
@@ -181,8 +181,8 @@ pub async fn queues_are_shown_by_name(w: World) {
     assert!(w.store.queues().await.expect("queues").is_empty());
     w.submit(job(1).queue("m")).await;
     w.cancel(id(1)).await;
-    w.store.pause_queue("z", true).await.expect("pause");
-    w.store.pause_queue("z", false).await.expect("resume");
+    w.store.pause_queue("z", true, None).await.expect("pause");
+    w.store.pause_queue("z", false, None).await.expect("resume");
     w.enlist(Crew::new(1).queues(&["a", "m"])).await;
     let shown = |queues: Vec<QueueView>| -> Vec<(String, u64)> {
         queues.into_iter().map(|queue| (queue.name, queue.workers)).collect()
@@ -237,13 +237,13 @@ pub async fn a_waiting_job_is_explained(w: World) {
         let store = w.store.clone();
         async move {
             let (view, around) = store.surroundings(id(1)).await.expect("surroundings").expect("stored");
-            explain(&view, &around).because
+            explain(&view, &around, &Beyond::default()).because
         }
     };
     assert!(because(&w).await.contains("no live worker serves its queue"));
     w.worker(1).await;
     assert!(because(&w).await.contains("waits for code"));
-    w.store.pause_queue("default", true).await.expect("pause");
+    w.store.pause_queue("default", true, None).await.expect("pause");
     assert!(because(&w).await.contains("is paused"));
     let (view, around) = w.store.surroundings(id(1)).await.expect("surroundings").expect("stored");
     assert_eq!(view, w.detail(id(1)).await.view);

@@ -13,8 +13,8 @@ use super::build::{fingerprint, id, other_fence, worker_id};
 use super::command::{Command, Learned};
 use super::dice::Dice;
 use crate::{
-    Claim, ClaimQueue, ClaimedJob, Duty, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, Submit,
-    Term,
+    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest,
+    Shelf, Submit, Term,
 };
 
 pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];
@@ -38,7 +38,7 @@ pub(super) struct Script {
     /// Holds of long ago.
     past: Vec<ClaimedJob>,
     /// Jobs that an ending wanted dead.
-    dead: Vec<JobId>,
+    pub(super) dead: Vec<JobId>,
     /// Jobs that a person wanted paused.
     paused: Vec<JobId>,
     orphans: Vec<ClaimedJob>,
@@ -76,6 +76,13 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (1, |_| Command::Workers),
     (1, |script| Command::Incidents(script.count(3))),
     (1, |_| Command::HeldLanes),
+    (10, Script::say),
+    (10, Script::amend),
+    (3, Script::purge),
+    (4, Script::prune),
+    (2, |script| Command::Survey(Box::new(script.filter()), script.count(40))),
+    (1, |script| Command::Documents(Shelf::first(script.dice.one_of(&Drawer::ALL), script.count(4)))),
+    (1, |script| Command::ArchivePage(PageRequest { limit: script.count(4), after: None })),
     (1, |_| Command::Reopen),
 ];
 
@@ -122,7 +129,7 @@ impl Script {
     }
 
     /// A number from 0 to `most`, rarely 0.
-    fn count(&mut self, most: u64) -> usize {
+    pub(super) fn count(&mut self, most: u64) -> usize {
         let low = u64::from(!self.dice.percent(5));
         usize::try_from(self.dice.between(low, most)).unwrap_or(0)
     }
@@ -261,14 +268,14 @@ impl Script {
         Command::Renew(self.enlisted(), lease, self.leases())
     }
 
-    fn lead(&mut self) -> Command {
-        let duties = (0..self.count(3)).map(|_| self.dice.one_of(&Duty::ALL)).collect();
+    pub(super) fn lead(&mut self) -> Command {
+        let duties = (0..self.count(4)).map(|_| self.dice.one_of(&Duty::ALL)).collect();
         let ttl = Duration::from_secs(self.dice.between(5, 60));
         Command::Lead(worker_id(self.dice.between(1, 2)), duties, ttl)
     }
 
     /// The latest term of a duty, mostly; before there is one, the leadership is asked for.
-    fn term(&mut self, duty: Duty) -> Option<Term> {
+    pub(super) fn term(&mut self, duty: Duty) -> Option<Term> {
         let of_duty: Vec<_> = self.terms.iter().filter(|term| term.duty == duty).copied().collect();
         match self.dice.between(1, 10) {
             1 => self.dice.pick(&self.terms),
@@ -303,7 +310,8 @@ impl Script {
 
     fn operate(&mut self) -> Command {
         let reason = self.dice.one_of(&MESSAGES).to_owned();
-        let (operation, likely) = match self.dice.between(1, 9) {
+        let (operation, likely) = match self.dice.between(1, 10) {
+            10 => (self.redrive(), self.dead.clone()),
             1 | 2 => (Operation::Cancel { reason }, Vec::new()),
             3 | 4 => (Operation::Pause, self.dead.clone()),
             5 | 6 => (Operation::Resume, self.paused.clone()),
@@ -321,11 +329,17 @@ impl Script {
     }
 
     fn list(&mut self) -> Command {
+        let filter = self.filter();
+        let after = self.dice.percent(30).then(|| self.job());
+        Command::List(Box::new(filter), PageRequest { limit: self.count(5), after })
+    }
+
+    pub(super) fn filter(&mut self) -> JobFilter {
         let moment = self.now.before(self.millis(20_000));
         let text = |text: &str| Some(text.to_owned());
         let mut filter = JobFilter::default();
         for _ in 0..self.count(2) {
-            match self.dice.between(1, 9) {
+            match self.dice.between(1, 11) {
                 1 => filter.queue = text(self.dice.one_of(&QUEUES)),
                 2 => filter.kind = text(self.dice.one_of(&KINDS)),
                 3 => filter.state = Some(self.dice.one_of(&State::ALL)),
@@ -334,10 +348,11 @@ impl Script {
                 6 => filter.reason = Some(self.dice.one_of(TerminalReason::ALL)),
                 7 => filter.fingerprint = text(fingerprint(self.dice.one_of(&MESSAGES)).as_ref()),
                 8 => filter.created_after = Some(moment),
+                9 => filter.finished_after = Some(moment),
+                10 => filter.finished_before = Some(moment),
                 _ => filter.created_before = Some(moment),
             }
         }
-        let after = self.dice.percent(30).then(|| self.job());
-        Command::List(Box::new(filter), PageRequest { limit: self.count(5), after })
+        filter
     }
 }

@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use super::build::worker_id;
 use super::command::said;
 use super::fixture::{claim, room};
-use crate::{JobFilter, PageRequest, Store};
+use crate::{Drawer, JobFilter, PageRequest, Shelf, Store};
 
 /// Everything that can be asked of a store, with a name for each answer. Nothing lists what is archived: `named` are
 /// the jobs to look for there.
@@ -42,6 +42,12 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     state.push(("queues".into(), said(store.queues().await)));
     state.push(("workers".into(), said(store.workers().await)));
     state.push(("incidents".into(), said(store.incidents(1_000).await)));
+    for drawer in Drawer::ALL {
+        state.push((format!("drawer {drawer}"), said(store.documents(Shelf::first(drawer, 1_000)).await)));
+    }
+    state.push(("archive".into(), said(store.archive_page(PageRequest::first(1_000)).await)));
+    state.push(("prunable".into(), said(store.prunable(std::time::Duration::ZERO, 1_000).await)));
+    state.push(("survey".into(), said(store.survey(JobFilter::default(), 1_000).await)));
     state.push(("held lanes".into(), said(store.held_lanes().await)));
     state.push(("orphans".into(), said(store.orphans(1_000).await)));
     state

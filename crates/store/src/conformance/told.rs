@@ -44,6 +44,10 @@ impl Observer for Told {
         !self.deaf.load(Ordering::SeqCst)
     }
 
+    fn wants_alerts(&self) -> bool {
+        self.wants_events()
+    }
+
     fn committed(&self, events: Vec<Event>) {
         self.events.lock().expect("nobody panics while writing events down").extend(events);
     }

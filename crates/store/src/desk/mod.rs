@@ -18,10 +18,11 @@
 //! # Layout
 //! - [`grip`]: claims and their slots. [`hands`]: claims that are remembered. [`writes`]: the sum of changes as rows.
 //!   [`turns`]: news in the order of commits.
-//! - `submit`, `run`, `operate`: the verbs.
+//! - `submit`, `run`, `operate`: the verbs. `incident`: failures that are counted, and what follows from the sums.
 
 pub mod grip;
 pub mod hands;
+mod incident;
 mod operate;
 mod run;
 mod submit;
@@ -33,15 +34,19 @@ pub mod writes;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::event::Event;
-use backstop_core::job::{Attempt, Job, NewJob, Record, Spec, Stale, State};
+use backstop_core::alert::Notice;
+use backstop_core::event::{self, Event};
+use backstop_core::job::{Attempt, FailureRecord, Job, NewJob, Record, Spec, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
+
+use crate::Observer;
 
 pub use grip::Grip;
 pub use hands::Hands;
+pub use incident::{Aftermath, IncidentCount, Seen};
 pub use submit::SubmitNeeds;
 pub use turns::{Turn, Turns};
-pub use writes::{Done, IncidentCount, LaneKey, ReadyRow, RecordRow, Writes};
+pub use writes::{Done, LaneKey, ReadyRow, RecordRow, Writes};
 
 /// A job with its record, as it was loaded.
 #[derive(Debug, Clone)]
@@ -75,7 +80,7 @@ struct Origin {
 pub struct Desk {
     /// The moment of the transaction, by the store's clock.
     pub now: Timestamp,
-    wants_events: bool,
+    wants: Wants,
     files: HashMap<JobId, File>,
     /// Jobs that were changed, with what they were; none for those that are new.
     origins: BTreeMap<JobId, Option<Origin>>,
@@ -90,16 +95,34 @@ pub struct Desk {
     runs: Vec<(JobId, Attempt)>,
     incidents: BTreeMap<String, IncidentCount>,
     events: Vec<Event>,
+    alerts: Vec<Notice>,
     work_arrived: bool,
+}
+
+/// What the store's observer wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wants {
+    /// Events of the commit.
+    pub events: bool,
+    /// Raised alerts, in their drawer.
+    pub alerts: bool,
+}
+
+impl Wants {
+    /// What `observer` wants.
+    #[must_use]
+    pub fn of(observer: &dyn Observer) -> Self {
+        Self { events: observer.wants_events(), alerts: observer.wants_alerts() }
+    }
 }
 
 impl Desk {
     /// An empty desk at `now`.
     #[must_use]
-    pub fn new(now: Timestamp, wants_events: bool) -> Self {
+    pub fn new(now: Timestamp, wants: Wants) -> Self {
         Self {
             now,
-            wants_events,
+            wants,
             files: HashMap::new(),
             origins: BTreeMap::new(),
             lifted: HashSet::new(),
@@ -112,6 +135,7 @@ impl Desk {
             runs: Vec::new(),
             incidents: BTreeMap::new(),
             events: Vec::new(),
+            alerts: Vec::new(),
             work_arrived: false,
         }
     }
@@ -154,7 +178,7 @@ impl Desk {
     }
 
     fn tell(&mut self, event: impl FnOnce() -> Event) {
-        if self.wants_events {
+        if self.wants.events {
             self.events.push(event());
         }
     }
@@ -204,7 +228,7 @@ impl Desk {
             self.holders.insert(key.clone(), spec.id);
         }
         self.work_arrived = true;
-        self.tell(|| backstop_core::event::enqueued(new, &record, now));
+        self.tell(|| event::enqueued(new, &record, now));
         Some(record.state)
     }
 
@@ -215,9 +239,26 @@ impl Desk {
         if !record.expire(now) {
             return None;
         }
-        self.save(id, record.clone());
-        self.tell(|| backstop_core::event::expired(job.spec.header(), &record, now));
-        job.follow_up(&record, false)
+        if self.wants.events {
+            self.events.extend(event::expired(&job.spec.header(), &record, now));
+        }
+        self.raise_alert(&job, &record, None, None);
+        let follow_up = job.follow_up(&record, false);
+        self.save(id, record);
+        follow_up
+    }
+
+    /// Notes an alert that this transaction raises (D3).
+    fn raise_alert(
+        &mut self,
+        job: &Job,
+        record: &Record,
+        failure: Option<&FailureRecord>,
+        code_version: Option<&str>,
+    ) {
+        if self.wants.alerts {
+            self.alerts.extend(Notice::of(job, record, failure, code_version, self.now));
+        }
     }
 
     /// Stores a callback; one whose id is there already is the same one, told of twice.

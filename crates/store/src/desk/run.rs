@@ -1,11 +1,10 @@
 //! Runs: taken, started, spoken of, ended.
 
-use backstop_core::failure::Verdict;
-use backstop_core::job::{Ending, Stale, State};
+use backstop_core::job::{Stale, State};
 use backstop_core::{Fence, JobId, Lease, event};
 
 use super::grip::Slot;
-use super::{Desk, IncidentCount, stale};
+use super::{Desk, stale};
 use crate::{Finish, Note};
 
 impl Desk {
@@ -61,15 +60,16 @@ impl Desk {
         let (job, mut record) = (file.job.clone(), file.record.clone());
         let run = record.finish(&job.spec, lease, ending, self.now)?;
         let state = record.state;
-        if self.wants_events {
+        if self.wants.events {
             self.events.extend(event::ended(ending, &record, run.is_some(), self.now));
         }
-        self.save(lease.job, record);
-        self.set_slot(lease.fence, lease.job, Slot::Closed);
         if let Some(run) = run {
             self.runs.push((lease.job, run));
             self.count_incident(lease.job, &job.spec.kind, ending);
+            self.raise_alert(&job, &record, ending.failure.as_ref(), ending.code_version.as_deref());
         }
+        self.save(lease.job, record);
+        self.set_slot(lease.fence, lease.job, Slot::Closed);
         if let Some(callback) = &ending.follow_up {
             self.insert(callback);
         }
@@ -84,22 +84,5 @@ impl Desk {
             grip.slots[index] = slot;
             self.touched_grips.insert(fence);
         }
-    }
-
-    fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending) {
-        let Some(failure) = ending.incident() else { return };
-        let fingerprint: &str = failure.fingerprint.as_ref();
-        let count = self.incidents.entry(fingerprint.to_owned()).or_insert_with(|| IncidentCount {
-            fingerprint: fingerprint.to_owned(),
-            kind: kind.to_owned(),
-            error_type: failure.error_type.clone(),
-            message: failure.message.clone(),
-            failures: 0,
-            dead: 0,
-            sample_job: job,
-        });
-        count.failures += 1;
-        count.dead += i64::from(matches!(ending.decision.verdict, Verdict::Dead { .. }));
-        count.sample_job = job;
     }
 }

@@ -72,7 +72,7 @@ impl Desk {
             submit.jobs.iter().map(|new| self.submit_one(new)).collect::<Result<_, _>>()?;
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             // The desk holds this call only, so dropping every change undoes the batch.
-            *self = Self::new(self.now, self.wants_events);
+            *self = Self::new(self.now, self.wants);
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(Refusal::BatchRefused { index });
             }

@@ -7,11 +7,12 @@ use backstop_core::job::{Ending, Job, NewJob, OnConflict, Operation, Progress, S
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 
 use super::grip::{Grip, Slot};
-use super::{Desk, File, Writes};
+use super::{Desk, File, Wants, Writes};
 use crate::{Finish, Note, Submit};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 const LATER: Timestamp = Timestamp::from_micros(2_000_000);
+const TELL: Wants = Wants { events: true, alerts: false };
 const WORKER: WorkerId = WorkerId::from_u128(9);
 
 fn spec(number: u128) -> Spec {
@@ -35,7 +36,7 @@ fn desk_with_a_run(file: File, slot: Slot) -> (Desk, Lease) {
     };
     let lease = grip.lease(id);
     let record = grip.replay(id, slot, file.record.clone());
-    let mut desk = Desk::new(LATER, true);
+    let mut desk = Desk::new(LATER, TELL);
     desk.lay(File { record, ..file });
     desk.lay_grip(grip);
     (desk, lease)
@@ -51,7 +52,7 @@ fn tally(writes: &Writes) -> Vec<i64> {
 
 #[test]
 fn a_new_job_is_two_thin_rows() {
-    let mut desk = Desk::new(NOW, true);
+    let mut desk = Desk::new(NOW, TELL);
     let answers = desk.submit(&Submit { jobs: vec![NewJob::new(spec(1))], atomic: true }).expect("small");
     assert!(answers[0].as_ref().is_ok_and(|answer| !answer.deduplicated));
     let writes = desk.into_writes();
@@ -130,13 +131,13 @@ fn a_cancel_of_a_running_job_closes_its_slot() {
 #[test]
 fn a_paused_job_leaves_ready_and_comes_back_with_a_past() {
     // L8
-    let mut desk = Desk::new(LATER, false);
+    let mut desk = Desk::new(LATER, Wants::default());
     desk.lay(fresh(1));
     desk.operate(JobId::from_u128(1), &Operation::Pause).expect("allowed");
     let writes = desk.into_writes();
     assert_eq!((writes.ready_out.len(), writes.records_in.len()), (1, 1));
     let paused = File { record: writes.records_in[0].record.clone(), rowed: true, ..fresh(1) };
-    let mut desk = Desk::new(LATER, false);
+    let mut desk = Desk::new(LATER, Wants::default());
     desk.lay(paused);
     desk.operate(JobId::from_u128(1), &Operation::Resume).expect("allowed");
     let writes = desk.into_writes();
@@ -152,7 +153,7 @@ fn a_refused_batch_writes_nothing() {
     keyed.on_conflict = OnConflict::Reject;
     let mut holder = fresh(1);
     Arc::make_mut(&mut holder.job).spec.business_key = Some("order-1".into());
-    let mut desk = Desk::new(LATER, true);
+    let mut desk = Desk::new(LATER, TELL);
     desk.lay(holder);
     desk.lay_business_key("order-1".into(), JobId::from_u128(1));
     let answers =
@@ -167,7 +168,7 @@ fn a_key_that_leads_nowhere_is_told_and_not_made_up_for() {
     // L10
     let mut keyed = NewJob::new(spec(2));
     keyed.spec.idempotency_key = Some("order-1".into());
-    let mut desk = Desk::new(NOW, false);
+    let mut desk = Desk::new(NOW, Wants::default());
     desk.lay_idempotency_key("order-1".into(), JobId::from_u128(1));
     let submit = Submit { jobs: vec![keyed], atomic: true };
     assert_eq!(desk.submit(&submit).expect_err("nobody has the job").code(), "store_corrupt");

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use backstop_core::alert::Notice;
 use backstop_core::event::Event;
-use backstop_core::failure::Cause;
+use backstop_core::failure::{Cause, Fingerprint};
 use backstop_core::job::{Attempt, Job, Priority, Record, State};
 use backstop_core::{Fence, JobId, Timestamp};
 
-use super::{Desk, File, Grip, Origin, lane_of};
+use super::{Desk, File, Grip, IncidentCount, Origin, lane_of};
 
 /// Jobs of one queue, kind, version and priority form a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,25 +63,6 @@ pub struct Done {
     pub run: Option<Attempt>,
 }
 
-/// Failures of one fingerprint in one transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IncidentCount {
-    /// What they have in common.
-    pub fingerprint: String,
-    /// The kind of job, of the first one.
-    pub kind: String,
-    /// The error's type, of the first one.
-    pub error_type: String,
-    /// The sanitized text, of the first one.
-    pub message: String,
-    /// How many.
-    pub failures: i64,
-    /// Of these, dead letters.
-    pub dead: i64,
-    /// The latest job.
-    pub sample_job: JobId,
-}
-
 /// Changes of a lane's counts, in the order of [`Writes::COUNTED`].
 pub type Tally = [i64; 7];
 
@@ -111,6 +93,10 @@ pub struct Writes {
     pub grips: Vec<Grip>,
     /// Failures to count.
     pub incidents: Vec<IncidentCount>,
+    /// How the numbers of open dead letters change, by fingerprint. Never zero. To be written after `incidents`.
+    pub open: BTreeMap<String, i64>,
+    /// Alerts to put into their drawer (D3).
+    pub alerts: Vec<Notice>,
     /// How the counts of lanes change.
     pub tally: BTreeMap<LaneKey, Tally>,
     /// What to tell after the commit.
@@ -166,6 +152,7 @@ impl Desk {
             work_arrived: self.work_arrived,
             idempotency: std::mem::take(&mut self.new_keys),
             incidents: std::mem::take(&mut self.incidents).into_values().collect(),
+            alerts: std::mem::take(&mut self.alerts),
             ..Writes::default()
         };
         writes.idempotency.sort_unstable();
@@ -179,6 +166,7 @@ impl Desk {
             let runs = runs.remove(&id).unwrap_or_default();
             writes.add(&file, origin.as_ref(), lifted, runs);
         }
+        writes.open.retain(|_, change| *change != 0);
         writes.keys_in.sort_unstable();
         writes.keys_out.sort_unstable();
         let touched = std::mem::take(&mut self.touched_grips);
@@ -194,6 +182,7 @@ impl Writes {
         let before = origin.map(|origin| &origin.record);
         self.count(&lane, before.map(|record| record.state), Some(after.state));
         self.add_keys(file, before);
+        self.count_open(before.and_then(Record::incident), after.incident());
         let ready = |record: &Record, rowed: bool| ReadyRow {
             lane: lane.clone(),
             run_at: record.run_at,
@@ -227,6 +216,18 @@ impl Writes {
             self.records_in.push(RecordRow { id, lane, record: waiting(after) });
         }
         self.attempts.extend(runs.into_iter().map(|run| (id, run)));
+    }
+
+    /// Notes that a job's mark moved from one incident to another; none stands for no dead letter.
+    pub fn count_open(&mut self, from: Option<&Fingerprint>, to: Option<&Fingerprint>) {
+        if from == to {
+            return;
+        }
+        for (fingerprint, change) in [(from, -1), (to, 1)] {
+            if let Some(fingerprint) = fingerprint {
+                *self.open.entry(fingerprint.to_string()).or_default() += change;
+            }
+        }
     }
 
     fn add_keys(&mut self, file: &File, before: Option<&Record>) {

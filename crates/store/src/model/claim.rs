@@ -83,7 +83,7 @@ impl Tables {
     }
 
     pub(super) fn is_paused(&self, queue: &str) -> bool {
-        self.paused_queues.get(queue).copied().unwrap_or(false)
+        self.paused_queues.get(queue).is_some_and(Option::is_some)
     }
 
     pub(super) fn peek(&self, claim: &Claim, now: Timestamp) -> Peek {

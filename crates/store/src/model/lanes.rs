@@ -54,6 +54,7 @@ impl Tables {
             .min();
         QueueView {
             paused: self.is_paused(&name),
+            pause_note: self.paused_queues.get(&name).cloned().flatten().and_then(|pause| pause.0),
             pending: in_state(State::Pending) - held,
             waiting: in_state(State::Waiting) + held,
             running: in_state(State::Running),

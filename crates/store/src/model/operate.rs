@@ -5,6 +5,7 @@ use backstop_core::job::{Operated, Operation, State};
 use backstop_core::{JobId, Refusal};
 
 use super::tables::{Commit, Tables};
+use crate::show::PauseNote;
 
 impl Tables {
     pub(super) fn operate(
@@ -16,7 +17,7 @@ impl Tables {
         jobs.iter().map(|id| self.operate_one(*id, operation, commit)).collect()
     }
 
-    fn operate_one(
+    pub(super) fn operate_one(
         &mut self,
         id: JobId,
         operation: &Operation,
@@ -46,12 +47,17 @@ impl Tables {
         Ok(operated)
     }
 
-    pub(super) fn pause_queue(&mut self, queue: String, paused: bool, commit: &mut Commit) -> bool {
-        if self.is_paused(&queue) == paused {
+    pub(super) fn pause_queue(
+        &mut self,
+        queue: String,
+        pause: Option<PauseNote>,
+        commit: &mut Commit,
+    ) -> bool {
+        if self.is_paused(&queue) == pause.is_some() {
             return false;
         }
-        self.paused_queues.insert(queue, paused);
-        commit.work_arrived |= !paused;
+        commit.work_arrived |= pause.is_none();
+        self.paused_queues.insert(queue, pause);
         true
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use backstop_core::explain::{Holder, Surroundings};
+use backstop_core::explain::{Holder, KeyHolder, Surroundings};
 use backstop_core::job::{Attempt, JobDetail, JobView};
 use backstop_core::{JobId, Limits, Timestamp};
 
-use super::tables::{JobRow, Tables};
-use crate::{Error, Incident, JobFilter, Page, PageRequest};
+use super::tables::{JobRow, Tables, WorkerRow};
+use crate::{Error, JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 impl Tables {
     fn view(&self, id: JobId, row: &JobRow, now: Timestamp) -> JobView {
@@ -75,22 +75,49 @@ impl Tables {
             }
             None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
         });
+        let able = |worker: &&WorkerRow| {
+            worker.is_live(now) && worker.serves(&spec.queue) && worker.knows(&spec.kind, spec.version)
+        };
+        let new_enough = |worker: &&WorkerRow| row.record.accepts_code(worker.said.code_version.as_deref());
+        let key_holder = self.key_holder(spec.business_key.as_deref(), Some(id));
         let around = Surroundings {
             now,
             queue_paused: self.is_paused(&spec.queue),
+            pause_note: self.paused_queues.get(&*spec.queue).cloned().flatten().and_then(|pause| pause.0),
             workers_on_queue,
             workers_for_kind,
+            workers_with_code: self.workers.values().filter(able).filter(new_enough).count(),
+            key_holder: key_holder.map(|(job, row)| KeyHolder { job, state: row.record.state }),
             holder,
             last_decision: self.runs(id).next_back().and_then(|run| run.decision.clone()),
         };
         Some((self.view(id, row, now), around))
     }
 
-    pub(super) fn incidents(&self, limit: usize) -> Result<Vec<Incident>, Error> {
-        let mut incidents: Vec<_> = self.incidents.values().cloned().collect();
-        // The map is by fingerprint and the sort is stable.
-        incidents.sort_by_key(|incident| std::cmp::Reverse(incident.last_seen));
-        cut(incidents.into_iter(), limit, |_| ()).map(|page| page.items)
+    pub(super) fn survey(&self, filter: &JobFilter, most: usize, now: Timestamp) -> Survey {
+        let mut views = self
+            .jobs
+            .iter()
+            .rev()
+            .map(|(id, row)| self.view(*id, row, now))
+            .filter(|view| matches(filter, view));
+        let mut groups: Vec<SurveyGroup> = Vec::new();
+        for view in views.by_ref().take(most) {
+            let group = SurveyGroup {
+                queue: view.job.spec.queue.to_string(),
+                kind: view.job.spec.kind.to_string(),
+                reason: view.record.reason,
+                fingerprint: view.last_failure.map(|failure| failure.fingerprint.into()),
+                jobs: 1,
+            };
+            let same = |other: &&mut SurveyGroup| SurveyGroup { jobs: 1, ..(**other).clone() } == group;
+            match groups.iter_mut().find(same) {
+                Some(known) => known.jobs += 1,
+                None => groups.push(group),
+            }
+        }
+        let complete = views.next().is_none();
+        Survey::of(groups, complete)
     }
 }
 
@@ -107,10 +134,12 @@ fn matches(filter: &JobFilter, view: &JobView) -> bool {
         && filter.fingerprint.as_deref().is_none_or(|wanted| fingerprint == Some(wanted))
         && filter.created_after.is_none_or(|moment| created >= moment)
         && filter.created_before.is_none_or(|moment| created < moment)
+        && filter.finished_after.is_none_or(|moment| record.finished_at.is_some_and(|end| end >= moment))
+        && filter.finished_before.is_none_or(|moment| record.finished_at.is_some_and(|end| end < moment))
 }
 
 /// One page of `rows`, with the key to go on from when more follow.
-fn cut<T, K>(
+pub(super) fn cut<T, K>(
     rows: impl Iterator<Item = T>,
     limit: usize,
     key: impl Fn(&T) -> K,

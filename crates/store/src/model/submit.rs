@@ -37,7 +37,7 @@ impl Tables {
             submit.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             self.undo(undo);
-            *commit = Commit::at(commit.now);
+            *commit = Commit::at(commit.now, commit.wants_alerts);
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(Refusal::BatchRefused { index });
             }
@@ -100,7 +100,8 @@ impl Tables {
 
     fn deduplicated(&self, id: JobId) -> Plan {
         let hot = self.jobs.get(&id).map(|row| row.record.state);
-        let state = hot.unwrap_or_else(|| self.archive[&id].state);
+        let state =
+            hot.or_else(|| self.archive.get(&id).map(|gone| gone.state)).unwrap_or_else(|| self.purged[&id]);
         Plan::Deduplicated(Submitted { id, state, deduplicated: true })
     }
 

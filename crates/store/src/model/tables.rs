@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use backstop_core::event::{self, Event};
 use backstop_core::failure::Fingerprint;
-use backstop_core::job::{Attempt, Job, NewJob, Record, Stale};
+use backstop_core::job::{Attempt, Job, NewJob, Record, Stale, State};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
-use crate::{Archived, Duty, Error, Incident, NewWorker, Term};
+use crate::show::PauseNote;
+use crate::{Archived, Drawer, Duty, Error, Incident, NewWorker, Term};
 
 /// Everything the model knows.
 #[derive(Debug, Default)]
@@ -24,8 +25,11 @@ pub(super) struct Tables {
     pub(super) past_queues: BTreeSet<String>,
     /// Idempotency keys, kept for ever (L10).
     pub(super) idempotency_keys: BTreeMap<String, JobId>,
-    /// Queues that were ever paused, and whether they are now.
-    pub(super) paused_queues: BTreeMap<String, bool>,
+    /// Purged jobs that an idempotency key still names, with how they had ended (L10, D5).
+    pub(super) purged: BTreeMap<JobId, State>,
+    /// Queues that were ever paused, with the note of the pause for those that are now.
+    pub(super) paused_queues: BTreeMap<String, Option<PauseNote>>,
+    pub(super) documents: BTreeMap<(Drawer, String), (i64, Arc<str>)>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
     pub(super) terms: BTreeMap<Duty, Term>,
     pub(super) incidents: BTreeMap<Fingerprint, Incident>,
@@ -70,11 +74,23 @@ pub(super) struct Commit {
     pub(super) events: Vec<Event>,
     /// True when something may have become claimable (L13).
     pub(super) work_arrived: bool,
+    /// True when raised alerts are to be put into their drawer (D3).
+    pub(super) wants_alerts: bool,
+    /// Incidents that this commit has counted.
+    pub(super) incidents: BTreeMap<Fingerprint, Sighting>,
+}
+
+/// What one commit has seen of an incident.
+#[derive(Debug, Default)]
+pub(super) struct Sighting {
+    pub(super) opened: bool,
+    /// The latest version of the code in which it was seen.
+    pub(super) version: Option<String>,
 }
 
 impl Commit {
-    pub(super) const fn at(now: Timestamp) -> Self {
-        Self { now, events: Vec::new(), work_arrived: false }
+    pub(super) const fn at(now: Timestamp, wants_alerts: bool) -> Self {
+        Self { now, events: Vec::new(), work_arrived: false, wants_alerts, incidents: BTreeMap::new() }
     }
 }
 
@@ -133,7 +149,9 @@ impl Tables {
         if !row.record.expire(commit.now) {
             return None;
         }
-        commit.events.push(event::expired(row.job.spec.header(), &row.record, commit.now));
-        row.job.follow_up(&row.record, false)
+        commit.events.extend(event::expired(&row.job.spec.header(), &row.record, commit.now));
+        let (follow_up, row) = (row.job.follow_up(&row.record, false), row.clone());
+        self.raise_alert(&row, None, None, commit);
+        follow_up
     }
 }

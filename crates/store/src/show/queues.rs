@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::Timestamp;
 
-use super::Roster;
+use super::{PauseNote, Roster};
 use crate::desk::LaneKey;
 use crate::{HeldLane, QueueView};
 
@@ -47,11 +47,12 @@ impl LaneCounts {
 
 /// Every queue that has a lane, was ever paused, or is served by a live worker, by name.
 ///
-/// `paused` are the queues that were ever paused; `due` the first due time of each open lane by its number.
+/// `paused` are the queues that were ever paused, with the note of the pause for those that are now; `due` the first
+/// due time of each open lane by its number.
 #[must_use]
 pub fn queues(
     roster: &Roster,
-    paused: Vec<(String, bool)>,
+    paused: Vec<(String, Option<PauseNote>)>,
     lanes: &[LaneCounts],
     due: &HashMap<i64, Timestamp>,
     now: Timestamp,
@@ -62,7 +63,9 @@ pub fn queues(
         queue(&mut queues, name).workers = u64::try_from(on_queue).unwrap_or(u64::MAX);
     }
     for (name, paused) in paused {
-        queue(&mut queues, &name).paused = paused;
+        let view = queue(&mut queues, &name);
+        view.paused = paused.is_some();
+        view.pause_note = paused.and_then(|pause| pause.0);
     }
     for counts in lanes {
         let view = queue(&mut queues, &counts.lane.queue);
@@ -90,6 +93,7 @@ fn queue<'q>(queues: &'q mut BTreeMap<String, QueueView>, name: &str) -> &'q mut
     queues.entry(name.to_owned()).or_insert_with(|| QueueView {
         name: name.to_owned(),
         paused: false,
+        pause_note: None,
         pending: 0,
         waiting: 0,
         running: 0,

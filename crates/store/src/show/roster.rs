@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backstop_core::explain::{Holder, Surroundings};
+use backstop_core::explain::{Holder, KeyHolder, Surroundings};
 use backstop_core::failure::Decision;
 use backstop_core::job::JobView;
 use backstop_core::{Timestamp, WorkerId};
@@ -27,6 +27,16 @@ pub struct WorkerRow {
     /// Until when it may be silent.
     pub expires_at: Timestamp,
 }
+
+impl WorkerRow {
+    fn serves(&self, queue: &str) -> bool {
+        self.queues.iter().any(|served| served == queue)
+    }
+}
+
+/// That a queue is paused, with who or what asked for it, if that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseNote(pub Option<String>);
 
 /// Every worker that is known, by name and then by id.
 #[derive(Debug)]
@@ -56,9 +66,19 @@ impl Roster {
     /// How many live workers serve a queue, and how many of them know a kind and version.
     #[must_use]
     pub fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {
-        let serves = |row: &&WorkerRow| row.queues.iter().any(|served| served == queue);
-        let knows = |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
-        (self.live().filter(serves).count(), self.live().filter(serves).filter(knows).count())
+        let on_queue = self.live().filter(|row| row.serves(queue)).count();
+        (on_queue, self.able(queue, kind, version).count())
+    }
+
+    /// Live workers that serve a queue and know a kind and version.
+    fn able<'r>(
+        &'r self,
+        queue: &'r str,
+        kind: &'r str,
+        version: u32,
+    ) -> impl Iterator<Item = &'r WorkerRow> {
+        let knows = move |row: &&WorkerRow| row.kinds.iter().any(|known| known.covers(kind, version));
+        self.live().filter(move |row| row.serves(queue)).filter(knows)
     }
 
     /// True when pending jobs wait because no live worker of their queue knows their kind and version (H10).
@@ -86,25 +106,31 @@ impl Roster {
         self.rows.into_iter().map(view).collect()
     }
 
-    /// What surrounds a job (F20).
+    /// What surrounds a job (F20). `paused` is none for an open queue; `key_holder` a live job with its business key.
     #[must_use]
     pub fn around(
         &self,
         view: &JobView,
-        queue_paused: bool,
+        paused: Option<PauseNote>,
+        key_holder: Option<KeyHolder>,
         last_decision: Option<Decision>,
     ) -> Surroundings {
         let spec = &view.job.spec;
         let (workers_on_queue, workers_for_kind) = self.crew(&spec.queue, &spec.kind, spec.version);
+        let fits = |row: &&WorkerRow| view.record.accepts_code(row.code_version.as_deref());
+        let workers_with_code = self.able(&spec.queue, &spec.kind, spec.version).filter(fits).count();
         let holder = view.record.hold.map(|hold| match self.get(hold.worker) {
             Some(row) => Holder { worker: hold.worker, name: row.name.clone(), until: row.expires_at },
             None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
         });
         Surroundings {
             now: self.now,
-            queue_paused,
+            queue_paused: paused.is_some(),
+            pause_note: paused.and_then(|pause| pause.0),
             workers_on_queue,
             workers_for_kind,
+            workers_with_code,
+            key_holder: key_holder.filter(|holder| holder.job != spec.id),
             holder,
             last_decision,
         }

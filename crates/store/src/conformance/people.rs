@@ -1,0 +1,87 @@
+//! Random work of people and plans, for scripts: what is said of incidents, written down, driven again, thrown away.
+
+use std::time::Duration;
+
+use backstop_core::JobId;
+use backstop_core::incident::{IncidentVerb, Statement};
+use backstop_core::job::{Operation, PlanId, State};
+
+use super::build::fingerprint;
+use super::command::Command;
+use super::script::{KEYS, MESSAGES, Script};
+use crate::{Amend, Drawer, Duty, Edit, Expect};
+
+pub(super) const VERSIONS: [&str; 4] = ["v1", "1.4", "2.0", "no version"];
+
+impl Script {
+    pub(super) fn say(&mut self) -> Command {
+        let version = self.dice.percent(40).then(|| self.dice.one_of(&VERSIONS).to_owned());
+        let verb = match self.dice.between(1, 8) {
+            1 => IncidentVerb::Acknowledge,
+            2 => IncidentVerb::Mute,
+            3 => IncidentVerb::Reopen,
+            _ => IncidentVerb::Fix { version },
+        };
+        let note = self.dice.percent(50).then(|| self.dice.one_of(&MESSAGES).to_owned());
+        let fingerprints = (0..self.count(2)).map(|_| fingerprint(self.dice.one_of(&MESSAGES))).collect();
+        Command::Say(fingerprints, Statement { verb, by: "ann".to_owned(), note })
+    }
+
+    pub(super) fn redrive(&mut self) -> Operation {
+        Operation::Redrive {
+            plan: PlanId::from_number(self.dice.between(1, 3)),
+            needs: self.dice.percent(50).then(|| self.dice.one_of(&VERSIONS).to_owned()),
+            redrives: u32::try_from(self.dice.between(0, 3) / 3).unwrap_or(0),
+        }
+    }
+
+    /// A job that probably died, and not long ago: those of long ago have been dealt with.
+    fn dead_letter(&mut self) -> JobId {
+        let recent = &self.dead[self.dead.len().saturating_sub(4)..];
+        let dead = self.dice.pick(recent).filter(|_| self.dice.percent(90));
+        dead.unwrap_or_else(|| self.job())
+    }
+
+    pub(super) fn amend(&mut self) -> Command {
+        let mut edits: Vec<Edit> = (0..self.count(3)).map(|_| self.edit()).collect();
+        edits.sort_by(|a, b| (a.drawer, &a.key).cmp(&(b.drawer, &b.key)));
+        edits.dedup_by(|a, b| (a.drawer, &a.key) == (b.drawer, &b.key));
+        let mut operations: Vec<(JobId, Operation)> = Vec::new();
+        for _ in 0..self.count(3) {
+            let job = self.dead_letter();
+            if operations.iter().all(|(named, _)| *named != job) {
+                let operation = if self.dice.percent(60) { self.redrive() } else { Operation::Retry };
+                operations.push((job, operation));
+            }
+        }
+        let term = if self.dice.percent(30) { self.term(Duty::Redrive) } else { None };
+        Command::Amend(Amend { term, edits, operations })
+    }
+
+    fn edit(&mut self) -> Edit {
+        let expect = match self.dice.between(1, 12) {
+            1 => Expect::Absent,
+            2 | 3 => Expect::Revision(1),
+            4 => Expect::Revision(2),
+            _ => Expect::Any,
+        };
+        Edit {
+            drawer: self.dice.one_of(&[Drawer::Rules, Drawer::Plans]),
+            key: self.dice.one_of(&KEYS).to_owned(),
+            expect,
+            body: self.dice.percent(80).then(|| self.dice.one_of(&MESSAGES).into()),
+        }
+    }
+
+    pub(super) fn purge(&mut self) -> Command {
+        let only = self.dice.percent(50).then_some(State::Failed);
+        Command::Purge((0..self.count(2)).map(|_| self.dead_letter()).collect(), only)
+    }
+
+    pub(super) fn prune(&mut self) -> Command {
+        let Some(term) = self.term(Duty::Prune) else {
+            return Command::Lead(super::build::worker_id(1), vec![Duty::Prune], Duration::from_secs(60));
+        };
+        Command::Prune(term, self.millis(6_000), self.count(3))
+    }
+}

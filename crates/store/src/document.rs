@@ -1,0 +1,167 @@
+//! Small documents that a store keeps for the engine: rules, re-drive plans, retry budgets, alerts to deliver.
+//!
+//! The store knows their keys and revisions and nothing of what is in them. A change names the revision it rests on, so
+//! two nodes never write over each other; and it can carry operations on jobs in the same transaction, so what a plan
+//! says it did and what was done are one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use backstop_core::job::{Operated, Operation};
+use backstop_core::{JobId, Refusal, Timestamp};
+
+use crate::Term;
+
+/// Where documents of one sort are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Drawer {
+    /// Failure rules (F18), by their id.
+    Rules,
+    /// Re-drive plans (D4), by their id.
+    Plans,
+    /// What became of each job of a plan.
+    PlanJobs,
+    /// Retry budgets (F19), by kind.
+    Budgets,
+    /// Alerts that wait to be delivered (D3), in the order of time.
+    Alerts,
+    /// What the alert channels last told of each incident, by what they told.
+    AlertLog,
+}
+
+impl Drawer {
+    /// Every drawer.
+    pub const ALL: [Self; 6] =
+        [Self::Rules, Self::Plans, Self::PlanJobs, Self::Budgets, Self::Alerts, Self::AlertLog];
+
+    /// Its name, as stores keep it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rules => "rule",
+            Self::Plans => "plan",
+            Self::PlanJobs => "plan_job",
+            Self::Budgets => "budget",
+            Self::Alerts => "alert",
+            Self::AlertLog => "alert_log",
+        }
+    }
+}
+
+impl fmt::Display for Drawer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Its name in its drawer.
+    pub key: String,
+    /// How often it was written: 1 at first. It counts anew when the document was removed in between.
+    pub revision: i64,
+    /// What it says, as its owner wrote it.
+    pub body: Arc<str>,
+}
+
+/// Which documents to read: those of one drawer whose keys begin with `prefix`, in the order of their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shelf {
+    /// Where.
+    pub drawer: Drawer,
+    /// How their keys begin; empty for all.
+    pub prefix: String,
+    /// The key of the last one of the page before.
+    pub after: Option<String>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+impl Shelf {
+    /// The first documents of a drawer.
+    #[must_use]
+    pub const fn first(drawer: Drawer, limit: usize) -> Self {
+        Self { drawer, prefix: String::new(), after: None, limit }
+    }
+
+    /// Those whose keys begin like this.
+    #[must_use]
+    pub fn under(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Those that follow this key.
+    #[must_use]
+    pub fn after(mut self, key: impl Into<String>) -> Self {
+        self.after = Some(key.into());
+        self
+    }
+}
+
+/// Documents that were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Documents {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The documents.
+    pub items: Vec<Document>,
+    /// True when more follow.
+    pub more: bool,
+}
+
+/// What a change rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing: it is written whatever is there.
+    Any,
+    /// There is no such document.
+    Absent,
+    /// The document is as it was read.
+    Revision(i64),
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Where.
+    pub drawer: Drawer,
+    /// Which document.
+    pub key: String,
+    /// What it rests on.
+    pub expect: Expect,
+    /// What it says now; none removes it. Removing what is not there is fine when nothing else is expected.
+    pub body: Option<Arc<str>>,
+}
+
+/// Changes that are made together or not at all, with operations on jobs in the same transaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Amend {
+    /// The leadership under which this is done; none for a person.
+    pub term: Option<Term>,
+    /// The changes. No document is named twice.
+    pub edits: Vec<Edit>,
+    /// What is done to jobs. No job is named twice.
+    pub operations: Vec<(JobId, Operation)>,
+}
+
+/// What became of an [`Amend`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Amended {
+    /// Everything is written.
+    Done {
+        /// The moment of the transaction.
+        now: Timestamp,
+        /// One answer per operation, in order; a refused one changed nothing and held up nothing.
+        operated: Vec<Result<Operated, Refusal>>,
+    },
+    /// A document is not as expected: nothing was written.
+    Conflict {
+        /// Where.
+        drawer: Drawer,
+        /// The first such document.
+        key: String,
+    },
+}

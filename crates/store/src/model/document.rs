@@ -1,0 +1,57 @@
+//! Documents, and the operations on jobs that go with their changes.
+
+use backstop_core::{Limits, Timestamp};
+
+use super::tables::{Commit, Tables};
+use crate::{Amend, Amended, Document, Documents, Edit, Error, Expect, Shelf};
+
+impl Tables {
+    pub(super) fn read_documents(&self, shelf: &Shelf, now: Timestamp) -> Result<Documents, Error> {
+        let begin = (shelf.drawer, shelf.prefix.clone());
+        let rows = self
+            .documents
+            .range(begin..)
+            .take_while(|((drawer, key), _)| *drawer == shelf.drawer && key.starts_with(&shelf.prefix))
+            .filter(|((_, key), _)| shelf.after.as_ref().is_none_or(|after| key > after))
+            .map(|((_, key), (revision, body))| Document {
+                key: key.clone(),
+                revision: *revision,
+                body: body.clone(),
+            });
+        let page = super::query::cut(rows, shelf.limit, |_| ())?;
+        Ok(Documents { now, items: page.items, more: page.next.is_some() })
+    }
+
+    pub(super) fn amend(&mut self, amend: &Amend, commit: &mut Commit) -> Result<Amended, Error> {
+        let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
+        if actual > limit {
+            return Err(Error::TooMany { what: "the amendment", actual, limit });
+        }
+        if let Some(term) = &amend.term {
+            self.expect_term(term, term.duty, commit.now)?;
+        }
+        if let Some(edit) = amend.edits.iter().find(|edit| !self.is_expected(edit)) {
+            return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
+        }
+        for edit in &amend.edits {
+            let place = (edit.drawer, edit.key.clone());
+            let revision = self.documents.get(&place).map_or(0, |(revision, _)| *revision) + 1;
+            match &edit.body {
+                Some(body) => self.documents.insert(place, (revision, body.clone())),
+                None => self.documents.remove(&place),
+            };
+        }
+        let operated =
+            amend.operations.iter().map(|(job, what)| self.operate_one(*job, what, commit)).collect();
+        Ok(Amended::Done { now: commit.now, operated })
+    }
+
+    fn is_expected(&self, edit: &Edit) -> bool {
+        let found = self.documents.get(&(edit.drawer, edit.key.clone())).map(|(revision, _)| *revision);
+        match edit.expect {
+            Expect::Any => true,
+            Expect::Absent => found.is_none(),
+            Expect::Revision(revision) => found == Some(revision),
+        }
+    }
+}
