@@ -1,19 +1,20 @@
 //! Jobs that ended long ago leave the hot tables (L16): one row with a document stands for all of theirs.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use backstop_core::job::{JobDetail, Retention, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::{Writes, lane_of};
-use backstop_store::{Archived, Duty, Term};
+use backstop_store::show;
+use backstop_store::{Archived, Duty, Page, PageRequest, Term};
 
 use crate::duty;
 use crate::error::Failure;
 use crate::load;
+use crate::purge;
 use crate::query;
 use crate::rows;
-use crate::session::{Query, Session};
+use crate::session::{Bulk, Query, Session};
 use crate::sql;
 use crate::unit::Unit;
 use crate::values::Value;
@@ -39,13 +40,17 @@ pub(crate) async fn archive(
     }
     let moved = ids.len();
     let (details, documents) = documents(unit, &ids, now).await?;
-    let mut queries = leave(&details, &documents, now);
-    for gone in [sql::RECORDS_DELETE, sql::DONE_DELETE, sql::ATTEMPTS_DELETE, sql::JOBS_DELETE] {
-        gone.add(&mut queries, ids.iter().map(|id| vec![Value::job(*id)]).collect());
-    }
+    let ends: Vec<(JobId, State)> =
+        details.iter().map(|detail| (detail.view.job.spec.id, detail.view.record.state)).collect();
+    let mut queries = Vec::new();
+    purge::keep_replaced(unit, &mut queries, &ends).await?;
+    save(&mut queries, &details, &documents);
+    let specs = details.iter().map(|detail| &detail.view.job.spec);
+    purge::leave(&mut queries, ids, specs.flat_map(|spec| spec.tags.iter().map(|tag| (tag, spec.id))));
     let mut writes = Writes::default();
-    for detail in &details {
-        writes.count(&lane_of(&detail.view.job.spec), Some(detail.view.record.state), None);
+    for JobDetail { view, .. } in &details {
+        writes.count(&lane_of(&view.job.spec), Some(view.record.state), None);
+        writes.count_open(view.record.incident(), None);
     }
     unit.write_after(queries, writes, now).await?;
     Ok(moved)
@@ -61,10 +66,10 @@ async fn ended(
 ) -> Result<Vec<JobId>, Failure> {
     let Some(cutoff) = retention.cutoff(state, now).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let query = if state == State::Succeeded {
-        Query::new(sql::ENDED_WELL, vec![Value::at(cutoff), Value::count(limit)])
+        Query::new(sql::archive::ENDED_WELL, vec![Value::at(cutoff), Value::count(limit)])
     } else {
         let status = Value::int(rows::status_code(state));
-        Query::new(sql::ENDED, vec![status, Value::at(cutoff), Value::count(limit)])
+        Query::new(sql::archive::ENDED, vec![status, Value::at(cutoff), Value::count(limit)])
     };
     unit.one(query).await?.into_iter().map(|mut row| row.job()).collect()
 }
@@ -84,36 +89,40 @@ async fn documents(
     Ok((details, documents))
 }
 
-fn leave(details: &[JobDetail], documents: &[Archived], now: Timestamp) -> Vec<Query> {
-    let mut saved = Vec::new();
-    let mut tags = Vec::new();
-    for (detail, archived) in details.iter().zip(documents) {
-        let (spec, record) = (&detail.view.job.spec, &detail.view.record);
-        saved.push(vec![
-            Value::job(spec.id),
-            Value::int(rows::status_code(record.state)),
-            Value::maybe_at(record.finished_at),
-            Value::at(now),
+fn save(out: &mut Vec<Query>, details: &[JobDetail], documents: &[Archived]) {
+    let row = |(JobDetail { view, .. }, archived): (&JobDetail, &Archived)| {
+        vec![
+            Value::job(view.job.spec.id),
+            Value::int(rows::status_code(archived.state)),
+            Value::maybe_at(view.record.finished_at),
+            Value::at(archived.archived_at),
+            Value::int(i64::from(archived.ran)),
             Value::text(&archived.document),
-        ]);
-        tags.extend(spec.tags.iter().map(|tag| vec![Value::text(tag), Value::job(spec.id)]));
-    }
-    let mut queries = Vec::new();
-    sql::ARCHIVE_SAVE.add(&mut queries, saved);
-    sql::TAGS_DELETE.add(&mut queries, tags);
-    queries
+        ]
+    };
+    sql::archive::SAVE.add(out, details.iter().zip(documents).map(row).collect());
 }
 
 /// Archived jobs by id, in order.
 pub(crate) async fn archived(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<Archived>>, Failure> {
-    let rows = unit.one(Query::listed(sql::ARCHIVED, vec![Value::jobs(ids)])).await?;
-    let mut found = HashMap::new();
-    for mut row in rows {
-        let (id, state) = (row.job()?, rows::state_of(row.int()?)?);
-        let (archived_at, document) = (row.moment()?, Arc::from(row.text()?));
-        found.insert(id, Archived { archived_at, state, document });
-    }
+    let rows = unit.one(Query::listed(sql::archive::BY_ID, vec![Value::jobs(ids)])).await?;
+    let found = rows.into_iter().map(rows::archived).collect::<Result<HashMap<_, _>, _>>()?;
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+}
+
+/// Archived jobs, newest id first.
+pub(crate) async fn archive_page(
+    unit: &mut Unit,
+    page: PageRequest<JobId>,
+) -> Result<Page<(JobId, Archived), JobId>, Failure> {
+    show::page_limit(page.limit)?;
+    let limit = Value::count(page.limit.saturating_add(1));
+    let query = match page.after {
+        Some(after) => Query::new(sql::archive::PAGE_AFTER, vec![Value::job(after), limit]),
+        None => Query::new(sql::archive::PAGE, vec![limit]),
+    };
+    let rows = unit.one(query).await?.into_iter().map(rows::archived).collect::<Result<_, _>>()?;
+    Ok(show::cut(rows, page.limit, |(id, _)| *id))
 }
 
 /// How archived jobs had ended.
@@ -121,9 +130,18 @@ pub(crate) async fn states(
     session: &mut impl Session,
     ids: &[JobId],
 ) -> Result<Vec<(JobId, State)>, Failure> {
+    read_states(session, &sql::archive::STATUS, ids).await
+}
+
+/// Asks for the states of jobs.
+pub(crate) async fn read_states(
+    session: &mut impl Session,
+    question: &Bulk,
+    ids: &[JobId],
+) -> Result<Vec<(JobId, State)>, Failure> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = load::by_ids(session, &sql::ARCHIVED_STATUS, ids).await?;
+    let rows = load::by_ids(session, question, ids).await?;
     rows.into_iter().map(|mut row| Ok((row.job()?, rows::state_of(row.int()?)?))).collect()
 }

@@ -80,6 +80,11 @@ impl Failure {
         matches!(self, Self::Again(_))
     }
 
+    /// True when a column or an index was to be added that is there already.
+    pub(crate) const fn is_there_already(&self) -> bool {
+        matches!(self, Self::Database { code: 1060 | 1061, .. })
+    }
+
     /// The error that callers see. `sent` is true when the commit may have reached the server.
     pub(crate) fn into_error(self, location: &str, sent: bool) -> Error {
         let location = location.to_owned();
@@ -188,6 +193,13 @@ mod tests {
             (1264, "store_failed"),
         ] {
             assert_eq!(code_for(code, false), meaning, "{code}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_migration_finds_done_is_there_already() {
+        for (code, there) in [(1060, true), (1061, true), (1050, false), (1054, false), (1062, false)] {
+            assert_eq!(Failure::from_database(code, "words").is_there_already(), there, "{code}");
         }
     }
 

@@ -8,22 +8,28 @@ use backstop_store::{Duty, Finish, Note, Term};
 use crate::duty;
 use crate::error::Failure;
 use crate::hold::{self, Ground, Held};
+use crate::incident;
 use crate::load;
-use crate::session::Session;
+use crate::session::{Query, Session};
 use crate::unit::Unit;
+use crate::values::Row;
 
 type Answers = Vec<Result<State, Stale>>;
 
 /// Ends runs on a desk: those of live workers, or with a term those of workers that are not live any more (L15).
+/// `also` is asked in the first round trip, and its rows are answered too.
 pub(crate) async fn end(
     session: &mut impl Session,
     ground: &Ground<'_>,
     endings: &[Finish],
     term: Option<&Term>,
-) -> Result<(Desk, Answers), Failure> {
+    also: Option<Query>,
+) -> Result<(Desk, Answers, Vec<Row>), Failure> {
     let leases: Vec<Lease> = endings.iter().map(|finish| finish.lease).collect();
-    let also = term.map(duty::ask).into_iter().collect();
-    let (Held { mut desk, live }, mut answers) = hold::lock(session, ground, &leases, also).await?;
+    let has_more = also.is_some();
+    let batch = term.map(duty::ask).into_iter().chain(also).collect();
+    let (Held { mut desk, live }, mut answers) = hold::lock(session, ground, &leases, batch).await?;
+    let told = if has_more { answers.pop().unwrap_or_default() } else { Vec::new() };
     if let Some(term) = term {
         duty::expect_term(term, Duty::Rescue, answers.pop().unwrap_or_default(), desk.now)?;
     }
@@ -43,7 +49,7 @@ pub(crate) async fn end(
         }
     };
     let answers = endings.iter().map(end).collect();
-    Ok((desk, answers))
+    Ok((desk, answers, told))
 }
 
 /// Ends runs, and commits.
@@ -53,11 +59,13 @@ pub(crate) async fn finish(
     term: Option<&Term>,
 ) -> Result<Answers, Failure> {
     let shared = unit.shared.clone();
-    let (desk, answers) = end(unit, &shared.ground(), endings, term).await?;
+    let standings = incident::ask(endings);
+    let (desk, answers, standings) = end(unit, &shared.ground(), endings, term, standings).await?;
+    let fixed = incident::is_any_fixed(standings)?;
     let now = desk.now;
     let writes = desk.into_writes();
     let grips = writes.grips.clone();
-    unit.write(writes, now).await?;
+    unit.write_judged(Vec::new(), writes, now, fixed).await?;
     for grip in grips {
         let mine = endings.iter().map(|finish| finish.lease).filter(|lease| lease.fence == grip.fence);
         let ended: Vec<JobId> =

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use backstop_core::{JobId, Timestamp};
-use backstop_store::desk::{IncidentCount, LaneKey, ReadyRow, Writes};
+use backstop_store::desk::{LaneKey, ReadyRow, Writes};
 
+use crate::document;
 use crate::error::Failure;
+use crate::incident;
 use crate::lanes::{LaneIds, Lanes, id_of};
 use crate::rows;
 use crate::session::{Query, Session};
@@ -57,12 +59,13 @@ fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Quer
     let runs = writes.attempts.iter().map(|(job, run)| rows::attempt_values(*job, run));
     sql::ATTEMPTS_INSERT.add(&mut out, runs.collect::<Result<_, _>>()?);
     write_grips(&mut out, writes);
-    write_incidents(&mut out, writes, now);
+    document::put_alerts(&mut out, &writes.alerts)?;
     let tally = writes.tally.iter().filter(|(_, counts)| counts.iter().any(|count| *count != 0));
     let tally = tally.map(|(lane, counts)| {
         std::iter::once(id_of(ids, lane)).chain(counts.iter().copied().map(Value::int)).collect()
     });
     sql::TALLY_INSERT.add(&mut out, tally.collect());
+    incident::write(&mut out, writes, now);
     Ok(out)
 }
 
@@ -103,21 +106,4 @@ fn write_grips(out: &mut Vec<Query>, writes: &Writes) {
     out.extend(kept.iter().map(|grip| {
         Query::new(sql::GRIP_UPDATE, vec![Value::bytes(grip.encode_slots()), Value::int(grip.fence.0)])
     }));
-}
-
-fn write_incidents(out: &mut Vec<Query>, writes: &Writes, now: Timestamp) {
-    let count = |count: &IncidentCount| {
-        vec![
-            Value::text(&count.fingerprint),
-            Value::text(&count.kind),
-            Value::text(&count.error_type),
-            Value::text(&count.message),
-            Value::int(count.failures),
-            Value::int(count.dead),
-            Value::at(now),
-            Value::at(now),
-            Value::job(count.sample_job),
-        ]
-    };
-    sql::INCIDENTS_COUNT.add(out, writes.incidents.iter().map(count).collect());
 }

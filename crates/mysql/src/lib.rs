@@ -11,22 +11,26 @@
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
-//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
+//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`: the verbs that write.
+//! - `incident`, `document`: what belongs to failures and to the engine itself.
 //! - `query`, `list`, `check`: the verbs that read.
 
 mod archive;
 mod check;
 mod claim;
+mod document;
 mod duty;
 mod error;
 mod finish;
 mod flush;
 mod hold;
+mod incident;
 mod lanes;
 mod list;
 mod load;
 mod open;
 mod operate;
+mod purge;
 mod query;
 mod rows;
 mod schema;

@@ -1,15 +1,17 @@
-//! Listing jobs by any combination of conditions, from the source that reads least.
+//! Listing and counting jobs by any combination of conditions, from the source that reads least.
+
+use std::collections::BTreeMap;
 
 use backstop_core::JobId;
 use backstop_core::job::{JobView, State};
-use backstop_store::show::{self, Scope};
-use backstop_store::{JobFilter, Page, PageRequest};
+use backstop_store::show::{self, Roster, Scope};
+use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
 use crate::query::{lane_counts, views};
-use crate::rows::status_code;
+use crate::rows::{self, status_code};
 use crate::session::{Query, Session};
-use crate::sql;
+use crate::sql::list as sql;
 use crate::unit::Unit;
 use crate::values::Value;
 use crate::worker::{grips, roster};
@@ -30,24 +32,59 @@ impl Listing {
         self.lists.extend(lists);
     }
 
+    /// Adds a condition on one value, if there is one.
+    fn also(&mut self, condition: &'static str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.must(condition, [vec![value]]);
+        }
+    }
+
+    /// What follows this id.
+    fn after(mut self, id: Option<JobId>) -> Self {
+        self.also(sql::WHERE_AFTER, id.map(Value::job));
+        self
+    }
+
     /// Adds a condition on one value, as the source of the rows while there is none better.
     fn narrow(&mut self, by: &Narrowing, value: Option<Value>) {
         let list = value.map(|value| vec![value]);
         if self.source == sql::LIST_ALL {
             self.source = by.source;
             self.must(by.as_source, list);
+        } else if by.source == sql::LIST_SHELF && self.is_shelf(false) {
+            self.must(by.as_source, list);
         } else {
             self.must(by.otherwise, list);
         }
     }
 
-    fn into_query(mut self, limit: usize) -> Query {
-        if self.conditions.is_empty() {
-            self.conditions.push(sql::ALWAYS);
-        }
-        self.lists.push(vec![Value::count(limit)]);
-        let text = [self.source, sql::WHERE, &self.conditions.join(sql::AND), sql::LIST_END].concat();
-        Query::listed(&text, self.lists)
+    /// The query for up to `limit` ids.
+    fn query(&self, limit: usize) -> Query {
+        Query::listed(&[sql::IDS, &self.text()].concat(), self.lists(limit))
+    }
+
+    /// The query that counts up to `most` jobs by what they have in common.
+    fn survey(&self, most: usize) -> Query {
+        let [begin, end] = if self.is_shelf(false) { sql::SURVEY_HERE } else { sql::SURVEY };
+        Query::listed(&[begin, &self.text(), end].concat(), self.lists(most))
+    }
+
+    /// All but what is told of each job.
+    fn text(&self) -> String {
+        let conditions = if self.conditions.is_empty() { &[sql::ALWAYS] } else { &self.conditions[..] };
+        [self.source, sql::WHERE, &conditions.join(sql::AND), sql::LIST_END].concat()
+    }
+
+    fn lists(&self, limit: usize) -> Vec<Vec<Value>> {
+        self.lists.iter().cloned().chain([vec![Value::count(limit)]]).collect()
+    }
+
+    /// True when the rows come from `record`, or from `done` too where that is asked for.
+    fn is_shelf(&self, or_done: bool) -> bool {
+        let source = self.source;
+        source == sql::LIST_SHELF
+            || source == sql::LIST_BY_FINGERPRINT
+            || (or_done && source == sql::LIST_DONE)
     }
 }
 
@@ -81,23 +118,67 @@ pub(crate) async fn list(
     show::page_limit(page.limit)?;
     let now = unit.now().await?;
     let roster = roster(unit, now).await?;
-    let scope = Scope::of(filter, &lane_counts(unit).await?, &roster);
-    if scope.empty || page.limit == 0 {
+    let Some(listing) = listing(unit, filter, &roster).await?.filter(|_| page.limit > 0) else {
         return Ok(Page { items: Vec::new(), next: None });
+    };
+    let ids = read(unit, listing.after(page.after).query(page.limit + 1)).await?;
+    let views = views(unit, &ids, &roster).await?.into_iter().flatten().collect();
+    Ok(show::cut(views, page.limit, |view: &JobView| view.job.spec.id))
+}
+
+async fn read(unit: &mut Unit, query: Query) -> Result<Vec<JobId>, Failure> {
+    unit.one(query).await?.into_iter().map(|mut row| row.job()).collect()
+}
+
+/// Counts jobs, newest id first and `most` of them at most, by what they have in common.
+pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
+    let now = unit.now().await?;
+    let roster = roster(unit, now).await?;
+    let Some(listing) = listing(unit, filter, &roster).await? else {
+        return Ok(Survey::of(Vec::new(), true));
+    };
+    let rows = unit.one(listing.survey(most)).await?;
+    let shared = unit.shared.clone();
+    shared.lanes.meet(unit, rows.iter().filter_map(|row| row.peek_int(0))).await?;
+    // Lanes differ in more than queue and kind.
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    let mut lowest: Option<JobId> = None;
+    for mut row in rows {
+        let lane = shared.lanes.get(row.int()?)?;
+        let name = (lane.queue.to_string(), lane.kind.to_string(), row.maybe_text()?, row.maybe_text()?);
+        *counts.entry(name).or_default() += row.number::<u64>()?;
+        let last = row.job()?;
+        lowest = Some(lowest.map_or(last, |lowest| lowest.min(last)));
+    }
+    let groups = counts.into_iter().map(group).collect::<Result<Vec<_>, _>>()?;
+    let survey = Survey::of(groups, true);
+    let full = survey.jobs() >= u64::try_from(most).unwrap_or(u64::MAX);
+    let complete = !full || read(unit, listing.after(lowest).query(1)).await?.is_empty();
+    Ok(Survey { complete, ..survey })
+}
+
+/// Queue, kind, reason and fingerprint of a group.
+type Name = (String, String, Option<String>, Option<String>);
+
+fn group(((queue, kind, reason, fingerprint), jobs): (Name, u64)) -> Result<SurveyGroup, Failure> {
+    Ok(SurveyGroup { queue, kind, reason: rows::reason(reason)?, fingerprint, jobs })
+}
+
+/// What `filter` means now; none when no job can match.
+async fn listing(unit: &mut Unit, filter: &JobFilter, roster: &Roster) -> Result<Option<Listing>, Failure> {
+    let scope = Scope::of(filter, &lane_counts(unit).await?, roster);
+    if scope.empty {
+        return Ok(None);
     }
     let running: Vec<JobId> = if filter.state == Some(State::Running) {
         grips(unit).await?.iter().flat_map(|grip| grip.held().map(|(job, _)| job)).collect()
     } else {
         Vec::new()
     };
-    let listing = listing(filter, &scope, &running, page.after);
-    let rows = unit.one(listing.into_query(page.limit + 1)).await?;
-    let ids = rows.into_iter().map(|mut row| row.job()).collect::<Result<Vec<_>, _>>()?;
-    let views = views(unit, &ids, &roster).await?.into_iter().flatten().collect();
-    Ok(show::cut(views, page.limit, |view: &JobView| view.job.spec.id))
+    Ok(Some(narrow(filter, &scope, &running)))
 }
 
-fn listing(filter: &JobFilter, scope: &Scope, running: &[JobId], after: Option<JobId>) -> Listing {
+fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId]) -> Listing {
     let mut listing = Listing { source: sql::LIST_ALL, conditions: Vec::new(), lists: Vec::new() };
     if let Some(key) = &filter.business_key {
         listing.must(sql::WHERE_KEY, [vec![Value::text(key)]]);
@@ -114,15 +195,20 @@ fn listing(filter: &JobFilter, scope: &Scope, running: &[JobId], after: Option<J
     if let Some(lanes) = &scope.allowed {
         listing.must(sql::WHERE_LANES, [Value::ints(lanes.iter().copied())]);
     }
-    let mut also = |condition, value: Option<Value>| {
-        if let Some(value) = value {
-            listing.must(condition, [vec![value]]);
-        }
-    };
-    also(sql::WHERE_REASON, filter.reason.map(|reason| Value::text(reason.as_str())));
-    also(sql::WHERE_AFTER, after.map(Value::job));
-    also(sql::WHERE_CREATED_AFTER, filter.created_after.map(Value::at));
-    also(sql::WHERE_CREATED_BEFORE, filter.created_before.map(Value::at));
+    let pick = |here: bool, (condition, elsewhere)| if here { condition } else { elsewhere };
+    let (in_record, ends) = (listing.is_shelf(false), listing.is_shelf(true));
+    let reason = pick(in_record, (sql::WHERE_REASON_HERE, sql::WHERE_REASON));
+    let after = pick(ends, (sql::WHERE_ENDED_AFTER, sql::WHERE_FINISHED_AFTER));
+    let before = pick(ends, (sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE));
+    for (condition, value) in [
+        (reason, filter.reason.map(|reason| Value::text(reason.as_str()))),
+        (sql::WHERE_CREATED_AFTER, filter.created_after.map(Value::at)),
+        (sql::WHERE_CREATED_BEFORE, filter.created_before.map(Value::at)),
+        (after, filter.finished_after.map(Value::at)),
+        (before, filter.finished_before.map(Value::at)),
+    ] {
+        listing.also(condition, value);
+    }
     listing
 }
 

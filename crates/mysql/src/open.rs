@@ -170,7 +170,12 @@ async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &s
         return Ok(());
     }
     for migration in schema::steps(found.map_or(0, |found| found.version)) {
-        session.run(migration).await.map_err(failed)?;
+        for statement in migration {
+            match session.one(statement).await {
+                Err(failure) if failure.is_there_already() => {}
+                answered => drop(answered.map_err(failed)?),
+            }
+        }
     }
     Ok(())
 }

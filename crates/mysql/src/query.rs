@@ -1,14 +1,14 @@
-//! Jobs, ledgers, queues and incidents as they are shown. Reads one snapshot; never writes.
+//! Jobs, ledgers and queues as they are shown. Reads one snapshot; never writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Attempt, FailureRecord, JobDetail, JobView, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::show::{self, LaneCounts, Roster};
-use backstop_store::{HeldLane, Incident, Page, PageRequest, QueueView};
+use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
+use backstop_store::{HeldLane, Page, PageRequest, QueueView};
 
 use crate::error::Failure;
 use crate::lanes;
@@ -16,8 +16,9 @@ use crate::load::{self, Sketch};
 use crate::rows;
 use crate::session::{self, Query, Session};
 use crate::sql;
+use crate::submit;
 use crate::unit::Unit;
-use crate::values::Value;
+use crate::values::{Row, Value};
 use crate::worker;
 
 /// Every lane with its kept counts.
@@ -178,12 +179,30 @@ pub(crate) async fn surroundings(
         None => None,
     };
     let paused = unit.one(Query::new(sql::QUEUE_PAUSED, vec![Value::text(&spec.queue)])).await?;
-    let queue_paused = match paused.into_iter().next() {
-        Some(mut row) => row.bool()?,
-        None => false,
+    let pause = match paused.into_iter().next() {
+        Some(mut row) => pause(&mut row)?,
+        None => None,
     };
-    let around = roster.around(&view, queue_paused, last_decision);
+    let holder = match spec.business_key.as_deref() {
+        Some(key) => key_holder(unit, key, &roster).await?,
+        None => None,
+    };
+    let around = roster.around(&view, pause, holder, last_decision);
     Ok(Some((view, around)))
+}
+
+/// The live job that holds a business key, with its stored state.
+async fn key_holder(unit: &mut Unit, key: &str, roster: &Roster) -> Result<Option<KeyHolder>, Failure> {
+    let Some(mut row) = submit::by_names(unit, &sql::KEYS_FIND, [key]).await?.pop() else { return Ok(None) };
+    let (_, job) = (row.text()?, row.job()?);
+    let view = views(unit, &[job], roster).await?.pop().flatten();
+    Ok(view.map(|view| KeyHolder { job, state: view.record.state }))
+}
+
+/// Reads whether a queue is paused, and the note of that.
+fn pause(row: &mut Row) -> Result<Option<PauseNote>, Failure> {
+    let (paused, note) = (row.bool()?, row.maybe_text()?);
+    Ok(paused.then_some(PauseNote(note)))
 }
 
 /// Every queue that has a lane, was ever paused, or is served by a live worker.
@@ -192,7 +211,7 @@ pub(crate) async fn queues(unit: &mut Unit) -> Result<Vec<QueueView>, Failure> {
     let roster = worker::roster(unit, now).await?;
     let mut paused = Vec::new();
     for mut row in unit.one(Query::new(sql::QUEUES, Vec::new())).await? {
-        paused.push((row.text()?, row.bool()?));
+        paused.push((row.text()?, pause(&mut row)?));
     }
     let lanes = lane_counts(unit).await?;
     let open: Vec<&LaneCounts> = lanes.iter().filter(|counts| counts.is_open(&roster)).collect();
@@ -209,11 +228,4 @@ pub(crate) async fn held_lanes(unit: &mut Unit) -> Result<Vec<HeldLane>, Failure
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
     Ok(show::held_lanes(&roster, &lane_counts(unit).await?))
-}
-
-/// Incidents, latest seen first.
-pub(crate) async fn incidents(unit: &mut Unit, limit: usize) -> Result<Vec<Incident>, Failure> {
-    show::page_limit(limit)?;
-    let rows = unit.one(Query::new(sql::INCIDENTS, vec![Value::count(limit)])).await?;
-    rows.into_iter().map(rows::incident).collect()
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use backstop_core::failure::{Fingerprint, TerminalReason};
-use backstop_core::job::{Attempt, FailureRecord, Job, PausedFrom, Policy, Record, Spec, State};
-use backstop_core::{Fence, Timestamp};
-use backstop_store::Incident;
-use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
+use backstop_core::incident::Standing;
+use backstop_core::job::{Attempt, FailureRecord, Job, Marks, PausedFrom, Policy, Record, Spec, State};
+use backstop_core::{Fence, JobId, Timestamp};
+use backstop_store::desk::{Done, Grip, IncidentCount, LaneKey, RecordRow};
 use backstop_store::show::WorkerRow;
+use backstop_store::{Archived, Incident};
 use serde::Deserialize;
 
 use crate::error::Failure;
@@ -32,9 +33,9 @@ pub(crate) fn state_of(code: i64) -> Result<State, Failure> {
 }
 
 /// The number of columns of `record` in every row that has them.
-const RECORD_COLUMNS: usize = 16;
+const RECORD_COLUMNS: usize = 17;
 /// The number of columns of `done` in every row that has them.
-const DONE_COLUMNS: usize = 10;
+const DONE_COLUMNS: usize = 11;
 /// Where a row of `job` has its lane.
 pub(crate) const LANE_COLUMN: usize = 1;
 
@@ -99,10 +100,21 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
         reason: reason(row.maybe_text()?)?,
         cancel_reason: row.maybe_text()?,
         superseded_by: row.maybe_job()?,
+        marks: marks(row)?,
     }))
 }
 
-fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
+fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
+    let read = |text: String| Marks::from_text(&text).map(Box::new);
+    Ok(row.maybe_text()?.map(read).transpose()?)
+}
+
+fn marks_value(record: &Record) -> Value {
+    Value::maybe_text(record.marks.as_ref().and_then(|marks| marks.to_text()))
+}
+
+/// Reads a terminal reason.
+pub(crate) fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
     let parsed = word.map(|word| word.parse().map_err(|unknown| Failure::Unreadable(format!("{unknown}"))));
     parsed.transpose()
 }
@@ -131,6 +143,7 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
         reason: None,
         cancel_reason: None,
         superseded_by: None,
+        marks: marks(row)?,
     }))
 }
 
@@ -204,6 +217,7 @@ pub(crate) fn record_values(row: &RecordRow, lane: Value) -> Result<Vec<Value>, 
         Value::maybe_text(record.reason.map(TerminalReason::as_str)),
         Value::maybe_text(record.cancel_reason.as_deref()),
         Value::maybe_job(record.superseded_by),
+        marks_value(record),
     ])
 }
 
@@ -229,11 +243,12 @@ pub(crate) fn done_values(done: &Done, lane: Value) -> Result<Vec<Value>, Failur
         Value::maybe_text(run.and_then(|run| run.result.as_deref())),
         Value::maybe_text(run.and_then(|run| run.warning.as_deref())),
         Value::maybe_text(run.and_then(|run| run.output.as_deref())),
+        marks_value(record),
     ])
 }
 
 /// The columns of `attempt`, in the order of `sql::ATTEMPTS_INSERT`.
-pub(crate) fn attempt_values(job: backstop_core::JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
+pub(crate) fn attempt_values(job: JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
     let failure = run.failure.as_ref();
     Ok(vec![
         Value::job(job),
@@ -287,6 +302,7 @@ fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
     Ok(Fingerprint::deserialize(serde_json::Value::String(text))?)
 }
 
+/// Reads an incident.
 pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
     Ok(Incident {
         fingerprint: fingerprint(row.text()?)?,
@@ -295,10 +311,42 @@ pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
         message: row.text()?,
         failures: row.number()?,
         dead: row.number()?,
+        open: row.number()?,
         first_seen: row.moment()?,
         last_seen: row.moment()?,
+        first_version: row.maybe_text()?,
+        last_version: row.maybe_text()?,
         sample_job: row.job()?,
+        standing: match row.maybe_text()? {
+            Some(text) => Standing::from_text(&text)?,
+            None => Standing::default(),
+        },
     })
+}
+
+/// The columns of `incident`, in the order of `sql::incident::COUNT`.
+pub(crate) fn incident_values(count: &IncidentCount, open: i64, now: Timestamp) -> Vec<Value> {
+    vec![
+        Value::text(&count.fingerprint),
+        Value::text(&count.kind),
+        Value::text(&count.error_type),
+        Value::text(&count.message),
+        Value::int(count.failures),
+        Value::int(count.dead),
+        Value::int(open),
+        Value::at(now),
+        Value::at(now),
+        Value::maybe_text(count.first_version.as_deref()),
+        Value::maybe_text(count.last_version.as_deref()),
+        Value::job(count.sample_job),
+    ]
+}
+
+/// Reads an archived job.
+pub(crate) fn archived(mut row: Row) -> Result<(JobId, Archived), Failure> {
+    let (id, state) = (row.job()?, state_of(row.int()?)?);
+    let (archived_at, ran, document) = (row.moment()?, row.bool()?, Arc::from(row.text()?));
+    Ok((id, Archived { archived_at, state, ran, document }))
 }
 
 /// Reads a worker's row.

@@ -10,7 +10,7 @@ use crate::values::Value;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -212,6 +212,36 @@ const FIRST: &[&str] = &[
         KEY incident_latest (last_seen, fingerprint)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
 ];
 
+/// Dead letters that are looked after. Columns that are NULL or have a default take no time on a table of any size.
+/// MariaDB is told to leave out what is there already; to MySQL those words are a comment, and its complaint is taken
+/// for what it means (see `Failure::is_there_already`).
+///
+/// Programs of the first version go on beside it: none of their statements reads or writes what is new here. What they
+/// leave NULL means what it meant then: no marks, and of an archived job the document says whether it ever ran.
+const SECOND: &[&str] = &[
+    // `backstop_core::job::Marks`; most jobs have none.
+    "ALTER TABLE backstop_record ADD COLUMN /*M! IF NOT EXISTS */ marks LONGBLOB",
+    "ALTER TABLE backstop_done ADD COLUMN /*M! IF NOT EXISTS */ marks LONGBLOB",
+    "ALTER TABLE backstop_incident ADD COLUMN /*M! IF NOT EXISTS */ open BIGINT NOT NULL DEFAULT 0, \
+     ADD COLUMN /*M! IF NOT EXISTS */ first_version LONGBLOB, \
+     ADD COLUMN /*M! IF NOT EXISTS */ last_version LONGBLOB, ADD COLUMN /*M! IF NOT EXISTS */ standing LONGBLOB",
+    "ALTER TABLE backstop_queue ADD COLUMN /*M! IF NOT EXISTS */ note LONGBLOB",
+    "ALTER TABLE backstop_archive ADD COLUMN /*M! IF NOT EXISTS */ ran TINYINT",
+    // L16: a job that never ran is not removed by age.
+    "ALTER TABLE backstop_archive ADD INDEX /*M! IF NOT EXISTS */ archive_outworn (ran, archived_at, id)",
+    // L10, D5: how purged jobs had ended that an idempotency key still names, and nothing else of them.
+    "CREATE TABLE IF NOT EXISTS backstop_purged (
+        id BINARY(16) NOT NULL PRIMARY KEY,
+        status TINYINT NOT NULL) ENGINE=InnoDB",
+    // Small things of the engine's own, changed together with jobs: rules, plans, budgets, alerts that wait.
+    "CREATE TABLE IF NOT EXISTS backstop_document (
+        drawer VARBINARY(64) NOT NULL,
+        name VARBINARY(2048) NOT NULL,
+        revision BIGINT NOT NULL,
+        body LONGBLOB NOT NULL,
+        PRIMARY KEY (drawer, name)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+];
+
 /// The migrations that a database at `version` has not seen, each ending in the version it leads to.
 pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
     let missing = (1..).zip(MIGRATIONS).filter(move |(leads_to, _)| *leads_to > version);
@@ -231,7 +261,7 @@ pub(crate) struct Table {
 
 /// All tables, as the migrations make them.
 pub(crate) fn tables() -> Vec<Table> {
-    let statements = MIGRATIONS.iter().flat_map(|migration| migration.iter());
+    let statements = || MIGRATIONS.iter().flat_map(|migration| migration.iter());
     let table = |statement: &&'static str| {
         let rest = statement.strip_prefix("CREATE TABLE IF NOT EXISTS backstop_")?;
         let index = |line: &'static str| {
@@ -240,7 +270,17 @@ pub(crate) fn tables() -> Vec<Table> {
         };
         Some(Table { name: rest.split(' ').next()?, indexes: rest.lines().filter_map(index).collect() })
     };
-    statements.filter_map(table).collect()
+    let mut tables: Vec<Table> = statements().filter_map(table).collect();
+    let added = |statement: &&'static str| {
+        let (table, rest) = statement
+            .strip_prefix("ALTER TABLE backstop_")?
+            .split_once(" ADD INDEX /*M! IF NOT EXISTS */ ")?;
+        Some((table, rest.split(' ').next()?))
+    };
+    for (name, index) in statements().filter_map(added) {
+        tables.iter_mut().filter(|table| table.name == name).for_each(|table| table.indexes.push(index));
+    }
+    tables
 }
 
 #[cfg(test)]
@@ -250,8 +290,11 @@ mod tests {
     #[test]
     fn every_table_is_known_by_name() {
         let tables = tables();
-        assert_eq!(tables.len(), FIRST.len(), "every statement makes a table");
+        let of_second = |table: &&Table| ["purged", "document"].contains(&table.name);
+        assert_eq!(tables.iter().filter(of_second).count(), 2, "{tables:?}");
+        assert_eq!(tables.len(), FIRST.len() + 2, "every statement of the first migration makes a table");
         assert!(tables.iter().any(|table| table.name == "ready" && table.indexes == ["ready_expiring"]));
+        assert!(tables.iter().any(|table| table.name == "archive" && table.indexes == ["archive_outworn"]));
         let record = tables.iter().find(|table| table.name == "record").expect("a table of records");
         assert_eq!(record.indexes, ["record_shelf", "record_ended"]);
         let plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
@@ -260,7 +303,11 @@ mod tests {
 
     #[test]
     fn every_statement_can_be_run_again() {
-        let repeatable = |statement: &&str| statement.starts_with("CREATE TABLE IF NOT EXISTS ");
-        assert!(MIGRATIONS.iter().flat_map(|migration| migration.iter()).all(repeatable));
+        for statement in MIGRATIONS.iter().flat_map(|migration| migration.iter()) {
+            let added = statement.matches(" ADD ").count();
+            let guarded = statement.matches("/*M! IF NOT EXISTS */").count();
+            let adds = statement.starts_with("ALTER TABLE ") && added > 0 && added == guarded;
+            assert!(adds || statement.starts_with("CREATE TABLE IF NOT EXISTS "), "{statement}");
+        }
     }
 }

@@ -7,6 +7,15 @@
 //! Rows are locked and deleted by their whole key, each with a lookup of its own: the keys are joined in as a list.
 //! With the keys in an `IN`, MariaDB was seen to lock the row behind the last of them too: claims then waited for each
 //! other, and passed over jobs that nobody had taken.
+//!
+//! # Layout
+//! - Here: what the verbs about jobs have in common. [`archive`]: jobs that leave. [`document`], [`incident`] and
+//!   [`list`]: what their names say.
+
+pub(crate) mod archive;
+pub(crate) mod document;
+pub(crate) mod incident;
+pub(crate) mod list;
 
 use crate::session::Bulk;
 
@@ -25,7 +34,8 @@ macro_rules! job_columns {
 macro_rules! record_columns {
     () => {
         "r.status, r.run_at, r.expires_at, r.attempt, r.crashes, r.deferrals, r.runs, r.redrives, r.fence, \
-         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by"
+         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by, \
+         r.marks"
     };
 }
 
@@ -33,7 +43,7 @@ macro_rules! record_columns {
 macro_rules! done_columns {
     () => {
         "d.run_at, d.expires_at, d.attempt, d.crashes, d.deferrals, d.runs, d.redrives, d.fence, d.progress, \
-         d.finished_at"
+         d.finished_at, d.marks"
     };
 }
 
@@ -175,8 +185,6 @@ pub(crate) const KEYS_FIND: Bulk = Bulk {
     between: ",",
     tail: ")",
 };
-pub(crate) const ARCHIVED_STATUS: Bulk =
-    Bulk { head: "SELECT id, status FROM backstop_archive WHERE id IN (", row: "?", between: ",", tail: ")" };
 pub(crate) const WORKERS_EXPIRY: &str =
     "SELECT id, expires_at FROM backstop_worker FORCE INDEX (PRIMARY) WHERE id IN (?)";
 
@@ -205,15 +213,16 @@ pub(crate) const READY_DELETE: Bulk = Bulk {
 pub(crate) const RECORDS_SAVE: Bulk = Bulk {
     head: "INSERT INTO backstop_record (id, lane, status, run_at, expires_at, attempt, crashes, deferrals, runs, \
            redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, cancel_reason, \
-           superseded_by) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+           superseded_by, marks) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     between: ",",
     tail: " ON DUPLICATE KEY UPDATE status = VALUES(status), run_at = VALUES(run_at), \
            expires_at = VALUES(expires_at), attempt = VALUES(attempt), crashes = VALUES(crashes), \
            deferrals = VALUES(deferrals), runs = VALUES(runs), redrives = VALUES(redrives), fence = VALUES(fence), \
            last_failed_run = VALUES(last_failed_run), progress = VALUES(progress), \
            paused_from = VALUES(paused_from), finished_at = VALUES(finished_at), reason = VALUES(reason), \
-           cancel_reason = VALUES(cancel_reason), superseded_by = VALUES(superseded_by)",
+           cancel_reason = VALUES(cancel_reason), superseded_by = VALUES(superseded_by), \
+           marks = VALUES(marks)",
 };
 pub(crate) const RECORDS_DELETE: Bulk = Bulk {
     head: "DELETE r FROM (SELECT NULL AS k0 UNION ALL ",
@@ -223,8 +232,8 @@ pub(crate) const RECORDS_DELETE: Bulk = Bulk {
 };
 pub(crate) const DONE_INSERT: Bulk = Bulk {
     head: "INSERT INTO backstop_done (id, lane, run_at, expires_at, attempt, crashes, deferrals, runs, redrives, \
-           fence, progress, finished_at, worker, code_version, started_at, result, warning, output) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+           fence, progress, finished_at, worker, code_version, started_at, result, warning, output, marks) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     between: ",",
     tail: "",
 };
@@ -261,15 +270,6 @@ pub(crate) const GRIPS_DELETE: Bulk = Bulk {
     between: UNION,
     tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0",
 };
-pub(crate) const INCIDENTS_COUNT: Bulk = Bulk {
-    head: "INSERT INTO backstop_incident (fingerprint, kind, error_type, message, failures, dead, first_seen, \
-           last_seen, sample_job) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: " ON DUPLICATE KEY UPDATE failures = failures + VALUES(failures), dead = dead + VALUES(dead), \
-           last_seen = VALUES(last_seen), sample_job = VALUES(sample_job)",
-};
-
 // Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
 // lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
 
@@ -311,53 +311,13 @@ pub(crate) const TERM_SAVE: &str =
 pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop_ready r FORCE INDEX (ready_expiring) \
      WHERE r.expires_at < ? ORDER BY r.expires_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
 
-// Archival. An id that came again replaces what its earlier job left.
-
-pub(crate) const ENDED_WELL: &str = "SELECT id FROM backstop_done FORCE INDEX (done_ended) WHERE finished_at <= ? \
-     ORDER BY finished_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
-pub(crate) const ENDED: &str = "SELECT id FROM backstop_record FORCE INDEX (record_ended) WHERE status = ? \
-     AND finished_at <= ? ORDER BY finished_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
-pub(crate) const ARCHIVE_SAVE: Bulk = Bulk {
-    head: "INSERT INTO backstop_archive (id, status, finished_at, archived_at, document) VALUES ",
-    row: "(?,?,?,?,?)",
-    between: ",",
-    tail: " ON DUPLICATE KEY UPDATE status = VALUES(status), finished_at = VALUES(finished_at), \
-           archived_at = VALUES(archived_at), document = VALUES(document)",
-};
-pub(crate) const ARCHIVED: &str =
-    "SELECT id, status, archived_at, document FROM backstop_archive WHERE id IN (?)";
-pub(crate) const DONE_DELETE: Bulk = Bulk {
-    head: "DELETE d FROM (SELECT NULL AS k0 UNION ALL ",
-    row: "SELECT ?",
-    between: UNION,
-    tail: ") k STRAIGHT_JOIN backstop_done d FORCE INDEX (PRIMARY) ON d.id = k.k0",
-};
-pub(crate) const JOBS_DELETE: Bulk = Bulk {
-    head: "DELETE j FROM (SELECT NULL AS k0 UNION ALL ",
-    row: "SELECT ?",
-    between: UNION,
-    tail: ") k STRAIGHT_JOIN backstop_job j FORCE INDEX (PRIMARY) ON j.id = k.k0",
-};
-pub(crate) const ATTEMPTS_DELETE: Bulk = Bulk {
-    head: "DELETE a FROM (SELECT NULL AS k0 UNION ALL ",
-    row: "SELECT ?",
-    between: UNION,
-    tail: ") k STRAIGHT_JOIN backstop_attempt a FORCE INDEX (PRIMARY) ON a.job = k.k0",
-};
-pub(crate) const TAGS_DELETE: Bulk = Bulk {
-    head: "DELETE t FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
-    row: "SELECT ?,?",
-    between: UNION,
-    tail: ") k STRAIGHT_JOIN backstop_tag t FORCE INDEX (PRIMARY) ON t.tag = k.k0 AND t.id = k.k1",
-};
-
 // Queues.
 
-pub(crate) const QUEUE_SAVE: &str =
-    "INSERT INTO backstop_queue (name, paused) VALUES (?, ?) ON DUPLICATE KEY UPDATE paused = VALUES(paused)";
+pub(crate) const QUEUE_SAVE: &str = "INSERT INTO backstop_queue (name, paused, note) VALUES (?, ?, ?) \
+     ON DUPLICATE KEY UPDATE paused = VALUES(paused), note = VALUES(note)";
 pub(crate) const QUEUE_LOCK: &str = "SELECT paused FROM backstop_queue WHERE name = ? FOR UPDATE";
-pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop_queue ORDER BY name";
-pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop_queue WHERE name = ?";
+pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop_queue ORDER BY name";
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop_queue WHERE name = ?";
 
 // What is shown. `f` is the run that failed last, `e` the run that ended last.
 
@@ -393,47 +353,6 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
      UNION ALL SELECT runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, NULL, \
      NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id = ? AND worker IS NOT NULL AND runs < ?) a \
      ORDER BY number DESC LIMIT ?";
-pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
-     last_seen, sample_job FROM backstop_incident ORDER BY last_seen DESC, fingerprint LIMIT ?";
-
-// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
-
-pub(crate) const LIST_ALL: &str = "SELECT j.id FROM backstop_job j";
-pub(crate) const LIST_BY_TAG: &str = "SELECT j.id FROM backstop_tag t JOIN backstop_job j ON j.id = t.id";
-pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT j.id FROM backstop_attempt f JOIN backstop_record s \
-     ON s.id = f.job AND s.last_failed_run = f.number JOIN backstop_job j ON j.id = f.job";
-pub(crate) const LIST_SHELF: &str = "SELECT j.id FROM backstop_record s JOIN backstop_job j ON j.id = s.id";
-pub(crate) const LIST_DONE: &str = "SELECT j.id FROM backstop_done s JOIN backstop_job j ON j.id = s.id";
-pub(crate) const LIST_READY: &str = "SELECT j.id FROM backstop_ready s JOIN backstop_job j ON j.id = s.id";
-
-pub(crate) const WHERE: &str = " WHERE ";
-pub(crate) const AND: &str = " AND ";
-pub(crate) const ALWAYS: &str = "TRUE";
-pub(crate) const WHERE_TAG: &str = "t.tag = ?";
-pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop_tag x WHERE x.tag = ? AND x.id = j.id)";
-pub(crate) const WHERE_KEY: &str = "j.business_key = ?";
-pub(crate) const WHERE_FINGERPRINT: &str = "f.fingerprint = ?";
-pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_record x JOIN backstop_attempt a \
-     ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = ?)";
-pub(crate) const WHERE_LANES: &str = "j.lane IN (?)";
-pub(crate) const WHERE_SHELF: &str = "s.status = ?";
-pub(crate) const WHERE_SHELVED: &str =
-    "EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id AND x.status = ?)";
-pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop_done x WHERE x.id = j.id)";
-pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop_ready x WHERE x.lane = j.lane AND x.id = j.id \
-     AND x.run_at = COALESCE((SELECT y.run_at FROM backstop_record y WHERE y.id = j.id), j.run_at))";
-pub(crate) const WHERE_WAITING_OR_HELD: &str = "(EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id \
-     AND x.status = 3) OR (j.lane IN (?) AND EXISTS (SELECT 1 FROM backstop_ready x WHERE x.lane = j.lane \
-     AND x.id = j.id \
-     AND x.run_at = COALESCE((SELECT y.run_at FROM backstop_record y WHERE y.id = j.id), j.run_at))))";
-pub(crate) const WHERE_RUNNING: &str = "j.id IN (?)";
-pub(crate) const WHERE_REASON: &str =
-    "EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id AND x.reason = ?)";
-pub(crate) const WHERE_AFTER: &str = "j.id < ?";
-pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= ?";
-pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < ?";
-pub(crate) const LIST_END: &str = " ORDER BY j.id DESC LIMIT ?";
-
 // What `doctor` asks.
 
 pub(crate) const SETTINGS: &str = "SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', \

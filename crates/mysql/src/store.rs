@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop_core::explain::Surroundings;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
 use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::show::PauseNote;
 use backstop_store::{
-    Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
-    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit,
-    Submitted, Term, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
+    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
+    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -20,7 +23,8 @@ use crate::open;
 use crate::session::{self, Prefix};
 use crate::shared::Shared;
 use crate::unit::Unit;
-use crate::{archive, check, claim, duty, finish, list, operate, query, schema, sql, submit, worker};
+use crate::{archive, check, claim, document, duty, finish, incident, list, operate, purge, query};
+use crate::{schema, sql, submit, worker};
 
 /// How a store is opened. The URL can say most of it too.
 #[derive(Clone)]
@@ -99,7 +103,8 @@ impl MysqlStore {
         open::apply(&place, &options, crate::roles(url)?).await
     }
 
-    /// The statements that make the tables, for those who let only a person run such. Each can be run again.
+    /// The statements that make the tables, for those who let only a person run such. Each can be run again; MySQL
+    /// complains then of columns and indexes that are there already, which does no harm.
     #[must_use]
     pub fn migrations(prefix: &Prefix) -> Vec<String> {
         let each = |query| session::packets(&[query], prefix).into_iter().map(|packet| packet.text);
@@ -253,11 +258,12 @@ impl Store for MysqlStore {
         self.write(verb!(operate::operate, jobs, operation))
     }
 
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
         let asked: Arc<str> = queue.into();
+        let pause = Arc::new(paused.then(|| PauseNote(note.map(ToOwned::to_owned))));
         let changed = self.write(move |unit| {
-            let asked = asked.clone();
-            Box::pin(async move { operate::pause_queue(unit, &asked, paused).await })
+            let (asked, pause) = (asked.clone(), pause.clone());
+            Box::pin(async move { operate::pause_queue(unit, &asked, (*pause).as_ref()).await })
         });
         Box::pin(async move {
             let changed = changed.await?;
@@ -301,7 +307,50 @@ impl Store for MysqlStore {
     }
 
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.read(move |unit| Box::pin(query::incidents(unit, limit)))
+        self.read(move |unit| Box::pin(incident::incidents(unit, limit)))
+    }
+
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
+        self.read(verb!(incident::incidents_of, fingerprints))
+    }
+
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+        self.write(verb!(incident::say, fingerprints, statement))
+    }
+
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
+        let filter = Arc::new(filter);
+        self.read(move |unit| {
+            let filter = filter.clone();
+            Box::pin(async move { list::survey(unit, &filter, most).await })
+        })
+    }
+
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        self.read(verb!(document::documents, shelf))
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        self.write(verb!(document::amend, amend))
+    }
+
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
+        self.write(move |unit| {
+            let jobs = jobs.clone();
+            Box::pin(async move { purge::purge(unit, &jobs, only).await })
+        })
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.write(move |unit| Box::pin(async move { purge::prune(unit, &term, keep, limit).await }))
+    }
+
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
+        self.read(move |unit| Box::pin(purge::prunable(unit, keep, most)))
+    }
+
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
+        self.read(move |unit| Box::pin(archive::archive_page(unit, page)))
     }
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {

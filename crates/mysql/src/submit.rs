@@ -8,6 +8,7 @@ use crate::archive;
 use crate::error::Failure;
 use crate::lanes::Lanes;
 use crate::load;
+use crate::purge;
 use crate::session::{self, Bulk, Session};
 use crate::sql;
 use crate::unit::Unit;
@@ -52,16 +53,23 @@ pub(crate) async fn lay(
 ) -> Result<(), Failure> {
     let mut needs = SubmitNeeds::of(&submit.jobs);
     let mut known: Vec<JobId> = std::mem::take(&mut needs.jobs);
+    let mut owners: Vec<JobId> = Vec::new();
     if !needs.idempotency_keys.is_empty() {
         for mut row in by_names(session, &sql::IDEMPOTENCY_FIND, &needs.idempotency_keys).await? {
             let (key, owner) = (row.text()?, row.job()?);
             desk.lay_idempotency_key(key, owner);
-            known.push(owner);
+            owners.push(owner);
         }
     }
+    known.extend(&owners);
     lay_held(session, lanes, desk, &needs.business_keys, known.clone()).await?;
     known.retain(|id| desk.file(*id).is_none());
+    owners.retain(|id| desk.file(*id).is_none());
     for (id, state) in archive::states(session, &known).await? {
+        desk.lay_archived(id, state);
+        owners.retain(|owner| *owner != id);
+    }
+    for (id, state) in purge::states(session, &owners).await? {
         desk.lay_archived(id, state);
     }
     Ok(())

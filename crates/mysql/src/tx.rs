@@ -8,17 +8,17 @@
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Refusal, Timestamp};
-use backstop_store::desk::{Desk, Hands, Writes};
+use backstop_store::desk::{Desk, Hands, Wants, Writes};
 use backstop_store::{Error, Finish, Submit, Submitted};
 use mysql_async::prelude::Queryable;
 
 use crate::error::Failure;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
-use crate::session::{Prefix, Query, Session, Wire};
+use crate::session::{self, Prefix, Query, Session, Wire};
 use crate::shared::moment_of;
 use crate::values::{Row, Value};
-use crate::{finish, flush, sql, submit};
+use crate::{finish, flush, incident, sql, submit};
 
 #[cfg(feature = "sqlx")]
 mod sqlx;
@@ -119,7 +119,7 @@ async fn submit_once(
     // Lanes that a rollback would take back must not be remembered.
     let lanes = Lanes::default();
     let now = moment_of(session.one(Query::new(sql::CLOCK, vec![Value::Int(None)])).await?)?;
-    let mut desk = Desk::new(now, false);
+    let mut desk = Desk::new(now, Wants::default());
     submit::lay(session, &lanes, &mut desk, batch).await?;
     let answers = desk.submit(batch)?;
     write(session, &lanes, desk.into_writes(), now).await?;
@@ -133,8 +133,8 @@ async fn finish_once(
     // What the process remembers of its claims is compared with their rows and dropped when these have changed, so
     // nothing has to be told to it here, and a rollback leaves it right too.
     let (lanes, hands) = (Lanes::default(), Hands::default());
-    let ground = Ground { lanes: &lanes, hands: &hands, moment: Value::Int(None), wants_events: false };
-    let (desk, answers) = finish::end(session, &ground, endings, None).await?;
+    let ground = Ground { lanes: &lanes, hands: &hands, moment: Value::Int(None), wants: Wants::default() };
+    let (desk, answers, _) = finish::end(session, &ground, endings, None, None).await?;
     let now = desk.now;
     write(session, &lanes, desk.into_writes(), now).await?;
     Ok(answers)
@@ -150,7 +150,11 @@ async fn write(
         return Ok(());
     }
     let flush = flush::prepare(session, lanes, &writes, now).await?;
-    session.run(flush.queries).await.map(drop)
+    let mut last = flush.queries;
+    if !writes.incidents.is_empty() {
+        last = incident::settle(session, last, &writes.incidents, now).await?.standings;
+    }
+    session::all(session, last).await.map(drop)
 }
 
 async fn mark(session: &mut impl Session, sql: &[&'static str]) -> Result<(), Failure> {

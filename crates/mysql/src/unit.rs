@@ -11,13 +11,14 @@ use std::time::Duration;
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
 use backstop_store::Error;
-use backstop_store::desk::{Desk, Turn, Writes};
+use backstop_store::desk::{Desk, Turn, Wants, Writes};
 use futures_util::future::BoxFuture;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 use crate::error::Failure;
 use crate::flush;
+use crate::incident;
 use crate::lanes::LaneIds;
 use crate::session::{self, Query, Session};
 use crate::shared::{Shared, moment_of};
@@ -141,7 +142,7 @@ impl Unit {
 
     /// An empty desk at `now`.
     pub(crate) fn desk(&self, now: Timestamp) -> Desk {
-        Desk::new(now, self.shared.observer().wants_events())
+        Desk::new(now, Wants::of(&*self.shared.observer()))
     }
 
     /// Writes what was changed on the desk, and commits.
@@ -162,21 +163,45 @@ impl Unit {
         writes: Writes,
         now: Timestamp,
     ) -> Result<Vec<Vec<Row>>, Failure> {
-        let mut queries = first;
-        let own = queries.len();
+        self.write_judged(first, writes, now, true).await
+    }
+
+    /// The same for failures of incidents of which it is known whether any is said to be fixed: only then the sums must
+    /// be judged before the commit, which takes one round trip more. All who fail alike wait for it.
+    pub(crate) async fn write_judged(
+        &mut self,
+        first: Vec<Query>,
+        mut writes: Writes,
+        now: Timestamp,
+        fixed: bool,
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let (own, mut queries) = (first.len(), first);
         if writes.is_empty() {
             return self.commit(queries).await;
         }
         let shared = self.shared.clone();
         let flush = flush::prepare(self, &shared.lanes, &writes, now).await?;
         queries.extend(flush.queries);
+        let wants = shared.observer().wants_events();
+        let (mut answers, counts) = (Vec::new(), std::mem::take(&mut writes.incidents));
+        if fixed && !counts.is_empty() {
+            let settled = incident::settle(self, queries, &counts, now).await?;
+            (answers, queries) = (settled.answers, settled.standings);
+            writes.events.extend(settled.events.into_iter().filter(|_| wants));
+        }
+        let asked = answers.len() + queries.len();
+        if !fixed && wants {
+            incident::look(&mut queries, &counts);
+        }
         // The rows are locked: whoever changes them after us draws a later turn.
         let turn = shared.turns.draw();
         let arrived = writes.work_arrived && !writes.ready_in.is_empty();
-        let news = News { turn, events: writes.events, arrived, lanes: flush.lanes };
-        let mut answers = self.commit(queries).await?;
+        answers.extend(self.commit(queries).await?);
+        if !fixed && wants {
+            writes.events.extend(incident::opened(&counts, answers.split_off(asked), now)?);
+        }
         answers.truncate(own);
-        self.news = Some(news);
+        self.news = Some(News { turn, events: writes.events, arrived, lanes: flush.lanes });
         Ok(answers)
     }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Priority, Spec, State};
+use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Priority, Retention, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::Place;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Duty, Finish, JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit,
-    Submitted,
+    Amend, Amended, Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Edit, Expect, Finish, JobFilter, KnownKind,
+    NewWorker, PageRequest, Shelf, Store, Submit, Submitted,
 };
 use place::InDatabase;
 
@@ -205,5 +205,120 @@ fn the_last_to_replace_holds_the_key() {
         let queue = stores[0].queues().await.expect("counted").remove(0);
         let replaced = u64::try_from(CLIENTS).unwrap_or(0) * 3 - 3;
         assert_eq!((queue.pending, queue.canceled), (3, replaced));
+    });
+}
+
+fn written(body: &str, expect: Expect) -> Amend {
+    let edit =
+        Edit { drawer: Drawer::Plans, key: "rd-00000001".into(), expect, body: Some(body.to_owned().into()) };
+    Amend { edits: vec![edit], ..Amend::default() }
+}
+
+/// Writes a document as if nobody else did, until nobody else has; answers how often that took.
+async fn insist(store: Arc<MysqlStore>, number: u128) -> u64 {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let found = store.documents(Shelf::first(Drawer::Plans, 1)).await.expect("read").items;
+        let expect = found.first().map_or(Expect::Absent, |document| Expect::Revision(document.revision));
+        let amended =
+            store.amend(written(&number.to_string(), expect)).await.expect("no lock reaches a caller");
+        if let Amended::Done { .. } = amended {
+            return tries;
+        }
+    }
+}
+
+#[test]
+fn no_change_of_a_document_is_lost() {
+    // D4
+    let place = InDatabase::fresh();
+    InDatabase::block_on(async {
+        let stores = stores(&place).await;
+        let clients: Vec<_> = (1..=CLIENTS)
+            .zip(stores.iter().cycle().cloned())
+            .map(|(number, store)| tokio::spawn(insist(store, number)))
+            .collect();
+        let mut tries = 0;
+        for client in clients {
+            tries += client.await.expect("no client failed");
+        }
+        let found = stores[0].documents(Shelf::first(Drawer::Plans, 2)).await.expect("read").items;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(u128::try_from(found[0].revision).unwrap_or(0), CLIENTS, "after {tries} tries");
+    });
+}
+
+#[test]
+fn of_many_who_write_a_new_document_one_does() {
+    // D4
+    let place = InDatabase::fresh();
+    InDatabase::block_on(async {
+        let stores = stores(&place).await;
+        let clients: Vec<_> = (1..=CLIENTS)
+            .zip(stores.iter().cycle().cloned())
+            .map(|(number, store)| {
+                tokio::spawn(async move { store.amend(written(&number.to_string(), Expect::Absent)).await })
+            })
+            .collect();
+        let mut done = 0;
+        for client in clients {
+            match client.await.expect("no client failed").expect("no lock reaches a caller") {
+                Amended::Done { .. } => done += 1,
+                Amended::Conflict { drawer, key } => {
+                    assert_eq!((drawer, key.as_str()), (Drawer::Plans, "rd-00000001"));
+                }
+            }
+        }
+        assert_eq!(done, 1);
+    });
+}
+
+#[test]
+fn a_job_leaves_once_whoever_takes_it_away() {
+    // L16, D5: those who purge and those who archive meet over the same jobs, and every count comes out even.
+    let place = InDatabase::fresh();
+    InDatabase::block_on(async {
+        let stores = stores(&place).await;
+        let all: Vec<JobId> = (1..=600).map(JobId::from_u128).collect();
+        stores[0].submit(Submit { jobs: (1..=600).map(job).collect(), atomic: true }).await.expect("stored");
+        live(stores[0].clone(), 1).await;
+        let node = WorkerId::from_u128(1);
+        let led = stores[0].lead(node, vec![Duty::Archive], Duration::from_secs(600)).await.expect("led");
+        let term = led[0].expect("nobody else leads");
+        let archiver = stores[0].clone();
+        let archived = tokio::spawn(async move {
+            let at_once = Retention::default().succeeded(Some(Duration::ZERO));
+            let mut moved = 0;
+            for _ in 0..20 {
+                moved += archiver.archive(term, at_once, 10).await.expect("archived");
+            }
+            moved
+        });
+        let purgers: Vec<_> = stores[1..]
+            .iter()
+            .cloned()
+            .map(|store| {
+                let all = all.clone();
+                tokio::spawn(async move {
+                    let mut purged = 0;
+                    for some in all.chunks(50) {
+                        let answers =
+                            store.purge(some.to_vec(), None).await.expect("no lock reaches a caller");
+                        purged += answers.iter().filter(|answer| answer.is_ok()).count();
+                    }
+                    purged
+                })
+            })
+            .collect();
+        let mut purged = 0;
+        for purger in purgers {
+            purged += purger.await.expect("no purger failed");
+        }
+        let moved = archived.await.expect("no archiver failed");
+        let left = stores[0].archived(all).await.expect("read").into_iter().flatten().count();
+        assert_eq!(purged + left, 600, "{moved} were archived first");
+        let queue = stores[0].queues().await.expect("counted").remove(0);
+        assert_eq!((queue.succeeded, stored(&stores[0]).await), (0, 0));
     });
 }

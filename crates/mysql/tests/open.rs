@@ -251,7 +251,9 @@ fn the_doctor_names_what_could_lose_a_job_and_what_is_missing() {
         options.old_transaction = Duration::ZERO;
         let store = MysqlStore::open(&place.url(), options).await.expect("fresh");
         let mut old = connect(&place.url()).await;
-        old.query_drop("START TRANSACTION; INSERT INTO backstop_queue VALUES ('q', 0)").await.expect("begun");
+        old.query_drop("START TRANSACTION; INSERT INTO backstop_queue (name, paused) VALUES ('q', 0)")
+            .await
+            .expect("begun");
         let id: u64 = old.query_first("SELECT CONNECTION_ID()").await.expect("asked").expect("a number");
         let break_it =
             "ALTER TABLE backstop_record DROP INDEX record_shelf; ALTER TABLE backstop_tag ENGINE = Aria";

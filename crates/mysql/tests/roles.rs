@@ -11,7 +11,8 @@ use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::Place;
 use backstop_store::{
-    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit,
+    Amend, Amended, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter, KnownKind,
+    NewWorker, PageRequest, Shelf, Store, Submit,
 };
 use backstop_testbed::shared;
 use place::InDatabase;
@@ -71,8 +72,15 @@ async fn work(store: &MysqlStore) -> Result<State, Error> {
     store.expire(expire, 10).await?;
     let at_once = Retention::default().succeeded(Some(Duration::ZERO));
     assert_eq!(store.archive(archive, at_once, 10).await?, 1);
+    let prune = store.lead(worker, vec![Duty::Prune], Duration::from_secs(60)).await?[0].expect("free");
+    assert_eq!(store.prune(prune, Duration::ZERO, 10).await?, 1);
     store.retire(worker).await?;
     Ok(answers[0].expect("held"))
+}
+
+fn rule() -> Amend {
+    let edit = Edit { drawer: Drawer::Rules, key: "r".into(), expect: Expect::Any, body: Some("{}".into()) };
+    Amend { edits: vec![edit], ..Amend::default() }
 }
 
 fn is_right(error: &Error) -> bool {
@@ -100,17 +108,26 @@ fn each_role_may_do_its_work_and_nothing_else() {
         let refused = enqueuer.operate(vec![JobId::from_u128(1)], cancel.clone()).await;
         assert!(is_right(&refused.expect_err("it may not cancel")));
         assert!(is_right(&work(&enqueuer).await.expect_err("nor work")));
+        assert!(is_right(&enqueuer.amend(rule()).await.expect_err("nor write documents")));
         let reader = open_as(&place, &prefix, "reader").await;
         let page = reader.list(JobFilter::default(), PageRequest::first(10)).await.expect("it may look");
         assert_eq!(page.items.len(), 1);
         reader.queues().await.expect("at queues too");
+        reader.documents(Shelf::first(Drawer::Rules, 1)).await.expect("and at documents");
+        assert!(is_right(&reader.amend(rule()).await.expect_err("which it may not write")));
         let plain = NewJob::new(Spec::new(JobId::from_u128(3), "work", "{}"));
         assert!(is_right(&submit(&reader, plain).await.expect_err("it may not submit")));
         let worker = open_as(&place, &prefix, "worker").await;
-        assert!(is_right(&worker.pause_queue("default", true).await.expect_err("it may not pause")));
+        assert!(worker.pause_queue("default", true, None).await.expect("a failure rule may"));
+        assert!(worker.pause_queue("default", false, None).await.expect("and so may people"));
         assert_eq!(work(&worker).await.expect("it may work"), State::Succeeded);
+        assert!(
+            matches!(worker.amend(rule()).await, Ok(Amended::Done { .. })),
+            "plans are stepped by workers"
+        );
+        assert!(submit(&enqueuer, keyed(1)).await.expect("the key of a purged job answers"));
         let server = open_as(&place, &prefix, "server").await;
-        assert!(server.pause_queue("default", true).await.expect("it may pause"));
+        assert!(server.pause_queue("default", true, None).await.expect("it may pause"));
         assert!(!submit(&server, keyed(4)).await.expect("and submit"));
         assert!(server.operate(vec![JobId::from_u128(4)], cancel).await.expect("and cancel")[0].is_ok());
         for store in [enqueuer, reader, worker, server, owner] {

@@ -66,13 +66,19 @@ pub(crate) fn expect_term(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestam
     if leads { Ok(()) } else { Err(Error::Deposed { duty: term.duty }.into()) }
 }
 
-/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
-pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
+/// Makes sure that `term` is the current one of `duty` and stays so until the commit; answers the moment.
+pub(crate) async fn lead_on(unit: &mut Unit, term: &Term, duty: Duty) -> Result<Timestamp, Failure> {
     let batch = vec![unit.clock(), ask(term)];
     let mut answers = unit.run(batch).await?;
     let current = answers.pop().unwrap_or_default();
-    let now = crate::shared::moment_of(answers.swap_remove(0))?;
-    expect_term(term, Duty::Expire, current, now)?;
+    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
+    expect_term(term, duty, current, now)?;
+    Ok(now)
+}
+
+/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
+pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
+    let now = lead_on(unit, term, Duty::Expire).await?;
     let overdue = unit.one(Query::new(sql::OVERDUE, vec![Value::at(now), Value::count(limit)])).await?;
     let ids = overdue.into_iter().map(|mut row| row.job()).collect::<Result<Vec<JobId>, _>>()?;
     let shared = unit.shared.clone();

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use backstop_core::Timestamp;
 use backstop_store::desk::{LaneKey, Writes};
 
+use crate::document;
 use crate::error::Failure;
+use crate::incident;
 use crate::lanes::{LaneIds, Lanes, id_of};
 use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::values::{Columns, Value};
 
-/// Statements that write, and the lanes they mention.
+/// Statements that write, and the lanes they mention. When failures are counted, the last statement does that, because
+/// everybody who fails alike waits for it; what it answers is for [`incident::judge`].
 pub(crate) struct Flush {
     pub(crate) queries: Vec<Query>,
     pub(crate) lanes: LaneIds,
@@ -72,13 +75,17 @@ fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Quer
     let runs = writes.attempts.iter().map(|(job, run)| rows::attempt_values(*job, run));
     add(&mut out, sql::ATTEMPTS_INSERT, runs.collect::<Result<_, _>>()?);
     write_grips(&mut out, writes);
-    write_incidents(&mut out, writes, now);
     let tally = writes.tally.iter().filter(|(_, counts)| counts.iter().any(|count| *count != 0));
     let tally = tally.map(|(lane, counts)| {
         let counts = counts.iter().map(|count| Value::Int(Some(*count)));
         std::iter::once(id_of(ids, lane)).chain(counts).collect()
     });
     add(&mut out, sql::TALLY_INSERT, tally.collect());
+    document::write_alerts(&mut out, &writes.alerts)?;
+    incident::write_open(&mut out, writes);
+    if !writes.incidents.is_empty() {
+        out.push(incident::count(writes, now));
+    }
     Ok(out)
 }
 
@@ -114,25 +121,4 @@ fn write_grips(out: &mut Vec<Query>, writes: &Writes) {
     let kept =
         kept.iter().map(|grip| vec![Value::Int(Some(grip.fence.0)), Value::Bytes(grip.encode_slots())]);
     add(out, sql::GRIPS_UPDATE, kept.collect());
-}
-
-fn write_incidents(out: &mut Vec<Query>, writes: &Writes, now: Timestamp) {
-    if writes.incidents.is_empty() {
-        return;
-    }
-    let mut columns = Columns::default();
-    for count in &writes.incidents {
-        columns.push(vec![
-            Value::text(&count.fingerprint),
-            Value::text(&count.kind),
-            Value::text(&count.error_type),
-            Value::text(&count.message),
-            Value::Int(Some(count.failures)),
-            Value::Int(Some(count.dead)),
-            Value::job(count.sample_job),
-        ]);
-    }
-    let mut params = columns.into_params();
-    params.push(Value::at(now));
-    out.push(Query::new(sql::INCIDENTS_COUNT, params));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use backstop_core::{Fence, JobId, Lease, WorkerId};
-use backstop_store::desk::{Desk, File, Hands};
+use backstop_store::desk::{Desk, File, Hands, Wants};
 
 use crate::error::Failure;
 use crate::lanes::Lanes;
@@ -34,7 +34,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) hands: &'a Hands,
     /// The moment to tell statements, see `Shared::moment`.
     pub(crate) moment: Value,
-    pub(crate) wants_events: bool,
+    pub(crate) wants: Wants,
 }
 
 /// Locks the claims of leases and lays their jobs on a desk. `also` is asked in the same round trip.
@@ -68,7 +68,7 @@ pub(crate) async fn lock(
             live.insert(worker);
         }
     }
-    let mut desk = Desk::new(now, ground.wants_events);
+    let mut desk = Desk::new(now, ground.wants);
     lay(session, ground, &mut desk, grips, all_known, &fences).await?;
     Ok((Held { desk, live }, rest))
 }

@@ -11,24 +11,28 @@
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
-//! - `submit`, `collect`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
+//! - `submit`, `collect`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`:
+//!   the verbs that write.
 //! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
 
 mod archive;
 mod check;
 mod claim;
 mod collect;
+mod document;
 mod duty;
 mod error;
 mod finish;
 mod flush;
 mod hold;
+mod incident;
 mod lanes;
 mod list;
 mod listen;
 mod load;
 mod open;
 mod operate;
+mod purge;
 mod query;
 mod rows;
 mod schema;

@@ -1,14 +1,14 @@
-//! Jobs, ledgers, queues and incidents as they are shown. Reads one snapshot; never writes.
+//! Jobs, ledgers and queues as they are shown. Reads one snapshot; never writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Attempt, FailureRecord, JobDetail, JobView, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::show::{self, LaneCounts, Roster};
-use backstop_store::{HeldLane, Incident, Page, PageRequest, QueueView};
+use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
+use backstop_store::{HeldLane, Page, PageRequest, QueueView};
 
 use crate::error::Failure;
 use crate::lanes;
@@ -17,7 +17,7 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
-use crate::values::Value;
+use crate::values::{Row, Value};
 use crate::worker;
 
 /// Every lane with its kept counts.
@@ -176,12 +176,31 @@ pub(crate) async fn surroundings(
         None => None,
     };
     let paused = unit.one(Query::new(sql::QUEUE_PAUSED, vec![Value::text(&spec.queue)])).await?;
-    let queue_paused = match paused.into_iter().next() {
-        Some(mut row) => row.bool()?,
-        None => false,
-    };
-    let around = roster.around(&view, queue_paused, last_decision);
+    let paused = paused.into_iter().next().map(|mut row| pause(&mut row)).transpose()?.flatten();
+    let key_holder = key_holder(unit, spec.business_key.as_deref(), &roster).await?;
+    let around = roster.around(&view, paused, key_holder, last_decision);
     Ok(Some((view, around)))
+}
+
+/// The live job that holds a business key.
+async fn key_holder(
+    unit: &mut Unit,
+    key: Option<&str>,
+    roster: &Roster,
+) -> Result<Option<KeyHolder>, Failure> {
+    let Some(key) = key else { return Ok(None) };
+    let rows = unit.one(Query::new(sql::KEYS_FIND, vec![Value::texts([key])])).await?;
+    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
+    row.skip(1);
+    let job = row.job()?;
+    let found = views(unit, &[job], roster).await?.pop().flatten();
+    Ok(found.map(|view| KeyHolder { job, state: view.record.state }))
+}
+
+/// Reads whether a queue is paused, and who or what asked for it.
+fn pause(row: &mut Row) -> Result<Option<PauseNote>, Failure> {
+    let (paused, note) = (row.bool()?, row.maybe_text()?);
+    Ok(paused.then_some(PauseNote(note)))
 }
 
 /// Every queue that has a lane, was ever paused, or is served by a live worker.
@@ -190,7 +209,7 @@ pub(crate) async fn queues(unit: &mut Unit) -> Result<Vec<QueueView>, Failure> {
     let roster = worker::roster(unit, now).await?;
     let mut paused = Vec::new();
     for mut row in unit.one(Query::new(sql::QUEUES, Vec::new())).await? {
-        paused.push((row.text()?, row.bool()?));
+        paused.push((row.text()?, pause(&mut row)?));
     }
     let lanes = lane_counts(unit).await?;
     let open: Vec<&LaneCounts> = lanes.iter().filter(|counts| counts.is_open(&roster)).collect();
@@ -207,11 +226,4 @@ pub(crate) async fn held_lanes(unit: &mut Unit) -> Result<Vec<HeldLane>, Failure
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
     Ok(show::held_lanes(&roster, &lane_counts(unit).await?))
-}
-
-/// Incidents, latest seen first.
-pub(crate) async fn incidents(unit: &mut Unit, limit: usize) -> Result<Vec<Incident>, Failure> {
-    show::page_limit(limit)?;
-    let rows = unit.one(Query::new(sql::INCIDENTS, vec![Value::count(limit)])).await?;
-    rows.into_iter().map(rows::incident).collect()
 }

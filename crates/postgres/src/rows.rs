@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use backstop_core::failure::{Fingerprint, TerminalReason};
-use backstop_core::job::{Attempt, FailureRecord, Job, PausedFrom, Policy, Record, Spec, State};
-use backstop_core::{Fence, Timestamp};
-use backstop_store::Incident;
+use backstop_core::incident::Standing;
+use backstop_core::job::{Attempt, FailureRecord, Job, Marks, PausedFrom, Policy, Record, Spec, State};
+use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
 use backstop_store::show::WorkerRow;
+use backstop_store::{Archived, Incident};
 use serde::Deserialize;
 
 use crate::error::Failure;
@@ -32,9 +33,9 @@ pub(crate) fn state_of(code: i64) -> Result<State, Failure> {
 }
 
 /// The number of columns of `record` in every row that has them.
-const RECORD_COLUMNS: usize = 16;
+const RECORD_COLUMNS: usize = 17;
 /// The number of columns of `done` in every row that has them.
-const DONE_COLUMNS: usize = 10;
+const DONE_COLUMNS: usize = 11;
 /// Where a row of `job` has its lane.
 pub(crate) const LANE_COLUMN: usize = 1;
 
@@ -99,10 +100,18 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
         reason: reason(row.maybe_text()?)?,
         cancel_reason: row.maybe_text()?,
         superseded_by: row.maybe_job()?,
+        marks: marks(row)?,
     }))
 }
 
-fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
+/// Reads the marks on a record; most have none.
+fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
+    let text = row.maybe_text()?;
+    Ok(text.as_deref().map(Marks::from_text).transpose()?.map(Box::new))
+}
+
+/// Reads why a job is dead.
+pub(crate) fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
     let parsed = word.map(|word| word.parse().map_err(|unknown| Failure::Unreadable(format!("{unknown}"))));
     parsed.transpose()
 }
@@ -131,6 +140,7 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
         reason: None,
         cancel_reason: None,
         superseded_by: None,
+        marks: marks(row)?,
     }))
 }
 
@@ -164,12 +174,16 @@ fn rarely(number: u32) -> Value {
     Value::Int((number > 0).then(|| number.into()))
 }
 
-fn maybe_text(text: Option<impl AsRef<str>>) -> Value {
+pub(crate) fn maybe_text(text: Option<impl AsRef<str>>) -> Value {
     text.map_or(Value::Text(None), Value::text)
 }
 
 fn json<T: serde::Serialize>(value: Option<&T>) -> Result<Value, Failure> {
     Ok(maybe_text(value.map(serde_json::to_string).transpose()?))
+}
+
+fn marked(record: &Record) -> Value {
+    maybe_text(record.marks.as_deref().and_then(Marks::to_text))
 }
 
 /// The columns of `job`, in the order of `sql::JOBS_INSERT`.
@@ -216,6 +230,7 @@ pub(crate) fn record_values(row: &RecordRow, lane: Value) -> Result<Vec<Value>, 
         maybe_text(record.reason.map(TerminalReason::as_str)),
         maybe_text(record.cancel_reason.as_deref()),
         Value::Id(record.superseded_by.map(|id| id.as_uuid())),
+        marked(record),
     ])
 }
 
@@ -241,11 +256,12 @@ pub(crate) fn done_values(done: &Done, lane: Value) -> Result<Vec<Value>, Failur
         maybe_text(run.and_then(|run| run.result.as_deref())),
         maybe_text(run.and_then(|run| run.warning.as_deref())),
         maybe_text(run.and_then(|run| run.output.as_deref())),
+        marked(record),
     ])
 }
 
 /// The columns of `attempt`, in the order of `sql::ATTEMPTS_INSERT`.
-pub(crate) fn attempt_values(job: backstop_core::JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
+pub(crate) fn attempt_values(job: JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
     let failure = run.failure.as_ref();
     Ok(vec![
         Value::job(job),
@@ -299,6 +315,7 @@ fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
     Ok(Fingerprint::deserialize(serde_json::Value::String(text))?)
 }
 
+/// Reads an incident.
 pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
     Ok(Incident {
         fingerprint: fingerprint(row.text()?)?,
@@ -307,10 +324,25 @@ pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
         message: row.text()?,
         failures: row.number()?,
         dead: row.number()?,
+        open: row.number()?,
         first_seen: row.moment()?,
         last_seen: row.moment()?,
+        first_version: row.maybe_text()?,
+        last_version: row.maybe_text()?,
         sample_job: row.job()?,
+        standing: standing(row.maybe_text()?)?,
     })
+}
+
+fn standing(text: Option<String>) -> Result<Standing, Failure> {
+    Ok(text.as_deref().map(Standing::from_text).transpose()?.unwrap_or_default())
+}
+
+/// Reads an archived job: id, status, moment, whether it ran, and document.
+pub(crate) fn archived(mut row: Row) -> Result<(JobId, Archived), Failure> {
+    let (id, state, archived_at) = (row.job()?, state_of(row.int()?)?, row.moment()?);
+    let (ran, document) = (row.bool()?, Arc::from(row.text()?));
+    Ok((id, Archived { archived_at, state, ran, document }))
 }
 
 /// Reads a worker's row.

@@ -7,7 +7,7 @@ mod function;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -202,6 +202,32 @@ const FIRST: &[&str] = &[
     function::ENQUEUE,
 ];
 
+/// Dead letters that are looked after. What is locked while it is read comes first: the hot tables get columns that are
+/// NULL, which takes no time, and are locked for the rest of the transaction only.
+///
+/// Programs of the first version go on beside it: none of their statements reads or writes what is new here. What they
+/// leave NULL means what it meant then: no marks, and of an archived job the document says whether it ever ran.
+const SECOND: &[&str] = &[
+    "ALTER TABLE backstop.archive ADD COLUMN ran boolean",
+    // L16: a job that never ran is not removed by age, so the index leaves out those that are known not to have run.
+    "CREATE INDEX archive_outworn ON backstop.archive (archived_at, id) WHERE ran IS NOT FALSE",
+    // Small things of the engine's own, changed together with jobs: rules, plans, budgets, alerts that wait.
+    "CREATE TABLE backstop.document (
+        drawer text COLLATE \"C\" NOT NULL,
+        key text COLLATE \"C\" NOT NULL,
+        revision bigint NOT NULL,
+        body text NOT NULL,
+        PRIMARY KEY (drawer, key)) WITH (fillfactor = 80)",
+    roles::AS_BEFORE,
+    "ALTER TABLE backstop.queue ADD COLUMN note text",
+    "ALTER TABLE backstop.incident ADD COLUMN open bigint NOT NULL DEFAULT 0, ADD COLUMN first_version text, \
+     ADD COLUMN last_version text, ADD COLUMN standing text",
+    // How its job had ended, once nothing else is left of it.
+    "ALTER TABLE backstop.idempotency ADD COLUMN ended smallint",
+    "ALTER TABLE backstop.record ADD COLUMN marks text",
+    "ALTER TABLE backstop.done ADD COLUMN marks text",
+];
+
 /// The migrations that a database at `version` has not seen, each with the version it leads to.
 pub(crate) fn missing(version: i64) -> impl Iterator<Item = (i64, &'static [&'static str])> {
     (1..).zip(MIGRATIONS.iter().copied()).filter(move |(leads_to, _)| *leads_to > version)
@@ -225,7 +251,16 @@ mod tests {
     #[test]
     fn every_relation_is_known_by_name() {
         let names: Vec<&str> = relations().collect();
-        for name in ["meta", "fence", "ready", "ready_expiring", "claim", "record_shelf", "incident_latest"] {
+        for name in [
+            "meta",
+            "fence",
+            "ready",
+            "ready_expiring",
+            "claim",
+            "record_shelf",
+            "incident_latest",
+            "document",
+        ] {
             assert!(names.contains(&name), "{names:?}");
         }
         assert!(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{Hands, Turns};
+use backstop_store::desk::{Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::sync::Notify;
@@ -91,7 +91,7 @@ impl Shared {
             lanes: &self.lanes,
             hands: &self.hands,
             moment: self.moment(),
-            wants_events: self.observer().wants_events(),
+            wants: Wants::of(&*self.observer()),
         }
     }
 

@@ -3,6 +3,15 @@
 //! Status codes are written as numbers (see `rows::status_code`), because a partial index is used only when its
 //! condition appears literally in the query: 1 pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled,
 //! 7 succeeded. Several rows are bound as one array per column, so that a batch is one statement whatever its size.
+//!
+//! # Layout
+//! - Here: what the verbs about jobs have in common. [`archive`]: jobs that leave. [`document`], [`incident`],
+//!   [`list`].
+
+pub(crate) mod archive;
+pub(crate) mod document;
+pub(crate) mod incident;
+pub(crate) mod list;
 
 /// The columns of `job`, in the order that `rows` reads them.
 macro_rules! job_columns {
@@ -16,7 +25,8 @@ macro_rules! job_columns {
 macro_rules! record_columns {
     () => {
         "r.status, r.run_at, r.expires_at, r.attempt, r.crashes, r.deferrals, r.runs, r.redrives, r.fence, \
-         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by"
+         r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason, r.cancel_reason, r.superseded_by, \
+         r.marks"
     };
 }
 
@@ -24,7 +34,7 @@ macro_rules! record_columns {
 macro_rules! done_columns {
     () => {
         "d.run_at, d.expires_at, d.attempt, d.crashes, d.deferrals, d.runs, d.redrives, d.fence, d.progress, \
-         d.finished_at"
+         d.finished_at, d.marks"
     };
 }
 
@@ -126,9 +136,8 @@ pub(crate) const GRIPS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at,
 pub(crate) const GRIPS: &str =
     "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop.claim c ORDER BY c.fence";
 pub(crate) const IDEMPOTENCY_FIND: &str =
-    "SELECT key, job FROM backstop.idempotency WHERE key = ANY($1::text[])";
+    "SELECT key, job, ended FROM backstop.idempotency WHERE key = ANY($1::text[])";
 pub(crate) const KEYS_FIND: &str = "SELECT key, job FROM backstop.business WHERE key = ANY($1::text[])";
-pub(crate) const ARCHIVED_STATUS: &str = "SELECT id, status FROM backstop.archive WHERE id = ANY($1::uuid[])";
 pub(crate) const WORKERS_EXPIRY: &str =
     "SELECT id, expires_at FROM backstop.worker WHERE id = ANY($1::uuid[])";
 
@@ -145,21 +154,21 @@ pub(crate) const READY_DELETE: &str = "DELETE FROM backstop.ready r \
      WHERE r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id";
 pub(crate) const RECORDS_SAVE: &str = "INSERT INTO backstop.record (id, lane, status, run_at, expires_at, attempt, \
      crashes, deferrals, runs, redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, \
-     cancel_reason, superseded_by) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
+     cancel_reason, superseded_by, marks) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
      $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], \
-     $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::uuid[]) \
+     $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::uuid[], $19::text[]) \
      ON CONFLICT (id) DO UPDATE SET status = excluded.status, run_at = excluded.run_at, \
      expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, \
      deferrals = excluded.deferrals, runs = excluded.runs, redrives = excluded.redrives, fence = excluded.fence, \
      last_failed_run = excluded.last_failed_run, progress = excluded.progress, paused_from = excluded.paused_from, \
      finished_at = excluded.finished_at, reason = excluded.reason, cancel_reason = excluded.cancel_reason, \
-     superseded_by = excluded.superseded_by";
+     superseded_by = excluded.superseded_by, marks = excluded.marks";
 pub(crate) const RECORDS_DELETE: &str = "DELETE FROM backstop.record WHERE id = ANY($1::uuid[])";
 pub(crate) const DONE_INSERT: &str = "INSERT INTO backstop.done (id, lane, run_at, expires_at, attempt, crashes, \
      deferrals, runs, redrives, fence, progress, finished_at, worker, code_version, started_at, result, warning, \
-     output) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], \
-     $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::uuid[], $14::text[], \
-     $15::bigint[], $16::text[], $17::text[], $18::text[])";
+     output, marks) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], \
+     $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::uuid[], \
+     $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[])";
 pub(crate) const ATTEMPTS_INSERT: &str = "INSERT INTO backstop.attempt (job, number, fence, worker, code_version, \
      cause, due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
      SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bigint[], \
@@ -178,12 +187,6 @@ pub(crate) const GRIP_INSERT: &str =
 pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slots, edits = c.edits + 1 \
      FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
 pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
-pub(crate) const INCIDENTS_COUNT: &str = "INSERT INTO backstop.incident AS i (fingerprint, kind, error_type, message, \
-     failures, dead, first_seen, last_seen, sample_job) \
-     SELECT f, k, e, m, n, d, $8, $8, s FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], \
-     $6::bigint[], $7::uuid[]) x(f, k, e, m, n, d, s) ON CONFLICT (fingerprint) DO UPDATE SET \
-     failures = i.failures + excluded.failures, dead = i.dead + excluded.dead, last_seen = excluded.last_seen, \
-     sample_job = excluded.sample_job";
 
 // Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
 // lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
@@ -261,32 +264,14 @@ pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.numbe
 pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
      AND r.expires_at < $1 ORDER BY r.expires_at, r.id LIMIT $2 FOR UPDATE SKIP LOCKED";
 
-// Archival. An id that came again replaces what its earlier job left.
-
-pub(crate) const ENDED_WELL: &str = "SELECT id FROM backstop.done WHERE finished_at <= $1 \
-     ORDER BY finished_at, id LIMIT $2 FOR UPDATE SKIP LOCKED";
-pub(crate) const ENDED: &str = "SELECT id FROM backstop.record WHERE status = $1 AND status >= 5 \
-     AND finished_at <= $2 ORDER BY finished_at, id LIMIT $3 FOR UPDATE SKIP LOCKED";
-pub(crate) const ARCHIVE_SAVE: &str = "INSERT INTO backstop.archive (id, status, finished_at, archived_at, document) \
-     SELECT i, s, f, $4, d FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $5::text[]) x(i, s, f, d) \
-     ON CONFLICT (id) DO UPDATE SET status = excluded.status, finished_at = excluded.finished_at, \
-     archived_at = excluded.archived_at, document = excluded.document";
-pub(crate) const ARCHIVED: &str =
-    "SELECT id, status, archived_at, document FROM backstop.archive WHERE id = ANY($1::uuid[])";
-pub(crate) const DONE_DELETE: &str = "DELETE FROM backstop.done WHERE id = ANY($1::uuid[])";
-pub(crate) const JOBS_DELETE: &str = "DELETE FROM backstop.job WHERE id = ANY($1::uuid[])";
-pub(crate) const ATTEMPTS_DELETE: &str = "DELETE FROM backstop.attempt WHERE job = ANY($1::uuid[])";
-pub(crate) const TAGS_DELETE: &str = "DELETE FROM backstop.tag t USING unnest($1::text[], $2::uuid[]) k(tag, id) \
-     WHERE t.tag = k.tag AND t.id = k.id";
-
 // Queues.
 
-pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop.queue AS q (name, paused) VALUES ($1, $2) \
-     ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE q.paused <> excluded.paused RETURNING name";
+pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop.queue AS q (name, paused, note) VALUES ($1, TRUE, $2) \
+     ON CONFLICT (name) DO UPDATE SET paused = TRUE, note = excluded.note WHERE NOT q.paused RETURNING name";
 pub(crate) const QUEUE_RESUME: &str =
-    "UPDATE backstop.queue SET paused = FALSE WHERE name = $1 AND paused RETURNING name";
-pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop.queue ORDER BY name";
-pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop.queue WHERE name = $1";
+    "UPDATE backstop.queue SET paused = FALSE, note = NULL WHERE name = $1 AND paused RETURNING name";
+pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop.queue ORDER BY name";
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop.queue WHERE name = $1";
 pub(crate) const LANES_DUE: &str = "SELECT l.lane, r.run_at FROM unnest($1::bigint[]) l(lane) CROSS JOIN LATERAL \
      (SELECT r.run_at FROM backstop.ready r WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r";
 
@@ -319,42 +304,6 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
      UNION ALL SELECT runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \
      NULL, NULL, result, warning, output FROM backstop.done WHERE id = $1 AND worker IS NOT NULL AND runs < $2) a \
      ORDER BY number DESC LIMIT $3";
-pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
-     last_seen, sample_job FROM backstop.incident ORDER BY last_seen DESC, fingerprint LIMIT $1";
-
-// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
-
-pub(crate) const LIST_ALL: &str = "SELECT j.id FROM backstop.job j";
-pub(crate) const LIST_BY_TAG: &str = "SELECT j.id FROM backstop.tag t JOIN backstop.job j ON j.id = t.id";
-pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT j.id FROM backstop.attempt f JOIN backstop.record s \
-     ON s.id = f.job AND s.last_failed_run = f.number JOIN backstop.job j ON j.id = f.job";
-pub(crate) const LIST_SHELF: &str = "SELECT j.id FROM backstop.record s JOIN backstop.job j ON j.id = s.id";
-pub(crate) const LIST_DONE: &str = "SELECT j.id FROM backstop.done s JOIN backstop.job j ON j.id = s.id";
-pub(crate) const LIST_READY: &str = "SELECT j.id FROM backstop.ready s JOIN backstop.job j ON j.id = s.id";
-
-pub(crate) const WHERE_TAG: &str = "t.tag = $1";
-pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop.tag WHERE tag = $1 AND id = j.id)";
-pub(crate) const WHERE_KEY: &str = "j.business_key = $2 AND j.business_key IS NOT NULL";
-pub(crate) const WHERE_FINGERPRINT: &str = "f.fingerprint = $3 AND f.fingerprint IS NOT NULL";
-pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop.record x JOIN backstop.attempt a \
-     ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = $3)";
-pub(crate) const WHERE_LANES: &str = "j.lane = ANY($4::bigint[])";
-pub(crate) const WHERE_SHELF: &str = "s.status = $5 AND s.status >= 3";
-pub(crate) const WHERE_SHELVED: &str =
-    "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.status = $5)";
-pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop.done x WHERE x.id = j.id)";
-pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop.ready x WHERE x.lane = j.lane AND x.id = j.id \
-     AND x.run_at = coalesce((SELECT run_at FROM backstop.record WHERE id = j.id), j.run_at))";
-pub(crate) const WHERE_WAITING_OR_HELD: &str = "(EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id \
-     AND x.status = 3) OR (j.lane = ANY($6::bigint[]) AND EXISTS (SELECT 1 FROM backstop.ready x WHERE x.lane = j.lane \
-     AND x.id = j.id AND x.run_at = coalesce((SELECT run_at FROM backstop.record WHERE id = j.id), j.run_at))))";
-pub(crate) const WHERE_RUNNING: &str = "j.id = ANY($7::uuid[])";
-pub(crate) const WHERE_REASON: &str =
-    "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.reason = $8)";
-pub(crate) const WHERE_AFTER: &str = "j.id < $9";
-pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= $10";
-pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < $11";
-pub(crate) const LIST_END: &str = "ORDER BY j.id DESC LIMIT $12";
 
 // What `doctor` asks.
 

@@ -8,6 +8,7 @@ use crate::archive;
 use crate::error::Failure;
 use crate::lanes::Lanes;
 use crate::load;
+use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
@@ -47,6 +48,10 @@ pub(crate) async fn lay(
             let (key, owner) = (row.text()?, row.job()?);
             desk.lay_idempotency_key(key, owner);
             known.push(owner);
+            if let Some(code) = row.maybe_int()? {
+                // It was purged; should a job with its id be archived after all, that counts, see below.
+                desk.lay_archived(owner, rows::state_of(code)?);
+            }
         }
     }
     known.sort_unstable();

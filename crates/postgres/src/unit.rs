@@ -12,12 +12,13 @@ use std::time::Duration;
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
 use backstop_store::Error;
-use backstop_store::desk::{Desk, Turn, Writes};
+use backstop_store::desk::{Desk, Turn, Wants, Writes};
 use deadpool_postgres::{Object, PoolError};
 use futures_util::future::{BoxFuture, join};
 
 use crate::error::Failure;
 use crate::flush;
+use crate::incident;
 use crate::lanes::LaneIds;
 use crate::session::{Query, Session, Wire};
 use crate::shared::{Shared, moment_of};
@@ -142,7 +143,7 @@ impl Unit {
 
     /// An empty desk at `now`.
     pub(crate) fn desk(&self, now: Timestamp) -> Desk {
-        Desk::new(now, self.shared.observer().wants_events())
+        Desk::new(now, Wants::of(&*self.shared.observer()))
     }
 
     /// Writes what was changed on the desk, and commits.
@@ -160,7 +161,7 @@ impl Unit {
     pub(crate) async fn write_after(
         &mut self,
         first: Vec<Query>,
-        writes: Writes,
+        mut writes: Writes,
         now: Timestamp,
     ) -> Result<Vec<Vec<Row>>, Failure> {
         let mut queries = first;
@@ -171,12 +172,20 @@ impl Unit {
         let shared = self.shared.clone();
         let flush = flush::prepare(self, &shared.lanes, &writes, now).await?;
         queries.extend(flush.queries);
+        let mut answers = Vec::new();
+        let mut events = std::mem::take(&mut writes.events);
+        if !writes.incidents.is_empty() {
+            answers = self.run(queries).await?;
+            let aftermath;
+            (queries, aftermath) = incident::judge(&writes, answers.pop().unwrap_or_default(), now)?;
+            events.extend(aftermath.events.into_iter().filter(|_| shared.observer().wants_events()));
+        }
         // The rows are locked: whoever changes them after us draws a later turn.
         let turn = shared.turns.draw();
         let arrived = writes.ready_in.iter().filter(|_| writes.work_arrived);
         let arrivals = arrived.map(|row| row.lane.queue.clone()).collect();
-        let news = News { turn, events: writes.events, arrivals, lanes: flush.lanes };
-        let mut answers = self.commit(queries).await?;
+        let news = News { turn, events, arrivals, lanes: flush.lanes };
+        answers.extend(self.commit(queries).await?);
         answers.truncate(own);
         self.news = Some(news);
         Ok(answers)

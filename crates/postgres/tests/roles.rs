@@ -11,7 +11,8 @@ use backstop_postgres::tokio_postgres::{Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::Place;
 use backstop_store::{
-    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit,
+    Amend, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter, KnownKind, NewWorker,
+    PageRequest, Store, Submit,
 };
 use backstop_testbed::shared;
 use place::InSchema;
@@ -77,6 +78,12 @@ async fn work(store: &PostgresStore) -> Result<State, Error> {
     Ok(answers[0].expect("held"))
 }
 
+/// A change of a document, whatever is there.
+fn note() -> Amend {
+    let (drawer, key, body) = (Drawer::Rules, "one".to_owned(), Some("{}".into()));
+    Amend { edits: vec![Edit { drawer, key, expect: Expect::Any, body }], ..Amend::default() }
+}
+
 fn is_right(error: &Error) -> bool {
     error.to_string().contains("a right is missing")
 }
@@ -97,6 +104,8 @@ fn each_role_may_do_its_work_and_nothing_else() {
         let refused = enqueuer.operate(vec![JobId::from_u128(1)], cancel.clone()).await;
         assert!(is_right(&refused.expect_err("it may not cancel")));
         assert!(is_right(&work(&enqueuer).await.expect_err("nor work")));
+        assert!(is_right(&enqueuer.amend(note()).await.expect_err("nor write documents")));
+        assert!(is_right(&enqueuer.purge(vec![JobId::from_u128(1)], None).await.expect_err("nor purge")));
         let reader = open_as(&client, &place, "reader").await;
         let page = reader.list(JobFilter::default(), PageRequest::first(10)).await.expect("it may look");
         assert_eq!(page.items.len(), 1);
@@ -104,10 +113,17 @@ fn each_role_may_do_its_work_and_nothing_else() {
         reader.check().await.expect("and be a doctor");
         assert!(is_right(&submit(&reader, keyed(3)).await.expect_err("it may not submit")));
         let worker = open_as(&client, &place, "worker").await;
-        assert!(is_right(&worker.pause_queue("default", true).await.expect_err("it may not pause")));
+        assert!(worker.pause_queue("default", true, None).await.expect("a failure rule may"));
+        assert!(worker.pause_queue("default", false, None).await.expect("and so may people"));
         assert_eq!(work(&worker).await.expect("it may work"), State::Succeeded);
+        worker.amend(note()).await.expect("and write documents");
         let server = open_as(&client, &place, "server").await;
-        assert!(server.pause_queue("default", true).await.expect("it may pause"));
+        server.amend(note()).await.expect("it may write documents");
+        let purged =
+            server.purge(vec![JobId::from_u128(1)], None).await.expect("and purge what the worker archived");
+        assert_eq!(purged, [Ok(State::Succeeded)]);
+        assert!(submit(&enqueuer, keyed(1)).await.expect("whose key is still known"));
+        assert!(server.pause_queue("default", true, None).await.expect("it may pause"));
         assert!(!submit(&server, keyed(4)).await.expect("and submit"));
         assert!(server.operate(vec![JobId::from_u128(4)], cancel).await.expect("and cancel")[0].is_ok());
         for store in [enqueuer, reader, worker, server, owner] {

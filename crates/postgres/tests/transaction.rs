@@ -9,12 +9,13 @@ mod function;
 #[path = "transaction/world.rs"]
 mod world;
 
+use backstop_core::incident::{IncidentState, IncidentVerb, Statement};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Refusal};
 use backstop_store::{Store, Submit};
 
 use drivers::{Driver, Outcome, Step};
-use world::{World, job, keyed, success};
+use world::{World, death, job, keyed, success};
 
 /// Makes each test once for each driver.
 macro_rules! over_every_driver {
@@ -45,6 +46,7 @@ over_every_driver!(
     a_key_that_is_rolled_back_is_free,
     the_completion_commits_with_what_the_handler_wrote,
     a_completion_of_a_canceled_job_is_stale,
+    a_failure_in_the_callers_transaction_is_counted,
 );
 
 async fn commit_makes_the_job_and_rollback_leaves_none<D: Driver>() {
@@ -182,6 +184,25 @@ async fn a_completion_of_a_canceled_job_is_stale<D: Driver>() {
     let outcomes = D::connect(&world).await.transaction(&world, &steps, world::nothing(), true).await;
     assert!(matches!(&outcomes[0], Outcome::Finished(Ok(answers)) if answers[0].is_err()), "{outcomes:?}");
     assert_eq!((world.state(1).await, world.own_rows().await), (Some(State::Canceled), 1));
+}
+
+async fn a_failure_in_the_callers_transaction_is_counted<D: Driver>() {
+    // D2, D7, L14
+    let world = World::new().await;
+    let mut driver = D::connect(&world).await;
+    for (number, commit, seen) in [(1, true, (1, 1, 0)), (2, false, (1, 1, 0)), (3, true, (2, 2, 1))] {
+        world.store.submit(Submit { jobs: vec![job(number)], atomic: true }).await.expect("stored");
+        let finish = death(&world.claim_one().await);
+        let steps = [Step::Finish(vec![finish.clone()])];
+        let outcomes = driver.transaction(&world, &steps, world::nothing(), commit).await;
+        let Outcome::Finished(Ok(answers)) = &outcomes[0] else { panic!("{outcomes:?}") };
+        assert_eq!(answers, &[Ok(State::Failed)]);
+        let incident = world.store.incidents(10).await.expect("read").remove(0);
+        assert_eq!((incident.failures, incident.open, incident.standing.regressions), seen);
+        let fixed = Statement { verb: IncidentVerb::Fix { version: None }, by: "ann".into(), note: None };
+        let said = world.store.say(vec![incident.fingerprint], fixed).await.expect("said");
+        assert_eq!(said[0].as_ref().map(|incident| incident.standing.state), Some(IncidentState::Fixed));
+    }
 }
 
 #[cfg(all(feature = "sqlx", feature = "diesel-async"))]

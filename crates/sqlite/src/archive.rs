@@ -2,18 +2,17 @@
 //!
 //! Their numbers in `state` are free afterwards and may be given out again, so nothing of a job may be left behind.
 
-use std::sync::Arc;
-
 use backstop_core::JobId;
 use backstop_core::job::{Retention, State};
-use backstop_store::show::Roster;
-use backstop_store::{Archived, Duty, Term};
+use backstop_store::show::{self, Roster};
+use backstop_store::{Archived, Duty, Page, PageRequest, Term};
 use rusqlite::{Connection, params};
 
 use crate::duty::expect_term;
 use crate::error::Failure;
+use crate::purge::end_archived_key;
 use crate::query::Snapshot;
-use crate::rows;
+use crate::rows::{self, Stored};
 use crate::sql;
 use crate::unit::Unit;
 use crate::worker::roster;
@@ -50,35 +49,40 @@ fn archive_one(unit: &mut Unit<'_>, roster: &Roster, seq: i64) -> Result<(), Fai
     let mut snapshot = Snapshot { conn, lanes: unit.lanes, now: unit.now };
     let (detail, ledger) = (snapshot.detail(roster, seq)?, snapshot.ledger(seq)?);
     let archived = Archived::new(&detail, &ledger, unit.now)?;
-    let (spec, record) = (&detail.view.job.spec, &detail.view.record);
+    let (spec, record) = (detail.view.job.spec, detail.view.record);
+    // An earlier job with this id may be here, and its key must not lose its answer.
+    end_archived_key(conn, spec.id, record.state)?;
     conn.prepare_cached(sql::ARCHIVE_SAVE)?.execute(params![
         spec.id.as_bytes(),
         rows::status_code(record.state),
         record.finished_at.map(backstop_core::Timestamp::as_micros),
         unit.now.as_micros(),
+        archived.ran,
         &*archived.document,
     ])?;
-    for tag in &spec.tags {
-        conn.prepare_cached(sql::TAG_DELETE)?.execute(params![tag, spec.id.as_bytes()])?;
-    }
-    conn.prepare_cached(sql::ATTEMPTS_DELETE)?.execute([seq])?;
-    conn.prepare_cached(sql::JOB_DELETE)?.execute([seq])?;
-    unit.remove(seq, spec, record.state)
+    let lane = unit.lanes.of(conn, &spec)?.id;
+    unit.remove(&Stored { seq, id: spec.id, lane, record }, &spec)
 }
 
 /// Archived jobs by id, in order.
 pub(crate) fn archived(conn: &Connection, ids: &[JobId]) -> Result<Vec<Option<Archived>>, Failure> {
-    ids.iter().map(|id| find(conn, *id)).collect()
+    let mut select = conn.prepare_cached(sql::ARCHIVED)?;
+    let mut find = |id: &JobId| rows::first(&mut select, [id.as_bytes()], rows::archived);
+    ids.iter().map(|id| Ok(find(id)?.map(|(_, archived)| archived))).collect()
 }
 
-fn find(conn: &Connection, id: JobId) -> Result<Option<Archived>, Failure> {
-    rows::first(&mut *conn.prepare_cached(sql::ARCHIVED)?, [id.as_bytes()], |row| {
-        Ok(Archived {
-            state: rows::state_of(row.get(0)?)?,
-            archived_at: rows::moment(row, 1)?,
-            document: row.get::<_, Arc<str>>(2)?,
-        })
-    })
+/// Archived jobs, newest id first.
+pub(crate) fn archive_page(
+    conn: &Connection,
+    page: PageRequest<JobId>,
+) -> Result<Page<(JobId, Archived), JobId>, Failure> {
+    /// Longer than an id, and so behind every one.
+    const BEHIND_ALL: [u8; 17] = [u8::MAX; 17];
+    show::page_limit(page.limit)?;
+    let below = page.after.as_ref().map_or(&BEHIND_ALL[..], |id| id.as_bytes());
+    let values = params![below, rows::limit(page.limit) + 1];
+    let found = rows::collect(&mut *conn.prepare_cached(sql::ARCHIVE_PAGE)?, values, rows::archived)?;
+    Ok(show::cut(found, page.limit, |(id, _)| *id))
 }
 
 /// How an archived job had ended; none when no such job was archived.

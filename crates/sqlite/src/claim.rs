@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use backstop_core::job::{Job, NewJob, Stale};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
+use backstop_store::show::PauseNote;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
 
@@ -106,7 +107,7 @@ fn reachable(
     claim: &Claim,
     wanted: &ClaimQueue,
 ) -> Result<Vec<Arc<Lane>>, Failure> {
-    if wanted.limit == 0 || is_paused(conn, &wanted.queue)? {
+    if wanted.limit == 0 || pause(conn, &wanted.queue)?.is_some() {
         return Ok(Vec::new());
     }
     let mut select = conn.prepare_cached(sql::LANES_WITH_WORK)?;
@@ -122,10 +123,10 @@ fn reachable(
     Ok(reached)
 }
 
-/// True when claims pass a queue by.
-pub(crate) fn is_paused(conn: &Connection, queue: &str) -> Result<bool, Failure> {
-    let paused = rows::value(&mut *conn.prepare_cached(sql::QUEUE_PAUSED)?, [queue])?;
-    Ok(paused.unwrap_or(false))
+/// That claims pass a queue by, with who or what asked for it.
+pub(crate) fn pause(conn: &Connection, queue: &str) -> Result<Option<PauseNote>, Failure> {
+    let mut select = conn.prepare_cached(sql::QUEUE_PAUSED)?;
+    Ok(rows::first(&mut select, [queue], |row| rows::pause(row, 0))?.flatten())
 }
 
 /// The due jobs of one lane, read in pieces: reading and writing one index at the same time is no good idea.

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use backstop_core::failure::Verdict;
 use backstop_core::job::{Ending, Spec, Stale, State};
 use backstop_core::{WorkerId, event};
 use backstop_store::{Duty, Finish, Note, Term};
-use rusqlite::params;
 
 use crate::duty::expect_term;
 use crate::error::Failure;
@@ -29,16 +27,19 @@ pub(crate) fn rescue(unit: &mut Unit<'_>, term: &Term, endings: &[Finish]) -> Re
 
 fn all(unit: &mut Unit<'_>, endings: &[Finish], by_live_worker: bool) -> Result<Answers, Failure> {
     let mut crew = Crew::default();
-    endings
-        .iter()
-        .map(|finish| {
-            if crew.is_live(unit, finish.lease.worker)? == by_live_worker {
-                one(unit, finish)
-            } else {
-                Ok(Err(stale(&finish.lease)))
-            }
-        })
-        .collect()
+    let mut answers = Vec::with_capacity(endings.len());
+    for finish in endings {
+        answers.push(if crew.is_live(unit, finish.lease.worker)? == by_live_worker {
+            one(unit, finish)?
+        } else {
+            Err(stale(&finish.lease))
+        });
+    }
+    let told = unit.incidents.settle(unit.conn, unit.now)?;
+    if unit.news.wanted {
+        unit.news.events.extend(told);
+    }
+    Ok(answers)
 }
 
 fn one(unit: &mut Unit<'_>, finish: &Finish) -> Result<Result<State, Stale>, Failure> {
@@ -59,7 +60,11 @@ fn one(unit: &mut Unit<'_>, finish: &Finish) -> Result<Result<State, Stale>, Fai
     }
     if let Some(run) = &run {
         unit.record_run(stored.seq, run)?;
-        count_incident(unit, &stored, ending)?;
+        if ending.incident().is_some() {
+            let kind = unit.lanes.get(unit.conn, stored.lane)?.kind.clone();
+            unit.incidents.count(stored.id, &kind, ending);
+        }
+        unit.raise_alert(&stored, ending)?;
     }
     if let Some(callback) = &ending.follow_up {
         // An id that is stored already is the same callback, told of twice.
@@ -83,22 +88,6 @@ fn start_terms(unit: &mut Unit<'_>, stored: &Stored, ending: &Ending) -> Result<
         spec.expires_at = expires_at;
     }
     Ok(spec)
-}
-
-fn count_incident(unit: &mut Unit<'_>, stored: &Stored, ending: &Ending) -> Result<(), Failure> {
-    let Some(failure) = ending.incident() else { return Ok(()) };
-    let kind = unit.lanes.get(unit.conn, stored.lane)?.kind.clone();
-    let dead = i64::from(matches!(ending.decision.verdict, Verdict::Dead { .. }));
-    unit.conn.prepare_cached(sql::INCIDENT_COUNT)?.execute(params![
-        failure.fingerprint.as_ref(),
-        kind,
-        failure.error_type,
-        failure.message,
-        dead,
-        unit.now.as_micros(),
-        stored.id.as_bytes(),
-    ])?;
-    Ok(())
 }
 
 /// Keeps what handlers say of their progress.

@@ -9,23 +9,27 @@
 //! - `open`, `schema`, `sql`, `rows`, `error`: the file, its tables, every statement, rows, what errors mean.
 //! - `writer`, `readers`, `shared`: the threads. `unit`, `stretch`, `lanes`, `held`: one transaction, what it writes
 //!   together, the counts it keeps, and what is remembered between transactions.
-//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
-//! - `query`, `list`, `check`: the verbs that read.
+//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`: the verbs
+//!   that write, with the questions about the same tables.
+//! - `query`, `list`, `survey`, `check`: the verbs that read.
 //! - `floor` (feature): hand-written SQL on the same tables, to measure the store against.
 
 mod archive;
 mod check;
 mod claim;
+mod document;
 mod duty;
 mod error;
 mod finish;
 #[cfg(feature = "floor")]
 pub mod floor;
 mod held;
+mod incident;
 mod lanes;
 mod list;
 mod open;
 mod operate;
+mod purge;
 mod query;
 mod readers;
 mod rows;
@@ -35,6 +39,7 @@ mod sql;
 mod store;
 mod stretch;
 mod submit;
+mod survey;
 mod tx;
 mod unit;
 mod worker;
@@ -48,6 +53,8 @@ pub use tx::{finish_in, submit_in};
 #[cfg(feature = "sqlx")]
 pub use tx::{finish_in_sqlx, submit_in_sqlx};
 
+#[cfg(test)]
+mod migration_tests;
 #[cfg(test)]
 mod schema_tests;
 #[cfg(test)]

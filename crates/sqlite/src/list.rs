@@ -16,7 +16,7 @@ use crate::worker::roster;
 const FEW: u64 = 20_000;
 
 /// A query under construction: where it reads, what must hold, and the values.
-struct Listing {
+pub(crate) struct Listing {
     source: &'static str,
     conditions: Vec<&'static str>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
@@ -49,10 +49,16 @@ impl Listing {
         self.value(name, value.to_owned());
     }
 
-    fn text(&self) -> String {
+    /// The query that reads `what` of each job.
+    pub(crate) fn text(&self, what: &str) -> String {
         let conditions =
             if self.conditions.is_empty() { "1".to_owned() } else { self.conditions.join(" AND ") };
-        format!("{} WHERE {conditions} {}", self.source, sql::LIST_END)
+        format!("{what} {} WHERE {conditions} {}", self.source, sql::LIST_END)
+    }
+
+    /// The values of its conditions.
+    pub(crate) fn bound(&self) -> Vec<(&str, &dyn ToSql)> {
+        self.values.iter().map(|(name, value)| (*name, &**value)).collect()
     }
 }
 
@@ -71,16 +77,20 @@ impl Snapshot<'_> {
             return Ok(Page { items: Vec::new(), next: None });
         }
         let listing = listing(filter, &scope, page.after, limit + 1)?;
-        let values: Vec<(&str, &dyn ToSql)> =
-            listing.values.iter().map(|(name, value)| (*name, &**value)).collect();
-        let mut select = self.conn.prepare_cached(&listing.text())?;
-        let seqs: Vec<i64> = rows::collect(&mut select, &values[..], |row| Ok(row.get(0)?))?;
+        let mut select = self.conn.prepare_cached(&listing.text(sql::LIST))?;
+        let seqs: Vec<i64> = rows::collect(&mut select, &listing.bound()[..], |row| Ok(row.get(0)?))?;
         let views = seqs.into_iter().map(|seq| self.view(&roster, seq)).collect::<Result<Vec<_>, _>>()?;
         Ok(show::cut(views, page.limit, |view| view.job.spec.id))
     }
 }
 
-fn listing(filter: &JobFilter, scope: &Scope, after: Option<JobId>, limit: i64) -> Result<Listing, Failure> {
+/// The query for a filter in its scope.
+pub(crate) fn listing(
+    filter: &JobFilter,
+    scope: &Scope,
+    after: Option<JobId>,
+    limit: i64,
+) -> Result<Listing, Failure> {
     let mut listing = Listing { source: sql::LIST_BY_ID, conditions: Vec::new(), values: Vec::new() };
     listing.value(":limit", limit);
     if let Some(key) = &filter.business_key {
@@ -116,6 +126,8 @@ fn listing(filter: &JobFilter, scope: &Scope, after: Option<JobId>, limit: i64) 
     };
     moment(sql::WHERE_CREATED_AFTER, ":created_after", filter.created_after);
     moment(sql::WHERE_CREATED_BEFORE, ":created_before", filter.created_before);
+    moment(sql::WHERE_FINISHED_AFTER, ":finished_after", filter.finished_after);
+    moment(sql::WHERE_FINISHED_BEFORE, ":finished_before", filter.finished_before);
     Ok(listing)
 }
 

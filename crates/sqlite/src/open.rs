@@ -25,7 +25,7 @@ const LOG_BYTES: i64 = 64 * 1024 * 1024;
 const WRITER_CACHE_KIB: i64 = -48 * 1024;
 const READER_CACHE_KIB: i64 = -8 * 1024;
 /// Prepared statements that a connection keeps: all of ours, and some variants of listings.
-const STATEMENTS: usize = 96;
+const STATEMENTS: usize = 128;
 
 /// Repeats `work` while another connection is in the way, for at most `patience`.
 ///

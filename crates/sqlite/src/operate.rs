@@ -4,7 +4,7 @@ use backstop_core::job::{Operated, Operation, State};
 use backstop_core::{JobId, Refusal, event};
 use rusqlite::params;
 
-use crate::claim::is_paused;
+use crate::claim::pause;
 use crate::error::Failure;
 use crate::sql;
 use crate::submit::conflict;
@@ -19,7 +19,11 @@ pub(crate) fn operate(
     jobs.iter().map(|id| one(unit, *id, operation)).collect()
 }
 
-fn one(unit: &mut Unit<'_>, id: JobId, operation: &Operation) -> Result<Result<Operated, Refusal>, Failure> {
+pub(crate) fn one(
+    unit: &mut Unit<'_>,
+    id: JobId,
+    operation: &Operation,
+) -> Result<Result<Operated, Refusal>, Failure> {
     let Some(found) = unit.find(id)? else { return Ok(Err(Refusal::NoSuchJob { job: id })) };
     let (mut stored, job) = unit.load(found.seq)?;
     let before = stored.record.clone();
@@ -50,11 +54,17 @@ fn one(unit: &mut Unit<'_>, id: JobId, operation: &Operation) -> Result<Result<O
 }
 
 /// Pauses or resumes a queue; answers whether that changed anything.
-pub(crate) fn pause_queue(unit: &mut Unit<'_>, queue: &str, paused: bool) -> Result<bool, Failure> {
-    if is_paused(unit.conn, queue)? == paused {
+pub(crate) fn pause_queue(
+    unit: &mut Unit<'_>,
+    queue: &str,
+    paused: bool,
+    note: Option<&str>,
+) -> Result<bool, Failure> {
+    if pause(unit.conn, queue)?.is_some() == paused {
         return Ok(false);
     }
-    unit.conn.prepare_cached(sql::QUEUE_PAUSE)?.execute(params![queue, paused])?;
+    let note = note.filter(|_| paused);
+    unit.conn.prepare_cached(sql::QUEUE_PAUSE)?.execute(params![queue, paused, note])?;
     unit.news.work_arrived |= !paused;
     Ok(true)
 }

@@ -1,15 +1,15 @@
-//! Jobs, ledgers, queues and incidents as they are shown. Reads one snapshot; never writes.
+//! Jobs, ledgers and queues as they are shown. Reads one snapshot; never writes.
 
 use std::collections::{BTreeMap, HashMap};
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::job::{Attempt, JobDetail, JobView, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::show::{self, LaneCounts, Roster};
-use backstop_store::{HeldLane, Incident, Page, PageRequest, QueueView};
+use backstop_store::{HeldLane, Page, PageRequest, QueueView};
 use rusqlite::{Connection, params};
 
-use crate::claim::{is_paused, lane_next_due};
+use crate::claim::{lane_next_due, pause};
 use crate::error::Failure;
 use crate::lanes::{Lane, Lanes};
 use crate::rows::{self, VIEW_EXTRAS};
@@ -121,16 +121,25 @@ impl Snapshot<'_> {
         let decision = rows::first(&mut *self.conn.prepare_cached(sql::LAST_DECISION)?, [seq], |row| {
             rows::maybe_json(row, 0)
         })?;
-        let paused = is_paused(self.conn, &view.job.spec.queue)?;
-        let around = roster.around(&view, paused, decision.flatten());
+        let paused = pause(self.conn, &view.job.spec.queue)?;
+        let key_holder = self.key_holder(view.job.spec.business_key.as_deref())?;
+        let around = roster.around(&view, paused, key_holder, decision.flatten());
         Ok(Some((view, around)))
+    }
+
+    /// The live job that holds a business key (L11).
+    fn key_holder(&self, key: Option<&str>) -> Result<Option<KeyHolder>, Failure> {
+        let Some(key) = key else { return Ok(None) };
+        rows::first(&mut *self.conn.prepare_cached(sql::KEY_HOLDER)?, [key], |row| {
+            Ok(KeyHolder { job: rows::job_id(row, 0)?, state: rows::state_of(row.get(1)?)? })
+        })
     }
 
     /// Every queue that has a lane, was ever paused, or is served by a live worker.
     pub(crate) fn queues(&self) -> Result<Vec<QueueView>, Failure> {
         let roster = roster(self.conn, self.now)?;
         let paused = rows::collect(&mut *self.conn.prepare_cached(sql::QUEUES)?, [], |row| {
-            Ok((row.get::<_, String>(0)?, row.get(1)?))
+            Ok((row.get::<_, String>(0)?, rows::pause(row, 1)?))
         })?;
         let lanes = self.lane_counts()?;
         let mut due = HashMap::new();
@@ -144,12 +153,5 @@ impl Snapshot<'_> {
     pub(crate) fn held_lanes(&self) -> Result<Vec<HeldLane>, Failure> {
         let roster = roster(self.conn, self.now)?;
         Ok(show::held_lanes(&roster, &self.lane_counts()?))
-    }
-
-    /// Incidents, latest seen first.
-    pub(crate) fn incidents(&self, limit: usize) -> Result<Vec<Incident>, Failure> {
-        show::page_limit(limit)?;
-        let limit = rows::limit(limit);
-        rows::collect(&mut *self.conn.prepare_cached(sql::INCIDENTS)?, [limit], rows::incident)
     }
 }

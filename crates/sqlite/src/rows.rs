@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Hold, Job, NewJob, PausedFrom, Policy, Record, Spec, State,
+    Attempt, FailureRecord, Hold, Job, Marks, NewJob, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
-use backstop_store::Incident;
-use backstop_store::show::WorkerRow;
+use backstop_store::show::{PauseNote, WorkerRow};
+use backstop_store::{Archived, Incident};
 use rusqlite::types::FromSql;
 use rusqlite::{Row, Statement, params};
 use serde::Deserialize;
@@ -48,7 +49,7 @@ pub(crate) struct Stored {
 }
 
 /// The number of columns of `state` in every row that has them.
-const STATE_COLUMNS: usize = 22;
+const STATE_COLUMNS: usize = 23;
 /// Where the columns of a view go on after those of `state` and `job`.
 pub(crate) const VIEW_EXTRAS: usize = STATE_COLUMNS + 12;
 
@@ -73,7 +74,7 @@ pub(crate) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Worker
 }
 
 /// A word that one of the core's vocabularies knows.
-fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
+pub(crate) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
     text.parse().map_err(|unknown: T::Err| Failure::Unreadable(unknown.to_string()))
 }
 
@@ -122,8 +123,17 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
         reason,
         cancel_reason: row.get(20)?,
         superseded_by: maybe_job_id(row, 21)?,
+        marks: marks(row, 22)?,
     };
     Ok(Stored { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
+}
+
+fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, Failure> {
+    match row.get_ref(column)?.as_str_or_null() {
+        Ok(Some(text)) => Ok(Some(Box::new(Marks::from_text(text)?))),
+        Ok(None) => Ok(None),
+        Err(_) => Err(Failure::Unreadable(format!("column {column} is no text"))),
+    }
 }
 
 /// Reads the columns of `job`, which follow those of `state`.
@@ -226,6 +236,7 @@ pub(crate) fn update_record(update: &mut Statement<'_>, seq: i64, record: &Recor
         record.reason.map(backstop_core::failure::TerminalReason::as_str),
         record.cancel_reason,
         record.superseded_by.as_ref().map(JobId::as_bytes),
+        record.marks.as_ref().and_then(|marks| marks.to_text()),
     ])?;
     Ok(())
 }
@@ -293,6 +304,7 @@ fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
 }
 
 pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, Failure> {
+    let standing: Option<String> = row.get(12)?;
     Ok(Incident {
         fingerprint: fingerprint(row.get(0)?)?,
         kind: row.get(1)?,
@@ -300,16 +312,36 @@ pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, Failure> {
         message: row.get(3)?,
         failures: count(row, 4)?,
         dead: count(row, 5)?,
-        first_seen: moment(row, 6)?,
-        last_seen: moment(row, 7)?,
-        sample_job: job_id(row, 8)?,
+        open: count(row, 6)?,
+        first_seen: moment(row, 7)?,
+        last_seen: moment(row, 8)?,
+        first_version: row.get(9)?,
+        last_version: row.get(10)?,
+        sample_job: job_id(row, 11)?,
+        standing: standing.as_deref().map(Standing::from_text).transpose()?.unwrap_or_default(),
     })
+}
+
+pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), Failure> {
+    let archived = Archived {
+        state: state_of(row.get(1)?)?,
+        archived_at: moment(row, 2)?,
+        ran: row.get(3)?,
+        document: row.get::<_, Arc<str>>(4)?,
+    };
+    Ok((job_id(row, 0)?, archived))
 }
 
 /// A count that was kept or counted.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Failure> {
     let number: i64 = row.get(column)?;
     u64::try_from(number).map_err(|_| Failure::Unreadable(format!("a count of {number}")))
+}
+
+/// Reads whether a queue is paused, and the note of that.
+pub(crate) fn pause(row: &Row<'_>, at: usize) -> Result<Option<PauseNote>, Failure> {
+    let paused: bool = row.get(at)?;
+    Ok(if paused { Some(PauseNote(row.get(at + 1)?)) } else { None })
 }
 
 /// Reads a worker's row.

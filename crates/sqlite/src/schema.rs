@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -146,6 +146,32 @@ const FIRST: &[&str] = &[
         last_seen INTEGER NOT NULL,
         sample_job BLOB NOT NULL) WITHOUT ROWID",
     "CREATE INDEX backstop_incident_latest ON backstop_incident (last_seen DESC, fingerprint)",
+];
+
+/// Dead letters that are looked after (D2-D5). Every new column may be absent or has a default: a program of version 1
+/// that still has the file open goes on working.
+const SECOND: &[&str] = &[
+    // `backstop_core::job::Marks`; most jobs have none.
+    "ALTER TABLE backstop_state ADD COLUMN marks TEXT",
+    "ALTER TABLE backstop_incident ADD COLUMN open INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE backstop_incident ADD COLUMN first_version TEXT",
+    "ALTER TABLE backstop_incident ADD COLUMN last_version TEXT",
+    "ALTER TABLE backstop_incident ADD COLUMN standing TEXT",
+    // Whether a run of it was ever started. Where that cannot be read it stays unknown, and the job is never pruned.
+    "ALTER TABLE backstop_archive ADD COLUMN ran INTEGER",
+    "UPDATE backstop_archive SET ran = json_extract(document, '$.job.runs') > 0 WHERE json_valid(document)",
+    "CREATE INDEX backstop_archive_outworn ON backstop_archive (archived_at, id) WHERE ran = 1",
+    // How its job had ended, once that job was purged (L10, D5). Found by the job too, because an id that comes again
+    // may bring another key; only what was purged is in that index.
+    "ALTER TABLE backstop_idempotency ADD COLUMN ended INTEGER",
+    "CREATE INDEX backstop_idempotency_ended ON backstop_idempotency (job) WHERE ended IS NOT NULL",
+    "ALTER TABLE backstop_queue ADD COLUMN note TEXT",
+    "CREATE TABLE backstop_document (
+        drawer TEXT NOT NULL,
+        key TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (drawer, key)) WITHOUT ROWID",
 ];
 
 /// The version of our tables in the file behind `conn`; none when there are none yet.

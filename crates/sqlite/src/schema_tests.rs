@@ -105,6 +105,17 @@ fn no_statement_of_a_run_scans() {
         (sql::HELD, "(status=?"),
         (sql::INCIDENTS, "backstop_incident_latest"),
         (sql::VIEW_BY_SEQ, "(rowid=?)"),
+        (sql::INCIDENT, "(fingerprint=?)"),
+        (sql::INCIDENT_OPEN, "(fingerprint=?)"),
+        (sql::INCIDENT_STAND, "(fingerprint=?)"),
+        (sql::DOCUMENT_REVISION, "(drawer=? AND key=?)"),
+        (sql::DOCUMENTS_FROM, "(drawer=? AND key>?)"),
+        (sql::DOCUMENTS_AFTER, "(drawer=? AND key>?)"),
+        (sql::ARCHIVE_PAGE, "(id<?)"),
+        (sql::OUTWORN, "backstop_archive_outworn (archived_at<?)"),
+        (sql::OUTWORN_COUNT, "COVERING INDEX backstop_archive_outworn (archived_at<?)"),
+        (sql::IDEMPOTENCY_END, "(key=?)"),
+        (sql::IDEMPOTENCY_END_AGAIN, "backstop_idempotency_ended (job=?)"),
     ];
     for (statement, by) in statements {
         let plan = plan(statement);

@@ -9,7 +9,7 @@ macro_rules! state_columns {
     () => {
         "s.seq, s.id, s.lane, s.status, s.run_at, s.expires_at, s.attempt, s.crashes, s.deferrals, s.runs, \
          s.redrives, s.fence, s.worker, s.claimed_at, s.started_at, s.last_failed_run, s.progress, \
-         s.paused_from, s.finished_at, s.reason, s.cancel_reason, s.superseded_by"
+         s.paused_from, s.finished_at, s.reason, s.cancel_reason, s.superseded_by, s.marks"
     };
 }
 
@@ -18,6 +18,22 @@ macro_rules! job_columns {
     () => {
         "j.created_at, j.payload, j.policy, j.expires_at, j.idempotency_key, j.business_key, \
          j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+    };
+}
+
+/// The columns of `archive` in the order that `rows` reads them. `ran` is unknown where a program of version 1 wrote
+/// the row after the migration; such a row is not in the index of what may be pruned.
+macro_rules! archive_columns {
+    () => {
+        "id, status, archived_at, coalesce(ran, 0), document"
+    };
+}
+
+/// The columns of `incident` in the order that `rows` reads them.
+macro_rules! incident_columns {
+    () => {
+        "fingerprint, kind, error_type, message, failures, dead, open, first_seen, last_seen, first_version, \
+         last_version, sample_job, standing"
     };
 }
 
@@ -58,8 +74,8 @@ pub(crate) const JOB_INSERT: &str = "INSERT INTO backstop_job (seq, created_at, 
 pub(crate) const TAG_INSERT: &str =
     "INSERT INTO backstop_tag (tag, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 pub(crate) const IDEMPOTENCY_INSERT: &str = "INSERT INTO backstop_idempotency (key, job) VALUES (?1, ?2)";
-pub(crate) const IDEMPOTENCY_FIND: &str = "SELECT job FROM backstop_idempotency WHERE key = ?1";
-pub(crate) const KEY_HOLDER: &str = "SELECT id FROM backstop_state INDEXED BY backstop_state_live_key \
+pub(crate) const IDEMPOTENCY_FIND: &str = "SELECT job, ended FROM backstop_idempotency WHERE key = ?1";
+pub(crate) const KEY_HOLDER: &str = "SELECT id, status FROM backstop_state INDEXED BY backstop_state_live_key \
      WHERE business_key = ?1 AND business_key IS NOT NULL AND status < 5";
 
 // Records.
@@ -78,7 +94,7 @@ pub(crate) const STATE_UPDATE: &str = "UPDATE backstop_state SET status = ?2, ru
      attempt = ?5, \
      crashes = ?6, deferrals = ?7, runs = ?8, redrives = ?9, fence = ?10, worker = ?11, claimed_at = ?12, \
      started_at = ?13, last_failed_run = ?14, progress = ?15, paused_from = ?16, finished_at = ?17, \
-     reason = ?18, cancel_reason = ?19, superseded_by = ?20 WHERE seq = ?1";
+     reason = ?18, cancel_reason = ?19, superseded_by = ?20, marks = ?21 WHERE seq = ?1";
 pub(crate) const STATE_UPDATE_HELD: &str = "UPDATE backstop_state SET status = ?3, runs = ?4, fence = ?5, \
      worker = ?6, claimed_at = ?7, started_at = ?8 WHERE seq BETWEEN ?1 AND ?2";
 pub(crate) const STATE_UPDATE_DONE: &str = "UPDATE backstop_state SET status = ?3, last_failed_run = ?4, \
@@ -114,11 +130,39 @@ pub(crate) const ATTEMPT_INSERT: &str = "INSERT INTO backstop_attempt (job, numb
      code_version, cause, \
      due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+
+// Incidents. An unknown version leaves the one that was known.
+
 pub(crate) const INCIDENT_COUNT: &str = "INSERT INTO backstop_incident (fingerprint, kind, error_type, message, \
-     failures, \
-     dead, first_seen, last_seen, sample_job) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?6, ?6, ?7) \
-     ON CONFLICT (fingerprint) DO UPDATE SET failures = failures + 1, dead = dead + excluded.dead, \
-     last_seen = excluded.last_seen, sample_job = excluded.sample_job";
+     failures, dead, open, first_seen, last_seen, first_version, last_version, sample_job) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, ?10, ?11) \
+     ON CONFLICT (fingerprint) DO UPDATE SET failures = failures + excluded.failures, \
+     dead = dead + excluded.dead, open = open + excluded.open, last_seen = excluded.last_seen, \
+     last_version = coalesce(excluded.last_version, last_version), sample_job = excluded.sample_job \
+     RETURNING failures, standing";
+pub(crate) const INCIDENT_OPEN: &str = "UPDATE backstop_incident SET open = open + ?2 WHERE fingerprint = ?1";
+pub(crate) const INCIDENT_STAND: &str = "UPDATE backstop_incident SET standing = ?2 WHERE fingerprint = ?1";
+pub(crate) const INCIDENT: &str =
+    concat!("SELECT ", incident_columns!(), " FROM backstop_incident WHERE fingerprint = ?1");
+pub(crate) const INCIDENTS: &str = concat!(
+    "SELECT ",
+    incident_columns!(),
+    " FROM backstop_incident INDEXED BY backstop_incident_latest ORDER BY last_seen DESC, fingerprint LIMIT ?1"
+);
+
+// Documents.
+
+pub(crate) const DOCUMENT_REVISION: &str =
+    "SELECT revision FROM backstop_document WHERE drawer = ?1 AND key = ?2";
+pub(crate) const DOCUMENT_SAVE: &str = "INSERT INTO backstop_document (drawer, key, revision, body) \
+     VALUES (?1, ?2, 1, ?3) ON CONFLICT (drawer, key) DO UPDATE SET revision = revision + 1, body = excluded.body";
+pub(crate) const DOCUMENT_PUT: &str =
+    "INSERT OR REPLACE INTO backstop_document (drawer, key, revision, body) VALUES (?1, ?2, 1, ?3)";
+pub(crate) const DOCUMENT_DELETE: &str = "DELETE FROM backstop_document WHERE drawer = ?1 AND key = ?2";
+pub(crate) const DOCUMENTS_FROM: &str = "SELECT key, revision, body FROM backstop_document \
+     WHERE drawer = ?1 AND key >= ?2 ORDER BY key LIMIT ?3";
+pub(crate) const DOCUMENTS_AFTER: &str = "SELECT key, revision, body FROM backstop_document \
+     WHERE drawer = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
 
 // Workers.
 
@@ -145,20 +189,35 @@ pub(crate) const OVERDUE: &str = "SELECT seq FROM backstop_state INDEXED BY back
 pub(crate) const ENDED: &str = "SELECT seq FROM backstop_state INDEXED BY backstop_state_ended \
      WHERE status = ?1 AND status >= 5 AND finished_at <= ?2 ORDER BY finished_at, id LIMIT ?3";
 pub(crate) const ARCHIVE_SAVE: &str = "INSERT OR REPLACE INTO backstop_archive (id, status, finished_at, archived_at, \
-     document) VALUES (?1, ?2, ?3, ?4, ?5)";
-pub(crate) const ARCHIVED: &str = "SELECT status, archived_at, document FROM backstop_archive WHERE id = ?1";
+     ran, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+pub(crate) const ARCHIVED: &str =
+    concat!("SELECT ", archive_columns!(), " FROM backstop_archive WHERE id = ?1");
+pub(crate) const ARCHIVE_PAGE: &str =
+    concat!("SELECT ", archive_columns!(), " FROM backstop_archive WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
 pub(crate) const ARCHIVED_STATUS: &str = "SELECT status FROM backstop_archive WHERE id = ?1";
 pub(crate) const STATE_DELETE: &str = "DELETE FROM backstop_state WHERE seq = ?1";
 pub(crate) const JOB_DELETE: &str = "DELETE FROM backstop_job WHERE seq = ?1";
 pub(crate) const ATTEMPTS_DELETE: &str = "DELETE FROM backstop_attempt WHERE job = ?1";
 pub(crate) const TAG_DELETE: &str = "DELETE FROM backstop_tag WHERE tag = ?1 AND id = ?2";
 
+// Purging: what is left of a job is how it ended, for whoever comes with its key (L10).
+
+pub(crate) const OUTWORN: &str = "SELECT id, status FROM backstop_archive \
+     INDEXED BY backstop_archive_outworn WHERE ran = 1 AND archived_at <= ?1 ORDER BY archived_at, id LIMIT ?2";
+pub(crate) const OUTWORN_COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM backstop_archive \
+     INDEXED BY backstop_archive_outworn WHERE ran = 1 AND archived_at <= ?1 LIMIT ?2)";
+pub(crate) const ARCHIVED_DOCUMENT: &str = "SELECT document FROM backstop_archive WHERE id = ?1";
+pub(crate) const ARCHIVE_DELETE: &str = "DELETE FROM backstop_archive WHERE id = ?1";
+pub(crate) const IDEMPOTENCY_END: &str = "UPDATE backstop_idempotency SET ended = ?2 WHERE key = ?1";
+pub(crate) const IDEMPOTENCY_END_AGAIN: &str = "UPDATE backstop_idempotency \
+     INDEXED BY backstop_idempotency_ended SET ended = ?2 WHERE job = ?1 AND ended IS NOT NULL";
+
 // Queues.
 
-pub(crate) const QUEUE_PAUSED: &str = "SELECT paused FROM backstop_queue WHERE name = ?1";
-pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop_queue (name, paused) VALUES (?1, ?2) \
-     ON CONFLICT (name) DO UPDATE SET paused = excluded.paused";
-pub(crate) const QUEUES: &str = "SELECT name, paused FROM backstop_queue ORDER BY name";
+pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop_queue WHERE name = ?1";
+pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop_queue (name, paused, note) VALUES (?1, ?2, ?3) \
+     ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, note = excluded.note";
+pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop_queue ORDER BY name";
 
 // What is shown. `last` is the run that failed last, `latest` the run that ended last.
 
@@ -179,22 +238,23 @@ pub(crate) const LAST_DECISION: &str =
 pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
      finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
      WHERE job = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
-pub(crate) const INCIDENTS: &str = "SELECT fingerprint, kind, error_type, message, failures, dead, first_seen, \
-     last_seen, sample_job FROM backstop_incident INDEXED BY backstop_incident_latest \
-     ORDER BY last_seen DESC, fingerprint LIMIT ?1";
 
-// Listing: one source, chosen by what is asked for, and one condition for each part of the filter.
+// Listing: what is read of each job, one source, chosen by what is asked for, and one condition for each part of the
+// filter.
 
-pub(crate) const LIST_BY_ID: &str = "SELECT s.seq FROM backstop_state s";
-pub(crate) const LIST_BY_TAG: &str =
-    "SELECT s.seq FROM backstop_tag t CROSS JOIN backstop_state s ON s.id = t.id";
-pub(crate) const LIST_BY_KEY: &str = "SELECT s.seq FROM backstop_job k INDEXED BY backstop_job_business_key \
+pub(crate) const LIST: &str = "SELECT s.seq";
+pub(crate) const SURVEY: &str = "SELECT s.lane, s.reason, (SELECT fingerprint FROM backstop_attempt \
+     WHERE job = s.seq AND number = s.last_failed_run)";
+
+pub(crate) const LIST_BY_ID: &str = "FROM backstop_state s";
+pub(crate) const LIST_BY_TAG: &str = "FROM backstop_tag t CROSS JOIN backstop_state s ON s.id = t.id";
+pub(crate) const LIST_BY_KEY: &str = "FROM backstop_job k INDEXED BY backstop_job_business_key \
      CROSS JOIN backstop_state s ON s.seq = k.seq";
-pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT s.seq FROM backstop_attempt f INDEXED BY \
+pub(crate) const LIST_BY_FINGERPRINT: &str = "FROM backstop_attempt f INDEXED BY \
      backstop_attempt_fingerprint \
      CROSS JOIN backstop_state s ON s.seq = f.job AND s.last_failed_run = f.number";
-pub(crate) const LIST_SHELF: &str = "SELECT s.seq FROM backstop_state s INDEXED BY backstop_state_shelf";
-pub(crate) const LIST_PENDING: &str = "SELECT s.seq FROM backstop_state s INDEXED BY backstop_state_pending";
+pub(crate) const LIST_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_shelf";
+pub(crate) const LIST_PENDING: &str = "FROM backstop_state s INDEXED BY backstop_state_pending";
 
 pub(crate) const WHERE_AFTER: &str = "s.id < :after";
 pub(crate) const WHERE_TAG: &str = "t.tag = :tag";
@@ -216,4 +276,6 @@ pub(crate) const WHERE_CREATED_AFTER: &str =
     "(SELECT created_at FROM backstop_job WHERE seq = s.seq) >= :created_after";
 pub(crate) const WHERE_CREATED_BEFORE: &str =
     "(SELECT created_at FROM backstop_job WHERE seq = s.seq) < :created_before";
+pub(crate) const WHERE_FINISHED_AFTER: &str = "s.finished_at >= :finished_after";
+pub(crate) const WHERE_FINISHED_BEFORE: &str = "s.finished_at < :finished_before";
 pub(crate) const LIST_END: &str = "ORDER BY s.id DESC LIMIT :limit";

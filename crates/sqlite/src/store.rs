@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop_core::explain::Surroundings;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
 use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
-    Answer, Archived, Claim, Claimed, Clock, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter,
-    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit,
-    Submitted, SystemClock, Term, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
+    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
+    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, WorkerView,
 };
 
 use crate::error::Failure;
@@ -21,7 +23,7 @@ use crate::readers::{Readers, cannot_spawn};
 use crate::shared::Shared;
 use crate::unit::Unit;
 use crate::writer::Writer;
-use crate::{archive, check, claim, duty, finish, open, operate, submit, worker};
+use crate::{archive, check, claim, document, duty, finish, incident, open, operate, purge, submit, worker};
 
 /// How a file is opened.
 #[derive(Clone)]
@@ -217,9 +219,9 @@ impl Store for SqliteStore {
         self.write(jobs.len(), move |unit| operate::operate(unit, &jobs, &operation))
     }
 
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
-        let queue = queue.to_owned();
-        self.write(1, move |unit| operate::pause_queue(unit, &queue, paused))
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
+        let (queue, note) = (queue.to_owned(), note.map(ToOwned::to_owned));
+        self.write(1, move |unit| operate::pause_queue(unit, &queue, paused, note.as_deref()))
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
@@ -251,7 +253,44 @@ impl Store for SqliteStore {
     }
 
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.read(move |snapshot| snapshot.incidents(limit))
+        self.read(move |snapshot| incident::incidents(snapshot.conn, limit))
+    }
+
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
+        self.read(move |snapshot| incident::incidents_of(snapshot.conn, &fingerprints))
+    }
+
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+        self.write(fingerprints.len(), move |unit| incident::say(unit, &fingerprints, &statement))
+    }
+
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
+        self.read(move |snapshot| snapshot.survey(&filter, most))
+    }
+
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        self.read(move |snapshot| document::documents(snapshot, &shelf))
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        let rows = amend.edits.len() + amend.operations.len();
+        self.write(rows, move |unit| document::amend(unit, &amend))
+    }
+
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
+        self.write(jobs.len(), move |unit| purge::purge(unit, &jobs, only))
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.write(limit, move |unit| purge::prune(unit, &term, keep, limit))
+    }
+
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
+        self.read(move |snapshot| purge::prunable(snapshot.conn, snapshot.now, keep, most))
+    }
+
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
+        self.read(move |snapshot| archive::archive_page(snapshot.conn, page))
     }
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {

@@ -48,12 +48,12 @@ fn one(unit: &mut Unit<'_>, new: &NewJob) -> Result<Result<Submitted, Refusal>, 
         // The insert itself finds a repeated id.
         return match unit.insert(new)? {
             Some(state) => Ok(Ok(Submitted { id, state, deduplicated: false })),
-            None => deduplicated(unit, id).map(Ok),
+            None => deduplicated(unit, id, None).map(Ok),
         };
     }
     match plan(unit, new)? {
         Plan::Refused(refusal) => Ok(Err(refusal)),
-        Plan::Deduplicated(id) => deduplicated(unit, id).map(Ok),
+        Plan::Deduplicated { by, ended } => deduplicated(unit, by, ended).map(Ok),
         Plan::Store { superseded } => {
             for (stored, before) in &superseded {
                 unit.supersede(stored, before)?;
@@ -68,7 +68,11 @@ fn one(unit: &mut Unit<'_>, new: &NewJob) -> Result<Result<Submitted, Refusal>, 
 enum Plan {
     Refused(Refusal),
     /// Another job stands for it.
-    Deduplicated(JobId),
+    Deduplicated {
+        by: JobId,
+        /// How that job had ended, when it was purged.
+        ended: Option<State>,
+    },
     /// It is stored, and these, with the record they had, take their leave.
     Store {
         superseded: Vec<(Stored, Record)>,
@@ -79,10 +83,10 @@ enum Plan {
 fn plan(unit: &mut Unit<'_>, new: &NewJob) -> Result<Plan, Failure> {
     let spec = &new.spec;
     if unit.find(spec.id)?.is_some() {
-        return Ok(Plan::Deduplicated(spec.id));
+        return Ok(Plan::Deduplicated { by: spec.id, ended: None });
     }
-    if let Some(known) = remembered(unit, new)? {
-        return Ok(Plan::Deduplicated(known));
+    if let Some((by, ended)) = remembered(unit, new)? {
+        return Ok(Plan::Deduplicated { by, ended });
     }
     let mut superseded = Vec::new();
     if let Some(old) = new.supersedes {
@@ -101,7 +105,7 @@ fn plan(unit: &mut Unit<'_>, new: &NewJob) -> Result<Plan, Failure> {
     };
     let before = holder.record.clone();
     match new.on_conflict {
-        OnConflict::Skip => Ok(Plan::Deduplicated(holder.id)),
+        OnConflict::Skip => Ok(Plan::Deduplicated { by: holder.id, ended: None }),
         OnConflict::Replace if holder.record.supersede(holder.id, spec.id, unit.now).is_ok() => {
             superseded.push((holder, before));
             Ok(Plan::Store { superseded })
@@ -115,18 +119,21 @@ pub(crate) fn conflict(key: &str, holder: &Stored, state: State) -> Refusal {
     Refusal::BusinessKeyConflict { key: key.to_owned(), holder: holder.id, state }
 }
 
-/// The job that brought this idempotency key first.
-fn remembered(unit: &Unit<'_>, new: &NewJob) -> Result<Option<JobId>, Failure> {
+/// The job that brought this idempotency key first, and how it had ended if it was purged.
+fn remembered(unit: &Unit<'_>, new: &NewJob) -> Result<Option<(JobId, Option<State>)>, Failure> {
     let Some(key) = &new.spec.idempotency_key else { return Ok(None) };
     let mut select = unit.conn.prepare_cached(sql::IDEMPOTENCY_FIND)?;
-    rows::first(&mut select, [key], |row| Ok(rows::job_id(row, 0)?))
+    rows::first(&mut select, [key], |row| {
+        let ended: Option<i64> = row.get(1)?;
+        Ok((rows::job_id(row, 0)?, ended.map(rows::state_of).transpose()?))
+    })
 }
 
-fn deduplicated(unit: &mut Unit<'_>, id: JobId) -> Result<Submitted, Failure> {
+fn deduplicated(unit: &mut Unit<'_>, id: JobId, ended: Option<State>) -> Result<Submitted, Failure> {
     let state = match unit.find(id)? {
         Some(stored) => stored.record.state,
-        // A key is remembered longer than its job is hot (L16).
-        None => archive::state(unit.conn, id)?.ok_or_else(|| vanished(id))?,
+        // A key is remembered longer than its job is hot (L16), and longer than it is archived (D5).
+        None => archive::state(unit.conn, id)?.or(ended).ok_or_else(|| vanished(id))?,
     };
     Ok(Submitted { id, state, deduplicated: true })
 }

@@ -3,14 +3,20 @@
 //! It loads and saves records, sums up the counts of lanes and collects what is to be told after the commit. It
 //! must not open or end transactions: that is for the writer, or for the caller whose transaction it is.
 
+use backstop_core::alert::Notice;
 use backstop_core::event::{self, Event};
-use backstop_core::job::{Attempt, Job, NewJob, Operation, Record, Spec, Stale, State};
+use backstop_core::job::{
+    Attempt, Ending, FailureRecord, Job, NewJob, Operation, Record, Spec, Stale, State,
+};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::Error;
+use backstop_store::desk::Wants;
 use rusqlite::{CachedStatement, Connection, params};
 
+use crate::document;
 use crate::error::Failure;
 use crate::held::Held;
+use crate::incident::Tally;
 use crate::lanes::{Lanes, Moves};
 use crate::rows::{self, Stored};
 use crate::sql;
@@ -78,7 +84,9 @@ pub(crate) struct Unit<'c> {
     pub(crate) lanes: &'c mut Lanes,
     held: &'c mut Held,
     pub(crate) news: News,
+    wants_alerts: bool,
     moves: Moves,
+    pub(crate) incidents: Tally,
     /// Records that are saved and not yet written.
     stretch: Option<Stretch>,
     hot: Hot<'c>,
@@ -86,21 +94,27 @@ pub(crate) struct Unit<'c> {
 
 impl<'c> Unit<'c> {
     /// Starts inside a transaction that is open on `conn`.
-    pub(crate) fn new(
-        conn: &'c Connection,
-        memory: &'c mut Memory,
-        now: Timestamp,
-        wants_events: bool,
-    ) -> Self {
-        let news = News { wanted: wants_events, ..News::default() };
+    pub(crate) fn new(conn: &'c Connection, memory: &'c mut Memory, now: Timestamp, wants: Wants) -> Self {
         let Memory { lanes, held } = memory;
-        Self { conn, now, lanes, held, news, moves: Moves::default(), stretch: None, hot: Hot::default() }
+        Self {
+            conn,
+            now,
+            lanes,
+            held,
+            news: News { wanted: wants.events, ..News::default() },
+            wants_alerts: wants.alerts,
+            moves: Moves::default(),
+            incidents: Tally::default(),
+            stretch: None,
+            hot: Hot::default(),
+        }
     }
 
     /// Writes what was only summed up so far. Needed before counts are read and before the commit.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.write_stretch()?;
-        self.moves.write(self.conn)
+        self.moves.write(self.conn)?;
+        self.incidents.write_open(self.conn)
     }
 
     /// Writes records that are saved and not yet written. Needed before `backstop_state` is read.
@@ -126,8 +140,8 @@ impl<'c> Unit<'c> {
         work: impl FnOnce(&mut Self) -> Result<T, Failure>,
         keep: impl FnOnce(&T) -> bool,
     ) -> Result<T, Failure> {
-        let (told, work_arrived, moves) =
-            (self.news.events.len(), self.news.work_arrived, self.moves.clone());
+        let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
+        let (moves, incidents) = (self.moves.clone(), self.incidents.clone());
         self.write_stretch()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
         let answer = work(self)?;
@@ -139,6 +153,7 @@ impl<'c> Unit<'c> {
             self.news.events.truncate(told);
             self.news.work_arrived = work_arrived;
             self.moves = moves;
+            self.incidents = incidents;
         }
         self.conn.execute_batch("RELEASE batch")?;
         Ok(answer)
@@ -181,6 +196,7 @@ impl<'c> Unit<'c> {
             }
         }
         self.moves.moved(stored.lane, before.state, record.state);
+        self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
         Ok(())
     }
@@ -210,11 +226,17 @@ impl<'c> Unit<'c> {
         Ok(Some(record.state))
     }
 
-    /// Takes an ended job out of `state`.
-    pub(crate) fn remove(&mut self, seq: i64, spec: &Spec, state: State) -> Result<(), Failure> {
-        self.conn.prepare_cached(sql::STATE_DELETE)?.execute([seq])?;
-        let lane = self.lanes.of(self.conn, spec)?.id;
-        self.moves.left(lane, state);
+    /// Takes an ended job out of the hot tables.
+    pub(crate) fn remove(&mut self, stored: &Stored, spec: &Spec) -> Result<(), Failure> {
+        let (conn, seq) = (self.conn, stored.seq);
+        for tag in &spec.tags {
+            conn.prepare_cached(sql::TAG_DELETE)?.execute(params![tag, spec.id.as_bytes()])?;
+        }
+        conn.prepare_cached(sql::ATTEMPTS_DELETE)?.execute([seq])?;
+        conn.prepare_cached(sql::JOB_DELETE)?.execute([seq])?;
+        conn.prepare_cached(sql::STATE_DELETE)?.execute([seq])?;
+        self.moves.left(stored.lane, stored.record.state);
+        self.incidents.moved(stored.record.incident(), None);
         Ok(())
     }
 
@@ -231,9 +253,35 @@ impl<'c> Unit<'c> {
             return Ok(None);
         }
         self.save(&stored, &before)?;
-        let now = self.now;
-        self.tell(|| event::expired(job.spec.header(), &stored.record, now));
+        if self.news.wanted {
+            self.news.events.extend(event::expired(&job.spec.header(), &stored.record, self.now));
+        }
+        if self.wants_alerts {
+            self.put_alert(job, &stored.record, None, None)?;
+        }
         Ok(job.follow_up(&stored.record, false))
+    }
+
+    /// Puts the alert of a run that ended in death into its drawer, if somebody delivers alerts (D3).
+    pub(crate) fn raise_alert(&mut self, stored: &Stored, ending: &Ending) -> Result<(), Failure> {
+        if !self.wants_alerts || stored.record.state != State::Failed {
+            return Ok(());
+        }
+        let job = self.load(stored.seq)?.1;
+        self.put_alert(&job, &stored.record, ending.failure.as_ref(), ending.code_version.as_deref())
+    }
+
+    fn put_alert(
+        &self,
+        job: &Job,
+        record: &Record,
+        failure: Option<&FailureRecord>,
+        code_version: Option<&str>,
+    ) -> Result<(), Failure> {
+        match Notice::of(job, record, failure, code_version, self.now) {
+            Some(notice) => document::put_alert(self.conn, &notice),
+            None => Ok(()),
+        }
     }
 
     /// Writes that a job was superseded, and tells it.

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use backstop_store::Error;
+use backstop_store::desk::Wants;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -280,9 +281,9 @@ impl Desk {
     }
 
     fn run(&mut self, group: &mut [Box<dyn Command>]) -> Result<News, Failure> {
-        let wants_events = self.shared.observer().wants_events();
+        let wants = Wants::of(&*self.shared.observer());
         let clock = &*self.shared.clock;
-        let mut unit = Unit::new(&self.conn, &mut self.memory, clock.now(), wants_events);
+        let mut unit = Unit::new(&self.conn, &mut self.memory, clock.now(), wants);
         for command in group {
             unit.now = clock.now();
             let run = catch_unwind(AssertUnwindSafe(|| command.run(&mut unit)));

@@ -25,11 +25,13 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
     ),
     (
         "worker",
-        "runs jobs and does the maintenance duties; pauses no queue",
+        "runs jobs, follows failure rules and does the maintenance duties",
         &[
             "GRANT USAGE ON SCHEMA backstop. TO $role",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA backstop. TO $role",
-            "REVOKE INSERT, UPDATE, DELETE ON backstop.meta, backstop.queue FROM $role",
+            "REVOKE INSERT, UPDATE, DELETE ON backstop.meta FROM $role",
+            // A failure rule may pause a queue, and nobody forgets one.
+            "REVOKE DELETE ON backstop.queue FROM $role",
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
         ],
     ),
@@ -58,6 +60,15 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
         ],
     ),
 ];
+
+/// Whoever may write incidents may write documents: roles that were made for the first version need not be made again.
+pub(crate) const AS_BEFORE: &str = "DO $grants$ DECLARE allowed record; BEGIN
+    FOR allowed IN SELECT a.privilege_type AS what, a.grantee::regrole AS whom
+        FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+        WHERE c.oid = 'backstop.incident'::regclass AND a.grantee NOT IN (0, c.relowner)
+        AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
+    LOOP EXECUTE format('GRANT %s ON backstop.document TO %s', allowed.what, allowed.whom); END LOOP;
+END $grants$";
 
 /// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
 ///

@@ -6,7 +6,7 @@
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Refusal, Timestamp};
-use backstop_store::desk::{Desk, Hands, Writes};
+use backstop_store::desk::{Desk, Hands, Wants, Writes};
 use backstop_store::{Error, Finish, Submit, Submitted};
 
 use crate::error::Failure;
@@ -15,7 +15,7 @@ use crate::lanes::Lanes;
 use crate::session::{Query, Schema, Session};
 use crate::shared::moment_of;
 use crate::values::Value;
-use crate::{finish, flush, sql, submit};
+use crate::{finish, flush, incident, sql, submit};
 
 #[cfg(feature = "diesel-async")]
 mod diesel_async;
@@ -79,7 +79,7 @@ async fn submit_once(
     // Lanes that a rollback would take back must not be remembered.
     let lanes = Lanes::default();
     let now = moment_of(session.one(Query::new(sql::CLOCK, vec![Value::Int(None)])).await?)?;
-    let mut desk = Desk::new(now, false);
+    let mut desk = Desk::new(now, Wants::default());
     submit::lay(session, &lanes, &mut desk, batch).await?;
     let answers = desk.submit(batch)?;
     write(session, &lanes, desk.into_writes(), now).await?;
@@ -93,7 +93,7 @@ async fn finish_once(
     // What the process remembers of its claims is compared with their rows and dropped when these have changed, so
     // nothing has to be told to it here, and a rollback leaves it right too.
     let (lanes, hands) = (Lanes::default(), Hands::default());
-    let ground = Ground { lanes: &lanes, hands: &hands, moment: Value::Int(None), wants_events: false };
+    let ground = Ground { lanes: &lanes, hands: &hands, moment: Value::Int(None), wants: Wants::default() };
     let (desk, answers) = finish::end(session, &ground, endings, None).await?;
     let now = desk.now;
     write(session, &lanes, desk.into_writes(), now).await?;
@@ -110,7 +110,12 @@ async fn write(
         return Ok(());
     }
     let flush = flush::prepare(session, lanes, &writes, now).await?;
-    session.run(flush.queries).await.map(drop)
+    let mut answers = session.run(flush.queries).await?;
+    if !writes.incidents.is_empty() {
+        let (queries, _) = incident::judge(&writes, answers.pop().unwrap_or_default(), now)?;
+        session.run(queries).await?;
+    }
+    Ok(())
 }
 
 async fn mark(session: &mut impl Session, sql: &'static str) -> Result<(), Failure> {

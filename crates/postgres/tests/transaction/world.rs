@@ -5,8 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Aging, Callback, Ending, JobDetail, NewJob, Policy, Priority, Spec, Start, State};
+use backstop_core::failure::fingerprint::fingerprint;
+use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
+use backstop_core::job::{
+    Aging, Callback, Ending, FailureRecord, JobDetail, NewJob, Policy, Priority, Spec, Start, State,
+};
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
 use backstop_store::conformance::Place;
@@ -159,5 +162,16 @@ pub(crate) fn full_job(number: u128) -> NewJob {
 /// The end of a run that went well.
 pub(crate) fn success(claimed: &ClaimedJob) -> Finish {
     let ending = Ending::plain(claimed.job.spec.header(), Cause::Succeeded, Decision::succeeded());
+    Finish { lease: claimed.lease, ending }
+}
+
+/// The end of a run that killed its job.
+pub(crate) fn death(claimed: &ClaimedJob) -> Finish {
+    let (error_type, message) = ("Broken".to_owned(), "it broke".to_owned());
+    let reason = TerminalReason::NonRetryable;
+    let decision = Decision { verdict: Verdict::Dead { reason }, trace: Vec::new() };
+    let mut ending = Ending::plain(claimed.job.spec.header(), Cause::Permanent, decision);
+    let fingerprint = fingerprint("work", &error_type, &message);
+    ending.failure = Some(FailureRecord { error_type, message, fingerprint });
     Finish { lease: claimed.lease, ending }
 }

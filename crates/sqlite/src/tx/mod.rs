@@ -20,6 +20,7 @@
 
 use backstop_core::Refusal;
 use backstop_core::job::{NewJob, Stale, State};
+use backstop_store::desk::Wants;
 use backstop_store::{Clock, Error, Finish, Submit, Submitted};
 use rusqlite::Connection;
 
@@ -80,7 +81,7 @@ fn within<T>(
     let savepoint = |sql| conn.execute_batch(sql).map_err(|error| meaning(&error, &location));
     savepoint("SAVEPOINT backstop")?;
     let mut memory = Memory::default();
-    let mut unit = Unit::new(conn, &mut memory, clock.now(), false);
+    let mut unit = Unit::new(conn, &mut memory, clock.now(), Wants::default());
     let outcome = work(&mut unit).and_then(|answer| unit.flush().map(|()| answer));
     drop(unit);
     if outcome.is_err() && !conn.is_autocommit() {

@@ -1,0 +1,35 @@
+//! Documents of the engine's own.
+
+use super::UNION;
+use crate::session::Bulk;
+
+/// Keys from the second value on, up to and without the third.
+pub(crate) const PAGE: &str = "SELECT name, revision, body FROM backstop_document FORCE INDEX (PRIMARY) \
+     WHERE drawer = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?";
+pub(crate) const LOCK: Bulk = Bulk {
+    head: "SELECT d.drawer, d.name, d.revision FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: "SELECT ?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_document d FORCE INDEX (PRIMARY) \
+           ON d.drawer = k.k0 AND d.name = k.k1 FOR UPDATE",
+};
+/// Meets a duplicate when somebody else has written the same one since it was looked for.
+pub(crate) const INSERT: Bulk = Bulk {
+    head: "INSERT INTO backstop_document (drawer, name, revision, body) VALUES ",
+    row: "(?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+/// For those that are there, and locked. A moment and a job name one death: whoever wrote it before wrote the same.
+pub(crate) const SAVE: Bulk = Bulk {
+    head: "INSERT INTO backstop_document (drawer, name, revision, body) VALUES ",
+    row: "(?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE revision = VALUES(revision), body = VALUES(body)",
+};
+pub(crate) const DELETE: Bulk = Bulk {
+    head: "DELETE d FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: "SELECT ?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_document d FORCE INDEX (PRIMARY) ON d.drawer = k.k0 AND d.name = k.k1",
+};

@@ -1,0 +1,47 @@
+//! Incidents: counted with every failure, spoken of by people.
+
+use crate::session::Bulk;
+
+/// The columns of `incident`, in the order that `rows` reads them.
+macro_rules! incident_columns {
+    () => {
+        "fingerprint, kind, error_type, message, failures, dead, open, first_seen, last_seen, first_version, \
+         last_version, sample_job, standing"
+    };
+}
+
+pub(crate) const COUNT: Bulk = Bulk {
+    head: "INSERT INTO backstop_incident (fingerprint, kind, error_type, message, failures, dead, open, first_seen, \
+           last_seen, first_version, last_version, sample_job) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE failures = failures + VALUES(failures), dead = dead + VALUES(dead), \
+           open = GREATEST(open + VALUES(open), 0), last_seen = VALUES(last_seen), \
+           last_version = COALESCE(VALUES(last_version), last_version), sample_job = VALUES(sample_job)",
+};
+/// By what the sums are judged once they are written.
+pub(crate) const SEEN: Bulk = Bulk {
+    head: "SELECT fingerprint, failures, standing FROM backstop_incident FORCE INDEX (PRIMARY) WHERE fingerprint IN (",
+    row: "?",
+    between: ",",
+    tail: ")",
+};
+/// What people have said of incidents.
+pub(crate) const STANDINGS: &str = "SELECT standing FROM backstop_incident FORCE INDEX (PRIMARY) \
+     WHERE fingerprint IN (?) AND standing IS NOT NULL";
+/// Dead letters that came or went where no failure is counted.
+pub(crate) const OPEN: &str =
+    "UPDATE backstop_incident SET open = GREATEST(open + ?, 0) WHERE fingerprint = ?";
+pub(crate) const STANDING: &str = "UPDATE backstop_incident SET standing = ? WHERE fingerprint = ?";
+pub(crate) const LATEST: &str = concat!(
+    "SELECT ",
+    incident_columns!(),
+    " FROM backstop_incident ORDER BY last_seen DESC, fingerprint LIMIT ?"
+);
+pub(crate) const BY_FINGERPRINT: &str =
+    concat!("SELECT ", incident_columns!(), " FROM backstop_incident WHERE fingerprint IN (?)");
+pub(crate) const LOCK: &str = concat!(
+    "SELECT ",
+    incident_columns!(),
+    " FROM backstop_incident FORCE INDEX (PRIMARY) WHERE fingerprint IN (?) ORDER BY fingerprint FOR UPDATE"
+);

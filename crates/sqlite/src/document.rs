@@ -1,0 +1,91 @@
+//! Documents, and the operations on jobs that go with their changes.
+
+use std::sync::Arc;
+
+use backstop_core::Limits;
+use backstop_core::alert::Notice;
+use backstop_store::show;
+use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error, Expect, Shelf};
+use rusqlite::{Connection, params};
+
+use crate::duty::expect_term;
+use crate::error::Failure;
+use crate::operate;
+use crate::query::Snapshot;
+use crate::rows;
+use crate::sql;
+use crate::unit::Unit;
+
+/// Reads documents, in the order of the bytes of their keys.
+pub(crate) fn documents(snapshot: &Snapshot<'_>, shelf: &Shelf) -> Result<Documents, Failure> {
+    show::page_limit(shelf.limit)?;
+    // A page begins where its prefix begins, unless an earlier one has gone further.
+    let (select, begin) = match &shelf.after {
+        Some(after) if *after >= shelf.prefix => (sql::DOCUMENTS_AFTER, after),
+        _ => (sql::DOCUMENTS_FROM, &shelf.prefix),
+    };
+    let mut select = snapshot.conn.prepare_cached(select)?;
+    let limit = rows::limit(shelf.limit).saturating_add(1);
+    let mut found = select.query(params![shelf.drawer.as_str(), begin, limit])?;
+    let mut items = Vec::new();
+    while let Some(row) = found.next()? {
+        let key: String = row.get(0)?;
+        if !key.starts_with(&shelf.prefix) {
+            break;
+        }
+        items.push(Document { key, revision: row.get(1)?, body: row.get::<_, Arc<str>>(2)? });
+    }
+    let page = show::cut(items, shelf.limit, |_| ());
+    Ok(Documents { now: snapshot.now, items: page.items, more: page.next.is_some() })
+}
+
+/// Changes documents and operates on jobs, or does nothing when a document is not as expected.
+pub(crate) fn amend(unit: &mut Unit<'_>, amend: &Amend) -> Result<Amended, Failure> {
+    let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
+    if actual > limit {
+        return Err(Failure::Refused(Error::TooMany { what: "the amendment", actual, limit }));
+    }
+    if let Some(term) = &amend.term {
+        expect_term(unit, term, term.duty)?;
+    }
+    for edit in &amend.edits {
+        if !is_expected(unit.conn, edit)? {
+            return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
+        }
+    }
+    for edit in &amend.edits {
+        write(unit.conn, edit)?;
+    }
+    let operate = |(job, what): &_| operate::one(unit, *job, what);
+    let operated = amend.operations.iter().map(operate).collect::<Result<_, _>>()?;
+    Ok(Amended::Done { now: unit.now, operated })
+}
+
+fn is_expected(conn: &Connection, edit: &Edit) -> Result<bool, Failure> {
+    if edit.expect == Expect::Any {
+        return Ok(true);
+    }
+    let mut select = conn.prepare_cached(sql::DOCUMENT_REVISION)?;
+    let found: Option<i64> = rows::value(&mut select, [edit.drawer.as_str(), &edit.key])?;
+    Ok(match edit.expect {
+        Expect::Any => true,
+        Expect::Absent => found.is_none(),
+        Expect::Revision(revision) => found == Some(revision),
+    })
+}
+
+fn write(conn: &Connection, edit: &Edit) -> Result<(), Failure> {
+    let (drawer, key) = (edit.drawer.as_str(), &edit.key);
+    match &edit.body {
+        Some(body) => conn.prepare_cached(sql::DOCUMENT_SAVE)?.execute(params![drawer, key, &**body])?,
+        None => conn.prepare_cached(sql::DOCUMENT_DELETE)?.execute(params![drawer, key])?,
+    };
+    Ok(())
+}
+
+/// Puts a raised alert into its drawer (D3).
+pub(crate) fn put_alert(conn: &Connection, notice: &Notice) -> Result<(), Failure> {
+    let values = params![Drawer::Alerts.as_str(), notice.key(), serde_json::to_string(notice)?];
+    conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
+    Ok(())
+}

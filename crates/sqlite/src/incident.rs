@@ -1,0 +1,155 @@
+//! Incidents: counted with every failure, spoken of by people, told when they open or come back (D2, D7).
+
+use std::collections::BTreeMap;
+
+use backstop_core::event::Event;
+use backstop_core::failure::{Fingerprint, Verdict};
+use backstop_core::incident::Statement;
+use backstop_core::job::Ending;
+use backstop_core::{JobId, Timestamp, version};
+use backstop_store::Incident;
+use backstop_store::desk::{Aftermath, IncidentCount, Seen};
+use backstop_store::show;
+use rusqlite::{Connection, params};
+
+use crate::error::Failure;
+use crate::rows;
+use crate::sql;
+use crate::unit::Unit;
+
+/// What a transaction adds to incidents and has not yet written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally {
+    /// Failures of the verb that runs now, by fingerprint.
+    counts: BTreeMap<String, IncidentCount>,
+    /// How the numbers of open dead letters change, by fingerprint.
+    open: BTreeMap<String, i64>,
+}
+
+impl Tally {
+    /// Notes that a job's mark moved from one incident to another; none stands for no dead letter.
+    pub(crate) fn moved(&mut self, from: Option<&Fingerprint>, to: Option<&Fingerprint>) {
+        if from == to {
+            return;
+        }
+        for (fingerprint, change) in [(from, -1), (to, 1)] {
+            if let Some(fingerprint) = fingerprint {
+                *self.open.entry(fingerprint.to_string()).or_default() += change;
+            }
+        }
+    }
+
+    /// Notes the failure of a run.
+    pub(crate) fn count(&mut self, job: JobId, kind: &str, ending: &Ending) {
+        let Some(failure) = ending.incident() else { return };
+        let seen_in = ending.code_version.as_deref();
+        let count = self.counts.entry(failure.fingerprint.to_string()).or_insert_with(|| IncidentCount {
+            fingerprint: failure.fingerprint.clone(),
+            kind: kind.to_owned(),
+            error_type: failure.error_type.clone(),
+            message: failure.message.clone(),
+            first_version: seen_in.map(ToOwned::to_owned),
+            last_version: None,
+            top_version: None,
+            failures: 0,
+            dead: 0,
+            sample_job: job,
+        });
+        count.failures += 1;
+        count.dead += i64::from(matches!(ending.decision.verdict, Verdict::Dead { .. }));
+        count.sample_job = job;
+        if let Some(seen_in) = seen_in {
+            let top = count.top_version.as_deref().map_or(seen_in, |top| version::later(top, seen_in));
+            count.top_version = Some(top.to_owned());
+            count.last_version = Some(seen_in.to_owned());
+        }
+    }
+
+    /// Writes the failures that a verb has counted, and answers what is to be told of them.
+    pub(crate) fn settle(&mut self, conn: &Connection, now: Timestamp) -> Result<Vec<Event>, Failure> {
+        if self.counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let counts: Vec<IncidentCount> = std::mem::take(&mut self.counts).into_values().collect();
+        let mut seen = Vec::with_capacity(counts.len());
+        for count in &counts {
+            let open = self.open.remove(count.fingerprint.as_str()).unwrap_or_default();
+            seen.extend(write_count(conn, count, open, now)?);
+        }
+        let aftermath = Aftermath::of(&counts, seen, now)?;
+        for (fingerprint, standing) in &aftermath.standings {
+            conn.prepare_cached(sql::INCIDENT_STAND)?.execute([fingerprint, standing])?;
+        }
+        Ok(aftermath.events)
+    }
+
+    /// Writes how the numbers of open dead letters changed otherwise.
+    pub(crate) fn write_open(&mut self, conn: &Connection) -> Result<(), Failure> {
+        while let Some((fingerprint, change)) = self.open.pop_first() {
+            if change != 0 {
+                conn.prepare_cached(sql::INCIDENT_OPEN)?.execute(params![fingerprint, change])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds to an incident, and reads what there is of it by now.
+fn write_count(
+    conn: &Connection,
+    count: &IncidentCount,
+    open: i64,
+    now: Timestamp,
+) -> Result<Option<Seen>, Failure> {
+    let values = params![
+        count.fingerprint.as_str(),
+        count.kind,
+        count.error_type,
+        count.message,
+        count.failures,
+        count.dead,
+        open,
+        now.as_micros(),
+        count.first_version,
+        count.last_version,
+        count.sample_job.as_bytes(),
+    ];
+    rows::first(&mut *conn.prepare_cached(sql::INCIDENT_COUNT)?, values, |row| {
+        Ok(Seen { fingerprint: count.fingerprint.to_string(), failures: row.get(0)?, standing: row.get(1)? })
+    })
+}
+
+/// Incidents, latest seen first.
+pub(crate) fn incidents(conn: &Connection, limit: usize) -> Result<Vec<Incident>, Failure> {
+    show::page_limit(limit)?;
+    rows::collect(&mut *conn.prepare_cached(sql::INCIDENTS)?, [rows::limit(limit)], rows::incident)
+}
+
+/// Incidents by fingerprint, in order.
+pub(crate) fn incidents_of(
+    conn: &Connection,
+    fingerprints: &[Fingerprint],
+) -> Result<Vec<Option<Incident>>, Failure> {
+    fingerprints.iter().map(|fingerprint| find(conn, fingerprint)).collect()
+}
+
+fn find(conn: &Connection, fingerprint: &Fingerprint) -> Result<Option<Incident>, Failure> {
+    rows::first(&mut *conn.prepare_cached(sql::INCIDENT)?, [fingerprint.as_str()], rows::incident)
+}
+
+/// Keeps what a person says of incidents, and answers them as they are now.
+pub(crate) fn say(
+    unit: &mut Unit<'_>,
+    fingerprints: &[Fingerprint],
+    statement: &Statement,
+) -> Result<Vec<Option<Incident>>, Failure> {
+    // The numbers of open dead letters are about to be read.
+    unit.flush()?;
+    for fingerprint in fingerprints {
+        let Some(mut incident) = find(unit.conn, fingerprint)? else { continue };
+        incident.standing.say(statement, unit.now);
+        let values = params![fingerprint.as_str(), incident.standing.to_text()];
+        unit.conn.prepare_cached(sql::INCIDENT_STAND)?.execute(values)?;
+    }
+    incidents_of(unit.conn, fingerprints)
+}
