@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use backstop_core::Limits;
 use backstop_core::admit::QueueGate;
+use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor};
 use backstop_core::job::{Aging, Policy, Retention};
+
+use crate::alerts::Alerts;
 
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
 #[derive(Clone)]
@@ -21,8 +24,14 @@ pub struct Config {
     pub queues: BTreeMap<String, QueueConfig>,
     /// Retries, backoff and times by kind; they go before the queue's and after what a submit says (L19).
     pub kinds: BTreeMap<String, Policy>,
+    /// How many retries a kind may have, as a share of its first runs (F19); none lets every retry run when it is due.
+    pub retry_budget: Option<BudgetSettings>,
+    /// The same for single kinds.
+    pub retry_budgets: BTreeMap<String, Option<BudgetSettings>>,
     /// How long ended jobs stay before they are archived (L16).
     pub retention: Retention,
+    /// Who is told of dead letters, and how often (D3).
+    pub alerts: Alerts,
     /// What takes secrets out of errors before they are stored (F11).
     pub redactor: Arc<dyn Redactor>,
 }
@@ -46,7 +55,10 @@ impl Default for Config {
             aging: Aging::default(),
             queues: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            retry_budget: Some(BudgetSettings::default()),
+            retry_budgets: BTreeMap::new(),
             retention: Retention::default(),
+            alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
         }
     }
@@ -60,6 +72,7 @@ impl std::fmt::Debug for Config {
             .field("queues", &self.queues)
             .field("kinds", &self.kinds)
             .field("retention", &self.retention)
+            .field("alerts", &self.alerts)
             .finish_non_exhaustive()
     }
 }
@@ -84,6 +97,32 @@ impl Config {
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
+    }
+
+    /// Sets who is told of dead letters, and how often (D3).
+    #[must_use]
+    pub fn alerts(mut self, alerts: Alerts) -> Self {
+        self.alerts = alerts;
+        self
+    }
+
+    /// Sets how many retries every kind may have (F19); none sets no bound.
+    #[must_use]
+    pub const fn retry_budget(mut self, budget: Option<BudgetSettings>) -> Self {
+        self.retry_budget = budget;
+        self
+    }
+
+    /// Sets how many retries one kind may have (F19); none sets no bound.
+    #[must_use]
+    pub fn retry_budget_of(mut self, kind: impl Into<String>, budget: Option<BudgetSettings>) -> Self {
+        self.retry_budgets.insert(kind.into(), budget);
+        self
+    }
+
+    /// The retry budget of a kind.
+    pub(crate) fn budget(&self, kind: &str) -> Option<BudgetSettings> {
+        self.retry_budgets.get(kind).copied().unwrap_or(self.retry_budget)
     }
 
     pub(crate) fn gate(&self, queue: &str) -> QueueGate {

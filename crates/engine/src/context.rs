@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::failure::HookAnswer;
+use backstop_core::failure::{HookAnswer, RuleBook};
 use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
 use backstop_store::{Error as StoreError, Finish, Note};
@@ -260,8 +260,11 @@ impl Run {
             output: self.output.lock().ok().and_then(|output| output.text()),
             code_version: self.code_version.clone(),
         };
-        let ending = conclude(&self.engine.inner.config, happened, |_, _| HookAnswer::default());
-        Finish { lease: self.lease, ending }
+        // A success: no rule is about it.
+        let no_rules = RuleBook::default();
+        let concluded =
+            conclude(&self.engine.inner.config, &no_rules, happened, |_, _| HookAnswer::default());
+        Finish { lease: self.lease, ending: concluded.ending }
     }
 }
 

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::admit::queue_name;
-use backstop_core::explain::{Explanation, explain};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::job::{Attempt, JobDetail, JobView, NewJob, Operated, Operation, Spec};
 use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_store::{
-    Archived, Error as StoreError, Finding, Incident, JobFilter, Observer, Page, PageRequest, QueueView,
-    Store, Submit, Submitted, WorkerView,
+    Archived, Error as StoreError, Finding, JobFilter, Observer, Page, PageRequest, QueueView, Store, Submit,
+    Submitted, WorkerView,
 };
 
+use crate::budget::Budgets;
 use crate::config::Config;
 use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
 use crate::job::Job;
+use crate::rules::Rules;
 use crate::runs::LocalRuns;
 use crate::submit::Enqueue;
 use crate::worker::WorkerBuilder;
@@ -35,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) bus: Arc<Bus>,
     pub(crate) runs: LocalRuns,
+    pub(crate) rules: Rules,
+    pub(crate) budgets: Budgets,
 }
 
 impl std::fmt::Debug for Backstop {
@@ -64,9 +67,18 @@ impl Backstop {
     /// An engine on a store that is open already.
     #[must_use]
     pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
-        let bus = Bus::new();
+        let bus = Bus::new(!config.alerts.channels.is_empty());
         store.observe(bus.clone() as Arc<dyn Observer>);
-        Self { inner: Arc::new(Inner { store, config, bus, runs: LocalRuns::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                config,
+                bus,
+                runs: LocalRuns::default(),
+                rules: Rules::default(),
+                budgets: Budgets::default(),
+            }),
+        }
     }
 
     /// The store underneath.
@@ -242,18 +254,6 @@ impl Backstop {
         self.inner.store.attempts(job, page).await
     }
 
-    /// Says why a job is where it is and what happens next (F20).
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn explain(&self, job: JobId) -> Result<Option<(JobView, Explanation)>, StoreError> {
-        let found = self.inner.store.surroundings(job).await?;
-        Ok(found.map(|(view, around)| {
-            let explanation = explain(&view, &around);
-            (view, explanation)
-        }))
-    }
-
     /// Every queue with its counts.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ impl Backstop {
 
     async fn set_paused(&self, queue: &str, paused: bool) -> Result<bool, OperateError> {
         queue_name(queue, &self.inner.config.limits)?;
-        Ok(self.inner.store.pause_queue(queue, paused).await?)
+        Ok(self.inner.store.pause_queue(queue, paused, None).await?)
     }
 
     /// Every worker the store knows.
@@ -289,14 +289,6 @@ impl Backstop {
     /// When the store is away.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         self.inner.store.workers().await
-    }
-
-    /// Incidents, latest seen first (D2).
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn incidents(&self, limit: usize) -> Result<Vec<Incident>, StoreError> {
-        self.inner.store.incidents(limit).await
     }
 
     /// What is wrong with the store's settings, if anything is.

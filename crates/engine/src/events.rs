@@ -15,14 +15,17 @@ pub(crate) struct Bus {
     events: broadcast::Sender<Arc<Event>>,
     arrivals: watch::Sender<u64>,
     count: AtomicU64,
+    /// True when a channel of this process wants to be told of dead letters (D3).
+    alerts: bool,
 }
 
 impl Bus {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(alerts: bool) -> Arc<Self> {
         Arc::new(Self {
             events: broadcast::Sender::new(BACKLOG),
             arrivals: watch::Sender::new(0),
             count: AtomicU64::new(0),
+            alerts,
         })
     }
 
@@ -44,6 +47,10 @@ impl Bus {
 impl Observer for Bus {
     fn wants_events(&self) -> bool {
         self.events.receiver_count() > 0
+    }
+
+    fn wants_alerts(&self) -> bool {
+        self.alerts
     }
 
     fn committed(&self, events: Vec<Event>) {

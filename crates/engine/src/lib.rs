@@ -11,14 +11,17 @@
 //! - [`Backstop`]: the handle: [`Backstop::enqueue`], [`Backstop::worker`], [`Backstop::explain`].
 //! - [`Job`], [`JobContext`], [`Outcome`], [`JobError`](marks::JobError): what a handler is made of.
 //! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
-//! - [`Config`]: limits, queues, kinds, retention, redaction.
+//! - [`Config`]: limits, queues, kinds, retention, alerts, redaction.
 
+mod alerts;
+mod budget;
 mod config;
 mod context;
 mod engine;
 mod error;
 mod events;
 mod ids;
+mod incidents;
 mod job;
 mod loops;
 mod maintenance;
@@ -26,7 +29,10 @@ pub mod marks;
 mod open;
 mod outcome;
 mod quiet;
+mod redrive;
 mod registry;
+mod retention;
+mod rules;
 mod runs;
 pub mod signals;
 mod submit;
@@ -49,6 +55,9 @@ pub use backstop_sqlite as sqlite;
 pub use backstop_store as store;
 pub use backstop_store::{Archived, Submitted};
 
+pub use alerts::{AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel};
+#[cfg(feature = "webhook")]
+pub use alerts::{Webhook, WebhookError};
 pub use config::{Config, Pace, QueueConfig};
 pub use context::JobContext;
 pub use engine::Backstop;
@@ -58,6 +67,9 @@ pub use ids::{job_id, worker_id};
 pub use job::{Defaults, Job};
 pub use loops::{Health, LoopHealth};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
+pub use redrive::{Redrive, RedriveError};
+pub use retention::{Exported, PurgeError, Purged};
+pub use rules::{Rehearsal, RuleProblem, Trial};
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
 pub use worker::{Hook, HookFuture, InlineWorker, Ran, RunInfo, Stopped, WorkerBuilder, WorkerHandle};

@@ -5,18 +5,24 @@ mod fixture;
 
 #[path = "runtime/archive.rs"]
 mod archive;
+#[path = "runtime/budget.rs"]
+mod budget;
 #[path = "runtime/callbacks.rs"]
 mod callbacks;
 #[path = "runtime/endings.rs"]
 mod endings;
 #[path = "runtime/events.rs"]
 mod events;
+#[path = "runtime/explained.rs"]
+mod explained;
 #[path = "runtime/health.rs"]
 mod health;
 #[path = "runtime/leases.rs"]
 mod leases;
 #[path = "runtime/queues.rs"]
 mod queues;
+#[path = "runtime/rules.rs"]
+mod rules;
 #[path = "runtime/shutdown.rs"]
 mod shutdown;
 #[path = "runtime/submit.rs"]

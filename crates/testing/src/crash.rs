@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop::core::explain::Surroundings;
+use backstop::core::failure::Fingerprint;
+use backstop::core::incident::Statement;
 use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
-    Answer, Archived, Claim, Claimed, Duty, Error, Finding, Finish, HeldLane, Incident, JobFilter, NewWorker,
-    Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit, Submitted,
-    Term, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane,
+    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
+    Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use backstop::{Backstop, Config, State};
 
@@ -187,7 +189,7 @@ impl Store for CrashAt {
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;
         operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
-        pause_queue(queue: &str, paused: bool) -> bool;
+        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
         jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
         archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
         list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
@@ -196,6 +198,15 @@ impl Store for CrashAt {
         queues() -> Vec<QueueView>;
         workers() -> Vec<WorkerView>;
         incidents(limit: usize) -> Vec<Incident>;
+        incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
+        say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
+        survey(filter: JobFilter, most: usize) -> Survey;
+        documents(shelf: Shelf) -> Documents;
+        amend(amend: Amend) -> Amended;
+        purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
+        prune(term: Term, keep: Duration, limit: usize) -> usize;
+        prunable(keep: Duration, most: usize) -> usize;
+        archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
         held_lanes() -> Vec<HeldLane>;
         check() -> Vec<Finding>;
     }

@@ -1,7 +1,11 @@
 //! Duties that one node at a time does for all (L17), one file each.
 
+mod alert;
+mod alert_loop;
 mod archive;
 mod expire;
+mod prune;
+mod redrive;
 mod rescue;
 mod watch_code;
 
@@ -18,21 +22,23 @@ use crate::loops::{Loops, Pulse};
 /// Rows that one step of a duty touches at most, so that no transaction is long.
 const BATCH: usize = 500;
 
-/// Starts the loop that asks for leadership and does what it gets.
+/// Starts the loops that ask for leadership and do what they get.
 pub(crate) fn start(
     engine: Backstop,
     node: WorkerId,
     lease: Duration,
     loops: &Loops,
     stop: CancellationToken,
-) -> JoinHandle<()> {
+) -> Vec<JoinHandle<()>> {
+    let alerts = alert_loop::start(engine.clone(), node, lease, loops, stop.clone());
     // Orphans must be found within one lease, so duties run three times in it.
     let interval = lease / 3;
     let quit = stop.clone();
-    loops.supervise("maintenance", lease.max(interval * 2) * 2, stop, move |pulse| {
+    let duties = loops.supervise("maintenance", lease.max(interval * 2) * 2, stop, move |pulse| {
         let (engine, quit) = (engine.clone(), quit.clone());
         async move { run(&engine, node, lease, interval, &pulse, &quit).await }
-    })
+    });
+    std::iter::once(duties).chain(alerts).collect()
 }
 
 async fn run(
@@ -45,35 +51,51 @@ async fn run(
 ) {
     while !quit.is_cancelled() {
         pulse.beat();
-        if let Err(error) = round(engine, node, lease).await {
+        if let Err(error) = lead(engine, node, lease, duties(false)).await {
             pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"));
         }
-        tokio::select! {
-            () = tokio::time::sleep(interval) => {}
-            () = quit.cancelled() => {}
-        }
+        redrive::between_rounds(engine, node, lease, interval, pulse, quit).await;
     }
 }
 
-/// Does every duty that this node leads, once.
+/// Does every duty that this node leads, once. Alerts are left to nodes that have somebody to tell.
 pub(crate) async fn round(engine: &Backstop, node: WorkerId, lease: Duration) -> Result<(), StoreError> {
-    let terms = engine.inner.store.lead(node, Duty::ALL.to_vec(), lease).await?;
+    lead(engine, node, lease, duties(!engine.inner.config.alerts.channels.is_empty())).await
+}
+
+fn duties(with_alerts: bool) -> Vec<Duty> {
+    Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || with_alerts).collect()
+}
+
+async fn lead(
+    engine: &Backstop,
+    node: WorkerId,
+    lease: Duration,
+    duties: Vec<Duty>,
+) -> Result<(), StoreError> {
+    let terms = engine.inner.store.lead(node, duties, lease).await?;
     for term in terms.into_iter().flatten() {
-        match perform(engine, term).await {
+        match perform(engine, term, lease).await {
             // Another node has taken over in between: its work, not ours.
             Ok(()) | Err(StoreError::Deposed { .. }) => {}
             Err(error) => return Err(error),
         }
     }
+    if engine.inner.config.alerts.channels.is_empty() {
+        alert::sweep(engine).await?;
+    }
     Ok(())
 }
 
-async fn perform(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), StoreError> {
     match term.duty {
         Duty::Rescue => rescue::rescue(engine, term).await,
         Duty::Expire => expire::expire(engine, term).await,
         Duty::WatchCode => watch_code::watch(engine).await,
         Duty::Archive => archive::archive(engine, term).await,
+        Duty::Prune => prune::prune(engine, term).await,
+        Duty::Alert => alert::alert(engine, term, lease).await,
+        Duty::Redrive => redrive::redrive(engine, term).await.map(|_pause| ()),
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use backstop_core::failure::redact::sanitize;
-use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, Situation, Verdict, decide};
+use backstop_core::failure::{
+    Action, Cause, Decision, Facts, Failure, HookAnswer, RuleBook, RuleId, Situation, Verdict, decide,
+};
 use backstop_core::job::{Ending, FailureRecord, Job, Record};
 use serde_json::Value;
 
@@ -20,24 +22,50 @@ pub(crate) struct Happened {
     pub(crate) code_version: Option<Arc<str>>,
 }
 
-/// Turns what happened into an ending. `ask` is the kind's retry policy (F7).
+/// What a run comes to.
+pub(crate) struct Concluded {
+    /// What is written.
+    pub(crate) ending: Ending,
+    /// The rule that wants the job's queue paused first (F18).
+    pub(crate) pauses: Option<RuleId>,
+}
+
+impl Concluded {
+    const fn plain(ending: Ending) -> Self {
+        Self { ending, pauses: None }
+    }
+}
+
+/// Turns what happened into an ending. `ask` is the kind's retry policy (F7), `book` the operator's rules (F18).
 pub(crate) fn conclude(
     config: &Config,
+    book: &RuleBook,
     happened: Happened,
     ask: impl FnOnce(u32, &Failure) -> HookAnswer,
-) -> Ending {
+) -> Concluded {
     let Happened { job, record, reply, output, code_version } = happened;
-    let mut ending = match reply.0 {
-        Ok(value) => succeeded(config, &job, value),
+    let mut concluded = match reply.0 {
+        Ok(value) => Concluded::plain(succeeded(config, &job, value)),
         Err(failed) => match failed.unserializable {
-            Some(warning) => with_warning(succeeded(config, &job, None), warning),
-            None => unsuccessful(config, &job, &record, &failed.failure, failed.value.as_ref(), ask),
+            Some(warning) => Concluded::plain(with_warning(succeeded(config, &job, None), warning)),
+            None => {
+                let hook = if failed.failure.cause.charges_attempt() {
+                    ask(record.attempt.saturating_add(1), &failed.failure)
+                } else {
+                    HookAnswer::default()
+                };
+                let mut concluded = judge(config, book, &job, &record, &failed.failure, hook);
+                let kept = keep(config, failed.value);
+                (concluded.ending.result, concluded.ending.warning) = kept;
+                concluded
+            }
         },
     };
+    let ending = &mut concluded.ending;
     ending.output = output.map(|text| config.redactor.redact(&text).into_owned());
     ending.code_version = code_version;
     ending.follow_up = follow_up(&job, &record, &ending.decision.verdict);
-    ending
+    concluded
 }
 
 /// The callback that a final verdict fires (F14).
@@ -77,19 +105,25 @@ fn keep(config: &Config, value: Option<Value>) -> (Option<Arc<str>>, Option<Stri
     (Some(text.into()), None)
 }
 
-fn unsuccessful(
+/// Decides about a run that did not simply succeed, by the job's policy and the operator's rules, and keeps the
+/// evidence.
+pub(crate) fn judge(
     config: &Config,
+    book: &RuleBook,
     job: &Job,
     record: &Record,
     failure: &Failure,
-    value: Option<&Value>,
-    ask: impl FnOnce(u32, &Failure) -> HookAnswer,
-) -> Ending {
-    let hook = if failure.cause.charges_attempt() {
-        ask(record.attempt.saturating_add(1), failure)
-    } else {
-        HookAnswer::default()
-    };
+    hook: HookAnswer,
+) -> Concluded {
+    // Rules match what people see: the sanitized text.
+    let evidence = evidence(config, job, failure);
+    let rule = book.judge(&Facts {
+        kind: &job.spec.kind,
+        queue: &job.spec.queue,
+        cause: failure.cause,
+        error_type: &evidence.error_type,
+        message: &evidence.message,
+    });
     let situation = Situation {
         policy: &job.spec.policy,
         attempt: record.attempt,
@@ -97,6 +131,7 @@ fn unsuccessful(
         deferrals: record.deferrals,
         hook,
         jitter: fastrand::f64(),
+        rule,
     };
     let mut decision = decide(failure, &situation);
     for check in &mut decision.trace {
@@ -105,12 +140,14 @@ fn unsuccessful(
     if let Verdict::Cancel { reason } = &mut decision.verdict {
         *reason = sanitize(&*config.redactor, reason, config.limits.error_chars);
     }
-    let mut ending = Ending::plain(job.spec.header(), failure.cause, decision);
-    if failure.cause.is_failure() || failure.cause == Cause::Rejected || failure.cause == Cause::EngineFault {
-        ending.failure = Some(evidence(config, job, failure));
+    let decided_by = rule.filter(|_| decision.rule_id().is_some());
+    let cause = decided_by.map_or(failure.cause, |rule| rule.cause(failure));
+    let mut ending = Ending::plain(job.spec.header(), cause, decision);
+    if cause.is_failure() || matches!(cause, Cause::Rejected | Cause::EngineFault) {
+        ending.failure = Some(evidence);
     }
-    (ending.result, ending.warning) = keep(config, value.cloned());
-    ending
+    let pauses = decided_by.filter(|rule| rule.action == Action::PauseQueue).map(|rule| rule.id.clone());
+    Concluded { ending, pauses }
 }
 
 /// The sanitized evidence of a failure (F11).

@@ -26,6 +26,9 @@ use crate::registry::{Handler, Registry};
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
 
+/// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
+const CODE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Everything a run needs that all runs of a worker share.
 pub(crate) struct Executor<C> {
     pub(crate) engine: Backstop,
@@ -99,7 +102,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
                 return Closing::Completed;
             }
         };
-        let ending = self.end(&run, &info, reply, handler.as_deref());
+        let ending = self.end(&run, &info, reply, handler.as_deref()).await;
         self.after(&info, ending.cause).await;
         Closing::Write(Box::new(Finish { lease, ending }))
     }
@@ -112,7 +115,10 @@ impl<C: Send + Sync + 'static> Executor<C> {
         self.after(info, Cause::Succeeded).await;
     }
 
-    fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
+    async fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
+        let inner = &self.engine.inner;
+        // Only failures look at the rules: a success asks for nothing.
+        let book = if reply.0.is_err() { inner.rules.book(&*inner.store).await } else { Arc::default() };
         let output = run.output.lock().ok().and_then(|output| output.text());
         let happened = Happened {
             job: info.job.clone(),
@@ -121,10 +127,14 @@ impl<C: Send + Sync + 'static> Executor<C> {
             output,
             code_version: self.code_version.clone(),
         };
-        let ending = conclude(&self.engine.inner.config, happened, |attempt, failure| match handler {
+        let concluded = conclude(&inner.config, &book, happened, |attempt, failure| match handler {
             Some(handler) => handler.ask(attempt, failure),
             None => HookAnswer::default(),
         });
+        if let Some(rule) = &concluded.pauses {
+            self.engine.pause_by_rule(&info.job.spec.queue, rule).await;
+        }
+        let ending = concluded.ending;
         if let (Some(_), Some(failure)) = (info.job.spec.callback_of, &ending.failure) {
             self.tell(info, What::CallbackFailed { error: failure.message.clone() });
         }
@@ -140,6 +150,9 @@ impl<C: Send + Sync + 'static> Executor<C> {
         if !self.engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
             let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
             return Err(refuse(Cause::NotAllowed, "NotAllowed", message));
+        }
+        if !info.record.accepts_code(self.code_version.as_deref()) {
+            return Err(Failed::plain(too_old(info, self.code_version.as_deref())));
         }
         if handler.is_none() {
             let message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
@@ -246,6 +259,14 @@ async fn tell(engine: &Backstop, job: &backstop_core::job::Job, what: What) {
 
 fn failed(failure: Failure) -> Reply {
     Reply(Err(Failed::plain(failure)))
+}
+
+/// A job that a fix was made for met code without it (D7): it goes back uncharged, for a worker that has it.
+fn too_old(info: &RunInfo, version: Option<&str>) -> Failure {
+    let needs = info.record.needs().unwrap_or_default();
+    let have = version.unwrap_or("no version");
+    let message = format!("it needs code of version {needs} or later, and this worker has {have}");
+    Failure::new(Cause::UnknownKind, "CodeTooOld", message).retry_in(CODE_PAUSE)
 }
 
 fn timeout_failure(info: &RunInfo) -> Failure {

@@ -104,6 +104,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
     async fn run(&self, claimed: ClaimedJob) -> Result<Ran, StoreError> {
         let engine = &self.executor.engine.inner;
         let (job, kind) = (claimed.lease.job, claimed.job.spec.kind.clone());
+        let first = claimed.record.runs == 1;
         let canceled = CancellationToken::new();
         engine.runs.add(job, canceled.clone());
         let slot =
@@ -118,7 +119,12 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
             Closing::Lost => return Ok(Ran { job, kind, cause: Cause::Canceled, state: None }),
         };
         let cause = finish.ending.cause;
-        let answer = engine.store.finish(vec![finish]).await?.pop();
+        let mut endings = [finish];
+        engine.budgets.smear(&*engine.store, &engine.config, &mut endings).await;
+        if first {
+            engine.budgets.note_first_run(&kind);
+        }
+        let answer = engine.store.finish(endings.into()).await?.pop();
         Ok(Ran { job, kind, cause, state: answer.and_then(Result::ok) })
     }
 }

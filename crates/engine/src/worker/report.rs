@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::failure::Verdict;
-use backstop_store::{Finish, Store};
+use backstop_store::Finish;
 use tokio::sync::Notify;
 
 use super::slots::Slot;
+use crate::engine::Inner;
 use crate::loops::Pulse;
 
 /// Endings written in one call at most.
@@ -19,8 +20,25 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// One ending with the slot that it keeps until it is durable: a lost ending never frees a slot (F17).
 pub(crate) struct Report {
     pub(crate) finish: Finish,
+    /// True when this was the job's first run: retries are a share of those (F19).
+    pub(crate) first: bool,
+    /// True once its retry has a place in the budget of its kind.
+    pub(crate) booked: bool,
     /// Given back when the report is dropped.
     pub(crate) _slot: Option<Arc<Slot>>,
+}
+
+impl Report {
+    pub(crate) const fn new(finish: Finish, first: bool, slot: Option<Arc<Slot>>) -> Self {
+        Self { finish, first, booked: false, _slot: slot }
+    }
+}
+
+/// Endings to write in one call.
+struct Batch {
+    endings: Vec<Finish>,
+    /// True when every retry among them has its place.
+    booked: bool,
 }
 
 /// Endings that are not durable yet. They outlive a panic of the loop that writes them.
@@ -50,12 +68,27 @@ impl Outbox {
 
     /// The endings to write next, in the order of their jobs: what was stored side by side is written side by side,
     /// whichever handler was done first.
-    fn batch(&self) -> Vec<Finish> {
+    fn batch(&self) -> Batch {
         let mut waiting = self.lock();
         let count = waiting.len().min(BATCH);
         let first = &mut waiting.make_contiguous()[..count];
         first.sort_unstable_by_key(|report| report.finish.lease.job);
-        first.iter().map(|report| report.finish.clone()).collect()
+        Batch {
+            booked: first.iter().all(|report| report.booked),
+            endings: first.iter().map(|report| report.finish.clone()).collect(),
+        }
+    }
+
+    /// Gives the retries of a batch their places (F19), once: a batch that could not be written keeps them.
+    async fn book(&self, engine: &Inner, batch: &mut Batch) {
+        if batch.booked {
+            return;
+        }
+        engine.budgets.smear(&*engine.store, &engine.config, &mut batch.endings).await;
+        for (report, finish) in self.lock().iter_mut().zip(&batch.endings) {
+            report.finish.ending.decision.clone_from(&finish.ending.decision);
+            report.booked = true;
+        }
     }
 
     /// Lets handlers that are about to end do so: one commit for many costs hardly more than one for the first.
@@ -83,25 +116,30 @@ impl Outbox {
     }
 
     /// The loop: copies a batch, writes it, and only then lets it go.
-    pub(crate) async fn write_all(&self, store: &dyn Store, pulse: &Pulse, beat: Duration) {
+    pub(crate) async fn write_all(&self, engine: &Inner, pulse: &Pulse, beat: Duration) {
         let mut pause = PAUSE_MIN;
         loop {
             pulse.beat();
             self.gather().await;
-            let batch = self.batch();
-            if batch.is_empty() {
+            engine.budgets.tell(&*engine.store, &engine.config).await;
+            let mut batch = self.batch();
+            if batch.endings.is_empty() {
                 self.emptied.notify_waiters();
                 // Waking up now and then keeps the pulse.
                 let _ = tokio::time::timeout(beat, self.arrived.notified()).await;
                 continue;
             }
-            let count = batch.len();
-            match store.finish(batch).await {
+            self.book(engine, &mut batch).await;
+            let count = batch.endings.len();
+            match engine.store.finish(batch.endings).await {
                 Ok(answers) => {
                     pause = PAUSE_MIN;
                     let written: Vec<Report> = self.lock().drain(..count).collect();
                     for (report, answer) in written.iter().zip(&answers) {
                         note(report, answer.is_err());
+                        if report.first {
+                            engine.budgets.note_first_run(&report.finish.ending.job.kind);
+                        }
                     }
                 }
                 Err(error) => {

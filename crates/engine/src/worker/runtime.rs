@@ -117,7 +117,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
 
     /// Starts one run in a task of its own.
     pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: Slot) {
-        let (job, lease) = (claimed.lease.job, claimed.lease);
+        let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
         self.engine().inner.runs.add(job, canceled.clone());
@@ -127,7 +127,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             let closing =
                 shared.executor.execute(claimed, canceled, shared.interrupt.clone(), slot.clone()).await;
             if let Closing::Write(finish) = closing {
-                shared.outbox.push(Report { finish: *finish, _slot: Some(slot) });
+                shared.outbox.push(Report::new(*finish, first, Some(slot)));
             }
             shared.engine().inner.runs.remove(job);
             let none_left = {
@@ -203,7 +203,7 @@ impl WorkerHandle {
         let mut tasks = start_loops(&shared, &loops);
         if maintenance {
             let pace = &shared.executor.pace;
-            tasks.push(maintenance::start(
+            tasks.extend(maintenance::start(
                 shared.engine().clone(),
                 id,
                 pace.lease,
@@ -270,7 +270,7 @@ fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops)
         }),
         loops.supervise("report", deadline, forever.clone(), move |pulse| {
             let shared = report.clone();
-            async move { shared.outbox.write_all(&**shared.store(), &pulse, pace.poll).await }
+            async move { shared.outbox.write_all(&shared.engine().inner, &pulse, pace.poll).await }
         }),
         loops.supervise("heartbeat", deadline, forever, move |pulse| {
             let shared = beat.clone();
@@ -285,7 +285,7 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
             self.stop.cancel();
             for queue in &self.queues {
                 for claimed in lock(&queue.buffer).drain(..) {
-                    self.outbox.push(Report { finish: hand_back(&claimed), _slot: None });
+                    self.outbox.push(Report::new(hand_back(&claimed), false, None));
                 }
             }
             let graceful = tokio::select! {

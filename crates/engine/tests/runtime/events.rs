@@ -23,7 +23,7 @@ async fn each_story_is_told_in_order() {
     let story = names_of(&["error", "ok"], quick(), State::Succeeded).await;
     assert_eq!(story, ["enqueued", "started", "failed", "retrying", "started", "succeeded"]);
     let story = names_of(&["error"], quick().retries(0), State::Failed).await;
-    assert_eq!(story, ["enqueued", "started", "failed", "dead"]);
+    assert_eq!(story, ["enqueued", "started", "failed", "dead", "alert"]);
     let story = names_of(&["snooze", "ok"], quick(), State::Succeeded).await;
     assert_eq!(story, ["enqueued", "started", "deferred", "started", "succeeded"]);
     let story = names_of(&["cancel"], quick(), State::Canceled).await;

@@ -78,12 +78,22 @@ impl store::Store for Troubled {
         Box::pin(async move { self.inner.peek(&claim).await })
     }
 
-    fn pause_queue(&self, queue: &str, paused: bool) -> store::Answer<'_, bool> {
-        let queue = queue.to_owned();
-        Box::pin(async move { self.inner.pause_queue(&queue, paused).await })
-    }
-
     pass_on! {
+        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
+        incidents_of(fingerprints: Vec<core::failure::Fingerprint>) -> Vec<Option<store::Incident>>;
+        say(
+            fingerprints: Vec<core::failure::Fingerprint>,
+            statement: core::incident::Statement
+        ) -> Vec<Option<store::Incident>>;
+        survey(filter: store::JobFilter, most: usize) -> store::Survey;
+        documents(shelf: store::Shelf) -> store::Documents;
+        amend(amend: store::Amend) -> store::Amended;
+        purge(jobs: Vec<core::JobId>, only: Option<State>) -> Vec<Result<State, core::Refusal>>;
+        prune(term: store::Term, keep: Duration, limit: usize) -> usize;
+        prunable(keep: Duration, most: usize) -> usize;
+        archive_page(
+            page: store::PageRequest<core::JobId>
+        ) -> store::Page<(core::JobId, store::Archived), core::JobId>;
         now() -> backstop::Timestamp;
         submit(submit: store::Submit) -> Vec<Result<store::Submitted, core::Refusal>>;
         claim(claim: store::Claim) -> store::Claimed;

@@ -1,0 +1,196 @@
+//! Alerts: who is told that jobs became dead letters, and how often (D3).
+//!
+//! A death puts its alert into the store's outbox in the same transaction. From there the node that leads the duty
+//! takes it, puts the alerts of one incident together, and tells every channel. A channel that fails, hangs or is
+//! away is tried again later; it holds up no job and no other channel.
+//!
+//! The event `alert` is a channel of its own and needs no settings: see [`Backstop::events`](crate::Backstop::events).
+//!
+//! ```
+//! use std::time::Duration;
+//! use backstop::{Alerts, Config, LogChannel};
+//!
+//! let alerts = Alerts::default().channel(LogChannel).gap(Duration::from_secs(300));
+//! let config = Config::default().alerts(alerts);
+//! # assert_eq!(config.alerts.channels.len(), 1);
+//! ```
+
+pub(crate) mod filed;
+pub(crate) mod line;
+#[cfg(feature = "webhook")]
+mod webhook;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::failure::TerminalReason;
+use backstop_core::{JobId, Timestamp};
+use backstop_store::Error as StoreError;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::Backstop;
+#[cfg(feature = "webhook")]
+pub use webhook::{Webhook, WebhookError};
+
+/// At most one message about an incident in this time, unless told otherwise.
+const GAP: Duration = Duration::from_secs(60);
+
+/// Who is told of dead letters, and how often.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Alerts {
+    /// Who is told. Without any, no alert is stored.
+    pub channels: Vec<Arc<dyn AlertChannel>>,
+    /// The shortest time between two messages about one incident; what happens in between is told together.
+    pub gap: Duration,
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self { channels: Vec::new(), gap: GAP }
+    }
+}
+
+impl std::fmt::Debug for Alerts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.channels.iter().map(|channel| channel.name()).collect();
+        f.debug_struct("Alerts").field("channels", &names).field("gap", &self.gap).finish()
+    }
+}
+
+impl Alerts {
+    /// Adds a channel.
+    #[must_use]
+    pub fn channel(mut self, channel: impl AlertChannel) -> Self {
+        self.channels.push(Arc::new(channel));
+        self
+    }
+
+    /// Sets the shortest time between two messages about one incident.
+    #[must_use]
+    pub const fn gap(mut self, gap: Duration) -> Self {
+        self.gap = gap;
+        self
+    }
+}
+
+/// What a delivery returns.
+pub type AlertFuture<'a> = Pin<Box<dyn Future<Output = Result<(), AlertError>> + Send + 'a>>;
+
+/// A way to tell people.
+///
+/// A delivery may take ten seconds, and is dropped then. One that failed, or of which nobody knows whether it came
+/// through because the process died, is made again with the same [`AlertMessage::id`].
+pub trait AlertChannel: Send + Sync + 'static {
+    /// Its name, the same in every process: what was told through it is remembered under that name.
+    fn name(&self) -> &str;
+
+    /// Tells of one incident.
+    fn deliver<'a>(&'a self, message: &'a AlertMessage) -> AlertFuture<'a>;
+}
+
+/// Why a message did not come through, in one sentence. It is logged and stored, sanitized like the errors of jobs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AlertError(String);
+
+impl AlertError {
+    /// An error with these words.
+    pub fn new(words: impl Into<String>) -> Self {
+        Self(words.into())
+    }
+}
+
+/// What is told of one incident: how many jobs died of it since the last message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AlertMessage {
+    /// Its identity: the same for every delivery of the same content, so that a receiver can tell a repeat.
+    pub id: String,
+    /// The failure's fingerprint, or the terminal reason of jobs that no run killed.
+    pub incident: String,
+    /// The kind of the first job.
+    pub kind: String,
+    /// The queue of the first job.
+    pub queue: String,
+    /// Why the first job is dead.
+    pub reason: TerminalReason,
+    /// The error's type, if a run left one.
+    pub error_type: Option<String>,
+    /// The sanitized error of the first job, if a run left one.
+    pub error: Option<String>,
+    /// How many jobs died.
+    pub count: u64,
+    /// When the first one died.
+    pub first_at: Timestamp,
+    /// When the latest one died.
+    pub last_at: Timestamp,
+    /// The first ten of them.
+    pub jobs: Vec<JobId>,
+    /// The first dead letter as other systems read it (D1).
+    pub envelope: Value,
+}
+
+/// Writes one line per message to the log, at the level `error`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LogChannel;
+
+impl AlertChannel for LogChannel {
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn deliver<'a>(&'a self, message: &'a AlertMessage) -> AlertFuture<'a> {
+        let AlertMessage { incident, kind, queue, reason, count, first_at, .. } = message;
+        let error = message.error.as_deref().unwrap_or_default();
+        let sample = message.jobs.first().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(%incident, %kind, %queue, %reason, count, since = %first_at, %sample, error,
+            "alert: jobs became dead letters");
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What one channel was told of one incident so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct AlertLog {
+    /// The channel.
+    pub channel: String,
+    /// Messages that came through.
+    pub told: u64,
+    /// When the latest one did.
+    pub told_at: Option<Timestamp>,
+    /// Deaths that were told by the message of another one.
+    pub suppressed: u64,
+    /// Deaths that were not told because the incident was muted.
+    pub muted: u64,
+    /// Deaths that were never told because the channel was away for too long.
+    pub dropped: u64,
+    /// Deaths that wait to be told.
+    pub waiting: u64,
+    /// Failed deliveries in a row.
+    pub failures: u32,
+    /// When the next delivery is tried after a failure.
+    pub next_try: Option<Timestamp>,
+    /// Why the latest delivery failed.
+    pub trouble: Option<String>,
+}
+
+impl Backstop {
+    /// What each channel of this engine was told of an incident: its fingerprint, or a terminal reason (D3). A channel
+    /// that never heard of it is left out.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn alert_logs(&self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
+        let mut logs = Vec::new();
+        for outlet in filed::outlets(&self.inner.config.alerts) {
+            let found = filed::one(&*self.inner.store, &outlet.name, incident).await?;
+            logs.extend(found.map(|filed| filed.line.log(outlet.name)));
+        }
+        Ok(logs)
+    }
+}

@@ -1,0 +1,148 @@
+//! The loop that delivers alerts (D3), beside the other duties: a channel that hangs holds up none of them.
+
+use std::time::Duration;
+
+use backstop_core::WorkerId;
+use backstop_store::Error as StoreError;
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::alert::{self, Lead};
+use crate::alerts::filed::{self, Outlet};
+use crate::engine::Backstop;
+use crate::loops::{Loops, Pulse};
+
+/// How often the node that leads looks for new alerts.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Starts the loop; none when nobody is to be told.
+pub(super) fn start(
+    engine: Backstop,
+    node: WorkerId,
+    lease: Duration,
+    loops: &Loops,
+    stop: CancellationToken,
+) -> Option<JoinHandle<()>> {
+    if engine.inner.config.alerts.channels.is_empty() {
+        return None;
+    }
+    let quit = stop.clone();
+    Some(loops.supervise("alerts", lease.max(LOOK * 2) * 2, stop, move |pulse| {
+        let (engine, quit) = (engine.clone(), quit.clone());
+        async move { run(engine, node, lease, &pulse, &quit).await }
+    }))
+}
+
+async fn run(engine: Backstop, node: WorkerId, lease: Duration, pulse: &Pulse, quit: &CancellationToken) {
+    let mut round = Round::new(engine);
+    while !quit.is_cancelled() {
+        pulse.beat();
+        let over = Instant::now() + lease / 3;
+        match Lead::ask(&*round.engine.inner.store, node, lease).await {
+            Ok(Some(lead)) => round.serve(lead, over, pulse, quit).await,
+            Ok(None) => pause(over, quit).await,
+            Err(error) => {
+                complain(pulse, &error);
+                pause(over, quit).await;
+            }
+        }
+    }
+}
+
+async fn pause(until: Instant, quit: &CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep_until(until) => {}
+        () = quit.cancelled() => {}
+    }
+}
+
+fn complain(pulse: &Pulse, error: &StoreError) {
+    // Another node has taken over: its work, not ours.
+    if !matches!(error, StoreError::Deposed { .. }) {
+        pulse.warn(error, || tracing::warn!(%error, "alerts wait for the store"));
+    }
+}
+
+type Delivered = (usize, Result<Option<Duration>, StoreError>);
+
+/// The channels, each busy or waiting for its moment. Deliveries end with the loop.
+struct Round {
+    engine: Backstop,
+    channels: Vec<Channel>,
+    deliveries: JoinSet<Delivered>,
+}
+
+struct Channel {
+    outlet: Outlet,
+    busy: Option<AbortHandle>,
+    /// When it has something to do; none when nothing waits.
+    wakes: Option<Instant>,
+}
+
+impl Round {
+    fn new(engine: Backstop) -> Self {
+        let outlets = filed::outlets(&engine.inner.config.alerts).into_iter();
+        let channels = outlets.map(|outlet| Channel { outlet, busy: None, wakes: None }).collect();
+        Self { engine, channels, deliveries: JoinSet::new() }
+    }
+
+    /// Leads until `over`.
+    async fn serve(&mut self, mut lead: Lead, over: Instant, pulse: &Pulse, quit: &CancellationToken) {
+        // What an earlier leader, or this node before a restart, left open is not known yet.
+        self.wake_all();
+        while !quit.is_cancelled() && Instant::now() < over {
+            pulse.beat();
+            match alert::gather(&self.engine, &mut lead).await {
+                Ok(true) => self.wake_all(),
+                Ok(false) => {}
+                Err(error) => {
+                    complain(pulse, &error);
+                    return pause(over, quit).await;
+                }
+            }
+            self.start_deliveries(lead);
+            let look = over.min(Instant::now() + LOOK);
+            self.watch(look, pulse, quit).await;
+        }
+    }
+
+    fn wake_all(&mut self) {
+        let now = Instant::now();
+        self.channels.iter_mut().for_each(|channel| channel.wakes = Some(now));
+    }
+
+    fn start_deliveries(&mut self, lead: Lead) {
+        let now = Instant::now();
+        for (at, channel) in self.channels.iter_mut().enumerate() {
+            let busy = channel.busy.as_ref().is_some_and(|task| !task.is_finished());
+            if busy || channel.wakes.is_none_or(|moment| moment > now) {
+                continue;
+            }
+            channel.wakes = None;
+            let (engine, outlet) = (self.engine.clone(), channel.outlet.clone());
+            let delivery = async move { (at, alert::deliver(engine, lead, outlet).await) };
+            channel.busy = Some(self.deliveries.spawn(delivery));
+        }
+    }
+
+    /// Waits for the next look, and hears of deliveries that end before it.
+    async fn watch(&mut self, until: Instant, pulse: &Pulse, quit: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = pause(until, quit) => return,
+                Some(done) = self.deliveries.join_next(), if !self.deliveries.is_empty() => {
+                    let Ok((at, answer)) = done else { continue };
+                    let wait = answer.unwrap_or_else(|error| {
+                        complain(pulse, &error);
+                        Some(LOOK)
+                    });
+                    let wakes = wait.map(|wait| Instant::now() + wait);
+                    // Something may have been gathered for it while it was busy.
+                    let channel = &mut self.channels[at];
+                    channel.wakes = [channel.wakes, wakes].into_iter().flatten().min();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Removes archived jobs whose time is over, for good (D5), a few batches a round. A job that never ran stays (L16).
+
+use backstop_store::{Error as StoreError, Term};
+
+use super::BATCH;
+use crate::engine::Backstop;
+
+/// Batches a round at most: a great backlog must not keep the other duties waiting.
+const BATCHES: usize = 20;
+
+pub(super) async fn prune(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+    let Some(keep) = engine.inner.config.retention.archive else { return Ok(()) };
+    for _ in 0..BATCHES {
+        let pruned = engine.inner.store.prune(term, keep, BATCH).await?;
+        if pruned > 0 {
+            tracing::debug!(pruned, "archived jobs whose time was over were removed");
+        }
+        if pruned < BATCH {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,331 @@
+//! Re-drive plans as an application makes and watches them (D4, D7).
+//!
+//! Everything here is about the stored plan; what drives jobs is a duty of maintenance, on whichever node leads it.
+//!
+//! ```no_run
+//! # async fn doc(engine: backstop::Backstop) -> Result<(), backstop::RedriveError> {
+//! use backstop::core::redrive::Selector;
+//! let invoices = Selector { kind: Some("invoice.render".into()), ..Selector::default() };
+//! let plan = engine.redrive(invoices).canary(1).per_second(20).by("ann").create().await?;
+//! engine.start_redrive(&plan.id, "ann").await?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub(crate) mod filed;
+
+use backstop_core::Timestamp;
+use backstop_core::failure::redact::sanitize;
+use backstop_core::incident::IncidentState;
+use backstop_core::job::{PlanId, State};
+use backstop_core::redrive::{Draft, Group, Item, Plan, PlanError, Selector, Settings, Survey};
+use backstop_store::{
+    Amend, Amended, Drawer, Error as StoreError, Expect, JobFilter, Page, PageRequest, Shelf,
+};
+
+use crate::engine::Backstop;
+use filed::Filed;
+
+/// Dead letters that a dry run looks at one by one; beyond them the store's own sums are taken.
+const LOOK_AT: usize = 20_000;
+
+/// Dead letters that a dry run counts at most.
+const COUNT: usize = 10_000_000;
+
+/// Rows of a page.
+const PAGE: usize = 1_000;
+
+/// How often a change to a plan is tried again when its duty writes at the same time.
+const TRIES: usize = 50;
+
+/// Why a plan was not made or not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RedriveError {
+    /// It cannot be had; nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] PlanError),
+    /// Others kept changing the plan at the same time.
+    #[error("plan {plan} is being changed by others all the time: try again in a moment")]
+    Busy {
+        /// Which plan.
+        plan: PlanId,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RedriveError {
+    /// The stable code that machines switch on.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::Busy { .. } => "busy",
+            Self::Store(error) => error.code(),
+        }
+    }
+}
+
+/// A plan on its way; nothing is stored before [`Redrive::create`].
+#[derive(Debug, Clone)]
+#[must_use = "a plan is made by `create`"]
+pub struct Redrive {
+    engine: Backstop,
+    selector: Selector,
+    settings: Settings,
+    needs: Option<String>,
+    note: String,
+    by: String,
+}
+
+macro_rules! setting {
+    ($($name:ident $doc:literal,)*) => {
+        $(#[doc = $doc]
+        pub const fn $name(mut self, count: u32) -> Self {
+            self.settings.$name = count;
+            self
+        })*
+    };
+}
+
+impl Redrive {
+    setting! {
+        canary "Jobs that go first; the rest follow only when they have succeeded. Default 1.",
+        batch "Jobs driven in one step at most. Default 100.",
+        per_second "Jobs driven each second, on average. Default 50.",
+        in_flight "Jobs that are driven and have not ended, at most. Default 1,000.",
+        ceiling "A job that was driven again this often already is left out. Default 3.",
+        max_failures "Failures of another kind that are borne before the plan halts. Default 10.",
+    }
+
+    /// Sets everything at once.
+    pub const fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Only code of this version or a later one may run the jobs (D7). An incident that is said to be fixed in a
+    /// version asks for that one by itself.
+    pub fn needs(mut self, version: impl Into<String>) -> Self {
+        self.needs = Some(version.into());
+        self
+    }
+
+    /// Why, in words for whoever reads the plan later.
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// Who makes it, for the audit.
+    pub fn by(mut self, by: impl Into<String>) -> Self {
+        self.by = by.into();
+        self
+    }
+
+    /// Counts what the plan would find now, and changes nothing.
+    ///
+    /// # Errors
+    /// When the selector or a setting is refused, nothing matches, or the store is away.
+    pub async fn dry_run(&self) -> Result<Survey, RedriveError> {
+        let now = self.engine.inner.store.now().await?;
+        self.check().await?;
+        Ok(self.survey(now).await?.finish()?)
+    }
+
+    /// Makes the plan and stores it. Nothing is driven before [`Backstop::start_redrive`].
+    ///
+    /// # Errors
+    /// As [`Redrive::dry_run`].
+    pub async fn create(self) -> Result<Plan, RedriveError> {
+        let now = self.engine.inner.store.now().await?;
+        let (about, fixed_in) = self.check().await?;
+        let expected = self.survey(now).await?.finish()?.jobs;
+        let needs = self.needs.clone().or(fixed_in);
+        for _ in 0..TRIES {
+            let draft = Draft {
+                id: PlanId::from_number(u64::from(fastrand::u32(..))),
+                selector: self.selector.clone(),
+                settings: self.settings,
+                needs: needs.clone(),
+                about: about.clone(),
+                by: self.engine.words(&self.by),
+                note: self.engine.words(&self.note),
+            };
+            let plan = Plan::new(draft, expected, now)?;
+            let amend = Amend { edits: vec![filed::edit(&plan, Expect::Absent)], ..Amend::default() };
+            // Another plan may have this id by chance: then another one is drawn.
+            if let Amended::Done { .. } = self.engine.inner.store.amend(amend).await? {
+                return Ok(plan);
+            }
+        }
+        Err(RedriveError::Busy { plan: PlanId::from_number(0) })
+    }
+
+    /// Refuses what can be refused before anything is counted; answers what the incident is and what it is fixed in.
+    async fn check(&self) -> Result<(Option<String>, Option<String>), RedriveError> {
+        self.selector.validate()?;
+        self.settings.validate()?;
+        let Some(fingerprint) = &self.selector.incident else { return Ok((None, None)) };
+        let found = self.engine.inner.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten();
+        let Some(incident) = found else {
+            return Err(PlanError::NoSuchIncident { incident: fingerprint.to_string() }.into());
+        };
+        let about = format!("{}: {}", incident.error_type, incident.message);
+        let fixed_in = incident.standing.fixed_in.filter(|_| incident.standing.state == IncidentState::Fixed);
+        Ok((Some(about), fixed_in))
+    }
+
+    async fn survey(&self, now: Timestamp) -> Result<Survey, StoreError> {
+        let store = &self.engine.inner.store;
+        let mut survey = Survey::new(self.selector.clone(), self.settings);
+        let (filter, mut after) = (filter(&self.selector, now), None);
+        for _ in 0..LOOK_AT / PAGE {
+            let page = store.list(filter.clone(), PageRequest { limit: PAGE, after }).await?;
+            page.items.iter().for_each(|view| survey.count(view));
+            after = page.next;
+            if after.is_none() {
+                return Ok(survey);
+            }
+        }
+        let sums = store.survey(filter, COUNT).await?;
+        let groups = sums.groups.into_iter().map(|group| Group {
+            kind: group.kind,
+            queue: group.queue,
+            reason: group.reason,
+            fingerprint: group.fingerprint.and_then(|print| print.parse().ok()),
+            sample: None,
+            jobs: group.jobs,
+        });
+        survey.widen(groups.collect(), sums.complete);
+        Ok(survey)
+    }
+}
+
+/// What to ask the store for: dead letters that the selector fits and that ended before `moment`.
+pub(crate) fn filter(selector: &Selector, moment: Timestamp) -> JobFilter {
+    JobFilter {
+        queue: selector.queue.clone(),
+        kind: selector.kind.clone(),
+        tag: selector.tag.clone(),
+        reason: selector.reason,
+        state: Some(State::Failed),
+        fingerprint: selector.incident.as_ref().map(ToString::to_string),
+        finished_after: selector.finished_after,
+        finished_before: Some(selector.finished_before.map_or(moment, |before| before.min(moment))),
+        ..JobFilter::default()
+    }
+}
+
+impl Backstop {
+    /// Prepares a plan to drive dead letters again (D4).
+    pub fn redrive(&self, selector: Selector) -> Redrive {
+        Redrive {
+            engine: self.clone(),
+            selector,
+            settings: Settings::default(),
+            needs: None,
+            note: String::new(),
+            by: "an application".to_owned(),
+        }
+    }
+
+    /// Every plan, latest first.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn redrive_plans(&self) -> Result<Vec<Plan>, RedriveError> {
+        let mut plans = Vec::new();
+        for filed in filed::all(&*self.inner.store).await? {
+            plans.push(filed?.plan);
+        }
+        plans.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
+        Ok(plans)
+    }
+
+    /// One plan.
+    ///
+    /// # Errors
+    /// [`PlanError::NoSuchPlan`] when there is none, or when the store is away.
+    pub async fn redrive_plan(&self, id: &PlanId) -> Result<Plan, RedriveError> {
+        Ok(self.filed_plan(id).await?.plan)
+    }
+
+    /// What became of each job of a plan: those that have ended first, then those in flight, each by id.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn redrive_items(
+        &self,
+        id: &PlanId,
+        page: PageRequest<String>,
+    ) -> Result<Page<Item, String>, RedriveError> {
+        let shelf = Shelf { after: page.after, ..Shelf::first(Drawer::PlanJobs, page.limit) };
+        let found = self.inner.store.documents(shelf.under(filed::items(id))).await?;
+        let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
+        let items = found.items.iter().map(|document| filed::read_item(&*self.inner.store, document));
+        Ok(Page { items: items.collect::<Result<_, _>>()?, next })
+    }
+
+    /// Lets a new plan go; the node that leads the duty finds it within a few seconds.
+    ///
+    /// # Errors
+    /// When it was started before, there is no such plan, or the store is away.
+    pub async fn start_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change_plan(id, |plan, now| plan.start(&self.words(by), now)).await
+    }
+
+    /// Holds a plan back: nothing more is driven, and what is in flight goes on.
+    ///
+    /// # Errors
+    /// When it is not on its way, there is no such plan, or the store is away.
+    pub async fn pause_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change_plan(id, |plan, now| plan.pause(&self.words(by), now)).await
+    }
+
+    /// Lets a paused plan go on; one that halted begins again with a canary.
+    ///
+    /// # Errors
+    /// When it is neither, there is no such plan, or the store is away.
+    pub async fn resume_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change_plan(id, |plan, now| plan.resume(&self.words(by), now)).await
+    }
+
+    /// Calls a plan off: nothing more is driven, and what is in flight goes on.
+    ///
+    /// # Errors
+    /// When it has come to its end, there is no such plan, or the store is away.
+    pub async fn cancel_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change_plan(id, |plan, now| plan.cancel(&self.words(by), now)).await
+    }
+
+    async fn change_plan(
+        &self,
+        id: &PlanId,
+        change: impl Fn(&mut Plan, Timestamp) -> Result<(), PlanError>,
+    ) -> Result<Plan, RedriveError> {
+        for _ in 0..TRIES {
+            let Filed { mut plan, revision, now } = self.filed_plan(id).await?;
+            change(&mut plan, now)?;
+            let edits = vec![filed::edit(&plan, Expect::Revision(revision))];
+            // The duty may have written a step meanwhile: what a person asks for goes on top of that.
+            if let Amended::Done { .. } = self.inner.store.amend(Amend { edits, ..Amend::default() }).await? {
+                return Ok(plan);
+            }
+        }
+        Err(RedriveError::Busy { plan: id.clone() })
+    }
+
+    async fn filed_plan(&self, id: &PlanId) -> Result<Filed, RedriveError> {
+        let found = filed::one(&*self.inner.store, id).await?;
+        Ok(found.ok_or_else(|| PlanError::NoSuchPlan { plan: id.clone() })?)
+    }
+
+    /// A person's words, which are stored and shown like an error's (F11).
+    fn words(&self, text: &str) -> String {
+        let config = &self.inner.config;
+        sanitize(&*config.redactor, text, config.limits.error_chars)
+    }
+}

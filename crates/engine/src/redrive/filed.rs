@@ -1,0 +1,91 @@
+//! Plans and their items as documents of the store: keys, reading, writing. What they mean is the core's.
+
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Item, Plan};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
+
+/// Rows of a page.
+const PAGE: usize = 1_000;
+
+/// A plan as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Filed {
+    pub(crate) plan: Plan,
+    pub(crate) revision: i64,
+    /// The store's clock when it was read.
+    pub(crate) now: Timestamp,
+}
+
+/// How the keys of a plan's items begin.
+pub(crate) fn items(plan: &PlanId) -> String {
+    format!("{plan}/")
+}
+
+/// How the keys of its items in flight begin.
+pub(crate) fn open_items(plan: &PlanId) -> String {
+    format!("{plan}/open/")
+}
+
+/// The key of an item in flight.
+pub(crate) fn open_key(plan: &PlanId, job: JobId) -> String {
+    format!("{plan}/open/{job}")
+}
+
+/// The key of an item that has ended.
+pub(crate) fn ended_key(plan: &PlanId, job: JobId) -> String {
+    format!("{plan}/end/{job}")
+}
+
+/// The change that files a plan.
+pub(crate) fn edit(plan: &Plan, expect: Expect) -> Edit {
+    Edit { drawer: Drawer::Plans, key: plan.id.to_string(), expect, body: Some(text(plan)) }
+}
+
+/// The text of a plan or an item.
+pub(crate) fn text(document: &impl serde::Serialize) -> std::sync::Arc<str> {
+    // Structs of texts, numbers and moments have no way to fail.
+    serde_json::to_string(document).expect("plans and items are plain JSON").into()
+}
+
+/// Every plan; one that cannot be read is an error of its own.
+pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Result<Filed, StoreError>>, StoreError> {
+    let mut plans = Vec::new();
+    let mut shelf = Shelf::first(Drawer::Plans, PAGE);
+    loop {
+        let found = store.documents(shelf.clone()).await?;
+        plans.extend(found.items.iter().map(|document| read_plan(store, document, found.now)));
+        match found.items.last() {
+            Some(last) if found.more => shelf = shelf.after(last.key.clone()),
+            _ => return Ok(plans),
+        }
+    }
+}
+
+/// One plan, if it is there.
+pub(crate) async fn one(store: &dyn Store, id: &PlanId) -> Result<Option<Filed>, StoreError> {
+    // A longer id may begin with this one; the shorter key comes first.
+    let found = store.documents(Shelf::first(Drawer::Plans, 1).under(id.as_str())).await?;
+    let document = found.items.first().filter(|document| document.key == id.as_str());
+    document.map(|document| read_plan(store, document, found.now)).transpose()
+}
+
+fn read_plan(store: &dyn Store, document: &Document, now: Timestamp) -> Result<Filed, StoreError> {
+    Ok(Filed { plan: read(store, "plan", document)?, revision: document.revision, now })
+}
+
+/// The item in a document.
+pub(crate) fn read_item(store: &dyn Store, document: &Document) -> Result<Item, StoreError> {
+    read(store, "job of a plan", document)
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    store: &dyn Store,
+    what: &str,
+    document: &Document,
+) -> Result<T, StoreError> {
+    serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
+        location: store.info().location,
+        problem: format!("the {what} {}: {error}", document.key),
+    })
+}

@@ -1,0 +1,302 @@
+//! Failure rules at run time (F18): kept in the store, tried on past failures, followed by every worker within a
+//! second.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_core::failure::redact::sanitize;
+use backstop_core::failure::{Facts, Rule, RuleBook, RuleError, RuleId};
+use backstop_core::job::{Attempt, JobView};
+use backstop_store::{
+    Amend, Amended, Document, Drawer, Edit, Error as StoreError, Expect, JobFilter, PageRequest, Shelf, Store,
+};
+use tokio::time::Instant;
+
+use crate::engine::Backstop;
+use crate::error::OperateError;
+
+/// How old the rules that a worker follows may be. Only failures look at them, so an idle worker never asks.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Rules that a store holds at most: each failure may be compared with all of them.
+const MOST: usize = 500;
+
+/// The rules as this process last read them.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    read: Mutex<Option<(Instant, Arc<RuleBook>)>>,
+    /// One task reads, the others wait for it instead of asking too.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Rules {
+    fn known(&self) -> Option<(Instant, Arc<RuleBook>)> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fresh(&self) -> Option<Arc<RuleBook>> {
+        self.known().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, book)| book)
+    }
+
+    /// The rules in force. A store that is away leaves the ones that were read last: a failure is never kept waiting
+    /// for the rule that might be about it.
+    pub(crate) async fn book(&self, store: &dyn Store) -> Arc<RuleBook> {
+        if let Some(book) = self.fresh() {
+            return book;
+        }
+        let _one = self.reading.lock().await;
+        if let Some(book) = self.fresh() {
+            return book;
+        }
+        let book = match read(store).await {
+            Ok(rules) => {
+                let (book, left_out) = RuleBook::compile(rules);
+                for (rule, error) in left_out {
+                    tracing::warn!(%rule, %error, "a failure rule cannot be used and is passed by");
+                }
+                Arc::new(book)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "failure rules cannot be read; the ones known are followed");
+                self.known().map(|(_, book)| book).unwrap_or_default()
+            }
+        };
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), book.clone()));
+        book
+    }
+
+    fn forget(&self) {
+        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+async fn documents(store: &dyn Store) -> Result<Vec<Document>, StoreError> {
+    Ok(store.documents(Shelf::first(Drawer::Rules, MOST)).await?.items)
+}
+
+/// Every rule; a document that is none is reported and passed by.
+async fn read(store: &dyn Store) -> Result<Vec<Rule>, StoreError> {
+    let parse = |document: Document| match serde_json::from_str(&document.body) {
+        Ok(rule) => Some(rule),
+        Err(error) => {
+            tracing::warn!(key = document.key, %error, "a stored failure rule cannot be read and is passed by");
+            None
+        }
+    };
+    Ok(documents(store).await?.into_iter().filter_map(parse).collect())
+}
+
+/// What a rule would have done to a failure of the past.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Trial {
+    /// The job.
+    pub job: backstop_core::JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Which run failed.
+    pub run: u32,
+    /// When.
+    pub at: Timestamp,
+    /// The sanitized error.
+    pub error: String,
+    /// What was decided then.
+    pub decided: String,
+}
+
+/// How a rule fared against past failures.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Rehearsal {
+    /// Failed runs that were looked at.
+    pub looked_at: usize,
+    /// Those it would have decided about, newest job first.
+    pub matched: Vec<Trial>,
+}
+
+/// Why a rule was not kept or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RuleProblem {
+    /// It cannot be used.
+    #[error(transparent)]
+    Invalid(#[from] RuleError),
+    /// Another one has its name.
+    #[error("there is a rule `{0}` already; remove it first, or choose another name")]
+    Exists(RuleId),
+    /// There is none of this name.
+    #[error("there is no rule `{0}`; `backstop rule list` shows those that exist")]
+    Unknown(RuleId),
+    /// Somebody else changed it at the same moment.
+    #[error("rule `{0}` was changed by somebody else in the meantime; look at it and try again")]
+    Changed(RuleId),
+    /// There are too many.
+    #[error("there are {MOST} rules already; remove some before adding another")]
+    TooMany,
+    /// The store is away.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Backstop {
+    /// Every failure rule, in the order they are asked (F18).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn rules(&self) -> Result<Vec<Rule>, StoreError> {
+        let mut rules = read(&*self.inner.store).await?;
+        rules.sort_by(|a, b| (a.position, &a.id).cmp(&(b.position, &b.id)));
+        Ok(rules)
+    }
+
+    /// Keeps a new failure rule. Every worker follows it within a second, this process at once.
+    ///
+    /// # Errors
+    /// When it cannot match or do anything, its name is taken, or the store is away.
+    pub async fn add_rule(&self, rule: &Rule) -> Result<(), RuleProblem> {
+        rule.validate()?;
+        if documents(&*self.inner.store).await?.len() >= MOST {
+            return Err(RuleProblem::TooMany);
+        }
+        let body = serde_json::to_string(rule).expect("a rule is plain data");
+        match self.write_rule(&rule.id, Expect::Absent, Some(body)).await? {
+            true => Ok(()),
+            false => Err(RuleProblem::Exists(rule.id.clone())),
+        }
+    }
+
+    /// Removes a failure rule.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the store is away.
+    pub async fn remove_rule(&self, id: &RuleId) -> Result<Rule, RuleProblem> {
+        self.change_rule(id, |_| None).await
+    }
+
+    /// Switches a failure rule on or off, and answers it as it is now.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the store is away.
+    pub async fn enable_rule(&self, id: &RuleId, enabled: bool) -> Result<Rule, RuleProblem> {
+        self.change_rule(id, |rule| Some(Rule { enabled, ..rule })).await
+    }
+
+    async fn change_rule(
+        &self,
+        id: &RuleId,
+        change: impl FnOnce(Rule) -> Option<Rule>,
+    ) -> Result<Rule, RuleProblem> {
+        let unknown = || RuleProblem::Unknown(id.clone());
+        let shelf = Shelf::first(Drawer::Rules, 1).under(id.as_str());
+        let found = self.inner.store.documents(shelf).await?.items.pop();
+        let document = found.filter(|document| document.key == id.as_str()).ok_or_else(unknown)?;
+        let rule: Rule = serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
+            location: self.inner.store.info().location,
+            problem: format!("rule `{id}`: {error}"),
+        })?;
+        let changed = change(rule.clone());
+        let body = changed.as_ref().map(|rule| serde_json::to_string(rule).expect("a rule is plain data"));
+        match self.write_rule(id, Expect::Revision(document.revision), body).await? {
+            true => Ok(changed.unwrap_or(rule)),
+            false => Err(RuleProblem::Changed(id.clone())),
+        }
+    }
+
+    async fn write_rule(
+        &self,
+        id: &RuleId,
+        expect: Expect,
+        body: Option<String>,
+    ) -> Result<bool, StoreError> {
+        let edit = Edit { drawer: Drawer::Rules, key: id.to_string(), expect, body: body.map(Into::into) };
+        let amended = self.inner.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
+        self.inner.rules.forget();
+        Ok(matches!(amended, Amended::Done { .. }))
+    }
+
+    /// Tries a rule on the latest failures of the newest jobs, without changing anything.
+    ///
+    /// It looks at the latest failed run of up to `most` jobs that `filter` finds and that have failed.
+    ///
+    /// # Errors
+    /// When the rule cannot be used, or the store is away.
+    pub async fn rehearse_rule(
+        &self,
+        rule: &Rule,
+        filter: JobFilter,
+        most: usize,
+    ) -> Result<Rehearsal, RuleProblem> {
+        rule.validate()?;
+        let (book, _) = RuleBook::compile(vec![Rule { enabled: true, ..rule.clone() }]);
+        let mut rehearsal = Rehearsal { looked_at: 0, matched: Vec::new() };
+        let mut page = PageRequest::first(most.min(500));
+        while rehearsal.looked_at < most {
+            let found = self.inner.store.list(filter.clone(), page).await?;
+            for view in found.items.iter().filter(|view| view.record.last_failed_run.is_some()) {
+                if rehearsal.looked_at == most {
+                    break;
+                }
+                if let Some(run) = self.failed_run(view).await? {
+                    rehearsal.looked_at += 1;
+                    rehearsal.matched.extend(try_on(&book, view, &run));
+                }
+            }
+            page.after = found.next;
+            if found.next.is_none() {
+                break;
+            }
+        }
+        Ok(rehearsal)
+    }
+
+    async fn failed_run(&self, view: &JobView) -> Result<Option<Attempt>, StoreError> {
+        let Some(number) = view.record.last_failed_run else { return Ok(None) };
+        let page = PageRequest { limit: 1, after: number.checked_add(1) };
+        Ok(self.inner.store.attempts(view.job.spec.id, page).await?.items.pop())
+    }
+
+    /// Pauses the queue of a job because a rule says so. It happens before the run's end is written, so that a crash in
+    /// between leaves a paused queue and never an open one.
+    pub(crate) async fn pause_by_rule(&self, queue: &str, rule: &RuleId) {
+        let note = format!("failure rule `{rule}`");
+        match self.inner.store.pause_queue(queue, true, Some(&note)).await {
+            Ok(true) => tracing::warn!(queue, %rule, "a failure rule has paused a queue"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(queue, %rule, %error, "a failure rule could not pause a queue"),
+        }
+    }
+
+    /// Pauses a queue and says who or what asked for it.
+    ///
+    /// # Errors
+    /// When no queue can have this name, or the store is away.
+    pub async fn pause_queue_because(&self, queue: &str, note: &str) -> Result<bool, OperateError> {
+        let config = &self.inner.config;
+        backstop_core::admit::queue_name(queue, &config.limits)?;
+        // A person's words are stored and shown like an error's (F11).
+        let note = sanitize(&*config.redactor, note, config.limits.error_chars);
+        Ok(self.inner.store.pause_queue(queue, true, Some(&note)).await?)
+    }
+}
+
+fn try_on(book: &RuleBook, view: &JobView, run: &Attempt) -> Option<Trial> {
+    let failure = run.failure.as_ref()?;
+    let facts = Facts {
+        kind: &view.job.spec.kind,
+        queue: &view.job.spec.queue,
+        cause: run.cause,
+        error_type: &failure.error_type,
+        message: &failure.message,
+    };
+    book.judge(&facts)?;
+    let decided = run.decision.as_ref().map_or("nothing", |decision| decision.verdict.word());
+    Some(Trial {
+        job: view.job.spec.id,
+        kind: view.job.spec.kind.to_string(),
+        queue: view.job.spec.queue.to_string(),
+        run: run.number,
+        at: run.finished_at,
+        error: failure.message.clone(),
+        decided: decided.to_owned(),
+    })
+}
