@@ -75,7 +75,27 @@ pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| Path::new(path).to_owned())
 }
 
+/// Why a job is not among the hot ones: it was archived, or there is none.
+pub(crate) async fn absent(job: JobId, engine: &Backstop) -> Problem {
+    match engine.archived(job).await {
+        Ok(Some(archived)) => {
+            let message =
+                format!("job {job} has {} and was archived at {}", archived.state, archived.archived_at);
+            Problem::refused("archived", message)
+                .hint(format!("`backstop archive show {job}` shows all that is kept of it"))
+        }
+        Ok(None) => no_such_job(job),
+        Err(error) => error.into(),
+    }
+}
+
 /// The refusal of an id that no job has.
 pub(crate) fn no_such_job(job: JobId) -> Problem {
     Refusal::NoSuchJob { job }.into()
+}
+
+/// Who does something, for the audit: as told, or the name the person is logged in with.
+pub(crate) fn who(told: Option<String>) -> String {
+    let known = || ["BACKSTOP_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    told.or_else(known).filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "somebody".to_owned())
 }

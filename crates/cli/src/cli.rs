@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
-use crate::commands::{bench, completions, config, dead, enqueue, incident, job, migrate, queue, up, worker};
+use crate::commands::{
+    archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule, up,
+    worker,
+};
 use crate::config::{Given, Source};
 
 const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by a guard.\n\
@@ -77,9 +80,18 @@ pub(crate) enum Command {
     /// Look at dead letters: jobs that failed for good.
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Look at incidents: failures with one cause.
+    /// Look at jobs that ended long ago, and remove them.
+    #[command(subcommand)]
+    Archive(archive::Archive),
+    /// Look at incidents, failures with one cause, and say what you know of them.
     #[command(subcommand)]
     Incident(incident::Incident),
+    /// Say what becomes of failures, without a deploy.
+    #[command(subcommand)]
+    Rule(Box<rule::Rule>),
+    /// Drive dead letters again by a plan: dry run, canary, then the rest in batches.
+    #[command(subcommand)]
+    Redrive(redrive::Redrive),
     /// Look at workers.
     #[command(subcommand)]
     Worker(worker::Worker),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use backstop::{OperateError, Refusal, SubmitError};
+use backstop::{OperateError, RedriveError, Refusal, SubmitError};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde_json::{Value, json};
 
@@ -57,6 +57,11 @@ impl Problem {
     /// The command was given something that it can never work with.
     pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, code, message)
+    }
+
+    /// A guard stands in the way; nothing was changed.
+    pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Exit::Refused, code, message)
     }
 
     /// The same with a way out.
@@ -179,6 +184,17 @@ impl From<OperateError> for Problem {
             OperateError::Refused(refusal) => refusal.into(),
             OperateError::Store(error) => error.into(),
             error => Self::failed("operate", error.to_string()),
+        }
+    }
+}
+
+impl From<RedriveError> for Problem {
+    fn from(error: RedriveError) -> Self {
+        match error {
+            RedriveError::Store(error) => error.into(),
+            error if error.code() == "invalid" => Self::usage("invalid", error.to_string()),
+            error @ RedriveError::Refused(_) => Self::new(Exit::Refused, error.code(), error.to_string()),
+            error => Self::failed(error.code(), error.to_string()),
         }
     }
 }

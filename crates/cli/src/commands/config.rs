@@ -1,11 +1,13 @@
 //! `backstop config check`: every effective setting, with where it comes from.
 
+use backstop::Alerts;
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::app::App;
 use crate::config::Source;
 use crate::output::paint::Ink;
+use crate::output::span::length;
 use crate::output::table::{Listing, inked, short, text};
 use crate::problem::{Exit, Problem};
 
@@ -40,9 +42,20 @@ pub(crate) fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
     }
     app.out.page(&table.text())?;
     warnings.iter().for_each(|warning| app.out.warn(warning));
+    app.out.note(&alerts(&settings.engine.alerts));
     match file {
         Some(file) => app.out.note(&format!("{file} is fine")),
         None => app.out.note("there is no backstop.toml here: these are the defaults, flags and environment"),
     }
     Ok(Exit::Done)
+}
+
+/// Who is told of dead letters, in a sentence.
+fn alerts(alerts: &Alerts) -> String {
+    let names: Vec<&str> = alerts.channels.iter().map(|channel| channel.name()).collect();
+    if names.is_empty() {
+        return "nobody is told of dead letters: set alerts.webhook or alerts.log".to_owned();
+    }
+    let gap = length(alerts.gap);
+    format!("dead letters are told by {}, each incident at most once in {gap}", names.join(" and "))
 }

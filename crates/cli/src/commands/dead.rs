@@ -1,4 +1,8 @@
-//! `backstop dead list|show`: dead letters, with all that a person needs to mend them.
+//! `backstop dead list|show|export|purge`: dead letters, with all that a person needs to mend them.
+
+mod purge;
+
+use std::path::PathBuf;
 
 use backstop::core::envelope::envelope;
 use backstop::core::failure::TerminalReason;
@@ -8,15 +12,19 @@ use backstop::{Backstop, JobId, Refusal, State, Timestamp};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::filter::Filter;
+use super::filter::{Conditions, Filter};
 use super::job::attempts;
-use crate::app::{App, no_such_job};
+use super::keep::Outlet;
+use crate::app::{App, absent};
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Facts, Listing, inked, number, short, text};
 use crate::output::wrap::wrapped;
 use crate::output::{brief_json, clean};
 use crate::problem::{Exit, Problem};
+
+/// Jobs that are exported at once.
+const PAGE: usize = 500;
 
 /// Runs that `show` prints.
 const LATEST: usize = 5;
@@ -31,6 +39,16 @@ pub(crate) enum Dead {
         /// The job.
         id: JobId,
     },
+    /// Dead letters as lines of JSON, each with all its runs and its payload in clear.
+    Export {
+        #[command(flatten)]
+        conditions: Conditions,
+        /// Write to this new file instead of stdout.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Remove dead letters for good; their idempotency keys keep answering.
+    Purge(Box<purge::Options>),
 }
 
 pub(crate) async fn run(command: Dead, app: &App) -> Result<Exit, Problem> {
@@ -38,6 +56,10 @@ pub(crate) async fn run(command: Dead, app: &App) -> Result<Exit, Problem> {
     match command {
         Dead::List(filter) => list(&filter, &engine, app).await?,
         Dead::Show { id } => show(id, &engine, app).await?,
+        Dead::Export { conditions, to } => {
+            export(&conditions, Outlet::open(to.as_deref())?, &engine, app).await?
+        }
+        Dead::Purge(options) => return purge::run(&options, &engine, app).await,
     }
     Ok(Exit::Done)
 }
@@ -69,6 +91,23 @@ async fn list(filter: &Filter, engine: &Backstop, app: &App) -> Result<(), Probl
     Ok(())
 }
 
+async fn export(
+    conditions: &Conditions,
+    mut outlet: Outlet,
+    engine: &Backstop,
+    app: &App,
+) -> Result<(), Problem> {
+    let mut page = PageRequest::first(PAGE);
+    loop {
+        let found = engine.export(conditions.jobs(Some(State::Failed)), page).await?;
+        outlet.batch(&found.items, app)?;
+        match found.next {
+            Some(next) => page.after = Some(next),
+            None => return outlet.tell("dead letter", app),
+        }
+    }
+}
+
 fn table(app: &App, views: &[JobView], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "reason", "runs", "died", "last error"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 4, 6, 5]);
@@ -95,11 +134,12 @@ async fn latest(engine: &Backstop, job: JobId, runs: usize) -> Result<Vec<Attemp
 }
 
 fn enveloped(view: &JobView, latest: &[Attempt]) -> Option<Value> {
-    envelope(view, latest.first().and_then(|attempt| attempt.code_version.as_deref()))
+    let version = latest.first().and_then(|attempt| attempt.code_version.as_deref());
+    envelope(&view.job, &view.record, view.last_failure.as_ref(), version)
 }
 
 async fn show(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let (view, explanation) = engine.explain(id).await?.ok_or_else(|| no_such_job(id))?;
+    let Some((view, explanation)) = engine.explain(id).await? else { return Err(absent(id, engine).await) };
     let runs = latest(engine, id, LATEST).await?;
     let Some(envelope) = enveloped(&view, &runs) else {
         return Err(

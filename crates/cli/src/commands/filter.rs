@@ -1,12 +1,12 @@
-//! Which jobs to list: the options that `job list` and `dead list` share.
+//! Which jobs a command is about: the options that `job list` and the commands about dead letters share.
 
 use backstop::store::{JobFilter, PageRequest};
 use backstop::{JobId, State, TerminalReason, Timestamp};
 use clap::Args;
 
-/// Filters and the page to show.
+/// What jobs must have in common.
 #[derive(Debug, Args)]
-pub(crate) struct Filter {
+pub(crate) struct Conditions {
     /// On this queue.
     #[arg(long)]
     queue: Option<String>,
@@ -31,15 +31,9 @@ pub(crate) struct Filter {
     /// Stored before this moment.
     #[arg(long, value_name = "MOMENT")]
     created_before: Option<Timestamp>,
-    /// At most this many.
-    #[arg(long, default_value_t = 20)]
-    limit: usize,
-    /// Go on after this job, as `next_cursor` of the page before says.
-    #[arg(long, value_name = "ID")]
-    cursor: Option<JobId>,
 }
 
-impl Filter {
+impl Conditions {
     /// The filter for jobs in `state`.
     pub(crate) fn jobs(&self, state: Option<State>) -> JobFilter {
         JobFilter {
@@ -52,7 +46,33 @@ impl Filter {
             fingerprint: self.fingerprint.clone(),
             created_after: self.created_after,
             created_before: self.created_before,
+            ..JobFilter::default()
         }
+    }
+
+    /// True when something narrows the jobs down.
+    pub(crate) fn narrow(&self) -> bool {
+        self.jobs(None) != JobFilter::default()
+    }
+}
+
+/// Conditions and the page to show.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    #[command(flatten)]
+    conditions: Conditions,
+    /// At most this many.
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+    /// Go on after this job, as `next_cursor` of the page before says.
+    #[arg(long, value_name = "ID")]
+    cursor: Option<JobId>,
+}
+
+impl Filter {
+    /// The filter for jobs in `state`.
+    pub(crate) fn jobs(&self, state: Option<State>) -> JobFilter {
+        self.conditions.jobs(state)
     }
 
     /// The page to read.
@@ -62,6 +82,6 @@ impl Filter {
 
     /// True when something narrows the list down.
     pub(crate) fn narrows(&self) -> bool {
-        self.jobs(None) != JobFilter::default() || self.cursor.is_some()
+        self.conditions.narrow() || self.cursor.is_some()
     }
 }

@@ -1,54 +1,245 @@
-//! `backstop incident list`: failures with one fingerprint, counted (D2).
+//! `backstop incident list|show|ack|fixed|mute|reopen`: failures with one fingerprint, and what people say of them
+//! (D2).
 
-use backstop::Timestamp;
-use clap::Subcommand;
+use backstop::core::failure::Fingerprint;
+use backstop::core::incident::{Incident as Shown, IncidentState, IncidentVerb};
+use backstop::store::{JobFilter, PageRequest};
+use backstop::{Backstop, State, Timestamp};
+use clap::{Args, Subcommand};
 
-use crate::app::App;
+use crate::app::{App, who};
+use crate::output::clean;
+use crate::output::figures::grouped;
 use crate::output::paint::Ink;
-use crate::output::span::relative;
-use crate::output::table::{Listing, number, number_inked, short, text};
+use crate::output::span::{both, relative};
+use crate::output::table::{Facts, Listing, inked, number, number_inked, short, text};
+use crate::output::wrap::wrapped;
 use crate::problem::{Exit, Problem};
+
+/// Dead letters that `show` names.
+const SAMPLES: usize = 5;
 
 /// Commands about incidents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Incident {
     /// Incidents, latest seen first.
     List {
+        /// Only those in this state: new, acknowledged, fixed, regressed or muted.
+        #[arg(long)]
+        state: Option<IncidentState>,
+        /// Only those that have dead letters now.
+        #[arg(long)]
+        open: bool,
         /// At most this many.
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
+    /// One incident: what it is, how many, since when, some of its dead letters, and what to do.
+    Show {
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
+    /// Say that you look after it.
+    Ack(Saying),
+    /// Say that it is mended; a failure in that version or a later one makes it a regression.
+    Fixed {
+        #[command(flatten)]
+        saying: Saying,
+        /// The first version of your code without the bug; without it any further failure is a regression.
+        #[arg(long = "in", value_name = "VERSION")]
+        version: Option<String>,
+    },
+    /// Let alerts be silent about it.
+    Mute(Saying),
+    /// Treat it as if nobody had said anything.
+    Reopen(Saying),
+}
+
+/// What is said, and by whom.
+#[derive(Debug, Args)]
+pub(crate) struct Saying {
+    /// The incident's fingerprint.
+    fingerprint: Fingerprint,
+    /// In your words.
+    #[arg(long)]
+    note: Option<String>,
+    /// Who says it [default: the name you are logged in with].
+    #[arg(long)]
+    by: Option<String>,
 }
 
 pub(crate) async fn run(command: Incident, app: &App) -> Result<Exit, Problem> {
-    let Incident::List { limit } = command;
     let engine = app.look().await?;
-    let incidents = engine.incidents(limit).await?;
-    if app.out.json {
-        app.out.items(&incidents, None)?;
-    } else if incidents.is_empty() {
-        app.out.page("no failure has been seen: `backstop job list` shows all jobs")?;
-    } else {
-        app.out.page(&table(app, &incidents, engine.store().now().await?))?;
-        app.out.note("\n`backstop job list --fingerprint F` lists the jobs of one incident");
+    match command {
+        Incident::List { state, open, limit } => list(&engine, app, state, open, limit).await?,
+        Incident::Show { fingerprint } => show(&engine, app, &fingerprint).await?,
+        Incident::Ack(saying) => say(&engine, app, saying, IncidentVerb::Acknowledge).await?,
+        Incident::Fixed { saying, version } => {
+            if version.as_deref().is_some_and(|version| version.trim().is_empty()) {
+                let problem = Problem::usage("no_version", "the version it is fixed in is empty");
+                return Err(problem.hint("name the first version without the bug, or leave --in out"));
+            }
+            say(&engine, app, saying, IncidentVerb::Fix { version }).await?;
+        }
+        Incident::Mute(saying) => say(&engine, app, saying, IncidentVerb::Mute).await?,
+        Incident::Reopen(saying) => say(&engine, app, saying, IncidentVerb::Reopen).await?,
     }
     Ok(Exit::Done)
 }
 
-fn table(app: &App, incidents: &[backstop::store::Incident], now: Timestamp) -> String {
-    let heads = ["fingerprint", "kind", "failures", "dead", "error", "first seen", "last seen", "latest job"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[4]).drop_first(&[7, 5, 6]);
+async fn list(
+    engine: &Backstop,
+    app: &App,
+    state: Option<IncidentState>,
+    open: bool,
+    limit: usize,
+) -> Result<(), Problem> {
+    let narrows = state.is_some() || open;
+    // States are few and incidents are few: a page of them is read and looked through.
+    let most = if narrows { engine.config().limits.page } else { limit };
+    let mut incidents = engine.incidents(most).await?;
+    incidents.retain(|one| state.is_none_or(|state| one.standing.state == state) && (!open || one.open > 0));
+    incidents.truncate(limit);
+    if app.out.json {
+        return app.out.items(&incidents, None);
+    }
+    if incidents.is_empty() {
+        let none = if narrows {
+            "no incident is like that: `backstop incident list` shows all"
+        } else {
+            "no failure has been seen: `backstop job list` shows all jobs"
+        };
+        return app.out.page(none);
+    }
+    app.out.page(&table(app, &incidents, engine.store().now().await?))?;
+    app.out.note("\n`backstop incident show F` tells more of one, and what to do");
+    Ok(())
+}
+
+fn table(app: &App, incidents: &[Shown], now: Timestamp) -> String {
+    let heads = ["fingerprint", "state", "kind", "dead now", "failures", "error", "first seen", "last seen"];
+    let mut table = Listing::new(&app.out, &heads).flexible(&[5]).drop_first(&[6, 7, 4]).figures(&[3, 4]);
     for one in incidents {
         table.row(vec![
             text(one.fingerprint.as_ref()),
+            inked(Ink::of_incident(one.standing.state), &state_words(one)),
             text(&one.kind),
+            number_inked(Ink::Red, one.open),
             number(one.failures),
-            number_inked(Ink::Red, one.dead),
             short(&format!("{}: {}", one.error_type, one.message), 160),
             text(&relative(now, one.first_seen)),
             text(&relative(now, one.last_seen)),
-            text(&one.sample_job.to_string()),
         ]);
     }
     table.text()
+}
+
+fn state_words(incident: &Shown) -> String {
+    let standing = &incident.standing;
+    match &standing.fixed_in {
+        Some(version) => format!("{} in {version}", standing.state),
+        None => standing.state.to_string(),
+    }
+}
+
+async fn show(engine: &Backstop, app: &App, fingerprint: &Fingerprint) -> Result<(), Problem> {
+    let incident = engine.incident(fingerprint).await?.ok_or_else(|| unknown(fingerprint))?;
+    let filter = JobFilter {
+        state: Some(State::Failed),
+        fingerprint: Some(fingerprint.to_string()),
+        ..JobFilter::default()
+    };
+    let samples = engine.jobs(filter, PageRequest::first(SAMPLES)).await?.items;
+    if app.out.json {
+        let jobs: Vec<String> = samples.iter().map(|view| view.job.spec.id.to_string()).collect();
+        let mut document = serde_json::to_value(&incident).unwrap_or_default();
+        document["sample_jobs"] = jobs.into();
+        return app.out.document(&document);
+    }
+    let now = engine.store().now().await?;
+    let mut page = format!("{} {}\n\n", app.out.ink(Ink::Bold, "incident"), incident.fingerprint);
+    page.push_str(&facts(&incident, now).page(&app.out));
+    if !samples.is_empty() {
+        page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "its latest dead letters")));
+        for view in &samples {
+            let at = view.record.finished_at.map_or_else(String::new, |at| relative(now, at));
+            page.push_str(&format!("  {}  {at}\n", view.job.spec.id));
+        }
+    }
+    page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "what to do")));
+    for line in advice(&incident) {
+        page.push_str(&format!("  {}\n", wrapped(&line, app.out.width, 2)));
+    }
+    app.out.page(page.trim_end())
+}
+
+fn facts(incident: &Shown, now: Timestamp) -> Facts {
+    let mut facts = Facts::default();
+    facts.add("state", state_words(incident));
+    facts.add("kind", clean(&incident.kind));
+    facts.add("error", clean(&format!("{}: {}", incident.error_type, incident.message)));
+    facts.add("dead now", grouped(incident.open));
+    facts.add(
+        "failed runs",
+        format!("{}, {} of them final", grouped(incident.failures), grouped(incident.dead)),
+    );
+    facts.add("first seen", both(now, incident.first_seen));
+    facts.add("last seen", both(now, incident.last_seen));
+    facts.text("first version", incident.first_version.as_deref());
+    facts.text("last version", incident.last_version.as_deref());
+    let standing = &incident.standing;
+    if standing.regressions > 0 {
+        facts.add("came back", format!("{} times after it was said to be fixed", standing.regressions));
+    }
+    if let Some(at) = standing.changed_at {
+        let by = standing.changed_by.as_deref().unwrap_or("the engine");
+        facts.add("changed", format!("by {}, {}", clean(by), relative(now, at)));
+    }
+    facts.text("note", standing.note.as_deref());
+    facts
+}
+
+/// What a person does next, by where the incident stands.
+fn advice(incident: &Shown) -> Vec<String> {
+    let print = &incident.fingerprint;
+    let mut lines = vec![format!("look at one: backstop job explain {}", incident.sample_job)];
+    match incident.standing.state {
+        IncidentState::New | IncidentState::Regressed => {
+            lines.push(format!("say that you look after it: backstop incident ack {print}"));
+            lines.push(format!("once it is mended: backstop incident fixed {print} --in VERSION"));
+        }
+        IncidentState::Acknowledged => {
+            lines.push(format!("once it is mended: backstop incident fixed {print} --in VERSION"));
+        }
+        IncidentState::Fixed if incident.open > 0 => {
+            lines.push(format!(
+                "drive its dead letters again, carefully: backstop redrive plan --incident {print}"
+            ));
+        }
+        IncidentState::Fixed => lines.push("nothing: it is mended and no dead letter is left".to_owned()),
+        IncidentState::Muted => lines.push(format!("hear of it again: backstop incident reopen {print}")),
+    }
+    lines
+}
+
+async fn say(engine: &Backstop, app: &App, saying: Saying, verb: IncidentVerb) -> Result<(), Problem> {
+    let Saying { fingerprint, note, by } = saying;
+    let said = engine.say_of_incident(&fingerprint, verb, &who(by), note.as_deref()).await?;
+    let incident = said.ok_or_else(|| unknown(&fingerprint))?;
+    if app.out.json {
+        return app.out.document(&incident);
+    }
+    let next = match incident.standing.state {
+        IncidentState::Fixed if incident.open > 0 => format!(
+            "; {} dead letters can be driven again: backstop redrive plan --incident {fingerprint}",
+            grouped(incident.open)
+        ),
+        _ => String::new(),
+    };
+    app.out.page(&format!("incident {fingerprint} is {}{next}", state_words(&incident)))
+}
+
+fn unknown(fingerprint: &Fingerprint) -> Problem {
+    Problem::failed("no_such_incident", format!("there is no incident {fingerprint}"))
+        .hint("`backstop incident list` shows those that were seen")
 }

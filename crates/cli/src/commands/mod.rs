@@ -1,16 +1,21 @@
 //! One file per command group, thin: parse, call the engine, show the answer.
 
+pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;
+mod consent;
 pub(crate) mod dead;
 mod doctor;
 pub(crate) mod enqueue;
 mod filter;
 pub(crate) mod incident;
 pub(crate) mod job;
+mod keep;
 pub(crate) mod migrate;
 pub(crate) mod queue;
+pub(crate) mod redrive;
+pub(crate) mod rule;
 pub(crate) mod up;
 pub(crate) mod worker;
 
@@ -26,7 +31,10 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Job(command) => job::run(command, app).await,
         Command::Queue(command) => queue::run(command, app).await,
         Command::Dead(command) => dead::run(command, app).await,
+        Command::Archive(command) => archive::run(command, app).await,
         Command::Incident(command) => incident::run(command, app).await,
+        Command::Rule(command) => rule::run(*command, app).await,
+        Command::Redrive(command) => redrive::run(command, app).await,
         Command::Worker(command) => worker::run(command, app).await,
         Command::Migrate(args) => migrate::run(app, &args).await,
         Command::Doctor => doctor::run(app).await,

@@ -5,7 +5,7 @@ use backstop::store::QueueView;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::app::App;
+use crate::app::{App, who};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
@@ -21,6 +21,9 @@ pub(crate) enum Queue {
     Pause {
         /// The queue.
         name: String,
+        /// Who asks for it, and why, for whoever wonders [default: the name you are logged in with].
+        #[arg(long)]
+        note: Option<String>,
     },
     /// Let a queue go again.
     Resume {
@@ -33,11 +36,11 @@ pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
     let engine = app.look().await?;
     match command {
         Queue::List => list(&engine, app).await?,
-        Queue::Pause { name } => {
+        Queue::Pause { name, note } => {
             if engine.queues().await?.iter().all(|queue| queue.name != name) {
                 app.out.warn(&format!("queue `{name}` has had no job and no worker yet: is the name right?"));
             }
-            let changed = engine.pause_queue(&name).await?;
+            let changed = engine.pause_queue_because(&name, &who(note)).await?;
             let undo = format!("`backstop queue resume {}` lets it go again", clean(&name));
             told(app, &name, changed, true, &undo)?;
         }
@@ -89,7 +92,11 @@ fn table(app: &App, queues: &[QueueView], now: Timestamp) -> String {
     for queue in queues {
         table.row(vec![
             text(&queue.name),
-            if queue.paused { inked(Ink::Yellow, "paused") } else { inked(Ink::Green, "open") },
+            match (queue.paused, &queue.pause_note) {
+                (false, _) => inked(Ink::Green, "open"),
+                (true, None) => inked(Ink::Yellow, "paused"),
+                (true, Some(note)) => inked(Ink::Yellow, &format!("paused by {note}")),
+            },
             if queue.workers == 0 { number(0).fg(Ink::Yellow.cell()) } else { number(queue.workers) },
             number(queue.pending),
             number_inked(Ink::Yellow, queue.waiting),

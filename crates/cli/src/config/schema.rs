@@ -60,6 +60,10 @@ const fn later(name: &'static str, shape: Shape) -> Key {
     Key { name, shape, used: false, secret: false }
 }
 
+const fn secret(name: &'static str, kind: Kind) -> Key {
+    Key { name, shape: Shape::Value(kind), used: true, secret: true }
+}
+
 const fn later_secret(name: &'static str) -> Key {
     Key { name, shape: Shape::Open, used: false, secret: true }
 }
@@ -126,9 +130,19 @@ pub(crate) const FILE: &[Key] = &[
             value("succeeded", Kind::Span),
             value("canceled", Kind::Span),
             value("failed", Kind::Span),
+            value("archive", Kind::Span),
         ]),
     ),
-    later("alerts", Shape::Open),
+    key(
+        "alerts",
+        Shape::Section(&[
+            secret("webhook", Kind::Text),
+            secret("secrets", Kind::Texts),
+            value("gap", Kind::Span),
+            value("gap_ms", Kind::Millis),
+            value("log", Kind::Flag),
+        ]),
+    ),
     later("circuits", Shape::Open),
     later_secret("bridges"),
     key(

@@ -13,7 +13,9 @@ use miette::LabeledSpan;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::alerts;
 use super::read::{Fault, Found, Plain, read};
+use super::veil::veiled;
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -110,6 +112,10 @@ impl Settings {
             }
             settings.note(one);
         }
+        match alerts::alerts(&found) {
+            Ok(alerts) => settings.engine.alerts = alerts,
+            Err(fault) => faults.push(fault),
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -137,6 +143,7 @@ impl Settings {
             (["retention", "succeeded"], Plain::Span(span)) => self.engine.retention.succeeded = Some(*span),
             (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
+            (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
             (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
             (["kinds", name, rest @ ..], value) => {
@@ -175,6 +182,7 @@ impl Settings {
 
     fn note(&mut self, found: &Found) {
         let value = match (&found.value, found.key.secret) {
+            (Plain::Text(url), _) if found.path == ["alerts", "webhook"] => json!(alerts::shown(url)),
             (_, true) => json!("(set)"),
             (Plain::Text(url), _) if found.path == ["store", "url"] => json!(without_credentials(url)),
             (Plain::Text(text), _) => json!(text),
@@ -197,12 +205,15 @@ impl Settings {
             ("workers.lease".to_owned(), json!(exact(self.lease))),
             ("workers.grace".to_owned(), json!(exact(self.grace))),
             ("workers.poll".to_owned(), json!(exact(self.poll))),
+            ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
+            ("alerts.log".to_owned(), json!(false)),
         ];
         let retention = &self.engine.retention;
         for (word, span) in [
             ("succeeded", retention.succeeded),
             ("canceled", retention.canceled),
             ("failed", retention.failed),
+            ("archive", retention.archive),
         ] {
             all.extend(span.map(|span| (format!("retention.{word}"), json!(exact(span)))));
         }
@@ -273,7 +284,7 @@ fn faulty(path: &Path, text: String, faults: Vec<Fault>) -> Problem {
         .collect();
     let labels =
         faults.iter().map(|fault| LabeledSpan::at(fault.place.clone(), fault.message.clone())).collect();
-    Problem::usage("config_invalid", message).details(details.into()).in_file(&name, text, labels)
+    Problem::usage("config_invalid", message).details(details.into()).in_file(&name, veiled(&text), labels)
 }
 
 fn position(text: &str, at: usize) -> (usize, usize) {

@@ -19,6 +19,17 @@ fn load(text: &str) -> Settings {
     settings.expect("a good file")
 }
 
+/// What a person is told of a file, with all that is quoted of it.
+fn refused(text: &str) -> String {
+    let found = read(text);
+    let faults = match found {
+        Ok(found) => super::alerts::alerts(&found).err().into_iter().collect(),
+        Err(faults) => faults,
+    };
+    let told: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
+    format!("{}\n{}", told.join("\n"), super::veil::veiled(text))
+}
+
 #[test]
 fn an_unknown_key_is_named_with_the_nearest_at_every_level() {
     for (text, key, told) in [
@@ -91,14 +102,14 @@ fn queues_kinds_and_workers_reach_the_engine() {
 #[test]
 fn every_value_has_its_source_and_secrets_are_not_shown() {
     let settings = load(
-        "[workers]\ngrace = '1s'\n[signing]\nkeys = { a = 'hush' }\n[retention]\nfailed = '30 days'\n[alerts]\nurl = 'x'",
+        "[workers]\ngrace = '1s'\n[signing]\nkeys = { a = 'hush' }\n[retention]\nfailed = '30 days'\n[circuits]\nurl = 'x'",
     );
     let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
     assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
     assert_eq!(row("signing.keys").value, "(set)");
     assert!(
         !row("signing.keys").used
-            && !row("alerts").used
+            && !row("circuits").used
             && row("retention.failed").used
             && row("workers.grace").used
     );
@@ -110,4 +121,39 @@ fn a_pattern_that_is_no_pattern_is_a_fault_of_the_file() {
     assert!(Settings::load(&given).is_err(), "a named file must be there");
     let found = read("[sanitize]\npatterns = ['(']").expect("the shape is right");
     assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn alerts_are_checked_and_never_shown() {
+    // D3
+    let settings = load(
+        "[alerts]\nwebhook = 'https://ops.example.com/T0pSecret'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']\n\
+         gap = '5 min'\nlog = true\n[retention]\narchive = '30d'",
+    );
+    let alerts = &settings.engine.alerts;
+    let names: Vec<&str> = alerts.channels.iter().map(|channel| channel.name()).collect();
+    assert_eq!((names, alerts.gap), (vec!["webhook", "log"], Duration::from_secs(300)));
+    assert_eq!(settings.engine.retention.archive, Some(Duration::from_secs(30 * 86_400)));
+    let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key).value.clone();
+    assert_eq!(
+        (row("alerts.secrets"), row("alerts.webhook")),
+        ("(set)".into(), "https://ops.example.com/…".into())
+    );
+    assert!(load("").engine.alerts.channels.is_empty());
+    for (text, told) in [
+        ("webhook = 'https://h/T0p'", "`alerts.webhook` needs `alerts.secrets`"),
+        ("secrets = ['whsec_x']", "`alerts.secrets` sign what `alerts.webhook` sends, and that is missing"),
+        (
+            "webhook = 'ftp://h/T0p'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
+            "must begin with https://",
+        ),
+        ("webhook = 'https://h/T0p'\nsecrets = ['T0p']", "secret 1 of the webhook is no whsec_"),
+        ("webhook = 'https://h/T0p'\nsecrets = []", "has no secret to sign with"),
+        ("gap = '2d'", "must be shorter than a day"),
+        ("webhok = 'x'", "did you mean `webhook`?"),
+    ] {
+        let problem = refused(&format!("[alerts]\n{text}\n"));
+        assert!(problem.contains(told), "{text}: {problem}");
+        assert!(!problem.contains("T0p") && !problem.contains("MfKQ9"), "{problem}");
+    }
 }

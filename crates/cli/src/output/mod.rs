@@ -62,6 +62,11 @@ impl Output {
         self.document(&Listed { items, next_cursor: next })
     }
 
+    /// Prints JSON text that fills one line.
+    pub(crate) fn line(&self, json: &str) -> Result<(), Problem> {
+        self.page(&harmless_json(json))
+    }
+
     /// Prints text and a line end to stdout. A reader that has gone away is no error of ours.
     pub(crate) fn page(&self, text: &str) -> Result<(), Problem> {
         let mut stdout = io::stdout().lock();

@@ -2,6 +2,7 @@
 
 use backstop::State;
 use backstop::core::failure::Cause;
+use backstop::core::incident::IncidentState;
 use backstop::store::Level;
 use comfy_table::Color;
 
@@ -48,6 +49,16 @@ impl Ink {
             State::Pending | State::Waiting | State::Paused => Self::Yellow,
             State::Failed => Self::Red,
             State::Canceled => Self::Grey,
+        }
+    }
+
+    /// The colour of an incident: red wants somebody, yellow has somebody, green is mended.
+    pub(crate) const fn of_incident(state: IncidentState) -> Self {
+        match state {
+            IncidentState::New | IncidentState::Regressed => Self::Red,
+            IncidentState::Acknowledged => Self::Yellow,
+            IncidentState::Fixed => Self::Green,
+            IncidentState::Muted => Self::Grey,
         }
     }
 

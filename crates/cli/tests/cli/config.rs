@@ -80,10 +80,10 @@ fn what_this_version_does_not_use_is_said() {
     let program = Program::new();
     program.write(
         "backstop.toml",
-        "[server]\nlisten = '127.0.0.1:7700'\ntokens = ['abc']\n[alerts]\nurl = 'x'\n",
+        "[server]\nlisten = '127.0.0.1:7700'\ntokens = ['abc']\n[circuits]\nurl = 'x'\n",
     );
     let check = program.run(&["config", "check", "--json"]).exits(0).json();
-    let warnings = ["`alerts`", "`server.listen`", "`server.tokens`"]
+    let warnings = ["`circuits`", "`server.listen`", "`server.tokens`"]
         .map(|key| format!("{key} is not used by this version"));
     assert_eq!(check["warnings"], json!(warnings));
     assert_eq!(setting(&check, "server.tokens").0, json!("(set)"));
@@ -106,4 +106,36 @@ fn a_file_that_cannot_be_used_is_named() {
         .run(&["config", "check", "--config", "pattern.toml"])
         .exits(2)
         .tells(&["pattern.toml", "redaction pattern"]);
+}
+
+#[test]
+fn alerts_are_explained_and_their_secrets_never_quoted() {
+    // D3, F11
+    let program = Program::new();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    program.write(
+        "backstop.toml",
+        &format!(
+            "[alerts]\nwebhook = 'https://ops.example.com/T0pPath'\nsecrets = ['{secret}']\nlog = true\n"
+        ),
+    );
+    let shown = program.run(&["config", "check"]).exits(0).says(&["https://ops.example.com/…", "(set)"]);
+    let shown =
+        shown.tells(&["dead letters are told by webhook and log, each incident at most once in 1 min"]);
+    let json = program.run(&["config", "check", "--json"]).exits(0);
+    // A fault beside the secret quotes the lines around it.
+    program.write(
+        "backstop.toml",
+        &format!("[alerts]\nwebhook = 'https://h/T0pPath'\nsecrets = ['{secret}']\nlgo = true\n"),
+    );
+    let fault = program.run(&["config", "check"]).exits(2).tells(&["did you mean `log`?", "lgo = true"]);
+    program.write(
+        "backstop.toml",
+        &format!("[alerts]\nwebhook = 'http://h'\nsecrets = ['{secret}', 'T0pPath']\n"),
+    );
+    let wrong = program.run(&["job", "list"]).exits(2).tells(&["secret 2 of the webhook is no whsec_"]);
+    for ran in [shown, json, fault, wrong] {
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!all.contains("T0pPath") && !all.contains("MfKQ9"), "{all}");
+    }
 }

@@ -2,11 +2,16 @@
 //!
 //! One test binary for all of it, because each would link the whole program's libraries again.
 
+mod archive;
 mod bench;
 mod config;
+mod failures;
 mod jobs;
+mod masking;
 mod operate;
 mod program;
+mod purge;
+mod redrive;
 mod servers;
 mod terminal;
 mod up;

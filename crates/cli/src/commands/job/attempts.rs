@@ -6,8 +6,8 @@ use backstop::store::PageRequest;
 use backstop::{Backstop, Timestamp};
 use serde_json::json;
 
-use super::Runs;
-use crate::app::{App, no_such_job};
+use super::{Runs, masked};
+use crate::app::{App, absent};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::{length, relative};
@@ -15,7 +15,8 @@ use crate::output::table::{Listing, inked, number, short, text};
 use crate::problem::Problem;
 
 pub(super) async fn run(runs: &Runs, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let (items, next) = read(runs, engine).await?;
+    let (mut items, next) = read(runs, engine).await?;
+    items.iter_mut().for_each(|run| masked::attempt(run, &*app.settings.engine.redactor));
     if app.out.json {
         return app.out.items(&items, next);
     }
@@ -32,7 +33,9 @@ pub(super) async fn run(runs: &Runs, engine: &Backstop, app: &App) -> Result<(),
 
 async fn read(runs: &Runs, engine: &Backstop) -> Result<(Vec<Attempt>, Option<String>), Problem> {
     // An unknown job has an empty ledger, and should be told from one that has not run.
-    engine.job(runs.id).await?.ok_or_else(|| no_such_job(runs.id))?;
+    if engine.job(runs.id).await?.is_none() {
+        return Err(absent(runs.id, engine).await);
+    }
     let page = engine.attempts(runs.id, PageRequest { limit: runs.limit, after: runs.cursor }).await?;
     Ok((page.items, page.next.map(|number| number.to_string())))
 }

@@ -5,7 +5,7 @@ use backstop::core::failure::{Check, Decision, Verdict};
 use backstop::core::job::JobView;
 use backstop::{Backstop, JobId, Timestamp};
 
-use crate::app::{App, no_such_job};
+use crate::app::{App, absent};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::{length, relative};
@@ -14,7 +14,7 @@ use crate::output::wrap::wrapped;
 use crate::problem::Problem;
 
 pub(super) async fn run(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let (view, explanation) = engine.explain(id).await?.ok_or_else(|| no_such_job(id))?;
+    let Some((view, explanation)) = engine.explain(id).await? else { return Err(absent(id, engine).await) };
     if app.out.json {
         return app.out.document(&explanation);
     }

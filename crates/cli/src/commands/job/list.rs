@@ -3,6 +3,7 @@
 use backstop::core::job::JobView;
 use backstop::{Backstop, State, Timestamp};
 
+use super::masked;
 use crate::app::App;
 use crate::commands::filter::Filter;
 use crate::output::paint::Ink;
@@ -16,8 +17,9 @@ pub(super) async fn run(
     engine: &Backstop,
     app: &App,
 ) -> Result<(), Problem> {
-    let page = engine.jobs(filter.jobs(status), filter.page()).await?;
+    let mut page = engine.jobs(filter.jobs(status), filter.page()).await?;
     let next = page.next.map(|id| id.to_string());
+    page.items.iter_mut().for_each(|view| masked::view(view, &*app.settings.engine.redactor));
     if app.out.json {
         return app.out.items(&page.items, next);
     }

@@ -3,6 +3,7 @@
 pub(crate) mod attempts;
 mod explain;
 mod list;
+pub(super) mod masked;
 mod operate;
 mod show;
 
@@ -25,7 +26,13 @@ pub(crate) enum Job {
         filter: Filter,
     },
     /// Everything about one job.
-    Show(One),
+    Show {
+        #[command(flatten)]
+        one: One,
+        /// Show payload, parameters and result in clear, secrets included.
+        #[arg(long)]
+        reveal: bool,
+    },
     /// Why a job is where it is, what happens next and when.
     Explain(One),
     /// The runs of a job, latest first.
@@ -81,7 +88,7 @@ pub(crate) async fn run(command: Job, app: &App) -> Result<Exit, Problem> {
     let engine = app.look().await?;
     match command {
         Job::List { status, filter } => list::run(status, &filter, &engine, app).await?,
-        Job::Show(one) => show::run(one.id, &engine, app).await?,
+        Job::Show { one, reveal } => show::run(one.id, reveal, &engine, app).await?,
         Job::Explain(one) => explain::run(one.id, &engine, app).await?,
         Job::Attempts(runs) => attempts::run(&runs, &engine, app).await?,
         Job::Logs(runs) => attempts::logs(&runs, &engine, app).await?,

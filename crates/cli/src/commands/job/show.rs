@@ -3,20 +3,24 @@
 use backstop::core::job::{JobDetail, JobView};
 use backstop::{Backstop, JobId, Timestamp};
 
+use super::masked;
 use crate::app::{App, no_such_job};
 use crate::output::paint::Ink;
 use crate::output::span::{both, length};
 use crate::output::table::Facts;
-use crate::output::{brief, clean};
+use crate::output::{brief, brief_json, clean};
 use crate::problem::Problem;
 
 /// Characters of a payload or a result that a page shows; `--json` shows all.
 const VALUE_CHARS: usize = 2_000;
 
-pub(super) async fn run(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let Some(detail) = engine.job(id).await? else {
-        return archived(id, engine, app).await;
+pub(super) async fn run(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Result<(), Problem> {
+    let Some(mut detail) = engine.job(id).await? else {
+        return archived(id, reveal, engine, app).await;
     };
+    if !reveal {
+        masked::view(&mut detail.view, &*app.settings.engine.redactor);
+    }
     if app.out.json {
         return app.out.document(&detail);
     }
@@ -27,18 +31,24 @@ pub(super) async fn run(id: JobId, engine: &Backstop, app: &App) -> Result<(), P
 }
 
 /// A job that ended longer ago than its retention has left the hot tables; what was known of it is still there (L16).
-async fn archived(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
+async fn archived(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Result<(), Problem> {
     let found = engine.archived(id).await?.ok_or_else(|| no_such_job(id))?;
-    let document: serde_json::Value = serde_json::from_str(&found.document).unwrap_or_default();
+    let mut document: serde_json::Value = serde_json::from_str(&found.document).unwrap_or_default();
+    if !reveal {
+        masked::document(&mut document, &*app.settings.engine.redactor);
+    }
     if app.out.json {
         return app.out.document(&document["job"]);
     }
     let now = engine.store().now().await?;
     let mut facts = Facts::default();
-    facts.add("archived", both(found.archived_at, now));
-    facts.add("document", brief(&found.document, VALUE_CHARS));
+    facts.add("archived", both(now, found.archived_at));
+    let shown = if reveal { brief(&found.document, VALUE_CHARS) } else { brief_json(&document, VALUE_CHARS) };
+    facts.add("document", shown);
     let state = app.out.ink(Ink::of_state(found.state), found.state.as_str());
-    app.out.page(&format!("{id} {state}\n\n{}", facts.page(&app.out)))
+    app.out.page(&format!("{id} {state}\n\n{}", facts.page(&app.out)))?;
+    app.out.note(&format!("\nit is archived: `backstop archive show {id}` shows all that is kept of it"));
+    Ok(())
 }
 
 fn page(app: &App, detail: &JobDetail, now: Timestamp) -> String {

@@ -1,0 +1,161 @@
+//! `backstop redrive show`: a plan in full, and what became of each of its jobs.
+
+use backstop::core::job::PlanId;
+use backstop::core::redrive::{Item, Outcome, Plan};
+use backstop::store::PageRequest;
+use backstop::{Backstop, Timestamp};
+use clap::Args;
+use serde_json::json;
+
+use super::watch;
+use crate::app::App;
+use crate::output::clean;
+use crate::output::figures::grouped;
+use crate::output::paint::Ink;
+use crate::output::span::{both, relative};
+use crate::output::table::{Facts, Listing, inked, number, short, text};
+use crate::output::wrap::wrapped;
+use crate::problem::{Exit, Problem};
+
+/// Which plan, and how much of it.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The plan, such as rd-1f0c9a22.
+    id: PlanId,
+    /// Stay and show how it goes, until it is done, halted or canceled.
+    #[arg(long, conflicts_with = "jobs")]
+    watch: bool,
+    /// What became of each of its jobs.
+    #[arg(long)]
+    jobs: bool,
+    /// With --jobs: at most this many.
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// With --jobs: go on after this one, as `next_cursor` of the page before says.
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
+    if options.watch {
+        return watch::run(&options.id, engine, app).await;
+    }
+    let plan = engine.redrive_plan(&options.id).await?;
+    if options.jobs {
+        return jobs(options, &plan, engine, app).await;
+    }
+    if app.out.json {
+        let mut document = json!(plan);
+        document["description"] = json!(plan.describe());
+        app.out.document(&document)?;
+    } else {
+        app.out.page(&page(app, &plan, engine.store().now().await?))?;
+        app.out.note(&format!("`backstop redrive show {} --jobs` lists what became of each job", plan.id));
+    }
+    Ok(Exit::Done)
+}
+
+fn page(app: &App, plan: &Plan, now: Timestamp) -> String {
+    let head = |text: &str| app.out.ink(Ink::Bold, text);
+    let mut page = format!("{} {}\n", head("plan"), app.out.ink(super::ink(plan.phase), plan.id.as_str()));
+    page.push_str(&format!("  {}\n\n", wrapped(&clean(&plan.describe()), app.out.width, 2)));
+    page.push_str(&format!("{}\n{}\n", head("what"), facts(plan, now).page(&app.out)));
+    page.push_str(&format!("{}\n{}\n", head("so far"), figures(plan).page(&app.out)));
+    page.push_str(&format!("{}\n", head("who did what")));
+    for entry in &plan.history {
+        let by = entry.by.as_deref().unwrap_or("by itself");
+        let line = format!("{}  {}: {}", relative(now, entry.at), clean(by), clean(&entry.what));
+        page.push_str(&format!("  {}\n", wrapped(&line, app.out.width, 4)));
+    }
+    page
+}
+
+fn facts(plan: &Plan, now: Timestamp) -> Facts {
+    let mut facts = Facts::default();
+    facts.add("which", clean(&plan.selector.to_string()));
+    facts.text("incident", plan.about.as_deref());
+    facts.text("note", Some(plan.note.as_str()).filter(|note| !note.is_empty()));
+    facts.add("made", both(now, plan.created_at));
+    facts.text("by", Some(&plan.created_by));
+    facts.text("needs code", plan.needs.as_deref());
+    let care = &plan.settings;
+    let canaries = if care.canary == 1 { "1 canary".to_owned() } else { format!("{} canaries", care.canary) };
+    facts.add(
+        "care",
+        format!(
+            "{canaries}, batches of {}, {} a second, {} in flight at most, ceiling {}, {} other failures borne",
+            care.batch, care.per_second, care.in_flight, care.ceiling, care.max_failures
+        ),
+    );
+    facts
+}
+
+fn figures(plan: &Plan) -> Facts {
+    let counts = &plan.counts;
+    let mut facts = Facts::default();
+    let all = [
+        ("expected", plan.expected),
+        ("driven", counts.driven),
+        ("in flight", plan.open.into()),
+        ("succeeded", counts.succeeded),
+        ("failed again", counts.failed_same),
+        ("failed otherwise", counts.failed_other),
+        ("canceled", counts.canceled),
+        ("gone", counts.gone),
+        ("driven by hand", counts.by_hand),
+        ("left out", counts.skipped),
+    ];
+    for (name, count) in all {
+        facts.add(name, grouped(count));
+    }
+    facts
+}
+
+async fn jobs(options: &Options, plan: &Plan, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
+    let request = PageRequest { limit: options.limit, after: options.cursor.clone() };
+    let page = engine.redrive_items(&plan.id, request).await?;
+    if app.out.json {
+        app.out.items(&page.items, page.next)?;
+        return Ok(Exit::Done);
+    }
+    if page.items.is_empty() {
+        app.out.page(&format!("plan {} has driven no job: {}", plan.id, clean(&plan.describe())))?;
+        return Ok(Exit::Done);
+    }
+    app.out.page(&table(app, &page.items, engine.store().now().await?))?;
+    if let Some(next) = page.next {
+        app.out.note(&format!("there are more: add --cursor {next}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn table(app: &App, items: &[Item], now: Timestamp) -> String {
+    let heads = ["job", "part", "outcome", "driven", "redrives", "more"];
+    let mut table = Listing::new(&app.out, &heads).flexible(&[5]).drop_first(&[4, 3, 5]);
+    for item in items {
+        let (word, colour, more) = told(item.outcome.as_ref());
+        table.row(vec![
+            text(&item.job.to_string()),
+            text(&item.part.to_string()),
+            inked(colour, word),
+            text(&relative(now, item.driven_at)),
+            number(item.redrives.into()),
+            short(&more, 120),
+        ]);
+    }
+    table.text()
+}
+
+fn told(outcome: Option<&Outcome>) -> (&'static str, Ink, String) {
+    let Some(outcome) = outcome else { return ("in flight", Ink::Blue, String::new()) };
+    let (ink, more) = match outcome {
+        Outcome::Succeeded => (Ink::Green, String::new()),
+        Outcome::FailedAgain => (Ink::Red, "of the same".to_owned()),
+        Outcome::FailedOtherwise { fingerprint } => {
+            (Ink::Red, fingerprint.as_ref().map_or_else(String::new, |print| format!("incident {print}")))
+        }
+        Outcome::NotDriven { why } => (Ink::Yellow, why.clone()),
+        Outcome::Canceled | Outcome::Gone | Outcome::DrivenByHand => (Ink::Grey, String::new()),
+    };
+    (outcome.as_str(), ink, more)
+}

@@ -1,0 +1,77 @@
+//! `--watch`: a progress bar on a terminal, lines elsewhere, until the plan is done, halted or canceled.
+
+use std::time::Duration;
+
+use backstop::Backstop;
+use backstop::core::job::PlanId;
+use backstop::core::redrive::{Phase, Plan};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::told;
+use crate::app::App;
+use crate::output::{brief, clean};
+use crate::problem::{Exit, Problem};
+
+/// How often the plan is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Looks between two lines where no bar can be drawn, unless the phase changes.
+const QUIET_LOOKS: u32 = 20;
+
+/// Shows a plan until it stops. Halted and canceled are no success for whoever waits for it.
+pub(super) async fn run(id: &PlanId, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
+    let mut view = View::new(app);
+    loop {
+        let plan = engine.redrive_plan(id).await?;
+        view.show(app, &plan);
+        if matches!(plan.phase, Phase::Done | Phase::Halted | Phase::Canceled) {
+            view.clear();
+            told(app, &plan)?;
+            return Ok(if plan.phase == Phase::Done { Exit::Done } else { Exit::Failed });
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Who watches.
+enum View {
+    Bar(ProgressBar),
+    Lines { said: String, phase: Option<Phase>, looks: u32 },
+}
+
+impl View {
+    fn new(app: &App) -> Self {
+        if !app.out.live || app.verbose {
+            return Self::Lines { said: String::new(), phase: None, looks: 0 };
+        }
+        let style = ProgressStyle::with_template("{bar:30.cyan/blue} {pos}/{len} ended  {wide_msg}");
+        let bar = ProgressBar::new(0);
+        // The template is a constant of ours; the default bar does where it could not be read.
+        Self::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
+    }
+
+    fn show(&mut self, app: &App, plan: &Plan) {
+        let said = plan.describe();
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(plan.expected.max(plan.counts.driven));
+                bar.set_position(plan.counts.driven.saturating_sub(plan.open.into()));
+                bar.set_message(brief(&said, 200));
+            }
+            Self::Lines { said: before, phase, looks } => {
+                *looks += 1;
+                let is_news = said != *before && (*phase != Some(plan.phase) || *looks >= QUIET_LOOKS);
+                if is_news && !app.out.json {
+                    app.out.note(&clean(&said));
+                    (*before, *phase, *looks) = (said, Some(plan.phase), 0);
+                }
+            }
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

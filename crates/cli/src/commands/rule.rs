@@ -1,0 +1,360 @@
+//! `backstop rule add|list|test|enable|disable|remove`: what becomes of failures, without a deploy (F18).
+
+use std::time::Duration;
+
+use backstop::core::failure::{Action, Match, Rule as Stored, RuleId};
+use backstop::store::JobFilter;
+use backstop::{Backoff, Backstop, Cause, Growth, Rehearsal, RuleProblem, Timestamp};
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::app::{App, who};
+use crate::output::clean;
+use crate::output::figures::grouped;
+use crate::output::paint::Ink;
+use crate::output::span::{length, parse, relative};
+use crate::output::table::{Listing, inked, short, text};
+use crate::problem::{Exit, Problem};
+
+/// Past failures that a test looks at unless it is told otherwise.
+const LOOK_BACK: usize = 1_000;
+
+/// Commands about failure rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rule {
+    /// Add a rule; every worker follows it within a second.
+    Add(Add),
+    /// Every rule, in the order they are asked.
+    List,
+    /// Try a rule on past failures before it is switched on; nothing changes.
+    Test(Test),
+    /// Switch a rule on.
+    Enable {
+        /// Its name.
+        id: RuleId,
+    },
+    /// Switch a rule off and keep it.
+    Disable {
+        /// Its name.
+        id: RuleId,
+    },
+    /// Remove a rule.
+    Remove {
+        /// Its name.
+        id: RuleId,
+    },
+}
+
+/// Which failures a rule is about; all that is given must hold.
+#[derive(Debug, Args)]
+struct About {
+    /// Of this kind; `*` stands for anything.
+    #[arg(long)]
+    kind: Option<String>,
+    /// On this queue; `*` stands for anything.
+    #[arg(long)]
+    queue: Option<String>,
+    /// With this error type; `*` stands for anything.
+    #[arg(long, value_name = "TYPE")]
+    error_type: Option<String>,
+    /// Ended by this cause: error, permanent, invalid, timeout, panic, crash …
+    #[arg(long)]
+    cause: Option<Cause>,
+    /// Whose sanitized text this regular expression finds.
+    #[arg(long, value_name = "REGEX")]
+    text: Option<String>,
+}
+
+/// What becomes of them.
+#[derive(Debug, Args)]
+struct Becomes {
+    /// What becomes of them.
+    #[arg(long = "then", value_enum, value_name = "ACTION")]
+    action: Word,
+    /// With `retry`: charged runs after the first, instead of the job's own.
+    #[arg(long, value_name = "N")]
+    max_retries: Option<u32>,
+    /// With `retry` or `transient`: how long to wait, such as 30s.
+    #[arg(long, value_name = "SPAN", value_parser = parse)]
+    delay: Option<Duration>,
+    /// With `retry`: wait this long at first and twice as long each time, up to --cap.
+    #[arg(long, value_name = "SPAN", value_parser = parse, conflicts_with = "delay")]
+    base: Option<Duration>,
+    /// With `--base`: wait no longer than this.
+    #[arg(long, value_name = "SPAN", value_parser = parse, requires = "base")]
+    cap: Option<Duration>,
+}
+
+/// The actions, as the command line names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Word {
+    /// A dead letter at once.
+    Permanent,
+    /// Another run, whatever the code says.
+    Retry,
+    /// Back without blame, as if a dependency were away.
+    Transient,
+    /// Back without blame, and its queue is paused.
+    PauseQueue,
+}
+
+/// A rule to add.
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// Its name: small letters, digits, `-` and `_`.
+    id: RuleId,
+    #[command(flatten)]
+    about: About,
+    #[command(flatten)]
+    becomes: Becomes,
+    /// Why it exists, for the next person.
+    #[arg(long, default_value_t)]
+    note: String,
+    /// Its place: the lowest is asked first.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    position: i64,
+    /// Keep it switched off for now.
+    #[arg(long)]
+    disabled: bool,
+    /// Who adds it [default: the name you are logged in with].
+    #[arg(long)]
+    by: Option<String>,
+}
+
+/// A rule to try.
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// The name of a stored rule; leave it out to try conditions before they are stored.
+    id: Option<RuleId>,
+    #[command(flatten)]
+    about: About,
+    /// Failed jobs to look at, the newest first.
+    #[arg(long, default_value_t = LOOK_BACK, value_name = "N")]
+    most: usize,
+}
+
+pub(crate) async fn run(command: Rule, app: &App) -> Result<Exit, Problem> {
+    let engine = app.look().await?;
+    match command {
+        Rule::Add(add) => add_one(&engine, app, add).await?,
+        Rule::List => list(&engine, app).await?,
+        Rule::Test(test) => rehearse(&engine, app, test).await?,
+        Rule::Enable { id } => switched(app, &engine.enable_rule(&id, true).await?, "is switched on")?,
+        Rule::Disable { id } => switched(app, &engine.enable_rule(&id, false).await?, "is switched off")?,
+        Rule::Remove { id } => switched(app, &engine.remove_rule(&id).await?, "is removed")?,
+    }
+    Ok(Exit::Done)
+}
+
+fn switched(app: &App, rule: &Stored, what: &str) -> Result<(), Problem> {
+    if app.out.json {
+        return app.out.document(rule);
+    }
+    app.out.page(&format!("rule `{}` {what}", rule.id))
+}
+
+impl About {
+    fn into_match(self) -> Match {
+        let Self { kind, queue, error_type, cause, text } = self;
+        Match { kind, queue, error_type, cause, text }
+    }
+
+    const fn says_something(&self) -> bool {
+        self.kind.is_some()
+            || self.queue.is_some()
+            || self.error_type.is_some()
+            || self.cause.is_some()
+            || self.text.is_some()
+    }
+}
+
+impl Becomes {
+    fn into_action(self) -> Result<Action, Problem> {
+        let Self { action, max_retries, delay, base, cap } = self;
+        let misplaced = |option: &str, fits: &str| {
+            Err(Problem::usage(
+                "misplaced_option",
+                format!("{option} means nothing with `--then {}`", word(action)),
+            )
+            .hint(format!("leave it out, or use `--then {fits}`")))
+        };
+        match action {
+            Word::Retry => {
+                let growing = |base| {
+                    let backoff = Backoff { growth: Growth::Exponential, base, ..Backoff::default() };
+                    Backoff { cap: cap.unwrap_or(backoff.cap).max(base), ..backoff }
+                };
+                Ok(Action::Retry { max_retries, backoff: base.map(growing), delay })
+            }
+            _ if max_retries.is_some() => misplaced("--max-retries", "retry"),
+            _ if base.is_some() => misplaced("--base", "retry"),
+            Word::Transient => Ok(Action::Transient { delay }),
+            _ if delay.is_some() => misplaced("--delay", "retry` or `--then transient"),
+            Word::Permanent => Ok(Action::Permanent),
+            Word::PauseQueue => Ok(Action::PauseQueue),
+        }
+    }
+}
+
+fn word(action: Word) -> String {
+    action.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+async fn add_one(engine: &Backstop, app: &App, add: Add) -> Result<(), Problem> {
+    let rule = Stored {
+        id: add.id,
+        note: add.note,
+        matches: add.about.into_match(),
+        action: add.becomes.into_action()?,
+        enabled: !add.disabled,
+        position: add.position,
+        created_at: engine.store().now().await?,
+        created_by: who(add.by),
+    };
+    engine.add_rule(&rule).await?;
+    let tried = engine.rehearse_rule(&rule, JobFilter::default(), LOOK_BACK).await?;
+    if tried.matched.is_empty() && tried.looked_at > 0 {
+        app.out.warn(&format!(
+            "rule `{}` matches none of the latest {} failures: is it what you mean? `backstop rule test {}` tries it",
+            rule.id,
+            tried.looked_at,
+            rule.id
+        ));
+    }
+    if app.out.json {
+        return app.out.document(&rule);
+    }
+    let state = if rule.enabled { "every worker follows it within a second" } else { "it is switched off" };
+    app.out.page(&format!("rule `{}` is kept: {}; {state}", rule.id, sentence(&rule)))
+}
+
+async fn list(engine: &Backstop, app: &App) -> Result<(), Problem> {
+    let rules = engine.rules().await?;
+    if app.out.json {
+        return app.out.items(&rules, None);
+    }
+    if rules.is_empty() {
+        return app.out.page(
+            "there is no failure rule: `backstop rule add NAME --text REGEX --then permanent` makes one",
+        );
+    }
+    let now = engine.store().now().await?;
+    app.out.page(&table(app, &rules, now))
+}
+
+fn table(app: &App, rules: &[Stored], now: Timestamp) -> String {
+    let heads = ["rule", "state", "place", "about", "then", "note", "added"];
+    let mut table = Listing::new(&app.out, &heads).flexible(&[3, 5]).drop_first(&[6, 5, 2]);
+    for rule in rules {
+        let (ink, state) = if rule.enabled { (Ink::Green, "on") } else { (Ink::Grey, "off") };
+        let added = format!("{}, by {}", relative(now, rule.created_at), rule.created_by);
+        table.row(vec![
+            text(rule.id.as_str()),
+            inked(ink, state),
+            text(&rule.position.to_string()),
+            short(&conditions(&rule.matches), 160),
+            text(&action(&rule.action)),
+            short(&rule.note, 80),
+            short(&added, 60),
+        ]);
+    }
+    table.text()
+}
+
+fn conditions(matches: &Match) -> String {
+    let cause = matches.cause.map(|cause| cause.to_string());
+    let named = [
+        ("kind", matches.kind.as_deref()),
+        ("queue", matches.queue.as_deref()),
+        ("type", matches.error_type.as_deref()),
+        ("cause", cause.as_deref()),
+        ("text", matches.text.as_deref()),
+    ];
+    let said: Vec<String> =
+        named.iter().filter_map(|(name, value)| value.map(|value| format!("{name} `{value}`"))).collect();
+    said.join(", ")
+}
+
+fn action(action: &Action) -> String {
+    let wait =
+        |delay: &Option<Duration>| delay.map_or_else(String::new, |delay| format!(" in {}", length(delay)));
+    match action {
+        Action::Retry { max_retries, delay, backoff } => {
+            let times = max_retries.map_or_else(String::new, |times| format!(" {times} times"));
+            let grows = backoff.map_or_else(String::new, |backoff| format!(" from {}", length(backoff.base)));
+            format!("retry{times}{}{grows}", wait(delay))
+        }
+        Action::Transient { delay } => format!("transient{}", wait(delay)),
+        plain => plain.as_str().replace('_', " "),
+    }
+}
+
+fn sentence(rule: &Stored) -> String {
+    format!("{} → {}", clean(&conditions(&rule.matches)), action(&rule.action))
+}
+
+async fn rehearse(engine: &Backstop, app: &App, test: Test) -> Result<(), Problem> {
+    let rule = match (test.id, test.about.says_something()) {
+        (Some(id), false) => {
+            let rules = engine.rules().await?;
+            rules.into_iter().find(|rule| rule.id == id).ok_or(RuleProblem::Unknown(id))?
+        }
+        (None, true) => Stored {
+            id: "test".parse().map_err(|problem| Problem::failed("rule", format!("{problem}")))?,
+            note: String::new(),
+            matches: test.about.into_match(),
+            action: Action::Permanent,
+            enabled: true,
+            position: 0,
+            created_at: engine.store().now().await?,
+            created_by: String::new(),
+        },
+        _ => {
+            let problem =
+                Problem::usage("what_to_test", "say either the name of a rule or conditions to try");
+            return Err(problem.hint("`backstop rule test --text REGEX`, or `backstop rule test NAME`"));
+        }
+    };
+    let tried = engine.rehearse_rule(&rule, JobFilter::default(), test.most).await?;
+    if app.out.json {
+        return app.out.document(&tried);
+    }
+    app.out.page(&rehearsed(app, &tried, engine.store().now().await?))
+}
+
+fn rehearsed(app: &App, tried: &Rehearsal, now: Timestamp) -> String {
+    let looked_at = grouped(u64::try_from(tried.looked_at).unwrap_or(u64::MAX));
+    let count = tried.matched.len();
+    if tried.looked_at == 0 {
+        return "no job has a failure to try it on".to_owned();
+    }
+    let head = format!("it would have decided {count} of the latest {looked_at} failures");
+    if count == 0 {
+        return head;
+    }
+    let mut table = Listing::new(&app.out, &["job", "kind", "run", "when", "error", "was decided"])
+        .flexible(&[4])
+        .drop_first(&[2, 3]);
+    for trial in tried.matched.iter().take(20) {
+        table.row(vec![
+            text(&trial.job.to_string()),
+            text(&trial.kind),
+            text(&trial.run.to_string()),
+            text(&relative(now, trial.at)),
+            short(&trial.error, 160),
+            text(&trial.decided),
+        ]);
+    }
+    let more = count.saturating_sub(20);
+    let rest = if more > 0 { format!("\n… and {more} more") } else { String::new() };
+    format!("{head}\n\n{}{rest}", table.text())
+}
+
+impl From<RuleProblem> for Problem {
+    fn from(problem: RuleProblem) -> Self {
+        match problem {
+            RuleProblem::Store(error) => error.into(),
+            RuleProblem::Invalid(error) => Self::usage("invalid_rule", error.to_string()),
+            other => Self::failed("rule", other.to_string()),
+        }
+    }
+}
