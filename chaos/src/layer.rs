@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use backstop::core::Lease;
 use backstop::core::explain::Surroundings;
+use backstop::core::failure::Fingerprint;
+use backstop::core::incident::Statement;
 use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop::store::{
-    Answer, Archived, Claim, Claimed, Duty, Finding, Finish, HeldLane, Incident, JobFilter, NewWorker, Note,
-    Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Store, StoreInfo, Submit, Submitted, Term,
-    WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
+    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Store,
+    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -145,8 +147,8 @@ impl<L: Layer> Store for Over<L> {
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
         self.0.operate(jobs, operation)
     }
-    fn pause_queue(&self, queue: &str, paused: bool) -> Answer<'_, bool> {
-        self.0.below().pause_queue(queue, paused)
+    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
+        self.0.below().pause_queue(queue, paused, note)
     }
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
         self.0.below().jobs(ids)
@@ -171,6 +173,33 @@ impl<L: Layer> Store for Over<L> {
     }
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
         self.0.below().incidents(limit)
+    }
+    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
+        self.0.below().incidents_of(fingerprints)
+    }
+    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+        self.0.below().say(fingerprints, statement)
+    }
+    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
+        self.0.below().survey(filter, most)
+    }
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        self.0.below().documents(shelf)
+    }
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        self.0.below().amend(amend)
+    }
+    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
+        self.0.below().purge(jobs, only)
+    }
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.0.below().prune(term, keep, limit)
+    }
+    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
+        self.0.below().prunable(keep, most)
+    }
+    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
+        self.0.below().archive_page(page)
     }
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         self.0.below().held_lanes()

@@ -6,7 +6,7 @@
 //! - [`layer`], [`witness`]: stores over stores, and the one that writes the journal.
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
-//! - [`hostile`]: strings that have broken other systems.
+//! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
 
@@ -21,6 +21,7 @@ pub mod node;
 pub mod planted;
 pub mod replicas;
 pub mod sabotage;
+pub mod secrets;
 pub mod witness;
 pub mod work;
 

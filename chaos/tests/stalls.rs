@@ -71,7 +71,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(expire(expires, 10));
     call!(archive(archives, Retention::default(), 10));
     call!(operate(vec![job], Operation::Pause));
-    call!(pause_queue("other", false));
+    call!(pause_queue("other", false, None));
     call!(jobs(vec![job]));
     call!(archived(vec![job]));
     call!(list(JobFilter::default(), PageRequest::first(10)));

@@ -14,6 +14,8 @@ use backstop_chaos::work::Toil;
 
 #[path = "node/disk_full.rs"]
 mod disk_full;
+#[path = "node/retire.rs"]
+mod retire;
 #[path = "node/stale.rs"]
 mod stale;
 
@@ -30,6 +32,7 @@ async fn main() -> JobResult {
         "work" => work(&url, &folder, lease, false).await?,
         "work-and-submit" => work(&url, &folder, lease, true).await?,
         "stale" => stale::run(&Backstop::open(&url).await?, lease).await?,
+        "retire" => retire::run(&Backstop::open(&url).await?, &folder, lease).await?,
         "disk-full" => disk_full::run(&url, &folder).await?,
         other => return Err(format!("no such mode: {other}").into()),
     }

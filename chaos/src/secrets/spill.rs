@@ -1,0 +1,222 @@
+//! Jobs that give secrets away in every way a job can: errors, panics, reasons, logs, notes, hooks, payloads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::prelude::*;
+use backstop::{Cause, Hook, HookFuture, RunInfo};
+use serde::ser::Error as _;
+use serde_json::json;
+
+use super::Secret;
+
+/// How a secret gets into what an engine keeps and tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// The text of a plain error.
+    Text,
+    /// What a boxed error prints as its type.
+    Type,
+    /// The text of a panic.
+    Panic,
+    /// The text of an error's source.
+    Chain,
+    /// The reason of a permanent failure.
+    Permanent,
+    /// The reason why the input can never be handled.
+    Invalid,
+    /// An error that says when to try again.
+    RetryIn,
+    /// The name of a dependency that is away, and the error that showed it.
+    Transient,
+    /// The reason of a handler that calls its job off.
+    CancelInside,
+    /// The reason of a person who calls a job off.
+    CancelOutside,
+    /// A line of the handler's log.
+    Log,
+    /// A note on how far the run is.
+    Progress,
+    /// Why the result could not be written.
+    Unserializable,
+    /// The error of a hook before the run.
+    BeforeHook,
+    /// The error of a hook after the run.
+    AfterHook,
+    /// A payload that does not fit, quoted by the decoder.
+    Decode,
+    /// A payload that is refused in words of its own.
+    Validate,
+    /// A failure that is the job's result.
+    Reported,
+}
+
+/// The ways that leave payload and result clean.
+pub const CLEAN: &[Way] = &[
+    Way::Text,
+    Way::Type,
+    Way::Panic,
+    Way::Chain,
+    Way::Permanent,
+    Way::Invalid,
+    Way::RetryIn,
+    Way::Transient,
+    Way::CancelInside,
+    Way::CancelOutside,
+    Way::Log,
+    Way::Progress,
+    Way::Unserializable,
+    Way::BeforeHook,
+    Way::AfterHook,
+];
+
+/// The ways in which payload or result hold the secret, as they must.
+pub const IN_PAYLOAD: &[Way] = &[Way::Decode, Way::Validate, Way::Reported];
+
+/// A job that gives a secret away; which one it knows from the application, not from its payload.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Spill {
+    /// Which secret.
+    pub number: usize,
+    /// How.
+    pub way: Way,
+}
+
+impl Job for Spill {
+    const KIND: &'static str = "spill";
+    type Context = Vec<Secret>;
+    type Output = JobResult<Answer>;
+
+    async fn run(self, cx: JobContext<Vec<Secret>>) -> JobResult<Answer> {
+        let text = cx.app()[self.number].text.clone();
+        match self.way {
+            Way::Text => Err(text.into()),
+            Way::Type => Err(Telling { said: "it failed".to_owned(), shows: text, source: None }.into()),
+            // As `panic!` does, without its lines on the terminal of the test.
+            Way::Panic => std::panic::resume_unwind(Box::new(text)),
+            Way::Chain => {
+                let inner = Telling { said: text, shows: "Inner".to_owned(), source: None };
+                let said = "the order could not be sent".to_owned();
+                Err(Telling { said, shows: "Outer".to_owned(), source: Some(Box::new(inner)) }.into())
+            }
+            Way::Permanent => Err(Outcome::permanent(text).into()),
+            Way::Invalid => Err(Outcome::invalid(text).into()),
+            Way::RetryIn => Err(Outcome::retry_in(Duration::ZERO, text).into()),
+            Way::Transient if cx.run_number() == 1 => {
+                Err(Outcome::transient_from(format!("bank {text}"), text).into())
+            }
+            Way::CancelInside => Err(Outcome::cancel(text).into()),
+            Way::Log => {
+                cx.log(&text);
+                Ok(Answer(None))
+            }
+            Way::Progress => {
+                cx.progress(50, text).await?;
+                Ok(Answer(None))
+            }
+            Way::Unserializable => Ok(Answer(Some(text))),
+            _ => Ok(Answer(None)),
+        }
+    }
+}
+
+/// A result that cannot be written when it holds a text, and says the text then.
+#[derive(Debug)]
+pub struct Answer(Option<String>);
+
+impl Serialize for Answer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(text) => Err(S::Error::custom(text)),
+            None => serializer.serialize_unit(),
+        }
+    }
+}
+
+/// An error that chooses what it prints as `Display` and as `Debug`.
+struct Telling {
+    said: String,
+    shows: String,
+    source: Option<Box<Telling>>,
+}
+
+impl fmt::Display for Telling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl fmt::Debug for Telling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shows)
+    }
+}
+
+impl std::error::Error for Telling {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// A job whose payload never fits: the decoder quotes it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Strict {
+    /// Never a number in these payloads.
+    pub count: u64,
+}
+
+impl Job for Strict {
+    const KIND: &'static str = "strict";
+    type Context = Vec<Secret>;
+    type Output = JobResult;
+
+    async fn run(self, _: JobContext<Vec<Secret>>) -> JobResult {
+        Ok(())
+    }
+}
+
+/// A job that is told a text, and refuses it or answers it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// The text.
+    pub text: String,
+    /// False when it is to be refused.
+    pub is_valid: bool,
+}
+
+impl Job for Told {
+    const KIND: &'static str = "told";
+    type Context = Vec<Secret>;
+    type Output = JobResult;
+
+    async fn run(self, _: JobContext<Vec<Secret>>) -> JobResult {
+        Err(Outcome::failure(json!({ "said": self.text })).into())
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.is_valid { Ok(()) } else { Err(format!("this is not wanted: {}", self.text)) }
+    }
+}
+
+/// Fails before or after the runs whose way it is.
+#[derive(Debug)]
+pub struct Around(pub Arc<Vec<Secret>>);
+
+impl Around {
+    fn fail(&self, run: &RunInfo, way: Way) -> HookFuture<'static> {
+        let spill: Option<Spill> = serde_json::from_str(&run.job.spec.payload).ok();
+        let text = spill.filter(|spill| spill.way == way).map(|spill| self.0[spill.number].text.clone());
+        Box::pin(std::future::ready(text.map_or(Ok(()), |text| Err(text.into()))))
+    }
+}
+
+impl Hook for Around {
+    fn before_run<'a>(&'a self, run: &'a RunInfo) -> HookFuture<'a> {
+        self.fail(run, Way::BeforeHook)
+    }
+
+    fn after_run<'a>(&'a self, run: &'a RunInfo, _: Cause) -> HookFuture<'a> {
+        self.fail(run, Way::AfterHook)
+    }
+}
