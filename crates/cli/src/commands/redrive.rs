@@ -94,7 +94,8 @@ pub(crate) async fn run(command: Redrive, app: &App) -> Result<Exit, Problem> {
 /// Tells of a plan that was let go, and stays with it if that was asked for.
 async fn under_way(plan: &Plan, stay: bool, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
     if engine.workers().await?.iter().all(|worker| !worker.live) {
-        app.out.warn("no worker is up, so nothing happens yet: plans are carried out by workers, such as `backstop up`");
+        app.out
+            .warn("no worker is up, so nothing happens yet: workers carry plans out, such as `backstop up`");
     }
     if stay {
         return watch::run(&plan.id, engine, app).await;
