@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleBook};
 use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
@@ -17,6 +18,9 @@ use crate::error::CompleteError;
 use crate::outcome::Reply;
 use crate::tx::CallerTransaction;
 use crate::worker::conclude::{Happened, conclude};
+
+/// Characters of a progress note.
+const PROGRESS_CHARS: usize = 500;
 
 /// A handler's view of its run. Clones are cheap and speak of the same run.
 pub struct JobContext<C> {
@@ -186,7 +190,8 @@ impl<C> JobContext<C> {
     /// # Errors
     /// When the store is away.
     pub async fn progress(&self, percent: u8, note: impl Into<String>) -> Result<(), backstop_store::Error> {
-        let note = text::truncate_chars(&text::storable(&note.into()), 500).into_owned();
+        let config = &self.run.engine.inner.config;
+        let note = sanitize(&*config.redactor, &note.into(), PROGRESS_CHARS);
         let progress = Progress { percent: percent.min(100), note };
         self.run.engine.inner.store.annotate(vec![Note { lease: self.run.lease, progress }]).await?;
         Ok(())

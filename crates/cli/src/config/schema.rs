@@ -125,6 +125,14 @@ pub(crate) const FILE: &[Key] = &[
     later("signing", Shape::Section(&[later_secret("keys"), later("required", Shape::Value(Kind::Flag))])),
     key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
     key(
+        "retry_budget",
+        Shape::Section(&[
+            value("enabled", Kind::Flag),
+            value("percent", Kind::Count),
+            value("floor", Kind::Count),
+        ]),
+    ),
+    key(
         "retention",
         Shape::Section(&[
             value("succeeded", Kind::Span),

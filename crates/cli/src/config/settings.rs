@@ -103,7 +103,7 @@ impl Settings {
         }
     }
 
-    fn build(given: &Given, found: Vec<Found>, path: Option<PathBuf>) -> Result<Self, Vec<Fault>> {
+    pub(super) fn build(given: &Given, found: Vec<Found>, path: Option<PathBuf>) -> Result<Self, Vec<Fault>> {
         let mut settings = Self { file: path, ..Self::defaults() };
         let mut faults = Vec::new();
         for one in &found {
@@ -111,6 +111,11 @@ impl Settings {
                 faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
             }
             settings.note(one);
+        }
+        let off =
+            |one: &Found| one.path == ["retry_budget", "enabled"] && one.value == Plain::Other(false.into());
+        if found.iter().any(off) {
+            settings.engine.retry_budget = None;
         }
         match alerts::alerts(&found) {
             Ok(alerts) => settings.engine.alerts = alerts,
@@ -145,6 +150,7 @@ impl Settings {
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
+            (["retry_budget", word], value) => self.take_budget(word, value)?,
             (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
             (["kinds", name, rest @ ..], value) => {
                 let policy = self.engine.kinds.entry((*name).to_owned()).or_default();
@@ -154,6 +160,19 @@ impl Settings {
             _ => {}
         }
         Ok(())
+    }
+
+    /// How many retries a kind may have, as a share of its first runs (F19).
+    fn take_budget(&mut self, word: &str, value: &Plain) -> Result<(), String> {
+        let budget = self.engine.retry_budget.get_or_insert_default();
+        match (word, value) {
+            ("percent", Plain::Count(percent)) => {
+                budget.share = f64::from(u32::try_from(*percent).unwrap_or(u32::MAX)) / 100.0;
+            }
+            ("floor", Plain::Count(floor)) => budget.floor = u32::try_from(*floor).unwrap_or(u32::MAX),
+            _ => {}
+        }
+        budget.validate().map_err(|error| error.to_string())
     }
 
     fn redact(&mut self, patterns: &[String]) -> Result<(), String> {
@@ -208,6 +227,13 @@ impl Settings {
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
         ];
+        let budget = self.engine.retry_budget;
+        all.push(("retry_budget.enabled".to_owned(), json!(budget.is_some())));
+        if let Some(budget) = budget {
+            // A share comes from a whole percentage and is shown as one.
+            all.push(("retry_budget.percent".to_owned(), json!((budget.share * 100.0).round())));
+            all.push(("retry_budget.floor".to_owned(), json!(budget.floor)));
+        }
         let retention = &self.engine.retention;
         for (word, span) in [
             ("succeeded", retention.succeeded),

@@ -142,7 +142,7 @@ fn a_plan_is_started_paused_resumed_and_canceled_without_a_worker() {
     program
         .run(&["redrive", "resume", &id])
         .exits(0)
-        .says(&["canary: 1 job of 4 go first"])
+        .says(&["canary: 1 job of 4 goes first"])
         .tells(&["no worker is up", &format!("redrive show {id} --watch")]);
     program.run(&["redrive", "cancel", &id, "--by", "bob"]).exits(0).says(&["canceled by a person"]);
     program.run(&["redrive", "show", &id]).exits(0).says(&["all of it", "bob: canceled", "`--all`"]);

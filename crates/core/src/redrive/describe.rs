@@ -51,7 +51,8 @@ impl Plan {
         }
         match phase {
             Phase::Canary => {
-                format!("canary: {} of {} go first", jobs(self.settings.canary.into()), self.expected)
+                let go = if self.settings.canary == 1 { "goes" } else { "go" };
+                format!("canary: {} of {} {go} first", jobs(self.settings.canary.into()), self.expected)
             }
             Phase::Gate => format!(
                 "gate: waits for {} to end; the rest follows only when it has succeeded",

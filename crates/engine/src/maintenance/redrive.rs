@@ -268,15 +268,23 @@ impl<'a> Step<'a> {
     async fn code_is_live(&self) -> Result<bool, StoreError> {
         let Some(needs) = &self.plan.needs else { return Ok(true) };
         let selector = &self.plan.selector;
+        let kind = self.kind().await?;
         let workers = self.store.workers().await?;
         Ok(workers.iter().filter(|worker| worker.live).any(|worker| {
             worker.code_version.as_deref().is_some_and(|have| at_least(have, needs))
                 && selector.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue))
-                && selector
-                    .kind
-                    .as_deref()
-                    .is_none_or(|kind| worker.kinds.iter().any(|known| &*known.kind == kind))
+                && kind.as_deref().is_none_or(|kind| worker.kinds.iter().any(|known| &*known.kind == kind))
         }))
+    }
+
+    /// The kind of the jobs it drives, if they have one: a plan for an incident has that of the incident.
+    async fn kind(&self) -> Result<Option<String>, StoreError> {
+        let selector = &self.plan.selector;
+        let Some(fingerprint) = selector.incident.clone().filter(|_| selector.kind.is_none()) else {
+            return Ok(selector.kind.clone());
+        };
+        let incident = self.store.incidents_of(vec![fingerprint]).await?.pop().flatten();
+        Ok(incident.map(|incident| incident.kind))
     }
 
     async fn take(&mut self, most: u32) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{JobDetail, State};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,9 @@ pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &Cancella
     match (fate(run, interrupt).await, reply) {
         (Fate::Completed, reply) => {
             if let Some(Reply(Err(failed))) = reply {
-                tracing::warn!(job = %run.lease.job, error = %failed.failure.message,
+                let config = &run.engine.inner.config;
+                let error = sanitize(&*config.redactor, &failed.failure.message, config.limits.error_chars);
+                tracing::warn!(job = %run.lease.job, error,
                     "a handler failed after it had completed its job, which stays completed");
             }
             Settled::Completed

@@ -47,7 +47,10 @@ pub(crate) fn conclude(
     let mut concluded = match reply.0 {
         Ok(value) => Concluded::plain(succeeded(config, &job, value)),
         Err(failed) => match failed.unserializable {
-            Some(warning) => Concluded::plain(with_warning(succeeded(config, &job, None), warning)),
+            Some(warning) => {
+                let warning = sanitize(&*config.redactor, &warning, config.limits.error_chars);
+                Concluded::plain(with_warning(succeeded(config, &job, None), warning))
+            }
             None => {
                 let hook = if failed.failure.cause.charges_attempt() {
                     ask(record.attempt.saturating_add(1), &failed.failure)
@@ -62,7 +65,8 @@ pub(crate) fn conclude(
         },
     };
     let ending = &mut concluded.ending;
-    ending.output = output.map(|text| config.redactor.redact(&text).into_owned());
+    // A character has a byte at least, so this cuts nothing that the output's own limit has left.
+    ending.output = output.map(|text| sanitize(&*config.redactor, &text, config.limits.output_bytes));
     ending.code_version = code_version;
     ending.follow_up = follow_up(&job, &record, &ending.decision.verdict);
     concluded

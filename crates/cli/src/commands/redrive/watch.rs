@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::told;
 use crate::app::App;
-use crate::output::{brief, clean};
+use crate::output::clean;
+use crate::output::figures::grouped;
 use crate::problem::{Exit, Problem};
 
 /// How often the plan is looked at.
@@ -51,14 +52,14 @@ impl View {
     }
 
     fn show(&mut self, app: &App, plan: &Plan) {
-        let said = plan.describe();
         match self {
             Self::Bar(bar) => {
                 bar.set_length(plan.expected.max(plan.counts.driven));
                 bar.set_position(plan.counts.driven.saturating_sub(plan.open.into()));
-                bar.set_message(brief(&said, 200));
+                bar.set_message(figures(plan));
             }
             Self::Lines { said: before, phase, looks } => {
+                let said = plan.describe();
                 *looks += 1;
                 let is_news = said != *before && (*phase != Some(plan.phase) || *looks >= QUIET_LOOKS);
                 if is_news && !app.out.json {
@@ -74,4 +75,13 @@ impl View {
             bar.finish_and_clear();
         }
     }
+}
+
+/// What stands beside the bar: short, so that the figures are not the part that a narrow terminal cuts off.
+fn figures(plan: &Plan) -> String {
+    let counts = &plan.counts;
+    let failed = counts.failed_same + counts.failed_other;
+    let waits = if plan.waits_for_code { ", waits for code" } else { "" };
+    let (driven, succeeded) = (grouped(counts.driven), grouped(counts.succeeded));
+    format!("{}: {driven} driven, {succeeded} succeeded, {} failed{waits}", plan.phase, grouped(failed))
 }

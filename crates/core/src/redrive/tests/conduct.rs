@@ -231,7 +231,7 @@ fn every_phase_says_where_it_is_and_what_comes_next() {
         "5 jobs would be driven again; nothing happens until `backstop redrive start rd-00000007`",
     );
     world.plan.start("ann", at(100)).expect("planned");
-    says(&world.plan, "canary: 1 job of 5 go first");
+    says(&world.plan, "canary: 1 job of 5 goes first");
     world.step(10, at(101));
     world.plan.advance(true, at(101));
     says(&world.plan, "gate: waits for its canary to end");
