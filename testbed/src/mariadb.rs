@@ -189,6 +189,8 @@ fn arguments(settings: &Settings, port: u16) -> Vec<String> {
     let mut all: Vec<String> = ["--no-defaults".to_owned()].into();
     let mut set = |name: &str, value: &str| all.push(format!("--{name}={value}"));
     set("datadir", &data(&settings.folder).display().to_string());
+    // Servers that share a folder for temporary files take them away from each other.
+    set("tmpdir", &data(&settings.folder).display().to_string());
     set("socket", SOCKET);
     set("pid-file", "server.pid");
     set("bind-address", "127.0.0.1");

@@ -12,7 +12,7 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
-use crate::values::Value;
+use crate::values::{Row, Value};
 
 type Answers = Vec<Result<Submitted, Refusal>>;
 
@@ -42,26 +42,38 @@ pub(crate) async fn lay(
 ) -> Result<(), Failure> {
     let mut needs = SubmitNeeds::of(&submit.jobs);
     let mut known: Vec<JobId> = std::mem::take(&mut needs.jobs);
+    let mut owners: Vec<JobId> = Vec::new();
     if !needs.idempotency_keys.is_empty() {
-        let keys = Value::texts(&needs.idempotency_keys);
-        for mut row in session.one(Query::new(sql::IDEMPOTENCY_FIND, vec![keys])).await? {
+        for mut row in keys_of(session, &needs.idempotency_keys).await? {
             let (key, owner) = (row.text()?, row.job()?);
             desk.lay_idempotency_key(key, owner);
-            known.push(owner);
-            if let Some(code) = row.maybe_int()? {
-                // It was purged; should a job with its id be archived after all, that counts, see below.
-                desk.lay_archived(owner, rows::state_of(code)?);
-            }
+            owners.push(owner);
         }
     }
+    known.extend(&owners);
     known.sort_unstable();
     known.dedup();
     lay_held(session, lanes, desk, &needs.business_keys, known.clone()).await?;
     known.retain(|id| desk.file(*id).is_none());
     for (id, state) in archive::states(session, &known).await? {
         desk.lay_archived(id, state);
+        owners.retain(|owner| *owner != id);
+    }
+    owners.retain(|id| desk.file(*id).is_none());
+    if !owners.is_empty() {
+        // Asked last: a job that was purged while we looked has left how it ended by now.
+        for mut row in keys_of(session, &needs.idempotency_keys).await? {
+            let (_, owner, code) = (row.text()?, row.job()?, row.maybe_int()?);
+            if let Some(code) = code.filter(|_| owners.contains(&owner)) {
+                desk.lay_archived(owner, rows::state_of(code)?);
+            }
+        }
     }
     Ok(())
+}
+
+async fn keys_of(session: &mut impl Session, keys: &[String]) -> Result<Vec<Row>, Failure> {
+    session.one(Query::new(sql::IDEMPOTENCY_FIND, vec![Value::texts(keys)])).await
 }
 
 /// Times that keys may change hands while we look, before the transaction begins anew.
