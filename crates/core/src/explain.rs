@@ -287,19 +287,23 @@ fn afterwards(view: &JobView, beyond: &Beyond, now: Timestamp) -> Vec<(&'static 
     if let Some(incident) = &beyond.incident {
         let version = incident.standing.fixed_in.as_ref().map_or_else(String::new, |v| format!(" in {v}"));
         let open = incident.open;
+        let letters = if open == 1 { "letter" } else { "letters" };
         let state = incident.standing.state;
-        list.push(("incident", format!("{} ({state}{version}), {open} dead letters", incident.fingerprint)));
+        list.push((
+            "incident",
+            format!("{} ({state}{version}), {open} dead {letters}", incident.fingerprint),
+        ));
     }
     if let Some(alert) = view.record.alert() {
         let until = alert.at.after(ALERT_WINDOW);
         let muted = beyond.incident.as_ref().is_some_and(|it| it.standing.state == IncidentState::Muted);
         let answer = match alert.suppressed {
             _ if muted => "not told: its incident is muted".to_owned(),
-            0 => format!("told at {}", alert.at),
+            0 => format!("raised at {}", alert.at),
             more if now < until => {
-                format!("told at {}; {more} repeats were counted and not told, until {until}", alert.at)
+                format!("raised at {}; {more} repeats were counted and not told, until {until}", alert.at)
             }
-            more => format!("told at {}; {more} repeats were counted and not told", alert.at),
+            more => format!("raised at {}; {more} repeats were counted and not told", alert.at),
         };
         list.push(("alert", answer));
     }

@@ -231,8 +231,9 @@ async fn say(engine: &Backstop, app: &App, saying: Saying, verb: IncidentVerb) -
     }
     let next = match incident.standing.state {
         IncidentState::Fixed if incident.open > 0 => format!(
-            "; {} dead letters can be driven again: backstop redrive plan --incident {fingerprint}",
-            grouped(incident.open)
+            "; {} dead {} can be driven again: backstop redrive plan --incident {fingerprint}",
+            grouped(incident.open),
+            if incident.open == 1 { "letter" } else { "letters" }
         ),
         _ => String::new(),
     };

@@ -231,7 +231,10 @@ impl Settings {
         all.push(("retry_budget.enabled".to_owned(), json!(budget.is_some())));
         if let Some(budget) = budget {
             // A share comes from a whole percentage and is shown as one.
-            all.push(("retry_budget.percent".to_owned(), json!((budget.share * 100.0).round())));
+            all.push((
+                "retry_budget.percent".to_owned(),
+                Value::from(format!("{:.0}", budget.share * 100.0)),
+            ));
             all.push(("retry_budget.floor".to_owned(), json!(budget.floor)));
         }
         let retention = &self.engine.retention;

@@ -51,7 +51,7 @@ fn people_say_where_an_incident_stands() {
     );
     program.run(&["incident", "fixed", print, "--in", "1.4.0"]).exits(0).says(&[
         "is fixed in 1.4.0",
-        "1 dead letters can be driven again",
+        "1 dead letter can be driven again",
         &format!("backstop redrive plan --incident {print}"),
     ]);
     program.run(&["incident", "list", "--state", "fixed"]).exits(0).says(&[print, "fixed in 1.4.0"]);

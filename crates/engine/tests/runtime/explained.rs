@@ -65,8 +65,8 @@ async fn a_dead_letter_names_its_incident_its_alert_and_who_has_its_key() {
     let running = worker(&engine).start().await.expect("the model is there");
     reach(&engine, id, State::Failed).await;
     let told = explained(&engine, id).await;
-    assert!(check(&told, "incident").ends_with("(new), 1 dead letters"), "{}", check(&told, "incident"));
-    assert!(check(&told, "alert").starts_with("told at "));
+    assert!(check(&told, "incident").ends_with("(new), 1 dead letter"), "{}", check(&told, "incident"));
+    assert!(check(&told, "alert").starts_with("raised at "));
     assert!(told.next.contains("backstop job retry"));
     engine.retry(id).await.expect("failed");
     reach(&engine, id, State::Failed).await;
