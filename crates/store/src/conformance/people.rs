@@ -15,7 +15,7 @@ pub(super) const VERSIONS: [&str; 4] = ["v1", "1.4", "2.0", "no version"];
 
 impl Script {
     pub(super) fn say(&mut self) -> Command {
-        let version = self.dice.percent(40).then(|| self.dice.one_of(&VERSIONS).to_owned());
+        let version = self.dice.percent(30).then(|| self.dice.one_of(&VERSIONS).to_owned());
         let verb = match self.dice.between(1, 8) {
             1 => IncidentVerb::Acknowledge,
             2 => IncidentVerb::Mute,

@@ -131,8 +131,8 @@ fn by_job(mut events: Vec<Event>) -> String {
 /// # Panics
 /// On the first divergence, with the shortest run of its seed that shows it.
 pub fn property<P: Place>() {
-    const SHORT: usize = 110;
-    const LONG: usize = 150;
+    const SHORT: usize = 160;
+    const LONG: usize = 250;
     if let Ok(seed) = std::env::var("BACKSTOP_SEED") {
         let seed = seed.parse().unwrap_or_else(|_| panic!("BACKSTOP_SEED is `{seed}`, which is no number"));
         expect_same::<P>(seed, SHORT);
@@ -140,7 +140,7 @@ pub fn property<P: Place>() {
         return;
     }
     let torture = std::env::var("BACKSTOP_TORTURE").is_ok_and(|value| value == "1");
-    let (seeds, steps) = if torture { (3_000, LONG) } else { (70, SHORT) };
+    let (seeds, steps) = if torture { (3_000, LONG) } else { (50, SHORT) };
     for seed in 1..=seeds {
         expect_same::<P>(seed, steps);
     }
