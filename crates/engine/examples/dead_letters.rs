@@ -1,4 +1,4 @@
-//! How long lists take when a store is full of dead letters: `cargo run --release --example dead_letters -- URL [COUNT]`.
+//! How long lists take in a store full of dead letters: `cargo run --release --example dead_letters -- URL [COUNT]`.
 //!
 //! Fills the store with COUNT dead letters (a million unless told otherwise) of 50 incidents, by the same verbs that
 //! workers use, and prints how long each list takes. Give it a store of its own.
