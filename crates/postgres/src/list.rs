@@ -71,7 +71,14 @@ pub(crate) async fn list(
     let running = running(unit, filter).await?;
     let listing = listing(filter, &scope, page.after);
     let params = params(filter, &scope, &running, page);
+    let walks = listing.source == sql::LIST_BY_FINGERPRINT;
+    if walks {
+        unit.one(Query::new(sql::WALK, Vec::new())).await?;
+    }
     let rows = unit.one(Query::new(listing.text(), params)).await?;
+    if walks {
+        unit.one(Query::new(sql::WALK_END, Vec::new())).await?;
+    }
     let ids = rows.into_iter().map(|mut row| row.job()).collect::<Result<Vec<_>, _>>()?;
     let views = views(unit, &ids, &roster).await?.into_iter().flatten().collect();
     Ok(show::cut(views, page.limit, |view: &JobView| view.job.spec.id))

@@ -6,6 +6,14 @@ pub(crate) const LIST_ALL: &str = "SELECT j.id FROM backstop.job j";
 pub(crate) const LIST_BY_TAG: &str = "SELECT j.id FROM backstop.tag t JOIN backstop.job j ON j.id = t.id";
 pub(crate) const LIST_BY_FINGERPRINT: &str = "SELECT j.id FROM backstop.attempt f JOIN backstop.record s \
      ON s.id = f.job AND s.last_failed_run = f.number JOIN backstop.job j ON j.id = f.job";
+/// Walks the index of fingerprints backwards and stops when the page is full. Left alone, the planner sorts all jobs
+/// of an incident first when it has no statistics, as right after many have died.
+pub(crate) const WALK: &str = "SELECT set_config('enable_seqscan', 'off', true), \
+     set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), \
+     set_config('enable_mergejoin', 'off', true), set_config('enable_sort', 'off', true)";
+pub(crate) const WALK_END: &str = "SELECT set_config('enable_seqscan', 'on', true), \
+     set_config('enable_bitmapscan', 'on', true), set_config('enable_hashjoin', 'on', true), \
+     set_config('enable_mergejoin', 'on', true), set_config('enable_sort', 'on', true)";
 pub(crate) const LIST_SHELF: &str = "SELECT j.id FROM backstop.record s JOIN backstop.job j ON j.id = s.id";
 pub(crate) const LIST_DONE: &str = "SELECT j.id FROM backstop.done s JOIN backstop.job j ON j.id = s.id";
 pub(crate) const LIST_READY: &str = "SELECT j.id FROM backstop.ready s JOIN backstop.job j ON j.id = s.id";
