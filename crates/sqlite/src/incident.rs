@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use backstop_core::event::Event;
-use backstop_core::failure::{Fingerprint, Verdict};
+use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
 use backstop_core::job::Ending;
-use backstop_core::{JobId, Timestamp, version};
+use backstop_core::{JobId, Timestamp};
 use backstop_store::Incident;
 use backstop_store::desk::{Aftermath, IncidentCount, Seen};
 use backstop_store::show;
@@ -41,28 +41,7 @@ impl Tally {
 
     /// Notes the failure of a run.
     pub(crate) fn count(&mut self, job: JobId, kind: &str, ending: &Ending) {
-        let Some(failure) = ending.incident() else { return };
-        let seen_in = ending.code_version.as_deref();
-        let count = self.counts.entry(failure.fingerprint.to_string()).or_insert_with(|| IncidentCount {
-            fingerprint: failure.fingerprint.clone(),
-            kind: kind.to_owned(),
-            error_type: failure.error_type.clone(),
-            message: failure.message.clone(),
-            first_version: seen_in.map(ToOwned::to_owned),
-            last_version: None,
-            top_version: None,
-            failures: 0,
-            dead: 0,
-            sample_job: job,
-        });
-        count.failures += 1;
-        count.dead += i64::from(matches!(ending.decision.verdict, Verdict::Dead { .. }));
-        count.sample_job = job;
-        if let Some(seen_in) = seen_in {
-            let top = count.top_version.as_deref().map_or(seen_in, |top| version::later(top, seen_in));
-            count.top_version = Some(top.to_owned());
-            count.last_version = Some(seen_in.to_owned());
-        }
+        IncidentCount::add(&mut self.counts, job, kind, ending);
     }
 
     /// Writes the failures that a verb has counted, and answers what is to be told of them.

@@ -1,14 +1,12 @@
 //! Failures that a transaction counts, and what follows from the sums once they are written (D2, D7).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::event::{self, Event};
 use backstop_core::failure::{Fingerprint, Verdict};
 use backstop_core::incident::Standing;
 use backstop_core::job::Ending;
 use backstop_core::{JobId, Timestamp, version};
-
-use super::Desk;
 
 /// Failures of one fingerprint in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,11 +80,12 @@ impl Aftermath {
     }
 }
 
-impl Desk {
-    pub(super) fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending) {
+impl IncidentCount {
+    /// Adds the failure of a run to what a transaction has counted so far, by fingerprint.
+    pub fn add(counts: &mut BTreeMap<String, Self>, job: JobId, kind: &str, ending: &Ending) {
         let Some(failure) = ending.incident() else { return };
         let seen_in = ending.code_version.as_deref();
-        let count = self.incidents.entry(failure.fingerprint.to_string()).or_insert_with(|| IncidentCount {
+        let count = counts.entry(failure.fingerprint.to_string()).or_insert_with(|| Self {
             fingerprint: failure.fingerprint.clone(),
             kind: kind.to_owned(),
             error_type: failure.error_type.clone(),

@@ -4,7 +4,7 @@ use backstop_core::job::{Stale, State};
 use backstop_core::{Fence, JobId, Lease, event};
 
 use super::grip::Slot;
-use super::{Desk, stale};
+use super::{Desk, IncidentCount, stale};
 use crate::{Finish, Note};
 
 impl Desk {
@@ -65,7 +65,7 @@ impl Desk {
         }
         if let Some(run) = run {
             self.runs.push((lease.job, run));
-            self.count_incident(lease.job, &job.spec.kind, ending);
+            IncidentCount::add(&mut self.incidents, lease.job, &job.spec.kind, ending);
             self.raise_alert(&job, &record, ending.failure.as_ref(), ending.code_version.as_deref());
         }
         self.save(lease.job, record);
