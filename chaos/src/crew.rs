@@ -59,10 +59,22 @@ impl<'a> Crew<'a> {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         drained(&engine).await;
+        for node in &self.nodes {
+            at_work(&engine, node).await;
+        }
         for node in self.nodes {
             assert!(node.stop(), "a node ends well when it is asked to");
         }
         checker::check(&engine, self.start.folder).await.expect("the store can be read")
+    }
+}
+
+/// Returns when a process has made itself known: before that a signal would end it by its default action.
+async fn at_work(engine: &Backstop, node: &Node) {
+    let (began, name) = (Instant::now(), format!("pid-{}", node.child.id()));
+    while !engine.workers().await.expect("readable").iter().any(|worker| worker.name == name) {
+        assert!(began.elapsed() < PATIENCE, "{name} never made itself known");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

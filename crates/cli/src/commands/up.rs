@@ -1,7 +1,6 @@
 //! `backstop up`: the engine with a worker, until it is told to stop; `--demo` shows every way a job can end.
 
 use std::pin::Pin;
-use std::task::Poll;
 
 use backstop::signals::stop_asked;
 use backstop::{Backstop, WorkerHandle};
@@ -33,19 +32,19 @@ pub(crate) struct Up {
 }
 
 pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
-    let mut stop_asked = listening().await;
+    let mut asked: Stop = Box::pin(stop_asked());
     let engine = app.open().await?;
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
     if args.no_worker {
         app.out.note("no worker runs here: jobs wait for one elsewhere\nserving: press Ctrl-C to stop");
-        stop_asked.await;
+        asked.await;
         return Ok(Exit::Done);
     }
     let worker = start_worker(&engine, args.demo, app).await?;
     let mut exit = Exit::Done;
     if args.demo {
-        let Some(as_expected) = show_demo(&engine, &mut stop_asked, app).await? else {
+        let Some(as_expected) = show_demo(&engine, &mut asked, app).await? else {
             app.out.note("stopped before the end of the demo");
             // Its jobs are toys: nobody should have to wait for them.
             worker.hurry().cancel();
@@ -60,24 +59,11 @@ pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
         }
         app.out.note("try: backstop enqueue demo.send_receipt '{\"to\": \"you@example.com\"}' --queue demo");
     }
-    if serve(worker, stop_asked, app).await { Ok(exit) } else { Ok(Exit::Failed) }
+    if serve(worker, asked, app).await { Ok(exit) } else { Ok(Exit::Failed) }
 }
 
 /// Resolves when the process is asked to stop.
 type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Listens for signals from now on: one that comes before anybody waits for it is remembered, and kills nothing.
-async fn listening() -> Stop {
-    let mut stop: Stop = Box::pin(stop_asked());
-    let mut asked = false;
-    // The handlers are installed when it is looked at for the first time.
-    std::future::poll_fn(|cx| {
-        asked = stop.as_mut().poll(cx).is_ready();
-        Poll::Ready(())
-    })
-    .await;
-    if asked { Box::pin(std::future::ready(())) } else { stop }
-}
 
 /// Plays the demo, and answers whether every job ended as it should; none when it was told to stop.
 async fn show_demo(engine: &Backstop, stop: &mut Stop, app: &App) -> Result<Option<bool>, Problem> {
@@ -97,9 +83,9 @@ async fn show_demo(engine: &Backstop, stop: &mut Stop, app: &App) -> Result<Opti
 }
 
 /// Works until it is told to stop; answers whether everything was stored in the end.
-async fn serve(worker: WorkerHandle, stop_asked: Stop, app: &App) -> bool {
+async fn serve(worker: WorkerHandle, asked: Stop, app: &App) -> bool {
     app.out.note("serving: press Ctrl-C to stop");
-    stop_asked.await;
+    asked.await;
     app.out.note(&match running(&worker) {
         0 => "stopping".to_owned(),
         runs => format!(
@@ -147,8 +133,9 @@ async fn start_worker(engine: &Backstop, with_demo: bool, app: &App) -> Result<W
 /// Stops a worker within its grace period, at once when it is asked a second time.
 async fn stop(worker: WorkerHandle, app: &App) -> bool {
     let hurry = worker.hurry();
+    let asked = stop_asked();
     let again = tokio::spawn(async move {
-        stop_asked().await;
+        asked.await;
         hurry.cancel();
     });
     let stopped = worker.stop().await;

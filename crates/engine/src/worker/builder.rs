@@ -167,11 +167,13 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// As [`WorkerBuilder::start`].
     pub async fn run(self) -> Result<Stopped, Error> {
+        // Whoever sees the worker in the store may ask it to stop: it listens before it is there.
+        let asked = crate::signals::stop_asked();
         let worker = self.start().await?;
-        crate::signals::stop_asked().await;
-        let hurry = worker.hurry();
+        asked.await;
+        let (again, hurry) = (crate::signals::stop_asked(), worker.hurry());
         tokio::spawn(async move {
-            crate::signals::stop_asked().await;
+            again.await;
             hurry.cancel();
         });
         Ok(worker.stop().await)
