@@ -1,0 +1,128 @@
+//! Whoever sent a request, once it is known who that is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+
+use super::Scope;
+use crate::error::ApiError;
+
+/// The sender of a request and its rights.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    inner: Arc<Rights>,
+}
+
+#[derive(Debug)]
+struct Rights {
+    name: String,
+    known: bool,
+    scopes: BTreeSet<Scope>,
+    tenant: Option<String>,
+    queues: Option<Vec<String>>,
+}
+
+impl Caller {
+    /// Somebody who has shown nothing.
+    #[must_use]
+    pub fn nobody() -> Self {
+        Self::of("nobody", false, BTreeSet::new(), None, None)
+    }
+
+    /// Somebody who may do everything: the program itself on its own store, or anybody on a machine that has no tokens.
+    #[must_use]
+    pub fn local(name: &str) -> Self {
+        Self::of(name, true, Scope::ALL.into_iter().collect(), None, None)
+    }
+
+    /// The holder of a token.
+    #[must_use]
+    pub fn holder(
+        name: &str,
+        scopes: BTreeSet<Scope>,
+        tenant: Option<String>,
+        queues: Option<Vec<String>>,
+    ) -> Self {
+        Self::of(name, true, scopes, tenant, queues)
+    }
+
+    fn of(
+        name: &str,
+        known: bool,
+        scopes: BTreeSet<Scope>,
+        tenant: Option<String>,
+        queues: Option<Vec<String>>,
+    ) -> Self {
+        Self { inner: Arc::new(Rights { name: name.to_owned(), known, scopes, tenant, queues }) }
+    }
+
+    /// Who it is, for the audit log.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// False for somebody who has shown no valid token.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.inner.known
+    }
+
+    /// True when it carries this right.
+    #[must_use]
+    pub fn may(&self, scope: Scope) -> bool {
+        self.inner.scopes.contains(&scope)
+    }
+
+    /// The tenant it belongs to; none for those who see all tenants.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.inner.tenant.as_deref()
+    }
+
+    /// The name under which the store knows a queue of this caller.
+    ///
+    /// # Errors
+    /// When its token is for other queues.
+    pub fn queue(&self, name: &str) -> Result<String, ApiError> {
+        if self.inner.queues.as_ref().is_some_and(|queues| !queues.iter().any(|queue| queue == name)) {
+            let message = format!("this token is not for queue `{name}`");
+            return Err(
+                ApiError::forbidden(message).hint("use a token that names the queue, or none in particular")
+            );
+        }
+        Ok(match self.tenant() {
+            Some(tenant) => format!("{tenant}/{name}"),
+            None => name.to_owned(),
+        })
+    }
+
+    /// The name by which this caller knows a queue of the store; none when it is not for its eyes.
+    #[must_use]
+    pub fn sees<'a>(&self, queue: &'a str) -> Option<&'a str> {
+        let local = match self.tenant() {
+            Some(tenant) => queue.strip_prefix(tenant)?.strip_prefix('/')?,
+            None => queue,
+        };
+        let listed =
+            self.inner.queues.as_ref().is_none_or(|queues| queues.iter().any(|queue| queue == local));
+        listed.then_some(local)
+    }
+
+    /// True when nothing is hidden from it: no tenant, no list of queues.
+    #[must_use]
+    pub fn sees_all(&self) -> bool {
+        self.inner.tenant.is_none() && self.inner.queues.is_none()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // Every request has passed `identify`; one that has not is nobody's.
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_else(Self::nobody))
+    }
+}

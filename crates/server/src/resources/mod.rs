@@ -1,0 +1,4 @@
+//! One file per resource: its routes, and handlers that translate between requests and the engine.
+
+pub(crate) mod health;
+pub(crate) mod queues;

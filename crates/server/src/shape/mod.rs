@@ -1,0 +1,62 @@
+//! What requests and answers look like. The server writes these, the program's own commands read them, and the OpenAPI
+//! document is made from them.
+
+mod queue;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use queue::Queue;
+
+/// A list, or a page of one.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Items<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Pass it as `cursor` to read on; none on the last page.
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Items<T> {
+    /// A list that is whole.
+    pub fn all(items: impl IntoIterator<Item = T>) -> Self {
+        Self { items: items.into_iter().collect(), next_cursor: None }
+    }
+}
+
+/// What an operation came to.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Changed {
+    /// False when there was nothing to change.
+    pub changed: bool,
+    /// Where it is now.
+    pub status: String,
+}
+
+/// The answer of a health check.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Alive {
+    /// In one word.
+    pub status: String,
+}
+
+/// Every refusal.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Failed {
+    /// Why.
+    pub error: FailedWhy,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FailedWhy {
+    /// A stable word that machines switch on.
+    pub code: String,
+    /// What happened, in one sentence.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Facts for machines.
+    #[schema(value_type = Option<Object>)]
+    pub details: serde_json::Value,
+}

@@ -1,0 +1,10 @@
+//! The API as its callers meet it: through the router, and over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod access;
+mod events;
+mod harness;
+mod queues;
+mod resources;
+mod work;
