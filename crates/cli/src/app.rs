@@ -8,6 +8,7 @@ use backstop::postgres::{self, PostgresStore};
 use backstop::sqlite::{Options, SqliteStore};
 use backstop::{Backstop, JobId, Refusal};
 
+use crate::client::Client;
 use crate::config::Settings;
 use crate::config::settings::without_credentials;
 use crate::output::Output;
@@ -23,13 +24,45 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// The API of the server, or of the store, which is created when it is not there.
+    pub(crate) async fn client(&self) -> Result<Client, Problem> {
+        match self.there()? {
+            Some(client) => Ok(client),
+            None => Ok(Client::here(self.open().await?, who(None))),
+        }
+    }
+
+    /// The API of the server, or of the store for a look: one that is not there is not created.
+    pub(crate) async fn looking(&self) -> Result<Client, Problem> {
+        match self.there()? {
+            Some(client) => Ok(client),
+            None => Ok(Client::here(self.look().await?, who(None))),
+        }
+    }
+
+    fn there(&self) -> Result<Option<Client>, Problem> {
+        let token = std::env::var("BACKSTOP_TOKEN").ok().filter(|token| !token.trim().is_empty());
+        self.settings.server.as_ref().map(|server| Client::there(server, token, who(None))).transpose()
+    }
+
+    /// Refuses a server to a command that works on a store itself.
+    fn no_server(&self) -> Result<(), Problem> {
+        if self.settings.server.is_none() {
+            return Ok(());
+        }
+        Err(Problem::usage("needs_a_store", "this command works on a store itself, not through a server")
+            .hint("leave --server and BACKSTOP_SERVER out, and name the store with --store"))
+    }
+
     /// Opens the store, and creates it when it is not there.
     pub(crate) async fn open(&self) -> Result<Backstop, Problem> {
+        self.no_server()?;
         Ok(Backstop::open_with(&self.settings.store, self.settings.engine.clone()).await?)
     }
 
     /// Opens the store for a look: one that is not there is not created, and an older one is not changed.
     pub(crate) async fn look(&self) -> Result<Backstop, Problem> {
+        self.no_server()?;
         if is_postgres(&self.settings.store) {
             let mut options = postgres::Options::default();
             options.migrate = false;

@@ -31,6 +31,9 @@ pub(crate) struct Global {
     /// sqlite:backstop.db].
     #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_STORE", hide_env_values = true)]
     store: Option<String>,
+    /// Ask a server instead of a store: `http://HOST:PORT`. Its token is read from BACKSTOP_TOKEN.
+    #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_SERVER")]
+    server: Option<String>,
     /// The configuration file [default: ./backstop.toml, if it is there].
     #[arg(long, global = true, value_name = "FILE", env = "BACKSTOP_CONFIG")]
     config: Option<PathBuf>,
@@ -45,6 +48,8 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
     #[arg(skip = Source::Flag)]
     store_source: Source,
+    #[arg(skip = Source::Flag)]
+    server_source: Source,
 }
 
 impl Global {
@@ -53,12 +58,16 @@ impl Global {
         if matches.value_source("store") == Some(ValueSource::EnvVariable) {
             self.store_source = Source::Env;
         }
+        if matches.value_source("server") == Some(ValueSource::EnvVariable) {
+            self.server_source = Source::Env;
+        }
     }
 
     /// What settings are made of.
     pub(crate) fn given(&self) -> Given {
         Given {
             store: self.store.clone().map(|store| (store, self.store_source)),
+            server: self.server.clone().map(|server| (server, self.server_source)),
             config: self.config.clone(),
         }
     }

@@ -1,7 +1,7 @@
 //! The program `backstop`: parse, call the engine, show the answer.
 //!
 //! # Layout
-//! - [`cli`]: the command line. [`commands`]: one file per command group, thin.
+//! - [`cli`]: the command line. [`client`]: the way to the API, with a socket or without. [`commands`]: one file per command group, thin.
 //! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
 //! - [`output`]: tables, pages, JSON, colours. [`problem`]: errors and exit codes.
 //! - [`demo`]: the workload of `up --demo`. [`bench`]: the measures of `bench`.
@@ -9,6 +9,7 @@
 mod app;
 mod bench;
 mod cli;
+mod client;
 mod commands;
 mod config;
 mod demo;

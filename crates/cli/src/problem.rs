@@ -1,5 +1,6 @@
 //! Why a command did not do what it was asked: one sentence, a way out, and the exit code that scripts switch on.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -26,7 +27,7 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     hint: Option<String>,
     details: Value,
@@ -37,10 +38,10 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+    fn new(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             exit,
-            code,
+            code: code.into(),
             message: message.into(),
             hint: None,
             details: Value::Null,
@@ -62,6 +63,13 @@ impl Problem {
     /// A guard stands in the way; nothing was changed.
     pub(crate) fn refused(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Exit::Refused, code, message)
+    }
+
+    /// What a server said.
+    pub(crate) fn told(exit: Exit, code: String, message: String, hint: Option<String>) -> Self {
+        let mut problem = Self::new(exit, code, message);
+        problem.hint = hint;
+        problem
     }
 
     /// The same with a way out.
@@ -128,7 +136,7 @@ impl std::error::Error for Problem {}
 
 impl Diagnostic for Problem {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.code))
+        Some(Box::new(&self.code))
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {

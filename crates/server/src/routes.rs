@@ -82,6 +82,7 @@ const fn capitals(method: &HttpMethod) -> &'static str {
 
 fn all() -> Routes {
     let routes = Routes::new();
+    let routes = resources::clock::routes(routes);
     let routes = resources::health::routes(routes);
     resources::queues::routes(routes)
 }

@@ -1,16 +1,19 @@
 //! `backstop queue list|pause|resume`.
 
 use backstop::Timestamp;
-use backstop::store::QueueView;
+use backstop_server::shape::{Changed, Items, Note, Queue as QueueView};
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::app::{App, who};
+use crate::client::{Client, escaped};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Listing, inked, number, number_inked, text};
 use crate::problem::{Exit, Problem};
+
+const QUEUES: &str = "/api/v1/queues";
 
 /// Commands about queues.
 #[derive(Debug, Subcommand)]
@@ -33,19 +36,21 @@ pub(crate) enum Queue {
 }
 
 pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
+    let client = app.looking().await?;
     match command {
-        Queue::List => list(&engine, app).await?,
+        Queue::List => list(&client, app).await?,
         Queue::Pause { name, note } => {
-            if engine.queues().await?.iter().all(|queue| queue.name != name) {
+            let queues: Items<QueueView> = client.get(QUEUES).await?;
+            if queues.items.iter().all(|queue| queue.name != name) {
                 app.out.warn(&format!("queue `{name}` has had no job and no worker yet: is the name right?"));
             }
-            let changed = engine.pause_queue_because(&name, &who(note)).await?;
+            let note = Note { note: Some(who(note)) };
+            let Changed { changed, .. } = client.post(&path(&name, "pause"), &note).await?;
             let undo = format!("`backstop queue resume {}` lets it go again", clean(&name));
             told(app, &name, changed, true, &undo)?;
         }
         Queue::Resume { name } => {
-            let changed = engine.resume_queue(&name).await?;
+            let Changed { changed, .. } = client.post(&path(&name, "resume"), &Note::default()).await?;
             told(app, &name, changed, false, "its jobs go on")?;
         }
     }
@@ -61,8 +66,12 @@ fn told(app: &App, name: &str, changed: bool, paused: bool, next: &str) -> Resul
     app.out.page(&format!("queue `{}` {was} {state}: {next}", clean(name)))
 }
 
-async fn list(engine: &backstop::Backstop, app: &App) -> Result<(), Problem> {
-    let queues = engine.queues().await?;
+fn path(queue: &str, verb: &str) -> String {
+    format!("{QUEUES}/{}/{verb}", escaped(queue))
+}
+
+async fn list(client: &Client, app: &App) -> Result<(), Problem> {
+    let queues = client.get::<Items<QueueView>>(QUEUES).await?.items;
     if app.out.json {
         return app.out.items(&queues, None);
     }
@@ -71,7 +80,7 @@ async fn list(engine: &backstop::Backstop, app: &App) -> Result<(), Problem> {
             .out
             .page("there is no queue yet: `backstop enqueue KIND` stores a job on queue `default`");
     }
-    app.out.page(&table(app, &queues, engine.store().now().await?))
+    app.out.page(&table(app, &queues, client.now().await?))
 }
 
 fn table(app: &App, queues: &[QueueView], now: Timestamp) -> String {

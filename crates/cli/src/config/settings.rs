@@ -51,6 +51,7 @@ impl fmt::Display for Source {
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     pub(crate) store: Option<(String, Source)>,
+    pub(crate) server: Option<(String, Source)>,
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -68,6 +69,8 @@ pub(crate) struct Row {
 pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) store: String,
+    /// The server to ask instead of the store.
+    pub(crate) server: Option<String>,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) poll: Duration,
@@ -80,13 +83,15 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads everything there is.
     pub(crate) fn load(given: &Given) -> Result<Self, Problem> {
-        match file(given)? {
+        let mut settings = match file(given)? {
             None => Self::build(given, Vec::new(), None)
                 .map_err(|faults| faulty(Path::new(FILE_NAME), String::new(), faults)),
             Some((path, text)) => read(&text)
                 .and_then(|found| Self::build(given, found, Some(path.clone())))
                 .map_err(|faults| faulty(&path, text, faults)),
-        }
+        }?;
+        settings.server = server(given)?;
+        Ok(settings)
     }
 
     fn defaults() -> Self {
@@ -94,6 +99,7 @@ impl Settings {
         Self {
             file: None,
             store: STORE.to_owned(),
+            server: None,
             lease: pace.lease,
             grace: pace.grace,
             poll: pace.poll,
@@ -327,6 +333,18 @@ fn position(text: &str, at: usize) -> (usize, usize) {
 fn exact(span: Duration) -> String {
     let millis = span.as_millis();
     if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") }
+}
+
+/// The server to ask, if one was named. Whoever names a store on the command line means that one.
+fn server(given: &Given) -> Result<Option<String>, Problem> {
+    match (&given.store, &given.server) {
+        (Some((_, Source::Flag)), Some((_, Source::Flag))) => {
+            let message = "--store and --server name two places to ask";
+            Err(Problem::usage("two_places", message).hint("leave one of them out"))
+        }
+        (Some((_, Source::Flag)), Some(_)) => Ok(None),
+        (_, server) => Ok(server.as_ref().map(|(server, _)| server.clone())),
+    }
 }
 
 /// A store's URL as it may be shown.

@@ -8,7 +8,7 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, Queue};
+use crate::shape::{Changed, Items, Note, Queue};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
@@ -31,13 +31,17 @@ async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<Items<Queue
 /// Lets nothing be claimed from a queue until it is resumed.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues",
     params(("name" = String, Path, description = "The queue.")),
+    request_body = Option<Note>,
     responses((status = 200, body = Changed), (status = 422, body = crate::shape::Failed)))]
 async fn pause(
     State(api): State<Api>,
     caller: Caller,
     Path(name): Path<String>,
+    note: Option<Json<Note>>,
 ) -> Result<Json<Changed>, ApiError> {
-    let changed = api.engine().pause_queue(&caller.queue(&name)?).await?;
+    let queue = caller.queue(&name)?;
+    let note = note.and_then(|Json(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
+    let changed = api.engine().pause_queue_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))
 }
 

@@ -33,6 +33,23 @@ pub struct Changed {
     pub status: String,
 }
 
+/// What may be said with an operation.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// Who asks for it, and why, in words.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// The clock that all moments of the API are measured by.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Clock {
+    /// The store's clock.
+    #[schema(value_type = String, format = DateTime)]
+    pub now: backstop::Timestamp,
+}
+
 /// The answer of a health check.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Alive {

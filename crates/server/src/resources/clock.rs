@@ -1,0 +1,21 @@
+//! `/api/v1/clock`: what time it is, by the only clock that counts.
+
+use axum::Json;
+use axum::extract::State;
+use utoipa_axum::routes;
+
+use crate::access::Scope;
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::Clock;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes.add(Needs::Right(Scope::Read), routes!(clock))
+}
+
+/// The store's clock.
+#[utoipa::path(get, path = "/api/v1/clock", tag = "health", responses((status = 200, body = Clock)))]
+async fn clock(State(api): State<Api>) -> Result<Json<Clock>, ApiError> {
+    Ok(Json(Clock { now: api.engine().store().now().await? }))
+}
