@@ -1,6 +1,7 @@
 //! What subscribers are told, after the commit, in order per job (V1).
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
@@ -133,6 +134,13 @@ pub enum What {
         /// The sanitized error.
         error: String,
     },
+    /// A handler told something of its own (E6).
+    Published {
+        /// What it is called.
+        name: String,
+        /// What it says, as it was given.
+        data: Value,
+    },
     /// Jobs wait because no live worker of their queue knows their kind (H10).
     WaitingForCode {
         /// The kind.
@@ -169,6 +177,7 @@ impl What {
             Self::Retried => "retried",
             Self::CallbackFailed { .. } => "callback_failed",
             Self::HookFailed { .. } => "hook_failed",
+            Self::Published { .. } => "published",
             Self::WaitingForCode { .. } => "waiting_for_code",
         }
     }

@@ -1,9 +1,10 @@
 //! What a handler sees of its job and of the world around it (E1).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use backstop_core::event::{Event, What};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleBook};
 use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
@@ -22,6 +23,9 @@ use crate::worker::conclude::{Happened, conclude};
 /// Characters of a progress note.
 const PROGRESS_CHARS: usize = 500;
 
+/// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
+const COURTESY_MAX: Duration = Duration::from_secs(9);
+
 /// A handler's view of its run. Clones are cheap and speak of the same run.
 pub struct JobContext<C> {
     app: Arc<C>,
@@ -37,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) output: Mutex<Output>,
     pub(crate) engine: Backstop,
     pub(crate) code_version: Option<Arc<str>>,
+    /// Milliseconds the handler may tidy up after it was told to stop.
+    pub(crate) courtesy: AtomicU64,
     /// True once the handler has tried to complete its job in a transaction of its own (L14).
     pub(crate) completes: AtomicBool,
 }
@@ -197,6 +203,30 @@ impl<C> JobContext<C> {
         Ok(())
     }
 
+    /// Tells every subscriber of this process something of the handler's own (E6). It is told at once, so a run that
+    /// fails later has told it all the same, and its next run tells it again.
+    ///
+    /// # Errors
+    /// When the store, whose clock dates it, is away.
+    pub async fn publish(
+        &self,
+        name: impl Into<String>,
+        data: serde_json::Value,
+    ) -> Result<(), backstop_store::Error> {
+        let inner = &self.run.engine.inner;
+        let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
+        inner.bus.tell(Event { at, job: Some(job), what: What::Published { name: name.into(), data } });
+        Ok(())
+    }
+
+    /// Asks for up to `time` between the moment at which the run should stop ([`JobContext::canceled`]) and the one at
+    /// which its future is dropped, at most 9 s. Its slot is kept meanwhile, and a worker that stops waits for it. For
+    /// handlers that must end something outside this process.
+    pub fn tidies_up_within(&self, time: Duration) {
+        let millis = u64::try_from(time.min(COURTESY_MAX).as_millis()).unwrap_or(0);
+        self.run.courtesy.store(millis, Ordering::SeqCst);
+    }
+
     /// Completes the job inside the handler's own transaction: what the handler wrote there and the completion, with
     /// `result` and the `on_success` callback, commit together or not at all (L14).
     ///
@@ -256,6 +286,11 @@ impl<C> JobContext<C> {
 }
 
 impl Run {
+    /// How long the handler may tidy up after it was told to stop.
+    pub(crate) fn courtesy(&self) -> Duration {
+        Duration::from_millis(self.courtesy.load(Ordering::SeqCst))
+    }
+
     /// The end of a run that went well, as the engine itself would write it.
     fn completion(&self, result: &impl Serialize) -> Finish {
         let happened = Happened {

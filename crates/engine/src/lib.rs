@@ -35,6 +35,8 @@ mod retention;
 mod rules;
 mod runs;
 pub mod signals;
+#[cfg(feature = "standard-webhooks")]
+pub mod standard_webhooks;
 mod submit;
 mod tx;
 mod worker;

@@ -39,6 +39,9 @@ enum Answer {
     Permanent(String),
     Invalid(String),
     Transient { dependency: String, source: Option<BoxError> },
+    RateLimited { dependency: String, delay: Duration },
+    Timeout(Duration),
+    Crash(String),
     Cancel(String),
     Failure(Value),
 }
@@ -75,6 +78,22 @@ impl Outcome {
         Self(Answer::Transient { dependency: dependency.into(), source: Some(error.into()) })
     }
 
+    /// A dependency asks for patience and says how long: run again after `delay`; costs no attempt.
+    pub fn rate_limited(dependency: impl Into<String>, delay: Duration) -> Self {
+        Self(Answer::RateLimited { dependency: dependency.into(), delay })
+    }
+
+    /// The work took longer than `limit` and was stopped by the handler itself (F10). Costs an attempt.
+    #[must_use]
+    pub const fn timeout(limit: Duration) -> Self {
+        Self(Answer::Timeout(limit))
+    }
+
+    /// A process that worked for this run died. Costs one of the job's crashes, as the worker's own death would (C1).
+    pub fn crash(reason: impl Into<String>) -> Self {
+        Self(Answer::Crash(reason.into()))
+    }
+
     /// Call the job off from inside.
     pub fn cancel(reason: impl Into<String>) -> Self {
         Self(Answer::Cancel(reason.into()))
@@ -93,9 +112,14 @@ impl fmt::Display for Outcome {
         match &self.0 {
             Answer::Snooze(delay) => write!(f, "snoozed for {delay:?}"),
             Answer::RetryIn(_, error) => error.fmt(f),
-            Answer::Permanent(reason) | Answer::Invalid(reason) | Answer::Cancel(reason) => {
-                f.write_str(reason)
+            Answer::Permanent(reason)
+            | Answer::Invalid(reason)
+            | Answer::Crash(reason)
+            | Answer::Cancel(reason) => f.write_str(reason),
+            Answer::RateLimited { dependency, delay } => {
+                write!(f, "dependency `{dependency}` asks to wait for {delay:?}")
             }
+            Answer::Timeout(limit) => write!(f, "the run took longer than {limit:?}"),
             Answer::Transient { dependency, source: None } => write!(f, "dependency `{dependency}` is away"),
             Answer::Transient { dependency, source: Some(error) } => {
                 write!(f, "dependency `{dependency}` is away: {error}")
@@ -210,6 +234,13 @@ fn of_outcome(outcome: &Outcome, message: String) -> Box<Failed> {
             failure.dependency = Some(dependency.clone());
             plain(failure)
         }
+        Answer::RateLimited { dependency, delay } => {
+            let mut failure = Failure::new(Cause::RateLimited, "RateLimited", message).retry_in(*delay);
+            failure.dependency = Some(dependency.clone());
+            plain(failure)
+        }
+        Answer::Timeout(_) => plain(Failure::new(Cause::Timeout, "Timeout", message)),
+        Answer::Crash(_) => plain(Failure::new(Cause::Crash, "Crash", message)),
         Answer::Cancel(reason) => plain(Failure::new(Cause::Canceled, "Canceled", reason.clone())),
         Answer::Failure(value) => {
             let mut failure = Failure::new(Cause::Permanent, "ReportedFailure", message)

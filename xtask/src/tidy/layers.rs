@@ -16,7 +16,7 @@ const UPPER: &[&str] = &["backstop", "backstop-core", "backstop-store"];
 const CONTRACT: &[&str] = &["backstop-core", "backstop-store"];
 
 /// The layers from the bottom to the top. The program `backstop-cli` stands above all and may use anything.
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 11] = [
     Layer { package: "backstop-core", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-macros", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-store", may_use: &["backstop-core"], may_offer: &[] },
@@ -29,6 +29,7 @@ const LAYERS: [Layer; 10] = [
         may_offer: STORES,
     },
     Layer { package: "backstop-bridges", may_use: UPPER, may_offer: &[] },
+    Layer { package: "backstop-kinds", may_use: &["backstop"], may_offer: &[] },
     Layer { package: "backstop-server", may_use: UPPER, may_offer: &[] },
     Layer { package: "backstop-testing", may_use: UPPER, may_offer: &["backstop-sqlite"] },
 ];

@@ -104,8 +104,7 @@ fn running(worker: &WorkerHandle) -> u64 {
 /// Starts a worker for the configured queues, and for the demo's own.
 async fn start_worker(engine: &Backstop, with_demo: bool, app: &App) -> Result<WorkerHandle, Problem> {
     let settings = &app.settings;
-    let mut worker = engine
-        .worker(())
+    let mut worker = backstop_kinds::register(engine.worker(settings.kinds.clone()))
         .code_version(env!("CARGO_PKG_VERSION"))
         .lease(settings.lease)
         .grace(settings.grace)
@@ -125,7 +124,10 @@ async fn start_worker(engine: &Backstop, with_demo: bool, app: &App) -> Result<W
     let worker = worker.start().await?;
     app.out.note(&format!("worker: {} serves {}", worker.id(), served.join(", ")));
     if !with_demo {
-        app.out.note("it does maintenance and knows no kind yet: jobs wait for a worker of your own program");
+        app.out.note(
+            "it does maintenance and runs the kinds command, http and event, as far as [handlers] opens them\n\
+             jobs of other kinds wait for a worker of your own program",
+        );
     }
     Ok(worker)
 }

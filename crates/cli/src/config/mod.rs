@@ -3,10 +3,12 @@
 //! - [`schema`]: every key by name, with its shape and whether this version uses it.
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
-//! - [`alerts`]: the channels of `[alerts]`. [`veil`]: the file without its secrets, to quote from.
+//! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
+mod handlers;
 pub(crate) mod nearest;
 pub(crate) mod read;
 pub(crate) mod schema;

@@ -9,7 +9,7 @@ pub(crate) enum Shape {
     Named(&'static [Key]),
     /// A plain value.
     Value(Kind),
-    /// Anything: a later version settles what.
+    /// Anything: a later version settles what, or whoever reads it does.
     Open,
 }
 
@@ -103,16 +103,42 @@ const KIND: &[Key] = &[
     later("dependency", Shape::Value(Kind::Text)),
 ];
 
+const COMMAND: &[Key] = &[
+    key("allow", Shape::Open),
+    value("dir", Kind::Text),
+    value("dirs", Kind::Texts),
+    value("env", Kind::Texts),
+    value("keep_env", Kind::Texts),
+    value("timeout", Kind::Span),
+    value("timeout_ms", Kind::Millis),
+    value("grace", Kind::Span),
+    value("grace_ms", Kind::Millis),
+    value("user", Kind::Count),
+    value("group", Kind::Count),
+    value("memory_bytes", Kind::Count),
+    value("cpu_seconds", Kind::Count),
+    value("open_files", Kind::Count),
+    value("file_bytes", Kind::Count),
+    value("processes", Kind::Count),
+];
+
+const HTTP: &[Key] = &[
+    value("allow_private", Kind::Flag),
+    value("allow", Kind::Texts),
+    key("ports", Shape::Open),
+    value("methods", Kind::Texts),
+    value("redirects", Kind::Count),
+    value("timeout", Kind::Span),
+    value("timeout_ms", Kind::Millis),
+    value("connect_timeout", Kind::Span),
+    value("connect_timeout_ms", Kind::Millis),
+    Key { name: "secrets", shape: Shape::Open, used: true, secret: true },
+];
+
 const HANDLERS: &[Key] = &[
-    later("command", Shape::Section(&[later("allow", Shape::Value(Kind::Texts))])),
-    later(
-        "http",
-        Shape::Section(&[
-            later("allow_private", Shape::Value(Kind::Flag)),
-            later("methods", Shape::Value(Kind::Texts)),
-        ]),
-    ),
-    later("event", Shape::Section(&[later("allow", Shape::Value(Kind::Texts))])),
+    key("command", Shape::Section(COMMAND)),
+    key("http", Shape::Section(HTTP)),
+    key("event", Shape::Section(&[value("allow", Kind::Texts)])),
 ];
 
 /// The whole file.
@@ -121,7 +147,7 @@ pub(crate) const FILE: &[Key] = &[
     later("server", Shape::Section(&[later("listen", Shape::Value(Kind::Text)), later_secret("tokens")])),
     key("queues", Shape::Named(QUEUE)),
     key("kinds", Shape::Named(KIND)),
-    later("handlers", Shape::Section(HANDLERS)),
+    key("handlers", Shape::Section(HANDLERS)),
     later("signing", Shape::Section(&[later_secret("keys"), later("required", Shape::Value(Kind::Flag))])),
     key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
     key(

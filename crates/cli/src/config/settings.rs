@@ -9,11 +9,13 @@ use std::time::Duration;
 use backstop::core::failure::Growth;
 use backstop::core::failure::redact::StandardRedactor;
 use backstop::{Config, Policy, QueueConfig};
+use backstop_kinds::Kinds;
 use miette::LabeledSpan;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::alerts;
+use super::handlers;
 use super::read::{Fault, Found, Plain, read};
 use super::veil::veiled;
 use crate::problem::Problem;
@@ -77,6 +79,8 @@ pub(crate) struct Settings {
     /// Concurrency by queue.
     pub(crate) queues: BTreeMap<String, usize>,
     pub(crate) engine: Config,
+    /// What the built-in kinds may do.
+    pub(crate) kinds: Kinds,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -105,6 +109,7 @@ impl Settings {
             poll: pace.poll,
             queues: BTreeMap::new(),
             engine: Config::default(),
+            kinds: Kinds::default(),
             rows: Vec::new(),
         }
     }
@@ -126,6 +131,10 @@ impl Settings {
         match alerts::alerts(&found) {
             Ok(alerts) => settings.engine.alerts = alerts,
             Err(fault) => faults.push(fault),
+        }
+        match handlers::kinds(&found) {
+            Ok(kinds) => settings.kinds = kinds,
+            Err(further) => faults.extend(further),
         }
         if !faults.is_empty() {
             return Err(faults);
@@ -232,6 +241,9 @@ impl Settings {
             ("workers.poll".to_owned(), json!(exact(self.poll))),
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
+            ("handlers.command.allow".to_owned(), json!([])),
+            ("handlers.http.allow_private".to_owned(), json!(false)),
+            ("handlers.event.allow".to_owned(), json!([])),
         ];
         let budget = self.engine.retry_budget;
         all.push(("retry_budget.enabled".to_owned(), json!(budget.is_some())));

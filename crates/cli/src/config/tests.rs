@@ -14,7 +14,7 @@ fn load(text: &str) -> Settings {
     std::fs::create_dir_all(&dir).expect("a directory");
     let path = dir.join("backstop.toml");
     std::fs::write(&path, text).expect("a file");
-    let settings = Settings::load(&Given { store: None, config: Some(path) });
+    let settings = Settings::load(&Given { config: Some(path), ..Given::default() });
     std::fs::remove_dir_all(&dir).expect("it was ours");
     settings.expect("a good file")
 }
@@ -117,7 +117,7 @@ fn every_value_has_its_source_and_secrets_are_not_shown() {
 
 #[test]
 fn a_pattern_that_is_no_pattern_is_a_fault_of_the_file() {
-    let given = Given { store: None, config: Some("/nowhere/at/all.toml".into()) };
+    let given = Given { config: Some("/nowhere/at/all.toml".into()), ..Given::default() };
     assert!(Settings::load(&given).is_err(), "a named file must be there");
     let found = read("[sanitize]\npatterns = ['(']").expect("the shape is right");
     assert_eq!(found.len(), 1);
@@ -168,7 +168,47 @@ fn the_retry_budget_is_set_checked_and_switched_off() {
     assert_eq!(load("[retry_budget]\nenabled = false\npercent = 50").engine.retry_budget, None);
     for text in ["[retry_budget]\nfloor = 0", "[retry_budget]\npercent = 5000"] {
         let found = read(text).expect("the shape is right");
-        let given = Given { store: None, config: None };
+        let given = Given::default();
         assert!(Settings::build(&given, found, None).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn handlers_open_what_they_say_and_faults_name_the_way_out() {
+    // E4, E5, E6
+    let shell = std::path::Path::new("/bin/sh").canonicalize().expect("a shell");
+    let shell = shell.display();
+    let settings = load(&format!(
+        "[handlers.command]\nallow = ['{shell}', {{ path = '{shell}', args = 'any' }}]\ndir = '/'\nenv = ['WORD']\n\
+         timeout = '5 min'\ngrace_ms = 500\nopen_files = 64\n[handlers.http]\nallow = ['10.1.0.0/16', 'in.example']\n\
+         ports = [80, 9000]\nredirects = 2\n[handlers.http.secrets]\np = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']\n\
+         [handlers.event]\nallow = ['orders.*']"
+    ));
+    assert!(settings.kinds.event.allows("orders.created") && !settings.kinds.event.allows("other"));
+    let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
+    assert!(row("handlers.command.allow").used && row("handlers.http.ports").used);
+    assert_eq!(row("handlers.http.secrets").value, "(set)");
+    let shown = format!("{:?}", settings.kinds);
+    assert!(shown.contains("9000") && shown.contains("in.example") && !shown.contains("MfKQ9"), "{shown}");
+    assert!(!load("").kinds.event.allows("orders.created"), "nothing is open by default");
+    for (text, told) in [
+        ("[handlers.command]\nallow = ['sh']", "is no absolute path"),
+        ("[handlers.command]\nallow = ['/no/such']", "cannot be used"),
+        ("[handlers.command]\nallow = ['/etc/passwd']", "is no program"),
+        ("[handlers.command]\nallow = [{ path = '/', arg = 'any' }]", "unknown key `arg` of a program"),
+        ("[handlers.command]\nallow = 'all'", "must be a list of paths"),
+        ("[handlers.command]\nenv = ['LD_PRELOAD']", "may not be set by payloads"),
+        ("[handlers.command]\ngrace = '1 min'", "is too long"),
+        ("[handlers.http]\nallow = ['10.0.0.0/99']", "is neither a host name"),
+        ("[handlers.http]\nports = [70000]", "numbers from 1 to 65535"),
+        ("[handlers.http]\nmethods = ['TRACE']", "is no method"),
+        ("[handlers.http]\nredirects = 9", "are too many"),
+        ("[handlers.http.secrets]\np = ['whsec_T0pSecret']", "secret `p` is no list"),
+        ("[handlers.event]\nallow = ['orders*']", "is no name of events"),
+    ] {
+        let found = read(text).expect("the shape is right");
+        let faults = super::handlers::kinds(&found).expect_err(text);
+        assert!(faults[0].message.contains(told), "{text}: {}", faults[0].message);
+        assert!(!faults[0].message.contains("T0p") && !super::veil::veiled(text).contains("T0p"));
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
+use backstop_kinds::Kinds;
 use tokio::time::sleep;
 
 /// The text of the panic that the demo plans.
 pub(super) const PLANNED_PANIC: &str = "index out of bounds: the image has no pixels";
 
 /// Works for `steps` steps and says how far it is.
-async fn work(cx: &JobContext<()>, steps: u8, note: &str) -> JobResult {
+async fn work(cx: &JobContext<Kinds>, steps: u8, note: &str) -> JobResult {
     for step in 1..=steps {
         sleep(Duration::from_millis(450)).await;
         cx.progress(step.saturating_mul(100) / steps.max(1), note).await?;
@@ -25,9 +26,9 @@ pub(super) struct SendReceipt {
 
 impl Job for SendReceipt {
     const KIND: &'static str = "demo.send_receipt";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult<serde_json::Value>;
-    async fn run(self, cx: JobContext<()>) -> JobResult<serde_json::Value> {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult<serde_json::Value> {
         cx.log(format!("writing to {}", self.to));
         work(&cx, 4, "sending").await?;
         Ok(serde_json::json!({ "accepted": true, "message_id": cx.effect_key() }))
@@ -42,9 +43,9 @@ pub(super) struct CallPartner {
 
 impl Job for CallPartner {
     const KIND: &'static str = "demo.call_partner";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         cx.log(format!("calling, attempt {}", cx.attempt()));
         work(&cx, 1, "calling").await?;
         if cx.attempt() <= self.fails {
@@ -62,9 +63,9 @@ pub(super) struct SyncStock {
 
 impl Job for SyncStock {
     const KIND: &'static str = "demo.sync_stock";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         work(&cx, 1, "connecting").await?;
         let url = "postgres://stock:hunter2@db.example.com:5432/stock";
         Err(format!("warehouse {}: cannot connect to {url}: connection refused", self.warehouse).into())
@@ -88,9 +89,9 @@ pub(super) struct ChargeCard {
 
 impl Job for ChargeCard {
     const KIND: &'static str = "demo.charge_card";
-    type Context = ();
+    type Context = Kinds;
     type Output = Result<(), CardError>;
-    async fn run(self, cx: JobContext<()>) -> Result<(), CardError> {
+    async fn run(self, cx: JobContext<Kinds>) -> Result<(), CardError> {
         cx.log(format!("charging {} cents", self.cents));
         sleep(Duration::from_millis(900)).await;
         Err(CardError::Declined("stolen card"))
@@ -105,14 +106,14 @@ pub(super) struct ImportOrder {
 
 impl Job for ImportOrder {
     const KIND: &'static str = "demo.import_order";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
 
     fn validate(&self) -> Result<(), String> {
         if self.quantity > 0 { Ok(()) } else { Err(format!("the quantity is {}", self.quantity)) }
     }
 
-    async fn run(self, _: JobContext<()>) -> JobResult {
+    async fn run(self, _: JobContext<Kinds>) -> JobResult {
         Ok(())
     }
 }
@@ -125,9 +126,9 @@ pub(super) struct RenderReport {
 
 impl Job for RenderReport {
     const KIND: &'static str = "demo.render_report";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         cx.log(format!("rendering {} pages", self.pages));
         sleep(Duration::from_secs(3_600)).await;
         Ok(())
@@ -142,9 +143,9 @@ pub(super) struct ResizeImage {
 
 impl Job for ResizeImage {
     const KIND: &'static str = "demo.resize_image";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         cx.log(format!("resizing to {}", self.width));
         sleep(Duration::from_millis(700)).await;
         std::panic::panic_any(PLANNED_PANIC)
@@ -159,9 +160,9 @@ pub(super) struct AwaitStock {
 
 impl Job for AwaitStock {
     const KIND: &'static str = "demo.await_stock";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         sleep(Duration::from_millis(300)).await;
         if cx.run_number() <= 2 {
             Err(Outcome::snooze(Duration::from_millis(2_000)))?;
@@ -179,9 +180,9 @@ pub(super) struct ShipParcel {
 
 impl Job for ShipParcel {
     const KIND: &'static str = "demo.ship_parcel";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         work(&cx, 1, "asking the carrier").await?;
         if cx.run_number() == 1 {
             Err(Outcome::transient("carrier-api"))?;
@@ -199,9 +200,9 @@ pub(super) struct ExportLedger {
 
 impl Job for ExportLedger {
     const KIND: &'static str = "demo.export_ledger";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         let note = format!("exporting {}", self.year);
         tokio::select! {
             done = work(&cx, 200, &note) => done,
@@ -218,9 +219,9 @@ pub(super) struct CheckCredit {
 
 impl Job for CheckCredit {
     const KIND: &'static str = "demo.check_credit";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<()>) -> JobResult {
+    async fn run(self, cx: JobContext<Kinds>) -> JobResult {
         work(&cx, 2, "asking the bureau").await?;
         Err(Outcome::failure(serde_json::json!({ "customer": self.customer, "score": "too low" })))?
     }
@@ -234,9 +235,9 @@ pub(super) struct FlashSale {
 
 impl Job for FlashSale {
     const KIND: &'static str = "demo.flash_sale";
-    type Context = ();
+    type Context = Kinds;
     type Output = JobResult;
-    async fn run(self, _: JobContext<()>) -> JobResult {
+    async fn run(self, _: JobContext<Kinds>) -> JobResult {
         Err(format!("sale {} started although it was over", self.sale).into())
     }
 }

@@ -11,6 +11,7 @@ mod summary;
 mod view;
 
 use backstop::WorkerBuilder;
+use backstop_kinds::Kinds;
 
 pub(crate) use script::QUEUE;
 pub(crate) use stage::play;
@@ -18,7 +19,7 @@ pub(crate) use summary::tell;
 pub(crate) use view::Audience;
 
 /// Teaches a worker every kind of the demo, except the one that no worker knows.
-pub(crate) fn register(worker: WorkerBuilder<()>) -> WorkerBuilder<()> {
+pub(crate) fn register(worker: WorkerBuilder<Kinds>) -> WorkerBuilder<Kinds> {
     worker
         .register::<jobs::SendReceipt>()
         .register::<jobs::CallPartner>()

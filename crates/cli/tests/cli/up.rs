@@ -121,3 +121,41 @@ fn without_kinds_it_says_so_and_jobs_wait_for_code() {
     child.wait().expect("it ends");
     drop(lines);
 }
+
+/// Looks until the job has ended, and answers how.
+fn ended(program: &Program, id: &str) -> Value {
+    for _ in 0..500 {
+        let job = program.run(&["job", "show", id, "--json"]).exits(0).json();
+        if matches!(job["status"].as_str(), Some("succeeded" | "failed")) {
+            return job;
+        }
+    }
+    panic!("job {id} never ended");
+}
+
+#[test]
+fn the_built_in_kinds_run_as_far_as_the_file_opens_them() {
+    // E4, E5, E6
+    let program = Program::new();
+    let id = std::path::Path::new("/usr/bin/id").canonicalize().expect("a program");
+    let allow = format!("allow = [{{ path = '{}', args = 'any' }}]", id.display());
+    program
+        .write("backstop.toml", &format!("[handlers.command]\n{allow}\n[handlers.event]\nallow = ['a.*']\n"));
+    let runs = |path: &str| format!("{{\"argv\": [\"{path}\", \"-u\"]}}");
+    let listed = program.enqueue(&["command", &runs(&id.display().to_string())]);
+    let other = program.enqueue(&["command", &runs("/bin/sh")]);
+    let inside = program.enqueue(&["http", r#"{"method": "GET", "url": "http://127.0.0.1/"}"#]);
+    let event = program.enqueue(&["event", r#"{"name": "a.b", "data": 1}"#]);
+    let closed = program.enqueue(&["event", r#"{"name": "b", "data": 1}"#]);
+    let mut child = program.spawn(&mut program.command(&["up"]));
+    let lines = serving(&mut child);
+    assert_eq!(ended(&program, &listed)["status"], "succeeded");
+    assert_eq!(ended(&program, &event)["status"], "succeeded");
+    for refused in [other, inside, closed] {
+        let job = ended(&program, &refused);
+        assert_eq!(job["terminal_reason"], "non_retryable", "{job}");
+    }
+    child.kill().expect("it was running");
+    child.wait().expect("it ends");
+    drop(lines);
+}

@@ -5,14 +5,13 @@
 //! the address, which often is one, into any error.
 
 mod request;
-mod signature;
 
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use serde::Serialize;
 
-use self::signature::Secret;
 use super::{AlertChannel, AlertError, AlertFuture, AlertMessage};
+use crate::standard_webhooks::Secret;
 
 /// What receivers tell messages apart by.
 const TYPE: &str = "backstop.alert";

@@ -1,7 +1,7 @@
 //! One claimed job, run to its end. Nothing a handler does can take the worker down (F1).
 
 use std::any::Any;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -79,6 +79,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             output,
             engine: self.engine.clone(),
             code_version: self.code_version.clone(),
+            courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
         });
         let info = RunInfo { job, record };
@@ -205,6 +206,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         };
         run.canceled.cancel();
         let courtesy = if matches!(left, Left::Lost) { CANCEL_COURTESY } else { Duration::ZERO };
+        let courtesy = courtesy.max(run.courtesy());
         self.stop(task, courtesy, run, slot).await;
         left
     }

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::signature::{Secret, signatures};
+use crate::standard_webhooks::{ID, SIGNATURE, Secret, TIMESTAMP, signatures};
 
 /// Posts a body, signed now, and answers the status. `trust` is asked when the connection is to be encrypted.
 pub(super) async fn post(
@@ -64,9 +64,9 @@ fn request(
         .header(HOST, authority)
         .header(USER_AGENT, concat!("backstop/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_TYPE, "application/json")
-        .header("webhook-id", id)
-        .header("webhook-timestamp", seconds)
-        .header("webhook-signature", signatures(secrets, id, seconds, &body))
+        .header(ID, id)
+        .header(TIMESTAMP, seconds)
+        .header(SIGNATURE, signatures(secrets, id, seconds, body.as_bytes()))
         .body(Full::from(body))
         // What hyper says of a header would repeat it.
         .map_err(|_| "the request cannot be built".to_owned())

@@ -1,0 +1,148 @@
+//! `[handlers.*]`: what the built-in kinds may do (E4, E5, E6). No message repeats a secret.
+
+use std::mem::take;
+
+use backstop_kinds::command::ProcessLimits;
+use backstop_kinds::{CommandSettings, EventSettings, HttpSettings, Kinds, Program, SettingsError};
+use serde_json::Value;
+
+use super::read::{Fault, Found, Plain};
+
+/// What the file opens; without a word of it everything is closed.
+pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
+    let (mut kinds, mut limits) = (Kinds::default(), ProcessLimits::default());
+    let mut faults = Vec::new();
+    for one in found {
+        let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
+        let taken = match path[..] {
+            ["handlers", "command", word] => {
+                process_limit(&mut limits, word, &one.value);
+                command(take(&mut kinds.command), word, &one.value).map(|taken| kinds.command = taken)
+            }
+            ["handlers", "http", word] => {
+                http(take(&mut kinds.http), word, &one.value).map(|taken| kinds.http = taken)
+            }
+            ["handlers", "event", word] => {
+                event(take(&mut kinds.event), word, &one.value).map(|taken| kinds.event = taken)
+            }
+            _ => Ok(()),
+        };
+        if let Err(message) = taken {
+            faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+        }
+    }
+    kinds.command = kinds.command.limits(limits);
+    if faults.is_empty() { Ok(kinds) } else { Err(faults) }
+}
+
+fn told(error: SettingsError) -> String {
+    error.to_string()
+}
+
+fn command(settings: CommandSettings, word: &str, value: &Plain) -> Result<CommandSettings, String> {
+    let identity =
+        |count: u64| u32::try_from(count).map_err(|_| format!("{count} is no number of a user or group"));
+    Ok(match (word, value) {
+        ("allow", Plain::Other(programs)) => {
+            let list = programs.as_array().ok_or_else(|| PROGRAMS.to_owned())?;
+            let allowed =
+                list.iter().try_fold(settings, |settings, entry| Ok(settings.allow(program(entry)?)));
+            return allowed;
+        }
+        ("dir", Plain::Text(dir)) => settings.dir(dir).map_err(told)?,
+        ("dirs", Plain::Texts(dirs)) => {
+            dirs.iter().try_fold(settings, CommandSettings::allow_dir).map_err(told)?
+        }
+        ("env", Plain::Texts(names)) => names
+            .iter()
+            .try_fold(settings, |settings, name| settings.allow_env(name.as_str()))
+            .map_err(told)?,
+        ("keep_env", Plain::Texts(names)) => {
+            names.iter().fold(settings, |settings, name| settings.keep_env(name.as_str()))
+        }
+        ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
+        ("grace", Plain::Span(span)) => settings.grace(*span).map_err(told)?,
+        ("user", Plain::Count(id)) => settings.user(identity(*id)?),
+        ("group", Plain::Count(id)) => settings.group(identity(*id)?),
+        _ => settings,
+    })
+}
+
+const PROGRAMS: &str = "`handlers.command.allow` must be a list of paths, or of tables such as \
+                        { path = \"/usr/bin/convert\", args = \"any\" }";
+
+fn program(entry: &Value) -> Result<Program, String> {
+    if let Some(path) = entry.as_str() {
+        return Program::new(path).map_err(told);
+    }
+    let table = entry.as_object().ok_or_else(|| PROGRAMS.to_owned())?;
+    if let Some(word) = table.keys().find(|word| !matches!(word.as_str(), "path" | "args")) {
+        return Err(format!("unknown key `{word}` of a program: known are path and args"));
+    }
+    let path = table.get("path").and_then(Value::as_str).ok_or_else(|| PROGRAMS.to_owned())?;
+    let program = Program::new(path).map_err(told)?;
+    match table.get("args").map(|args| args.as_str().unwrap_or_default()) {
+        None | Some("plain") => Ok(program),
+        Some("any") => Ok(program.any_arguments()),
+        Some(_) => Err(format!("`args` of `{path}` must be \"plain\" or \"any\"")),
+    }
+}
+
+fn process_limit(limits: &mut ProcessLimits, word: &str, value: &Plain) {
+    let Plain::Count(count) = value else { return };
+    let place = match word {
+        "memory_bytes" => &mut limits.memory_bytes,
+        "cpu_seconds" => &mut limits.cpu_seconds,
+        "open_files" => &mut limits.open_files,
+        "file_bytes" => &mut limits.file_bytes,
+        "processes" => &mut limits.processes,
+        _ => return,
+    };
+    *place = Some(*count);
+}
+
+fn http(settings: HttpSettings, word: &str, value: &Plain) -> Result<HttpSettings, String> {
+    Ok(match (word, value) {
+        ("allow_private", Plain::Other(Value::Bool(allow))) => settings.allow_private(*allow),
+        ("allow", Plain::Texts(targets)) => {
+            targets.iter().try_fold(settings, |settings, target| settings.allow(target)).map_err(told)?
+        }
+        ("ports", Plain::Other(ports)) => settings.ports(port_list(ports)?),
+        ("methods", Plain::Texts(methods)) => settings.methods(methods).map_err(told)?,
+        ("redirects", Plain::Count(count)) => settings.redirects(*count).map_err(told)?,
+        ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
+        ("connect_timeout", Plain::Span(span)) => settings.connect_timeout(*span).map_err(told)?,
+        ("secrets", Plain::Other(secrets)) => {
+            let table = secrets.as_object().ok_or_else(|| {
+                "`handlers.http.secrets` must be a table of names, each with a list of secrets".to_owned()
+            })?;
+            table.iter().try_fold(settings, |settings, (name, list)| {
+                let list: Vec<&str> = list.as_array().into_iter().flatten().map(text).collect();
+                settings.secret(name, &list).map_err(told)
+            })?
+        }
+        _ => settings,
+    })
+}
+
+/// The text, or one that is no secret.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn port_list(ports: &Value) -> Result<Vec<u16>, String> {
+    let port =
+        |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    let read = ports.as_array().and_then(|list| list.iter().map(port).collect());
+    read.ok_or_else(|| "`handlers.http.ports` must be a list of numbers from 1 to 65535".to_owned())
+}
+
+fn event(settings: EventSettings, word: &str, value: &Plain) -> Result<EventSettings, String> {
+    match (word, value) {
+        ("allow", Plain::Texts(patterns)) => patterns
+            .iter()
+            .try_fold(settings, |settings, pattern| settings.allow(pattern.as_str()))
+            .map_err(told),
+        _ => Ok(settings),
+    }
+}

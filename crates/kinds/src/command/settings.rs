@@ -1,0 +1,281 @@
+//! What the kind `command` may run, and how. Nothing is allowed until it is listed.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::SettingsError;
+
+/// How long a program may run when nobody says: long enough for a conversion, short enough to notice what hangs.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a process may tidy up after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
+/// The engine lets a handler tidy up for 9 s at most, and one of them is for the killing.
+const GRACE_MAX: Duration = Duration::from_secs(8);
+
+/// Which arguments a program takes from payloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arguments {
+    /// None that begins with `-`, unless a `--` stands before it: no payload can switch options on.
+    #[default]
+    Plain,
+    /// Any.
+    Any,
+}
+
+/// A program that may be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub(super) path: PathBuf,
+    pub(super) arguments: Arguments,
+}
+
+impl Program {
+    /// The program at this real path, with plain arguments.
+    ///
+    /// # Errors
+    /// When the path is not absolute, leads through a symbolic link or `..`, or to no program.
+    pub fn new(path: impl Into<PathBuf>) -> Result<Self, SettingsError> {
+        let path = path.into();
+        // A link in the list would allow whatever else leads to the same file: think of one binary with many names.
+        let real = real(&path)?;
+        if real != path {
+            return Err(SettingsError::Detour { path, real });
+        }
+        if !is_program(&path) {
+            return Err(SettingsError::NoProgram { path });
+        }
+        Ok(Self { path, arguments: Arguments::Plain })
+    }
+
+    /// The same with any argument allowed.
+    #[must_use]
+    pub const fn any_arguments(mut self) -> Self {
+        self.arguments = Arguments::Any;
+        self
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+fn real(path: &Path) -> Result<PathBuf, SettingsError> {
+    if !path.is_absolute() {
+        return Err(SettingsError::Relative { path: path.to_owned() });
+    }
+    path.canonicalize()
+        .map_err(|problem| SettingsError::Missing { path: path.to_owned(), problem: problem.to_string() })
+}
+
+fn directory(path: &Path) -> Result<PathBuf, SettingsError> {
+    let real = real(path)?;
+    if real.is_dir() { Ok(real) } else { Err(SettingsError::NoDirectory { path: path.to_owned() }) }
+}
+
+/// What a process may use. They are set right after its start and hold for its children too, each for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ProcessLimits {
+    /// Bytes of address space.
+    pub memory_bytes: Option<u64>,
+    /// Seconds of processor time; the kernel kills what uses more, and that is a crash.
+    pub cpu_seconds: Option<u64>,
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Bytes of one written file; the kernel kills what writes more, and that is a crash.
+    pub file_bytes: Option<u64>,
+    /// Processes of the user it runs as, all together.
+    pub processes: Option<u64>,
+}
+
+/// What the kind `command` may do; by default it runs nothing.
+#[derive(Debug, Clone)]
+pub struct CommandSettings {
+    pub(super) programs: Vec<Program>,
+    pub(super) dir: PathBuf,
+    pub(super) payload_dirs: Vec<PathBuf>,
+    pub(super) payload_env: BTreeSet<String>,
+    pub(super) kept_env: BTreeSet<String>,
+    pub(super) timeout: Duration,
+    pub(super) grace: Duration,
+    pub(super) user: Option<u32>,
+    pub(super) group: Option<u32>,
+    pub(super) limits: ProcessLimits,
+}
+
+impl Default for CommandSettings {
+    fn default() -> Self {
+        Self {
+            programs: Vec::new(),
+            dir: PathBuf::from("/"),
+            payload_dirs: Vec::new(),
+            payload_env: BTreeSet::new(),
+            kept_env: BTreeSet::new(),
+            timeout: TIMEOUT,
+            grace: GRACE,
+            user: None,
+            group: None,
+            limits: ProcessLimits::default(),
+        }
+    }
+}
+
+impl CommandSettings {
+    /// Allows a program.
+    #[must_use]
+    pub fn allow(mut self, program: Program) -> Self {
+        self.programs.push(program);
+        self
+    }
+
+    /// The directory that programs run in; `/` by default.
+    ///
+    /// # Errors
+    /// When it is no directory.
+    pub fn dir(mut self, dir: impl AsRef<Path>) -> Result<Self, SettingsError> {
+        self.dir = directory(dir.as_ref())?;
+        Ok(self)
+    }
+
+    /// A directory that payloads may name as `dir`, with all below it; none by default.
+    ///
+    /// # Errors
+    /// When it is no directory.
+    pub fn allow_dir(mut self, dir: impl AsRef<Path>) -> Result<Self, SettingsError> {
+        self.payload_dirs.push(directory(dir.as_ref())?);
+        Ok(self)
+    }
+
+    /// A variable that payloads may set; none by default.
+    ///
+    /// # Errors
+    /// When it is no name of a variable, or one that decides which code is loaded.
+    pub fn allow_env(mut self, name: impl Into<String>) -> Result<Self, SettingsError> {
+        let name = name.into();
+        if let Some(why) = never_from_payloads(&name) {
+            return Err(SettingsError::Variable { name: crate::brief(&name), why });
+        }
+        self.payload_env.insert(name);
+        Ok(self)
+    }
+
+    /// A variable of the worker's own environment that programs get too; none by default.
+    #[must_use]
+    pub fn keep_env(mut self, name: impl Into<String>) -> Self {
+        self.kept_env.insert(name.into());
+        self
+    }
+
+    /// The longest a program may run; a payload may ask for less. Ten minutes by default.
+    ///
+    /// # Errors
+    /// When it is zero.
+    pub fn timeout(mut self, timeout: Duration) -> Result<Self, SettingsError> {
+        if timeout.is_zero() {
+            return Err(SettingsError::Zero { name: "timeout" });
+        }
+        self.timeout = timeout;
+        Ok(self)
+    }
+
+    /// How long processes may tidy up between SIGTERM and SIGKILL; 3 s by default, 8 s at most.
+    ///
+    /// # Errors
+    /// When it is longer.
+    pub fn grace(mut self, grace: Duration) -> Result<Self, SettingsError> {
+        if grace > GRACE_MAX {
+            let (given_ms, max_ms) = (grace.as_millis(), GRACE_MAX.as_millis());
+            return Err(SettingsError::Grace { given_ms, max_ms });
+        }
+        self.grace = grace;
+        Ok(self)
+    }
+
+    /// The user that programs run as; the worker must have the right to change it.
+    #[must_use]
+    pub const fn user(mut self, id: u32) -> Self {
+        self.user = Some(id);
+        self
+    }
+
+    /// The group that programs run as.
+    #[must_use]
+    pub const fn group(mut self, id: u32) -> Self {
+        self.group = Some(id);
+        self
+    }
+
+    /// What each process may use.
+    #[must_use]
+    pub const fn limits(mut self, limits: ProcessLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
+/// Variables that decide which code a program loads are not a payload's to set.
+fn never_from_payloads(name: &str) -> Option<&'static str> {
+    const LOADERS: [&str; 16] = [
+        "PATH",
+        "IFS",
+        "ENV",
+        "BASH_ENV",
+        "SHELLOPTS",
+        "PYTHONSTARTUP",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PERL5LIB",
+        "PERL5OPT",
+        "RUBYOPT",
+        "RUBYLIB",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "GCONV_PATH",
+        "JAVA_TOOL_OPTIONS",
+    ];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
+        return Some("a name has letters, digits and `_`, and begins with no digit");
+    }
+    if name.starts_with("LD_") || name.starts_with("DYLD_") || LOADERS.contains(&name) {
+        return Some("it decides which code a program loads");
+    }
+    name.starts_with("BACKSTOP_").then_some("names that begin with BACKSTOP_ are set by the worker")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_holds_real_programs_only() {
+        // E4
+        let real = Path::new("/bin/sh").canonicalize().expect("a shell");
+        assert!(Program::new(&real).is_ok());
+        assert!(matches!(Program::new("sh"), Err(SettingsError::Relative { .. })));
+        assert!(matches!(Program::new("/no/such/program"), Err(SettingsError::Missing { .. })));
+        assert!(matches!(Program::new("/etc/passwd"), Err(SettingsError::NoProgram { .. })));
+        assert!(matches!(Program::new("/"), Err(SettingsError::NoProgram { .. })));
+        let detour = PathBuf::from(format!("/etc/..{}", real.display()));
+        assert_eq!(Program::new(&detour), Err(SettingsError::Detour { path: detour.clone(), real }));
+    }
+
+    #[test]
+    fn variables_that_load_code_are_never_a_payload_s_to_set() {
+        // E4
+        for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "BACKSTOP_RUN", "", "1A", "A=B", "A B", "A\0"] {
+            assert!(CommandSettings::default().allow_env(name).is_err(), "{name}");
+        }
+        assert!(CommandSettings::default().allow_env("LANG").is_ok());
+    }
+
+    #[test]
+    fn times_are_bounded() {
+        // E3
+        assert!(CommandSettings::default().grace(GRACE_MAX).is_ok());
+        assert!(CommandSettings::default().grace(GRACE_MAX + Duration::from_millis(1)).is_err());
+        assert!(CommandSettings::default().timeout(Duration::ZERO).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! What can be wrong with the settings of a kind. No message repeats a secret.
+
+use std::path::PathBuf;
+
+/// Why a setting cannot be used as it is given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A path that is not absolute.
+    #[error("`{path}` is no absolute path: write it from the root on")]
+    Relative {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A path that leads nowhere.
+    #[error("`{path}` cannot be used: {problem}")]
+    Missing {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What the system said.
+        problem: String,
+    },
+    /// A path that leads somewhere else.
+    #[error("`{path}` leads to `{real}`: write that one, because what is run is what is listed")]
+    Detour {
+        /// The path as it was given.
+        path: PathBuf,
+        /// Where it leads.
+        real: PathBuf,
+    },
+    /// A program that is none.
+    #[error("`{path}` is no program: it must be a file that may be executed")]
+    NoProgram {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A directory that is none.
+    #[error("`{path}` is no directory")]
+    NoDirectory {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+    /// A name of a variable that may not be set.
+    #[error("variable `{name}` may not be set by payloads: {why}")]
+    Variable {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A grace period that is too long.
+    #[error("a grace period of {given_ms} ms is too long: a worker that stops waits {max_ms} ms at most")]
+    Grace {
+        /// What was asked for.
+        given_ms: u128,
+        /// What is allowed.
+        max_ms: u128,
+    },
+    /// A limit of zero.
+    #[error("`{name}` must not be zero: nothing could run")]
+    Zero {
+        /// Which one.
+        name: &'static str,
+    },
+    /// A target that is neither a host nor a network.
+    #[error("`{target}` is neither a host name nor an address nor a network such as 10.1.0.0/16")]
+    Target {
+        /// What was given.
+        target: String,
+    },
+    /// A method that is not known.
+    #[error("`{method}` is no method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS")]
+    Method {
+        /// What was given.
+        method: String,
+    },
+    /// Too many redirects.
+    #[error("{given} redirects are too many: 5 at most")]
+    Redirects {
+        /// What was asked for.
+        given: u64,
+    },
+    /// A secret that is none.
+    #[error(
+        "secret `{name}` is no list of 1 to 5 texts, each whsec_ with 24 to 64 bytes in base64 behind it"
+    )]
+    Secret {
+        /// The name that payloads use.
+        name: String,
+    },
+    /// A pattern of event names that is none.
+    #[error(
+        "`{pattern}` is no name of events: write words joined by dots, with `*` alone or as the last word"
+    )]
+    Pattern {
+        /// What was given.
+        pattern: String,
+    },
+}
