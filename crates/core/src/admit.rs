@@ -53,6 +53,14 @@ pub fn queue_name(name: &str, limits: &Limits) -> Result<(), Refusal> {
     check_name("queue", name, limits)
 }
 
+/// Checks a name that is given without a job, such as a worker's.
+///
+/// # Errors
+/// A [`Refusal`] that names `field`.
+pub fn name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refusal> {
+    check_name(field, name, limits)
+}
+
 fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refusal> {
     if name.is_empty() {
         return Err(Refusal::invalid(field, "it is empty"));

@@ -98,6 +98,26 @@ impl JobId {
     }
 }
 
+impl WorkerId {
+    /// The id of whoever goes by `name` within `realm`: the same on every node and at every time.
+    ///
+    /// It is for rows that only say that somebody is there. What is held needs an id of its own for each incarnation.
+    #[must_use]
+    pub fn named(realm: &str, name: &str) -> Self {
+        use sha2::{Digest, Sha256};
+        let mut hash = Sha256::new();
+        // Lengths first: no two pairs of texts are one text.
+        for part in [realm, name] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let mut bytes = [0u8; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+}
+
 /// A text that is no id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a {what}: expected a UUID such as 0190b8a2-7c1e-7d3a-9f00-5c1b2a3d4e5f")]
@@ -125,4 +145,18 @@ pub struct Lease {
     pub worker: WorkerId,
     /// Which hold this is.
     pub fence: Fence,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_id_in_each_realm() {
+        // E7
+        assert_eq!(WorkerId::named("acme", "w1"), WorkerId::named("acme", "w1"));
+        for (realm, name) in [("acme", "w2"), ("", "w1"), ("acm", "ew1"), ("acmew1", ""), ("w1", "acme")] {
+            assert_ne!(WorkerId::named("acme", "w1"), WorkerId::named(realm, name), "{realm} {name}");
+        }
+    }
 }

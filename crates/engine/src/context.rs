@@ -60,7 +60,7 @@ impl Output {
         Self { text: String::new(), limit, dropped: 0 }
     }
 
-    fn push(&mut self, line: &str) {
+    pub(crate) fn push(&mut self, line: &str) {
         let room = self.limit.saturating_sub(self.text.len());
         if line.len() < room {
             self.text.push_str(line);

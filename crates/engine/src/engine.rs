@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
 use crate::job::Job;
+use crate::remote::Remotes;
 use crate::rules::Rules;
 use crate::runs::LocalRuns;
 use crate::submit::Enqueue;
@@ -38,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) runs: LocalRuns,
     pub(crate) rules: Rules,
     pub(crate) budgets: Budgets,
+    pub(crate) remotes: Remotes,
 }
 
 impl std::fmt::Debug for Backstop {
@@ -77,6 +79,7 @@ impl Backstop {
                 runs: LocalRuns::default(),
                 rules: Rules::default(),
                 budgets: Budgets::default(),
+                remotes: Remotes::default(),
             }),
         }
     }

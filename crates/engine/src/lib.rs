@@ -31,6 +31,7 @@ mod outcome;
 mod quiet;
 mod redrive;
 mod registry;
+mod remote;
 mod retention;
 mod rules;
 mod runs;
@@ -70,6 +71,9 @@ pub use job::{Defaults, Job};
 pub use loops::{Health, LoopHealth};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use redrive::{Redrive, RedriveError};
+pub use remote::{
+    Beat, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, WorkRequest,
+};
 pub use retention::{Exported, PurgeError, Purged};
 pub use rules::{Rehearsal, RuleProblem, Trial};
 pub use submit::Enqueue;

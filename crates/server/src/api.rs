@@ -19,19 +19,33 @@ pub struct Api {
 struct Inner {
     engine: Backstop,
     settings: Settings,
+    leases: crate::lease::Leases,
+    closing: tokio_util::sync::CancellationToken,
 }
 
 impl Api {
     /// An API on an engine.
     #[must_use]
     pub fn new(engine: Backstop, settings: Settings) -> Self {
-        Self { inner: Arc::new(Inner { engine, settings }) }
+        let leases = crate::lease::Leases::default();
+        let closing = tokio_util::sync::CancellationToken::new();
+        Self { inner: Arc::new(Inner { engine, settings, leases, closing }) }
     }
 
     /// The engine.
     #[must_use]
     pub fn engine(&self) -> &Backstop {
         &self.inner.engine
+    }
+
+    /// What signs and reads the leases of remote workers.
+    pub(crate) fn leases(&self) -> &crate::lease::Leases {
+        &self.inner.leases
+    }
+
+    /// Fires when the server stops: whoever waits for something to happen answers at once.
+    pub(crate) fn closing(&self) -> &tokio_util::sync::CancellationToken {
+        &self.inner.closing
     }
 
     /// How it is served.

@@ -10,7 +10,9 @@
 
 mod access;
 mod api;
+mod body;
 mod error;
+mod lease;
 mod listen;
 mod openapi;
 mod resources;

@@ -84,6 +84,7 @@ fn all() -> Routes {
     let routes = Routes::new();
     let routes = resources::clock::routes(routes);
     let routes = resources::health::routes(routes);
+    let routes = resources::work::routes(routes);
     resources::queues::routes(routes)
 }
 

@@ -1,4 +1,4 @@
-//! Small documents that a store keeps for the engine: rules, re-drive plans, retry budgets, alerts to deliver.
+//! Small documents that a store keeps for the engine: rules, re-drive plans, retry budgets, alerts to deliver, tokens.
 //!
 //! The store knows their keys and revisions and nothing of what is in them. A change names the revision it rests on, so
 //! two nodes never write over each other; and it can carry operations on jobs in the same transaction, so what a plan
@@ -28,12 +28,30 @@ pub enum Drawer {
     Alerts,
     /// What the alert channels last told of each incident, by what they told.
     AlertLog,
+    /// API tokens (E13).
+    Tokens,
+    /// What was done over HTTP, and by whom.
+    Audit,
+    /// Keys that all nodes of one store share.
+    Secrets,
+    /// Subscriptions to events, and how far each one is (V2).
+    Webhooks,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 6] =
-        [Self::Rules, Self::Plans, Self::PlanJobs, Self::Budgets, Self::Alerts, Self::AlertLog];
+    pub const ALL: [Self; 10] = [
+        Self::Rules,
+        Self::Plans,
+        Self::PlanJobs,
+        Self::Budgets,
+        Self::Alerts,
+        Self::AlertLog,
+        Self::Tokens,
+        Self::Audit,
+        Self::Secrets,
+        Self::Webhooks,
+    ];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -45,6 +63,10 @@ impl Drawer {
             Self::Budgets => "budget",
             Self::Alerts => "alert",
             Self::AlertLog => "alert_log",
+            Self::Tokens => "token",
+            Self::Audit => "audit",
+            Self::Secrets => "secret",
+            Self::Webhooks => "webhook",
         }
     }
 }

@@ -4,6 +4,7 @@ mod alert;
 mod alert_loop;
 mod archive;
 mod expire;
+mod forget;
 mod prune;
 mod redrive;
 mod rescue;
@@ -89,7 +90,10 @@ async fn lead(
 
 async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), StoreError> {
     match term.duty {
-        Duty::Rescue => rescue::rescue(engine, term).await,
+        Duty::Rescue => {
+            rescue::rescue(engine, term).await?;
+            forget::forget(engine).await
+        }
         Duty::Expire => expire::expire(engine, term).await,
         Duty::WatchCode => watch_code::watch(engine).await,
         Duty::Archive => archive::archive(engine, term).await,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::event::{Event, What};
+use backstop_core::event::What;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::Ending;
@@ -13,8 +13,10 @@ use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::before::{Runner, before_run};
 use super::completion::{Settled, settle};
-use super::conclude::{Happened, conclude};
+use super::conclude::Happened;
+use super::end::{end, tell};
 use super::hooks::{Hook, RunInfo};
 use super::slots::Slot;
 use crate::config::Pace;
@@ -25,9 +27,6 @@ use crate::registry::{Handler, Registry};
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
-
-/// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
-const CODE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Everything a run needs that all runs of a worker share.
 pub(crate) struct Executor<C> {
@@ -117,48 +116,27 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 
     async fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
-        let inner = &self.engine.inner;
-        // Only failures look at the rules: a success asks for nothing.
-        let book = if reply.0.is_err() { inner.rules.book(&*inner.store).await } else { Arc::default() };
-        let output = run.output.lock().ok().and_then(|output| output.text());
         let happened = Happened {
             job: info.job.clone(),
             record: info.record.clone(),
             reply,
-            output,
+            output: run.output.lock().ok().and_then(|output| output.text()),
             code_version: self.code_version.clone(),
         };
-        let concluded = conclude(&inner.config, &book, happened, |attempt, failure| match handler {
+        let ask = |attempt, failure: &Failure| match handler {
             Some(handler) => handler.ask(attempt, failure),
             None => HookAnswer::default(),
-        });
-        if let Some(rule) = &concluded.pauses {
-            self.engine.pause_by_rule(&info.job.spec.queue, rule).await;
-        }
-        let ending = concluded.ending;
-        if let (Some(_), Some(failure)) = (info.job.spec.callback_of, &ending.failure) {
-            self.tell(info, What::CallbackFailed { error: failure.message.clone() });
-        }
-        ending
+        };
+        end(&self.engine, happened, ask).await
     }
 
-    /// The checks before the handler: the allow list once more (E8), the code, the hooks (F14).
+    /// The checks before the handler: those that hold everywhere, then the hooks (F14).
     async fn before(&self, info: &RunInfo, handler: Option<&dyn Handler<C>>) -> Result<(), Box<Failed>> {
-        let spec = &info.job.spec;
         let refuse = |cause, error_type: &str, message: String| {
             Failed::plain(Failure::new(cause, error_type, message))
         };
-        if !self.engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
-            let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
-            return Err(refuse(Cause::NotAllowed, "NotAllowed", message));
-        }
-        if !info.record.accepts_code(self.code_version.as_deref()) {
-            return Err(Failed::plain(too_old(info, self.code_version.as_deref())));
-        }
-        if handler.is_none() {
-            let message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
-            return Err(refuse(Cause::Error, "UnknownKind", message));
-        }
+        let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
+        before_run(&self.engine.inner.config, &info.job, &info.record, &runner)?;
         for hook in &self.hooks {
             let (hook, info) = (hook.clone(), info.clone());
             let called = tokio::spawn(async move { hook.before_run(&info).await }).await;
@@ -252,23 +230,8 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 }
 
-/// Publishes an event that no commit carries.
-async fn tell(engine: &Backstop, job: &backstop_core::job::Job, what: What) {
-    if let Ok(at) = engine.inner.store.now().await {
-        engine.inner.bus.tell(Event { at, job: Some(job.spec.header()), what });
-    }
-}
-
 fn failed(failure: Failure) -> Reply {
     Reply(Err(Failed::plain(failure)))
-}
-
-/// A job that a fix was made for met code without it (D7): it goes back uncharged, for a worker that has it.
-fn too_old(info: &RunInfo, version: Option<&str>) -> Failure {
-    let needs = info.record.needs().unwrap_or_default();
-    let have = version.unwrap_or("no version");
-    let message = format!("it needs code of version {needs} or later, and this worker has {have}");
-    Failure::new(Cause::UnknownKind, "CodeTooOld", message).retry_in(CODE_PAUSE)
 }
 
 fn timeout_failure(info: &RunInfo) -> Failure {

@@ -191,21 +191,21 @@ impl<C: Send + Sync + 'static> Shared<C> {
 
 /// How long to wait for a wake-up that may never come (L13): a store without notices is looked at often while work
 /// comes, and ever more seldom while none does.
-struct Patience {
+pub(crate) struct Patience {
     next: Duration,
     longest: Duration,
 }
 
 impl Patience {
-    fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self { next: FIRST_LOOK.min(longest), longest }
     }
 
-    fn found_work(&mut self) {
+    pub(crate) fn found_work(&mut self) {
         self.next = FIRST_LOOK.min(self.longest);
     }
 
-    fn next_look(&mut self) -> Duration {
+    pub(crate) fn next_look(&mut self) -> Duration {
         let look = self.next;
         self.next = (look * 2).min(self.longest);
         look

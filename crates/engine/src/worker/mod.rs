@@ -1,18 +1,20 @@
 //! Workers: fetch in batches, run, report in batches, renew one lease, stop without blame.
 //!
-//! One file per actor: `fetch` claims, `execute` runs one job, `conclude` turns what happened into an ending,
-//! `completion` asks what became of one that the handler committed itself, `report` writes endings, `heartbeat` renews,
-//! `runtime` starts and stops them all.
+//! One file per actor: `fetch` claims, `execute` runs one job, `before` says whether it may, `conclude` and `end` turn
+//! what happened into an ending, `completion` asks what became of one that the handler committed itself, `report`
+//! writes endings, `heartbeat` renews, `runtime` starts and stops them all.
 
+pub(crate) mod before;
 mod builder;
 mod completion;
 pub(crate) mod conclude;
-mod execute;
-mod fetch;
+pub(crate) mod end;
+pub(crate) mod execute;
+pub(crate) mod fetch;
 mod heartbeat;
 mod hooks;
 mod inline;
-mod report;
+pub(crate) mod report;
 mod runtime;
 mod slots;
 

@@ -136,7 +136,7 @@ impl Outbox {
                     pause = PAUSE_MIN;
                     let written: Vec<Report> = self.lock().drain(..count).collect();
                     for (report, answer) in written.iter().zip(&answers) {
-                        note(report, answer.is_err());
+                        note(&report.finish, answer.is_err());
                         if report.first {
                             engine.budgets.note_first_run(&report.finish.ending.job.kind);
                         }
@@ -155,14 +155,14 @@ impl Outbox {
 }
 
 /// One line for what a person should see: a dead letter is critical, a stale write is a warning.
-fn note(report: &Report, stale: bool) {
-    let job = &report.finish.ending.job;
-    let lease = report.finish.lease;
+pub(crate) fn note(finish: &Finish, stale: bool) {
+    let job = &finish.ending.job;
+    let lease = finish.lease;
     if stale {
         tracing::warn!(job = %job.id, kind = %job.kind, fence = %lease.fence,
             "the lease had passed on: this run's end was refused and changed nothing");
-    } else if let Verdict::Dead { reason } = &report.finish.ending.decision.verdict {
-        let error = report.finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
+    } else if let Verdict::Dead { reason } = &finish.ending.decision.verdict {
+        let error = finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
         tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason, error,
             "a job became a dead letter");
     }

@@ -3,3 +3,4 @@
 pub(crate) mod clock;
 pub(crate) mod health;
 pub(crate) mod queues;
+pub(crate) mod work;

@@ -2,6 +2,7 @@
 //! document is made from them.
 
 mod queue;
+pub mod work;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

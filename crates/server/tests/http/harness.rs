@@ -52,6 +52,11 @@ impl Harness {
     /// With settings.
     pub(crate) async fn with(config: Config, settings: Settings) -> Self {
         let engine = Backstop::open_with("memory:", config).await.expect("a store in memory opens");
+        Self::of(engine, settings)
+    }
+
+    /// On an engine.
+    pub(crate) fn of(engine: Backstop, settings: Settings) -> Self {
         let api = Api::new(engine, settings);
         Self { router: router(api.clone()), api }
     }

@@ -1,0 +1,106 @@
+"""What a handler raises to say more than "it failed", and how any exception becomes a run's outcome."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, Dict, List, Optional
+
+#: Lines of a traceback that are kept with the logs of a failed run: the last ones name the place.
+TRACEBACK_LINES = 20
+
+
+class Permanent(Exception):
+    """No retry can mend this: a dead letter at once."""
+
+
+class Invalid(Exception):
+    """The input can never be handled: a dead letter at once."""
+
+
+class Transient(Exception):
+    """A dependency is away for the moment: the job goes back, and nobody is to blame."""
+
+    def __init__(self, dependency: str, message: Optional[str] = None, retry_in: Optional[float] = None) -> None:
+        super().__init__(message or f"dependency `{dependency}` is away")
+        self.dependency = dependency
+        self.retry_in = retry_in
+
+
+class RetryIn(Exception):
+    """A failure that says itself when to try again, in seconds. It costs an attempt."""
+
+    def __init__(self, seconds: float, message: str = "to be tried again") -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class Snooze(Exception):
+    """Run again after so many seconds. It costs nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"snoozed for {seconds} s")
+        self.seconds = seconds
+
+
+class Cancel(Exception):
+    """Call the job off from inside."""
+
+
+def millis(seconds: float) -> int:
+    """Seconds as whole milliseconds, never negative."""
+    return max(0, round(seconds * 1000))
+
+
+def succeeded(result: Any, logs: List[str]) -> Dict[str, Any]:
+    """The outcome of a handler that returned."""
+    outcome: Dict[str, Any] = {"type": "succeeded", "logs": logs}
+    if result is not None:
+        outcome["result"] = result
+    return outcome
+
+
+def snoozed(seconds: float, logs: List[str]) -> Dict[str, Any]:
+    """The outcome of a run that is to be repeated later."""
+    return {"type": "snoozed", "delay_ms": millis(seconds), "logs": logs}
+
+
+def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
+    """The outcome of a handler that raised."""
+    if isinstance(error, Snooze):
+        return snoozed(error.seconds, logs)
+    if isinstance(error, Cancel):
+        return {"type": "canceled", "reason": str(error) or "called off by its handler", "logs": logs}
+    failed: Dict[str, Any] = {"type": "failed", "class": "error", "message": _message(error), "logs": logs}
+    if isinstance(error, Permanent):
+        failed["class"] = "permanent"
+    elif isinstance(error, Invalid):
+        failed["class"] = "invalid"
+    elif isinstance(error, Transient):
+        failed["class"] = "transient"
+        failed["dependency"] = error.dependency
+        if error.retry_in is not None:
+            failed["retry_in_ms"] = millis(error.retry_in)
+    elif isinstance(error, RetryIn):
+        failed["retry_in_ms"] = millis(error.seconds)
+        cause = error.__cause__
+        failed["error_type"] = _type_name(cause) if cause is not None else "RetryIn"
+    else:
+        failed["error_type"] = _type_name(error)
+        failed["logs"] = logs + _traceback_tail(error)
+    return failed
+
+
+def _message(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    if kind.__module__ in ("builtins", "__main__"):
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _traceback_tail(error: BaseException) -> List[str]:
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return text.splitlines()[-TRACEBACK_LINES:]

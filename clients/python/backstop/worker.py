@@ -1,0 +1,337 @@
+"""A worker: claims jobs, runs their handlers in threads, keeps their leases, and reports how they ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from types import FrameType
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union
+
+from .client import ApiError, Body, Client
+from .outcomes import of_exception, snoozed, succeeded
+
+Handler = Callable[["Job"], Any]
+H = TypeVar("H", bound=Handler)
+
+_log = logging.getLogger("backstop")
+
+#: How long one claim waits for work, in seconds. A stop does not wait for it.
+WAIT = 20.0
+#: The first and the longest pause while the server is away, in seconds.
+PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
+#: How long a stop waits for its last claim to end, in seconds.
+HANGING_UP = 2.0
+
+
+class Job:
+    """A claimed job, as its handler sees it."""
+
+    def __init__(self, client: Client, body: Body) -> None:
+        self._client = client
+        self._canceled = threading.Event()
+        self._lost = False
+        self._timed_out = False
+        self._lines: List[str] = []
+        self.body: Body = body
+        self.id: str = body["id"]
+        self.kind: str = body["kind"]
+        self.queue: str = body["queue"]
+        self.payload: Any = body["payload"]
+        self.attempt: int = body["attempt"]
+        self.run: int = body["runs"]
+        self.timeout_ms: Optional[int] = body.get("timeout_ms")
+        self.lease: str = body["lease"]["token"]
+        self.fence: int = body["lease"]["fence"]
+
+    @property
+    def canceled(self) -> bool:
+        """True when the handler should stop: the job was called off, its lease is lost, or its time is up."""
+        return self._canceled.is_set()
+
+    def wait_canceled(self, seconds: Optional[float] = None) -> bool:
+        """Waits until the handler should stop, for so many seconds at most, and says whether it should."""
+        return self._canceled.wait(seconds)
+
+    def log(self, line: str) -> None:
+        """Keeps a line with the run."""
+        self._lines.append(line)
+
+    def progress(self, percent: int, note: Optional[str] = None) -> None:
+        """Says how far the run is. A server that is away is no reason to fail."""
+        try:
+            self._client.progress(self.lease, percent, note)
+        except ApiError as error:
+            _log.debug("progress of %s was not kept: %s", self.id, error)
+
+    def _time_up(self) -> None:
+        self._timed_out = True
+        self._canceled.set()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._canceled.set()
+
+
+class Worker:
+    """Runs jobs of some queues until it is told to stop.
+
+    ``stop()``, or SIGTERM and SIGINT under ``run()``, lets running handlers finish for ``grace`` seconds and hands
+    back what has not been started. Handlers that do not end by then are left to their lease.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 4,
+        lease: float = 30.0,
+        name: Optional[str] = None,
+        code_version: Optional[str] = None,
+        grace: float = 25.0,
+        prefetch: int = 0,
+    ) -> None:
+        if not queues:
+            raise ValueError("a worker needs at least one queue")
+        self._client = client
+        self._asking = client.another()
+        self._queues = list(queues)
+        self._concurrency = max(1, concurrency)
+        self._prefetch = max(0, prefetch)
+        self._lease = lease
+        self._grace = grace
+        self._code_version = code_version
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self._handlers: Dict[str, Handler] = {}
+        self._versions: Dict[str, int] = {}
+        self._held: Dict[str, Job] = {}
+        self._owned: Set[str] = set()
+        self._todo: "queue.SimpleQueue[Optional[Job]]" = queue.SimpleQueue()
+        self._asked = False
+        self._lock = threading.Condition()
+        self._stop = threading.Event()
+        self._gone = threading.Event()
+
+    def handler(self, kind: str, version: int = 1) -> Callable[[H], H]:
+        """Registers a handler: ``@worker.handler("send_email")``. What it returns is the job's result."""
+
+        def register(function: H) -> H:
+            self._handlers[kind] = function
+            self._versions[kind] = version
+            return function
+
+        return register
+
+    def run(self) -> None:
+        """Works until SIGTERM or SIGINT. Call it from the main thread."""
+
+        def asked(_number: int, _frame: Optional[FrameType]) -> None:
+            # A plain assignment: a handler that takes a lock can meet its own thread holding it.
+            self._asked = True
+
+        before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            self.work()
+        finally:
+            for number, old in before.items():
+                signal.signal(number, old)
+
+    def stop(self) -> None:
+        """Asks the worker to stop. It can be called from any thread."""
+        self._stop.set()
+
+    def work(self) -> None:
+        """Works until ``stop()`` is called."""
+        if not self._handlers:
+            raise ValueError("a worker needs at least one handler")
+        threads = [threading.Thread(target=self._run_next, name="backstop-run") for _ in range(self._concurrency)]
+        fetch = threading.Thread(target=self._fetch, name="backstop-fetch")
+        beat = threading.Thread(target=self._beat, name="backstop-beat")
+        for thread in (*threads, fetch, beat):
+            # A handler that never ends must not keep the process alive after its grace.
+            thread.daemon = True
+            thread.start()
+        try:
+            while not self._asked and not self._stop.wait(0.1):
+                if not fetch.is_alive():
+                    raise RuntimeError("the worker cannot go on: its log says why")
+        finally:
+            self._stop.set()
+            self._wind_up(fetch)
+            self._gone.set()
+            for _ in threads:
+                self._todo.put(None)
+
+    # Claiming
+
+    def _fetch(self) -> None:
+        kinds: List[Union[str, Body]] = [
+            {"kind": kind, "version": version} for kind, version in self._versions.items()
+        ]
+        pause = PAUSE_FIRST
+        while not self._stop.is_set():
+            room = self._wait_for_room()
+            if room == 0 or self._stop.is_set():
+                continue
+            try:
+                bodies = self._asking.claim(
+                    self.name, self._queues, kinds, room, int(WAIT * 1000), int(self._lease * 1000), self._code_version
+                )
+                pause = PAUSE_FIRST
+            except ApiError as error:
+                if self._stop.is_set():
+                    return
+                if not error.is_passing:
+                    _log.error("no work can be claimed: %s", error)
+                    return
+                _log.warning("no work can be claimed for the moment: %s", error)
+                self._stop.wait(pause)
+                pause = min(pause * 2, PAUSE_LONGEST)
+                continue
+            jobs = [Job(self._client, body) for body in bodies]
+            with self._lock:
+                self._held.update((job.lease, job) for job in jobs)
+            for job in jobs:
+                self._todo.put(job)
+            if self._stop.is_set():
+                self._hand_back()
+
+    def _wait_for_room(self) -> int:
+        most = self._concurrency + self._prefetch
+        with self._lock:
+            if len(self._held) >= most:
+                self._lock.wait(0.2)
+            return min(500, max(0, most - len(self._held)))
+
+    # Running
+
+    def _run_next(self) -> None:
+        while True:
+            job = self._todo.get()
+            if job is None:
+                return
+            if not self._own(job):
+                continue
+            if self._stop.is_set():
+                self._finish(job, snoozed(0, []))
+            else:
+                self._finish(job, self._outcome(job))
+
+    def _own(self, job: Job) -> bool:
+        """True for the first who asks: the one who runs the job or hands it back."""
+        with self._lock:
+            if job.lease not in self._held or job.lease in self._owned:
+                return False
+            self._owned.add(job.lease)
+            return True
+
+    def _outcome(self, job: Job) -> Body:
+        alarm: Optional[threading.Timer] = None
+        if job.timeout_ms is not None:
+            alarm = threading.Timer(job.timeout_ms / 1000, job._time_up)
+            alarm.daemon = True
+            alarm.start()
+        try:
+            return succeeded(self._handlers[job.kind](job), job._lines)
+        except Exception as error:
+            outcome = of_exception(error, job._lines)
+            if job._timed_out and outcome["type"] == "failed":
+                outcome["class"] = "timeout"
+            return outcome
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _finish(self, job: Job, outcome: Body) -> None:
+        """Reports an end until it is taken or refused. Repeating it is safe: a lease ends its run once."""
+        pause = PAUSE_FIRST
+        try:
+            while not job._lost:
+                try:
+                    self._report(job, outcome)
+                    return
+                except ApiError as error:
+                    if not error.is_passing:
+                        _log.error("the end of job %s was refused: %s", job.id, error)
+                        return
+                    _log.warning("the end of job %s is kept and told again: %s", job.id, error)
+                    if self._gone.wait(pause):
+                        return
+                    pause = min(pause * 2, PAUSE_LONGEST)
+        finally:
+            with self._lock:
+                self._held.pop(job.lease, None)
+                self._owned.discard(job.lease)
+                self._lock.notify_all()
+
+    def _report(self, job: Job, outcome: Body) -> None:
+        try:
+            answer = self._client.finish([{"lease": job.lease, "outcome": outcome}])[0]
+        except (TypeError, ValueError) as error:
+            # The result is no JSON. The work is done all the same; it is only not kept.
+            lines = list(outcome.get("logs", [])) + [f"the result could not be kept: {error}"]
+            answer = self._client.finish([{"lease": job.lease, "outcome": succeeded(None, lines)}])[0]
+        if not answer["ok"]:
+            error_body = answer.get("error") or {}
+            _log.warning("the end of job %s was refused: %s", job.id, error_body.get("message"))
+
+    # Keeping
+
+    def _beat(self) -> None:
+        renewed = time.monotonic()
+        while not self._gone.wait(self._lease / 3):
+            with self._lock:
+                jobs = dict(self._held)
+            if not jobs:
+                renewed = time.monotonic()
+                continue
+            asked = time.monotonic()
+            try:
+                lost = self._lost_of(jobs)
+                renewed = asked
+            except ApiError as error:
+                _log.warning("leases cannot be renewed for the moment: %s", error)
+                # Others may run these jobs by now, and what we say of them would be refused.
+                lost = list(jobs) if time.monotonic() - renewed > self._lease else []
+            for lease in lost:
+                if lease in jobs:
+                    jobs[lease]._lose()
+
+    def _lost_of(self, jobs: Dict[str, Job]) -> List[str]:
+        lost: List[str] = []
+        leases = list(jobs)
+        for start in range(0, len(leases), 1000):
+            answer = self._client.heartbeat(self.name, leases[start : start + 1000], timeout=self._lease / 3)
+            for one in answer["lost"]:
+                # A run that has just been reported holds no lease any more; that is no loss.
+                with self._lock:
+                    if one["lease"] in self._held:
+                        lost.append(one["lease"])
+        return lost
+
+    # Stopping
+
+    def _wind_up(self, fetch: threading.Thread) -> None:
+        until = time.monotonic() + self._grace
+        # A claim that still waits must not take what is handed back now.
+        self._asking.hang_up()
+        fetch.join(HANGING_UP)
+        self._hand_back()
+        with self._lock:
+            while self._held and time.monotonic() < until:
+                self._lock.wait(0.1)
+            left = len(self._held)
+        if left:
+            _log.warning("%d jobs did not end in time and are left to their lease", left)
+
+    def _hand_back(self) -> None:
+        """Gives back what nobody has started, to be run by others at once."""
+        with self._lock:
+            jobs = list(self._held.values())
+        for job in jobs:
+            if self._own(job):
+                self._finish(job, snoozed(0, []))

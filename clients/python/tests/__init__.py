@@ -1,0 +1,1 @@
+"""Tests against a server whose address is in BACKSTOP_SERVER."""

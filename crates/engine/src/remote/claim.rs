@@ -1,0 +1,249 @@
+//! Handing work out: at once when there is some, otherwise when it arrives or becomes due (L13).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::WorkerId;
+use backstop_core::job::JobView;
+use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, NewWorker};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::finish::Report;
+use super::taken::Taken;
+use super::{Grant, Handed, Remote, WorkRequest};
+use crate::outcome::{Failed, Reply};
+use crate::worker::before::{Runner, before_run};
+use crate::worker::fetch::Patience;
+
+/// How often somebody who waits looks for work when no wake-up comes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How many wake-ups by the work of others are followed at once, and the pause before each one after that.
+const FEW: u32 = 3;
+const BREATH: Duration = Duration::from_millis(5);
+
+impl Remote {
+    /// Hands out jobs, and waits for them when there are none; an empty answer says that the wait is over.
+    ///
+    /// It can be dropped at any moment: jobs that were taken for an answer that nobody reads go back without blame.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn claim(&self, request: WorkRequest) -> Result<Vec<Handed>, StoreError> {
+        let request = Arc::new(request);
+        let until = Instant::now() + request.wait;
+        let mut arrivals = self.engine.inner.bus.arrivals();
+        let mut patience = Patience::new(LOOK_EVERY);
+        let (mut told, mut fruitless) = (None, 0_u32);
+        loop {
+            arrivals.mark_unchanged();
+            // Two workers that go by one name take turns with its row; nobody's turn may wake the other at once.
+            if told.is_none_or(|at: Instant| at.elapsed() >= LOOK_EVERY) {
+                self.present(&request).await?;
+                told = Some(Instant::now());
+            }
+            let look = self.ask(&request, NOBODY, &request.queues, request.limit);
+            let peek = self.engine.store().peek(&look).await?;
+            if peek.has_work() {
+                let taken = self.take(&request).await?;
+                if !taken.jobs.is_empty() {
+                    self.busy(&request.worker, request.lease).await;
+                    return Ok(taken.keep());
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Vec::new());
+            }
+            // Work that others were quicker to take looks due until they have it: that is no reason to spin.
+            let due = peek.next_due.filter(|_| !peek.has_work()).map(|due| peek.now.until(due));
+            let look = patience.next_look();
+            let woken = rest(&mut arrivals, due.unwrap_or(look).min(look).min(left)).await;
+            fruitless = if woken { fruitless.saturating_add(1) } else { 0 };
+            if fruitless > FEW {
+                tokio::time::sleep(BREATH.min(left)).await;
+            }
+        }
+    }
+
+    /// Takes what there is, in a task of its own: a claim that is under way is always seen to its end.
+    async fn take(&self, request: &Arc<WorkRequest>) -> Result<Taken, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        let (remote, request) = (self.clone(), request.clone());
+        let batch = crate::ids::worker_id();
+        let nothing = Taken::new(self.engine.clone(), batch);
+        tokio::spawn(async move {
+            // When nobody listens any more, what was taken is dropped here, and so handed back.
+            let _ = sender.send(remote.take_batch(&request, batch).await);
+        });
+        receiver.await.unwrap_or(Ok(nothing))
+    }
+
+    async fn take_batch(&self, request: &WorkRequest, batch: WorkerId) -> Result<Taken, StoreError> {
+        let store = self.engine.store();
+        let since = Instant::now();
+        store.enlist(introduction(request, batch)).await?;
+        let mut taken = Taken::new(self.engine.clone(), batch);
+        let mut refused = Vec::new();
+        for queue in &request.queues {
+            let room = request.limit.saturating_sub(taken.jobs.len());
+            if room == 0 {
+                break;
+            }
+            match self.take_from(request, batch, queue, room).await {
+                Ok(claimed) => {
+                    let left = request.lease.saturating_sub(since.elapsed());
+                    self.sort(request, claimed, left, &mut taken, &mut refused).await;
+                }
+                // The store was slower than the lease: nothing of this batch is held, and the next look starts anew.
+                Err(StoreError::NotEnlisted { .. }) => break,
+                // What was taken before is there to be handed out all the same.
+                Err(_) if !taken.jobs.is_empty() => break,
+                Err(error) => {
+                    let _ = store.retire(batch).await;
+                    return Err(error);
+                }
+            }
+        }
+        self.close(refused).await;
+        let size = u32::try_from(taken.jobs.len()).unwrap_or(u32::MAX);
+        taken.jobs.iter_mut().for_each(|handed| handed.grant.batch = size);
+        if size == 0 {
+            let _ = store.retire(batch).await;
+        }
+        self.add_failures(&mut taken.jobs).await;
+        Ok(taken)
+    }
+
+    async fn take_from(
+        &self,
+        request: &WorkRequest,
+        batch: WorkerId,
+        queue: &Arc<str>,
+        room: usize,
+    ) -> Result<Claimed, StoreError> {
+        let store = self.engine.store();
+        let claim = self.ask(request, batch, std::slice::from_ref(queue), room);
+        // One of several queues may well be empty, and a look costs less than a claim.
+        if request.queues.len() > 1 {
+            let peek = store.peek(&claim).await?;
+            if !peek.has_work() {
+                return Ok(Claimed { jobs: Vec::new(), now: peek.now, expired: 0 });
+            }
+        }
+        store.claim(claim).await
+    }
+
+    /// Parts what may be run from what is refused before any handler sees it.
+    async fn sort(
+        &self,
+        request: &WorkRequest,
+        claimed: Claimed,
+        left: Duration,
+        taken: &mut Taken,
+        refused: &mut Vec<Report>,
+    ) {
+        let config = self.engine.config();
+        for one in claimed.jobs {
+            let spec = &one.job.spec;
+            let knows = request.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
+            let runner = Runner { code_version: request.code_version.as_deref(), knows };
+            match before_run(config, &one.job, &one.record, &runner) {
+                Ok(()) => taken.jobs.push(handed(request, one, claimed.now.after(left), claimed.now)),
+                Err(failed) => refused.push(self.refuse(request, one, failed).await),
+            }
+        }
+    }
+
+    async fn refuse(&self, request: &WorkRequest, claimed: ClaimedJob, failed: Box<Failed>) -> Report {
+        let ClaimedJob { job, record, lease } = claimed;
+        let first = record.runs == 1;
+        let ending = self.end(job, record, Reply(Err(failed)), None, request.code_version.clone()).await;
+        Report { finish: Finish { lease, ending }, first }
+    }
+
+    /// Writes the ends of runs that were refused. What cannot be written is found by the lease.
+    async fn close(&self, refused: Vec<Report>) {
+        let jobs = refused.len();
+        if let Err(error) = self.write(refused).await {
+            tracing::warn!(%error, jobs, "refused jobs go back when their lease is over");
+        }
+    }
+
+    /// A claim leaves out what earlier runs said; workers may want to know why a job comes again.
+    async fn add_failures(&self, jobs: &mut [Handed]) {
+        let again = jobs.iter_mut().filter(|handed| handed.view.record.last_failed_run.is_some());
+        let mut again: Vec<_> = again.collect();
+        if again.is_empty() {
+            return;
+        }
+        let ids = again.iter().map(|handed| handed.grant.lease.job).collect();
+        // It is a courtesy: without it the job is handed out as it is.
+        let Ok(details) = self.engine.store().jobs(ids).await else { return };
+        for (handed, detail) in again.iter_mut().zip(details) {
+            handed.view.last_failure = detail.and_then(|detail| detail.view.last_failure);
+        }
+    }
+
+    fn ask(&self, request: &WorkRequest, worker: WorkerId, queues: &[Arc<str>], limit: usize) -> Claim {
+        let config = self.engine.config();
+        let queues = queues.iter().map(|queue| ClaimQueue {
+            queue: queue.clone(),
+            limit,
+            start: limit,
+            any_kind: config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind),
+        });
+        Claim { worker, queues: queues.collect(), kinds: request.kinds.clone(), aging: config.aging }
+    }
+}
+
+/// Looking needs no worker.
+const NOBODY: WorkerId = WorkerId::from_u128(0);
+
+/// A batch serves no queue: that is said by the row of its worker's name, once.
+fn introduction(request: &WorkRequest, batch: WorkerId) -> NewWorker {
+    NewWorker {
+        id: batch,
+        name: request.worker.name.clone(),
+        code_version: request.code_version.as_deref().map(str::to_owned),
+        queues: Vec::new(),
+        kinds: Arc::new([]),
+        lease: request.lease,
+    }
+}
+
+fn handed(
+    request: &WorkRequest,
+    claimed: ClaimedJob,
+    expires_at: backstop_core::Timestamp,
+    now: backstop_core::Timestamp,
+) -> Handed {
+    let ClaimedJob { job, record, lease } = claimed;
+    let grant = Grant {
+        lease,
+        queue: job.spec.queue.clone(),
+        claimed_at: now,
+        term: request.lease,
+        batch: 1,
+        code_version: request.code_version.clone(),
+    };
+    let view = JobView {
+        job: Arc::unwrap_or_clone(job),
+        started_at: record.hold.and_then(|hold| hold.started_at),
+        record,
+        waits_for_code: false,
+        last_failure: None,
+        result: None,
+        warning: None,
+    };
+    Handed { view, grant, expires_at }
+}
+
+/// Waits for a wake-up, and says whether one came.
+async fn rest(arrivals: &mut watch::Receiver<u64>, longest: Duration) -> bool {
+    tokio::select! {
+        _ = arrivals.changed() => true,
+        () = tokio::time::sleep(longest) => false,
+    }
+}

@@ -1,0 +1,95 @@
+//! Heartbeats: they keep what they name, and tell what is lost and why.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use backstop_core::job::State;
+use backstop_core::{Lease, Timestamp, WorkerId};
+use backstop_store::Error as StoreError;
+
+use super::{Grant, Remote, RemoteWorker};
+
+/// The answer to a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beat {
+    /// The leases that are still held.
+    pub held: Vec<Lease>,
+    /// Those that are not.
+    pub lost: Vec<LostLease>,
+    /// Until when all that is held is safe; none when nothing is.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A lease that is no longer held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostLease {
+    /// Which one.
+    pub lease: Lease,
+    /// Why.
+    pub reason: LostReason,
+}
+
+/// Why a lease is no longer held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostReason {
+    /// Somebody called the job off: the run should stop.
+    Canceled,
+    /// The run has ended, or the lease ran out and the job is somebody else's.
+    Stale,
+}
+
+impl Remote {
+    /// Keeps leases, each for as long as its claim asked for.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn heartbeat(&self, worker: &RemoteWorker, grants: Vec<Grant>) -> Result<Beat, StoreError> {
+        let mut batches: BTreeMap<WorkerId, (Duration, Vec<Lease>)> = BTreeMap::new();
+        for grant in &grants {
+            let batch = batches.entry(grant.lease.worker).or_insert((grant.term, Vec::new()));
+            batch.1.push(grant.lease);
+        }
+        let mut beat = Beat::default();
+        let (mut lost, mut longest) = (Vec::new(), Duration::ZERO);
+        for (batch, (term, leases)) in batches {
+            match self.engine.store().renew(batch, term, leases.clone()).await {
+                Ok(renewed) => {
+                    let held = leases.into_iter().filter(|lease| !renewed.lost.contains(lease));
+                    let before = beat.held.len();
+                    beat.held.extend(held);
+                    if beat.held.len() > before {
+                        let until =
+                            beat.expires_at.map_or(renewed.expires_at, |at| at.min(renewed.expires_at));
+                        beat.expires_at = Some(until);
+                        longest = longest.max(term);
+                    }
+                    lost.extend(renewed.lost);
+                }
+                Err(StoreError::NotEnlisted { .. }) => lost.extend(leases),
+                Err(error) => return Err(error),
+            }
+        }
+        if !beat.held.is_empty() {
+            self.busy(worker, longest).await;
+        }
+        let gone: Vec<&Grant> = grants.iter().filter(|grant| lost.contains(&grant.lease)).collect();
+        self.let_go(gone).await;
+        beat.lost = self.reasons(lost).await?;
+        Ok(beat)
+    }
+
+    async fn reasons(&self, lost: Vec<Lease>) -> Result<Vec<LostLease>, StoreError> {
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        let details = self.engine.store().jobs(lost.iter().map(|lease| lease.job).collect()).await?;
+        let why = |(lease, detail): (Lease, Option<backstop_core::job::JobDetail>)| {
+            let canceled = detail.is_some_and(|detail| {
+                let record = &detail.view.record;
+                record.state == State::Canceled && record.fence == lease.fence
+            });
+            LostLease { lease, reason: if canceled { LostReason::Canceled } else { LostReason::Stale } }
+        };
+        Ok(lost.into_iter().zip(details).map(why).collect())
+    }
+}

@@ -1,0 +1,50 @@
+//! Jobs between the store and the worker that asked for them. Whoever hangs up in between takes nothing.
+
+use backstop_core::WorkerId;
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::Ending;
+use backstop_store::Finish;
+
+use super::Handed;
+use crate::engine::Backstop;
+
+/// Jobs of one batch that nobody has been told of yet: dropped, they go back without blame (C2).
+pub(super) struct Taken {
+    engine: Backstop,
+    batch: WorkerId,
+    pub(super) jobs: Vec<Handed>,
+}
+
+impl Taken {
+    pub(super) const fn new(engine: Backstop, batch: WorkerId) -> Self {
+        Self { engine, batch, jobs: Vec::new() }
+    }
+
+    /// Hands the jobs over. From here on they are the caller's.
+    pub(super) fn keep(mut self) -> Vec<Handed> {
+        std::mem::take(&mut self.jobs)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let jobs = std::mem::take(&mut self.jobs);
+        // Without a runtime the process ends, and the lease finds them.
+        let (false, Ok(runtime)) = (jobs.is_empty(), tokio::runtime::Handle::try_current()) else { return };
+        let (engine, batch) = (self.engine.clone(), self.batch);
+        runtime.spawn(async move { hand_back(&engine, batch, &jobs).await });
+    }
+}
+
+async fn hand_back(engine: &Backstop, batch: WorkerId, jobs: &[Handed]) {
+    let endings = jobs.iter().map(|handed| {
+        let header = handed.view.job.spec.header();
+        let ending = Ending::plain(header, Cause::Interrupted, Decision::handed_back());
+        Finish { lease: handed.grant.lease, ending }
+    });
+    let written = engine.store().finish(endings.collect()).await;
+    let retired = engine.store().retire(batch).await;
+    if let Err(error) = written.map(drop).and(retired) {
+        tracing::warn!(%error, jobs = jobs.len(), "jobs that nobody waited for go back when their lease is over");
+    }
+}

@@ -1,0 +1,50 @@
+//! What must hold before any handler sees a job, wherever that handler runs: in this process, or behind HTTP.
+
+use std::time::Duration;
+
+use backstop_core::failure::{Cause, Failure};
+use backstop_core::job::{Job, Record};
+
+use crate::config::Config;
+use crate::outcome::Failed;
+
+/// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
+const CODE_PAUSE: Duration = Duration::from_secs(5);
+
+/// The worker that is about to run a job.
+pub(crate) struct Runner<'a> {
+    /// The version of its code.
+    pub(crate) code_version: Option<&'a str>,
+    /// True when it has a handler for the job's kind and version.
+    pub(crate) knows: bool,
+}
+
+/// Checks the allow list once more (E8), the version of the code (D7), and that there is code at all (H10).
+pub(crate) fn before_run(
+    config: &Config,
+    job: &Job,
+    record: &Record,
+    runner: &Runner<'_>,
+) -> Result<(), Box<Failed>> {
+    let spec = &job.spec;
+    if !config.gate(&spec.queue).allows(&spec.kind) {
+        let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
+        return Err(Failed::plain(Failure::new(Cause::NotAllowed, "NotAllowed", message)));
+    }
+    if !record.accepts_code(runner.code_version) {
+        return Err(Failed::plain(too_old(record, runner.code_version)));
+    }
+    if !runner.knows {
+        let message = format!("this worker does not know kind `{}` version {}", spec.kind, spec.version);
+        return Err(Failed::plain(Failure::new(Cause::Error, "UnknownKind", message)));
+    }
+    Ok(())
+}
+
+/// A job that a fix was made for met code without it (D7): it goes back uncharged, for a worker that has it.
+fn too_old(record: &Record, version: Option<&str>) -> Failure {
+    let needs = record.needs().unwrap_or_default();
+    let have = version.unwrap_or("no version");
+    let message = format!("it needs code of version {needs} or later, and this worker has {have}");
+    Failure::new(Cause::UnknownKind, "CodeTooOld", message).retry_in(CODE_PAUSE)
+}

@@ -1,0 +1,39 @@
+//! How any run ends, wherever it ran: the rules are asked, the verdict is found, and what follows at once is done.
+
+use std::sync::Arc;
+
+use backstop_core::event::{Event, What};
+use backstop_core::failure::{Failure, HookAnswer};
+use backstop_core::job::{Ending, Job};
+
+use super::conclude::{Happened, conclude};
+use crate::engine::Backstop;
+
+/// Turns what happened into what is written. A rule that pauses the queue has done so when this returns (F18).
+pub(crate) async fn end(
+    engine: &Backstop,
+    happened: Happened,
+    ask: impl FnOnce(u32, &Failure) -> HookAnswer,
+) -> Ending {
+    let inner = &engine.inner;
+    let job = happened.job.clone();
+    // Only failures look at the rules: a success asks for nothing.
+    let book = if happened.reply.0.is_err() { inner.rules.book(&*inner.store).await } else { Arc::default() };
+    let concluded = conclude(&inner.config, &book, happened, ask);
+    if let Some(rule) = &concluded.pauses {
+        engine.pause_by_rule(&job.spec.queue, rule).await;
+    }
+    let ending = concluded.ending;
+    if let (Some(_), Some(failure)) = (job.spec.callback_of, &ending.failure) {
+        let (engine, what) = (engine.clone(), What::CallbackFailed { error: failure.message.clone() });
+        tokio::spawn(async move { tell(&engine, &job, what).await });
+    }
+    ending
+}
+
+/// Publishes an event that no commit carries.
+pub(crate) async fn tell(engine: &Backstop, job: &Job, what: What) {
+    if let Ok(at) = engine.inner.store.now().await {
+        engine.inner.bus.tell(Event { at, job: Some(job.spec.header()), what });
+    }
+}

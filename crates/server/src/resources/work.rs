@@ -1,0 +1,162 @@
+//! `/api/v1/work`: workers in any language claim jobs, keep them by heartbeats, and report how their runs ended (E7).
+
+mod reading;
+
+use std::collections::HashSet;
+
+use axum::Json;
+use axum::extract::State;
+use backstop::core::Lease;
+use backstop::{Grant, Handed, RemoteWorker};
+use utoipa_axum::routes;
+
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::Body;
+use crate::error::ApiError;
+use crate::lease::{LeaseKey, stale};
+use crate::routes::{Needs, Routes};
+use crate::shape::{Failed, FailedWhy, work as shape};
+
+/// Leases or results in one call at most.
+const MOST_LEASES: usize = 1_000;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .add(Needs::Right(Scope::Work), routes!(claim))
+        .add(Needs::Right(Scope::Work), routes!(heartbeat))
+        .add(Needs::Right(Scope::Work), routes!(finish))
+        .add(Needs::Right(Scope::Work), routes!(progress))
+}
+
+/// Takes jobs. Answers at once when there is work, else when some arrives or becomes due, or when the wait is over.
+#[utoipa::path(post, path = "/api/v1/work/claim", tag = "work", request_body = shape::Claim,
+    responses((status = 200, body = shape::Claimed), (status = 400, body = Failed), (status = 422, body = Failed)))]
+async fn claim(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<shape::Claim>,
+) -> Result<Json<shape::Claimed>, ApiError> {
+    let request = reading::work_request(&caller, &request, &api.engine().config().limits)?;
+    // Everything that can fail comes before jobs are taken.
+    let key = api.leases().key(&**api.engine().store()).await?;
+    let remote = api.engine().remote();
+    let handed = tokio::select! {
+        handed = remote.claim(request) => handed?,
+        () = api.closing().cancelled() => Vec::new(),
+    };
+    let jobs = handed.iter().map(|one| claimed_job(key, &caller, one)).collect();
+    Ok(Json(shape::Claimed { jobs }))
+}
+
+/// Keeps leases, and tells which are lost and why.
+#[utoipa::path(post, path = "/api/v1/work/heartbeat", tag = "work", request_body = shape::Heartbeat,
+    responses((status = 200, body = shape::Kept), (status = 400, body = Failed), (status = 422, body = Failed)))]
+async fn heartbeat(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<shape::Heartbeat>,
+) -> Result<Json<shape::Kept>, ApiError> {
+    reading::few_enough("leases", request.leases.len(), MOST_LEASES)?;
+    let worker = reading::worker(&caller, &request.worker, &api.engine().config().limits)?;
+    let key = api.leases().key(&**api.engine().store()).await?;
+    let read: Vec<(String, Option<Grant>)> = request
+        .leases
+        .into_iter()
+        .map(|token| {
+            let grant = key.open(&caller, &token);
+            (token, grant)
+        })
+        .collect();
+    Ok(Json(beat(&api, &worker, read).await?))
+}
+
+async fn beat(
+    api: &Api,
+    worker: &RemoteWorker,
+    read: Vec<(String, Option<Grant>)>,
+) -> Result<shape::Kept, ApiError> {
+    let grants = read.iter().filter_map(|(_, grant)| grant.clone()).collect();
+    let beat = api.engine().remote().heartbeat(worker, grants).await?;
+    let held: HashSet<Lease> = beat.held.iter().copied().collect();
+    let canceled: HashSet<Lease> = beat
+        .lost
+        .iter()
+        .filter(|lost| lost.reason == backstop::LostReason::Canceled)
+        .map(|lost| lost.lease)
+        .collect();
+    let mut kept = shape::Kept { held: Vec::new(), lost: Vec::new(), expires_at: beat.expires_at };
+    for (token, grant) in read {
+        let lease = grant.map(|grant| grant.lease);
+        if lease.is_some_and(|lease| held.contains(&lease)) {
+            kept.held.push(token);
+            continue;
+        }
+        let reason = if lease.is_some_and(|lease| canceled.contains(&lease)) {
+            shape::LostReason::Canceled
+        } else {
+            shape::LostReason::StaleLease
+        };
+        kept.lost.push(shape::Lost { lease: token, reason });
+    }
+    Ok(kept)
+}
+
+/// Ends runs. Each result is taken or refused by itself; the answers come in the same order.
+#[utoipa::path(post, path = "/api/v1/work/finish", tag = "work", request_body = shape::Finish,
+    responses((status = 200, body = shape::FinishAnswers), (status = 400, body = Failed),
+        (status = 422, body = Failed)))]
+async fn finish(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<shape::Finish>,
+) -> Result<Json<shape::FinishAnswers>, ApiError> {
+    reading::few_enough("results", request.results.len(), MOST_LEASES)?;
+    let key = api.leases().key(&**api.engine().store()).await?;
+    let read: Vec<Result<backstop::Finished, ApiError>> =
+        request.results.into_iter().map(|item| reading::finished(key, &caller, item)).collect();
+    let taken = read.iter().filter_map(|item| item.as_ref().ok().cloned()).collect();
+    let mut answers = api.engine().remote().finish(taken).await?.into_iter();
+    let results = read.into_iter().map(|item| match item.map(|_| answers.next()) {
+        Ok(Some(Ok(state))) => shape::FinishAnswer { ok: true, status: Some(state.to_string()), error: None },
+        Ok(_) => refused(&stale()),
+        Err(error) => refused(&error),
+    });
+    Ok(Json(shape::FinishAnswers { results: results.collect() }))
+}
+
+/// Keeps what a run says of how far it is.
+#[utoipa::path(post, path = "/api/v1/work/progress", tag = "work", request_body = shape::Progress,
+    responses((status = 200, body = shape::Noted), (status = 400, body = Failed), (status = 409, body = Failed),
+        (status = 422, body = Failed)))]
+async fn progress(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<shape::Progress>,
+) -> Result<Json<shape::Noted>, ApiError> {
+    reading::percent(request.percent)?;
+    let key = api.leases().key(&**api.engine().store()).await?;
+    let grant = key.open(&caller, &request.lease).ok_or_else(stale)?;
+    let note = request.note.unwrap_or_default();
+    let noted = api.engine().remote().progress(&grant, request.percent, &note).await?;
+    noted.map_err(|_| stale())?;
+    Ok(Json(shape::Noted { ok: true }))
+}
+
+fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::ClaimedJob {
+    let timeout = handed.view.job.spec.policy.timeout;
+    shape::ClaimedJob {
+        job: reading::job(caller, &handed.view),
+        timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+        lease: shape::Lease {
+            token: key.seal(caller, &handed.grant),
+            fence: handed.grant.lease.fence.0,
+            expires_at: handed.expires_at,
+        },
+    }
+}
+
+fn refused(error: &ApiError) -> shape::FinishAnswer {
+    let why: Option<FailedWhy> = serde_json::from_value(error.to_json()).ok();
+    shape::FinishAnswer { ok: false, status: None, error: why }
+}

@@ -1,0 +1,161 @@
+//! What remote workers send, as the engine takes it, and jobs as their callers know them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::core::admit;
+use backstop::core::job::JobView;
+use backstop::store::KnownKind;
+use backstop::{Cause, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
+use serde_json::{Map, Value, json};
+
+use crate::access::Caller;
+use crate::body::wrong_field;
+use crate::error::ApiError;
+use crate::lease::{LeaseKey, stale};
+use crate::shape::work as shape;
+
+const MOST_QUEUES: usize = 100;
+const MOST_KINDS: usize = 1_000;
+const MOST_JOBS: u32 = 500;
+const LONGEST_WAIT_MS: u64 = 60_000;
+const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
+
+/// The engine's request for what a worker asks.
+pub(super) fn work_request(
+    caller: &Caller,
+    claim: &shape::Claim,
+    limits: &Limits,
+) -> Result<WorkRequest, ApiError> {
+    some("queues", claim.queues.len())?;
+    some("kinds", claim.kinds.len())?;
+    few_enough("queues", claim.queues.len(), MOST_QUEUES)?;
+    few_enough("kinds", claim.kinds.len(), MOST_KINDS)?;
+    between("limit", u64::from(claim.limit), 1, u64::from(MOST_JOBS))?;
+    between("lease_ms", claim.lease_ms, *LEASE_MS.start(), *LEASE_MS.end())?;
+    if let Some(version) = &claim.code_version {
+        admit::name("code_version", version, limits)?;
+    }
+    let queues = claim.queues.iter().map(|name| {
+        let queue = caller.queue(name)?;
+        admit::name("queues", &queue, limits)?;
+        Ok(Arc::from(queue))
+    });
+    let kinds = claim.kinds.iter().map(|kind| known(kind, limits));
+    Ok(WorkRequest {
+        worker: worker(caller, &claim.worker, limits)?,
+        queues: queues.collect::<Result<_, ApiError>>()?,
+        kinds: kinds.collect::<Result<_, Refusal>>()?,
+        limit: usize::try_from(claim.limit).unwrap_or(usize::MAX),
+        wait: Duration::from_millis(claim.wait_ms.min(LONGEST_WAIT_MS)),
+        lease: Duration::from_millis(claim.lease_ms),
+        code_version: claim.code_version.as_deref().map(Arc::from),
+    })
+}
+
+/// A worker by the name it gives itself, which is its tenant's own.
+pub(super) fn worker(caller: &Caller, name: &str, limits: &Limits) -> Result<RemoteWorker, Refusal> {
+    admit::name("worker", name, limits)?;
+    Ok(RemoteWorker { realm: caller.tenant().unwrap_or_default().to_owned(), name: name.to_owned() })
+}
+
+fn known(kind: &shape::Kind, limits: &Limits) -> Result<KnownKind, Refusal> {
+    let (name, version) = match kind {
+        shape::Kind::Name(name) => (name, 1),
+        shape::Kind::Versioned(kind) => (&kind.kind, kind.version),
+    };
+    admit::name("kinds", name, limits)?;
+    if version == 0 {
+        return Err(Refusal::invalid("kinds", format!("versions of `{name}` begin with 1")));
+    }
+    Ok(KnownKind { kind: name.as_str().into(), version })
+}
+
+fn some(field: &str, count: usize) -> Result<(), ApiError> {
+    if count == 0 { Err(wrong_field(field, "it is empty; name at least one")) } else { Ok(()) }
+}
+
+pub(super) fn few_enough(field: &str, count: usize, most: usize) -> Result<(), ApiError> {
+    if count > most {
+        return Err(wrong_field(field, &format!("it has {count} items, the limit is {most}")));
+    }
+    Ok(())
+}
+
+fn between(field: &str, value: u64, least: u64, most: u64) -> Result<(), ApiError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(wrong_field(field, &format!("{value} is not between {least} and {most}")))
+}
+
+pub(super) fn percent(percent: u8) -> Result<(), ApiError> {
+    between("percent", u64::from(percent), 0, 100)
+}
+
+/// One item of a finish: what it says and the right to say it.
+pub(super) fn finished(key: &LeaseKey, caller: &Caller, item: Value) -> Result<Finished, ApiError> {
+    let item: shape::Finished =
+        serde_json::from_value(item).map_err(|problem| wrong_field(".", &problem.to_string()))?;
+    let grant = key.open(caller, &item.lease).ok_or_else(stale)?;
+    let (ended, logs) = ended(item.outcome);
+    Ok(Finished { grant, ended, logs: logs.map(lines).unwrap_or_default() })
+}
+
+fn lines(logs: shape::Logs) -> Vec<String> {
+    match logs {
+        shape::Logs::Text(text) => text.lines().map(str::to_owned).collect(),
+        shape::Logs::Lines(lines) => lines,
+    }
+}
+
+fn ended(outcome: shape::Outcome) -> (Ended, Option<shape::Logs>) {
+    match outcome {
+        shape::Outcome::Succeeded { result, logs } => (Ended::Succeeded { result }, logs),
+        shape::Outcome::Failed { class, message, error_type, retry_in_ms, dependency, logs } => {
+            let (cause, usual) = cause(class);
+            let mut failure = Failure::new(cause, error_type.unwrap_or_else(|| usual.to_owned()), message);
+            if matches!(cause, Cause::Permanent | Cause::Invalid) {
+                failure.why = Some(failure.message.clone());
+            }
+            failure.retry_in = retry_in_ms.map(Duration::from_millis);
+            failure.dependency = dependency;
+            (Ended::Failed(failure), logs)
+        }
+        shape::Outcome::Snoozed { delay_ms, logs } => {
+            (Ended::Snoozed { delay: Duration::from_millis(delay_ms) }, logs)
+        }
+        shape::Outcome::Canceled { reason, logs } => (Ended::Canceled { reason }, logs),
+    }
+}
+
+/// The cause of a class, and the type of an error that says none.
+const fn cause(class: shape::FailureClass) -> (Cause, &'static str) {
+    match class {
+        shape::FailureClass::Error => (Cause::Error, "Error"),
+        shape::FailureClass::Permanent => (Cause::Permanent, "Permanent"),
+        shape::FailureClass::Invalid => (Cause::Invalid, "Invalid"),
+        shape::FailureClass::Transient => (Cause::Rejected, "Transient"),
+        shape::FailureClass::Timeout => (Cause::Timeout, "Timeout"),
+        shape::FailureClass::Panic => (Cause::Panic, "Panic"),
+    }
+}
+
+/// A job as it reads everywhere, under the names that its caller knows.
+pub(super) fn job(caller: &Caller, view: &JobView) -> Map<String, Value> {
+    let Ok(Value::Object(mut job)) = serde_json::to_value(view) else { return Map::new() };
+    if let Some(queue) = caller.sees(&view.job.spec.queue) {
+        job.insert("queue".to_owned(), json!(queue));
+    }
+    let Some(tenant) = caller.tenant() else { return job };
+    for field in ["idempotency_key", "business_key", "correlation_id"] {
+        let own = job
+            .get(field)
+            .and_then(Value::as_str)
+            .and_then(|key| key.strip_prefix(tenant)?.strip_prefix('/'));
+        if let Some(own) = own.map(str::to_owned) {
+            job.insert(field.to_owned(), Value::String(own));
+        }
+    }
+    job
+}

@@ -1,0 +1,278 @@
+//! What remote workers send and are answered (E7).
+
+use backstop::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::FailedWhy;
+
+/// A request for work.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Who asks: a name for people, one for each process.
+    pub worker: String,
+    /// The queues to take from, in this order.
+    #[schema(min_items = 1, max_items = 100)]
+    pub queues: Vec<String>,
+    /// What the worker can run.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub kinds: Vec<Kind>,
+    /// Jobs to take at most, over all queues; 1 unless told.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 500, default = 1)]
+    pub limit: u32,
+    /// How long to wait for work when there is none, 60,000 at most; 0 unless told.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// How long the worker may be silent about what it takes; 30,000 unless told.
+    #[serde(default = "half_a_minute")]
+    #[schema(minimum = 1000, maximum = 3_600_000, default = 30_000)]
+    pub lease_ms: u64,
+    /// The version of its code, kept with every run and asked for by re-drives that need a fix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_version: Option<String>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn half_a_minute() -> u64 {
+    30_000
+}
+
+/// A kind of job that a worker can run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Kind {
+    /// By its name: payloads of version 1.
+    Name(String),
+    /// Up to a version of its payload.
+    Versioned(VersionedKind),
+}
+
+/// A kind up to a version of its payload.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VersionedKind {
+    /// The kind.
+    pub kind: String,
+    /// The highest version that the worker reads.
+    #[schema(minimum = 1)]
+    pub version: u32,
+}
+
+/// The jobs that were handed out; none when the wait is over.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Claimed {
+    /// Each with its lease.
+    pub jobs: Vec<ClaimedJob>,
+}
+
+/// A job as it reads everywhere, with the right to write about its run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ClaimedJob {
+    /// The job.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub job: Map<String, Value>,
+    /// How long the run may take; keeping to it is the worker's business.
+    pub timeout_ms: Option<u64>,
+    /// The right to write about it.
+    pub lease: Lease,
+}
+
+/// The right to write about one run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Lease {
+    /// Shown with everything that is said of the run.
+    pub token: String,
+    /// The number of the hold; a later hold has a greater one.
+    pub fence: i64,
+    /// Until when the job is held without a heartbeat.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}
+
+/// A heartbeat.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// Who is alive.
+    pub worker: String,
+    /// The tokens of the leases to keep.
+    #[schema(max_items = 1000)]
+    pub leases: Vec<String>,
+}
+
+/// What a heartbeat has kept.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Kept {
+    /// The tokens whose leases are still held.
+    pub held: Vec<String>,
+    /// Those whose are not: their runs should stop.
+    pub lost: Vec<Lost>,
+    /// Until when all that is held is safe; none when nothing is.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A lease that is no longer held.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Lost {
+    /// Its token.
+    pub lease: String,
+    /// Why.
+    pub reason: LostReason,
+}
+
+/// Why a lease is no longer held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LostReason {
+    /// Somebody called the job off.
+    Canceled,
+    /// The run has ended, or the lease ran out.
+    StaleLease,
+}
+
+/// Ends of runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Finish {
+    /// One for each run. They are read one by one: a bad one never fails the others.
+    #[schema(value_type = Vec<Finished>, max_items = 1000)]
+    pub results: Vec<Value>,
+}
+
+/// The end of one run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Finished {
+    /// The token of its lease.
+    pub lease: String,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Outcome {
+    /// It went well.
+    Succeeded {
+        /// What it came to.
+        #[serde(default)]
+        #[schema(value_type = Option<Object>)]
+        result: Option<Value>,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+    /// It failed.
+    Failed {
+        /// What kind of failure it was.
+        class: FailureClass,
+        /// What happened, in words.
+        message: String,
+        /// The type of the error, which groups failures.
+        #[serde(default)]
+        error_type: Option<String>,
+        /// When to try again, if the failure says so itself.
+        #[serde(default)]
+        retry_in_ms: Option<u64>,
+        /// The dependency that was away.
+        #[serde(default)]
+        dependency: Option<String>,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+    /// It asks to run again later, at no cost.
+    Snoozed {
+        /// How much later.
+        delay_ms: u64,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+    /// The handler calls the job off.
+    Canceled {
+        /// Why.
+        reason: String,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+}
+
+/// What kind of failure a run met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// An error that a retry may mend.
+    Error,
+    /// An error that no retry can mend.
+    Permanent,
+    /// The input can never be handled.
+    Invalid,
+    /// A dependency was away for the moment: nobody is to blame.
+    Transient,
+    /// The run took longer than it may.
+    Timeout,
+    /// The handler broke.
+    Panic,
+}
+
+/// What a run logged.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum Logs {
+    /// As one text.
+    Text(String),
+    /// Line by line.
+    Lines(Vec<String>),
+}
+
+/// The answers to ends of runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FinishAnswers {
+    /// One for each, in the same order.
+    pub results: Vec<FinishAnswer>,
+}
+
+/// The answer to the end of one run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct FinishAnswer {
+    /// True when it is stored.
+    pub ok: bool,
+    /// Where the job is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<FailedWhy>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// The token of its lease.
+    pub lease: String,
+    /// From 0 to 100.
+    #[schema(maximum = 100)]
+    pub percent: u8,
+    /// In words.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// That something was noted.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Noted {
+    /// Always true: refusals have a shape of their own.
+    pub ok: bool,
+}

@@ -1,0 +1,179 @@
+//! How runs of remote workers end: as those of every worker.
+
+use std::time::Duration;
+
+use backstop::core::failure::{Action, Match, Rule};
+use backstop::{Backoff, Cause, Config, Policy, Timestamp};
+use serde_json::{Value, json};
+
+use super::stage::Stage;
+
+fn quick() -> Config {
+    let policy = Policy::default().retries(1).backoff(Backoff::fixed(Duration::from_secs(60)));
+    Config::default().kind("mail", policy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_ends_its_run_by_its_cause() {
+    // E7, F2, F16
+    let failed = |class: &str| json!({ "type": "failed", "class": class, "message": "no luck" });
+    let table: [(Value, &str, Cause, u32); 9] = [
+        (json!({ "type": "succeeded" }), "succeeded", Cause::Succeeded, 0),
+        (failed("error"), "pending", Cause::Error, 1),
+        (failed("permanent"), "failed", Cause::Permanent, 1),
+        (failed("invalid"), "failed", Cause::Invalid, 1),
+        (failed("transient"), "pending", Cause::Rejected, 0),
+        (failed("timeout"), "pending", Cause::Timeout, 1),
+        (failed("panic"), "pending", Cause::Panic, 1),
+        (json!({ "type": "snoozed", "delay_ms": 5_000 }), "pending", Cause::Snoozed, 0),
+        (json!({ "type": "canceled", "reason": "no use" }), "canceled", Cause::Canceled, 0),
+    ];
+    for (mut outcome, status, cause, attempts) in table {
+        let stage = Stage::on(super::stage::store(), quick());
+        let id = stage.submit("mail", json!({})).await;
+        let job = stage.claim_one().await;
+        outcome["logs"] = json!(["one", "two"]);
+        assert_eq!(
+            stage.finish(&job, outcome.clone()).await,
+            json!({ "ok": true, "status": status }),
+            "{outcome}"
+        );
+        let run = stage.last_run(&id).await;
+        assert_eq!((run.cause, run.number), (cause, 1), "{outcome}");
+        assert_eq!(run.output.as_deref(), Some("one\ntwo\n"), "{outcome}");
+        assert_eq!(run.code_version.as_deref(), Some("1.0"), "{outcome}");
+        assert_eq!(stage.detail(&id).await.view.record.attempt, attempts, "{outcome}");
+        // What is over is answered in the same words when it is reported again.
+        assert_eq!(
+            stage.finish(&job, outcome.clone()).await,
+            json!({ "ok": true, "status": status }),
+            "{outcome}"
+        );
+        assert_eq!(stage.runs(&id).await.len(), 1, "{outcome}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_says_its_type_its_wait_and_its_dependency_and_is_sanitized() {
+    // E7, F9, F11
+    let stage = Stage::new();
+    let id = stage.submit("mail", json!({})).await;
+    let job = stage.claim_one().await;
+    let outcome = json!({
+        "type": "failed", "class": "transient", "error_type": "SmtpError", "dependency": "smtp",
+        "message": "cannot reach smtp://joe:hunter2@mail.example.com", "retry_in_ms": 90_000,
+        "logs": ["token=sk_live_4eC39HqLyjWDarjtT1zdp7dc"],
+    });
+    assert_eq!(stage.finish(&job, outcome).await["status"], "pending");
+    let (run, view) = (stage.last_run(&id).await, stage.detail(&id).await.view);
+    let failure = run.failure.unwrap();
+    assert_eq!(failure.error_type, "SmtpError");
+    assert!(
+        !failure.message.contains("hunter2") && failure.message.contains("mail.example.com"),
+        "{failure:?}"
+    );
+    assert!(!run.output.unwrap().contains("sk_live"));
+    assert_eq!(run.finished_at.until(view.record.run_at), Duration::from_secs(90));
+    let trace = run.decision.unwrap().trace;
+    assert!(trace.iter().any(|check| check.check == "dependency" && check.answer == "smtp"), "{trace:?}");
+    // Whoever gets it next is told why it comes again.
+    stage.pass(90).await;
+    let again = stage.claim_one().await;
+    assert_eq!((&again["error_type"], &again["runs"]), (&json!("SmtpError"), &json!(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operators_rule_decides_about_remote_runs_too() {
+    // E7, F18
+    let stage = Stage::on(super::stage::store(), quick());
+    let rule = Rule {
+        id: "no-retries".parse().unwrap(),
+        note: String::new(),
+        matches: Match { kind: Some("mail".into()), ..Match::default() },
+        action: Action::Permanent,
+        enabled: true,
+        position: 0,
+        created_at: Timestamp::EPOCH,
+        created_by: "ann".to_owned(),
+    };
+    stage.engine().add_rule(&rule).await.unwrap();
+    let id = stage.submit("mail", json!({})).await;
+    let job = stage.claim_one().await;
+    let outcome = json!({ "type": "failed", "class": "error", "message": "no luck" });
+    assert_eq!(stage.finish(&job, outcome).await["status"], "failed");
+    assert!(stage.last_run(&id).await.decision.unwrap().rule_id().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_item_never_fails_the_others() {
+    // E7
+    let stage = Stage::new();
+    for _ in 0..2 {
+        stage.submit("mail", json!({})).await;
+    }
+    let (one, two) = (stage.claim_one().await, stage.claim_one().await);
+    let done = json!({ "type": "succeeded" });
+    let token = |job: &Value| job["lease"]["token"].clone();
+    let answers = stage
+        .finish_all(json!([
+            { "lease": token(&one), "outcome": { "type": "exploded" } },
+            { "lease": "lt1.AAAA.BBBB", "outcome": done },
+            "what",
+            { "lease": token(&one), "outcome": { "type": "failed", "class": "error" } },
+            { "lease": token(&one), "outcome": done },
+            { "lease": token(&two), "outcome": done, "colour": "red" },
+            { "lease": token(&two), "outcome": { "type": "snoozed", "delay_ms": 0 } },
+            { "lease": token(&one), "outcome": done },
+        ]))
+        .await;
+    let said: Vec<&str> = answers
+        .iter()
+        .map(|answer| answer["error"]["code"].as_str().or(answer["status"].as_str()).unwrap())
+        .collect();
+    let expected =
+        ["invalid", "stale_lease", "invalid", "invalid", "succeeded", "invalid", "pending", "succeeded"];
+    assert_eq!(said, expected);
+    assert!(answers.iter().all(|answer| answer["ok"] == answer["error"].is_null()), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_was_not_this_leases_own_is_stale() {
+    // E7, L5
+    let stage = Stage::new();
+    let done = json!({ "type": "succeeded" });
+    let stale = |answer: Value| assert_eq!(answer["error"]["code"], "stale_lease", "{answer}");
+    // Called off by a person.
+    let id = stage.submit("mail", json!({})).await;
+    let canceled = stage.claim_one().await;
+    stage.engine().cancel(super::stage::parsed(&id), "not needed").await.unwrap();
+    stale(stage.finish(&canceled, done.clone()).await);
+    stale(stage.finish(&canceled, json!({ "type": "canceled", "reason": "x" })).await);
+    assert_eq!(stage.runs(&id).await.len(), 1);
+    // Taken back when the lease ran out.
+    let id = stage.submit("mail", json!({})).await;
+    let late = stage.claim_one().await;
+    tokio::time::advance(Duration::from_secs(31)).await;
+    stale(stage.finish(&late, done.clone()).await);
+    stage.pass(0).await;
+    assert_eq!(stage.last_run(&id).await.cause, Cause::Crash);
+    stale(stage.finish(&late, done.clone()).await);
+    // And run by another meanwhile.
+    stage.pass(600).await;
+    let again = stage.claim_one().await;
+    stale(stage.finish(&late, done.clone()).await);
+    assert_eq!(stage.finish(&again, done).await["status"], "succeeded");
+    assert_eq!(stage.runs(&id).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_takes_longer_than_it_may_is_its_workers_business() {
+    // E7, F10
+    let stage = Stage::new();
+    let policy = Policy::default().timeout(Duration::from_secs(2));
+    let id = stage.engine().enqueue_raw("mail", "{}").policy(policy).submit().await.unwrap().id.to_string();
+    let job = stage.claim_one().await;
+    assert_eq!(job["timeout_ms"], 2_000);
+    stage.pass(10).await;
+    assert_eq!(stage.finish(&job, json!({ "type": "succeeded" })).await["ok"], true);
+    assert_eq!(stage.status(&id).await, "succeeded");
+}
