@@ -69,6 +69,7 @@ impl Global {
             store: self.store.clone().map(|store| (store, self.store_source)),
             server: self.server.clone().map(|server| (server, self.server_source)),
             config: self.config.clone(),
+            otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`cli`]: the command line. [`client`]: the way to the API, with a socket or without. [`commands`]: one file per command group, thin.
 //! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
 //! - [`output`]: tables, pages, JSON, colours. [`problem`]: errors and exit codes.
+//! - [`otlp`]: traces to a collector.
 //! - [`demo`]: the workload of `up --demo`. [`bench`]: the measures of `bench`.
 
 mod app;
@@ -14,6 +15,7 @@ mod commands;
 mod config;
 mod demo;
 mod logging;
+mod otlp;
 mod output;
 mod problem;
 

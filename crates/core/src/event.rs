@@ -153,6 +153,31 @@ pub enum What {
 }
 
 impl What {
+    /// The name of every event.
+    pub const NAMES: [&'static str; 21] = [
+        "enqueued",
+        "started",
+        "succeeded",
+        "failed",
+        "retrying",
+        "dead",
+        "alert",
+        "incident_opened",
+        "incident_regressed",
+        "deferred",
+        "interrupted",
+        "timed_out",
+        "timeout_near",
+        "stuck",
+        "canceled",
+        "paused",
+        "resumed",
+        "retried",
+        "callback_failed",
+        "hook_failed",
+        "waiting_for_code",
+    ];
+
     /// The event's name, as in its JSON.
     #[must_use]
     pub const fn name(&self) -> &'static str {

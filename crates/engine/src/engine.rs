@@ -16,6 +16,7 @@ use crate::budget::Budgets;
 use crate::config::Config;
 use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
+use crate::figures::{Figures, Metered};
 use crate::job::Job;
 use crate::remote::Remotes;
 use crate::rules::Rules;
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     pub(crate) rules: Rules,
     pub(crate) budgets: Budgets,
     pub(crate) remotes: Remotes,
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl std::fmt::Debug for Backstop {
@@ -70,6 +72,8 @@ impl Backstop {
     #[must_use]
     pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
         let bus = Bus::new(!config.alerts.channels.is_empty());
+        let figures = Figures::new();
+        let store: Arc<dyn Store> = Arc::new(Metered::new(store, figures.clone()));
         store.observe(bus.clone() as Arc<dyn Observer>);
         Self {
             inner: Arc::new(Inner {
@@ -80,6 +84,7 @@ impl Backstop {
                 rules: Rules::default(),
                 budgets: Budgets::default(),
                 remotes: Remotes::default(),
+                figures,
             }),
         }
     }
@@ -94,6 +99,12 @@ impl Backstop {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// What was counted and timed since this engine was opened (V3).
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.inner.figures
     }
 
     /// Prepares a typed job; nothing is stored before [`Enqueue::submit`].

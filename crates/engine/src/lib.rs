@@ -20,6 +20,7 @@ mod context;
 mod engine;
 mod error;
 mod events;
+pub mod figures;
 mod ids;
 mod incidents;
 mod job;
@@ -68,7 +69,7 @@ pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
 pub use ids::{job_id, worker_id};
 pub use job::{Defaults, Job};
-pub use loops::{Health, LoopHealth};
+pub use loops::{Health, HealthWatch, LoopHealth};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use redrive::{Redrive, RedriveError};
 pub use remote::{

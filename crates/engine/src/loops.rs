@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -87,14 +87,40 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Looks at the loops of a worker from elsewhere, such as a health check; clones are cheap.
+#[derive(Debug, Clone)]
+pub struct HealthWatch(pub(crate) Arc<Loops>);
+
+impl HealthWatch {
+    /// How its loops are; none when the worker has stopped.
+    #[must_use]
+    pub fn health(&self) -> Option<Health> {
+        (!self.0.gone.load(Ordering::Acquire)).then(|| self.0.health())
+    }
+}
+
 /// All loops of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     pulses: Mutex<Vec<Arc<Pulse>>>,
     complaints: Arc<Complaints>,
+    /// True once the worker has stopped: loops that are silent then are no alarm.
+    gone: AtomicBool,
 }
 
 impl Loops {
+    /// Says that the worker has stopped.
+    pub(crate) fn leave(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// The first of these loops that is silent for longer than it may be.
+    pub(crate) fn silent(&self, names: &[&str]) -> Option<&'static str> {
+        let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = pulses.iter().filter(|pulse| names.contains(&pulse.name));
+        named.find(|pulse| !pulse.health().ok).map(|pulse| pulse.name)
+    }
+
     pub(crate) fn health(&self) -> Health {
         let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
         let loops: Vec<_> = pulses.iter().map(|pulse| pulse.health()).collect();

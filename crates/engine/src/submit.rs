@@ -210,10 +210,12 @@ impl Enqueue {
     /// # Errors
     /// The first check that refuses it (L12).
     pub fn into_new_job(self) -> Result<NewJob, Refusal> {
-        let job = self.job?;
         let config = &self.engine.inner.config;
-        admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
-        Ok(job)
+        let admitted = self.job.and_then(|job| {
+            admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
+            Ok(job)
+        });
+        admitted.inspect_err(|refusal| self.engine.inner.figures.refused(refusal))
     }
 
     /// Stores the job; an `Ok` means it is durable.

@@ -7,7 +7,10 @@ use backstop::Backstop;
 /// Settings of the server. Every field has a safe default; build it with `Settings::default()` and change what you need.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Settings {}
+pub struct Settings {
+    /// Events, figures and webhooks.
+    pub telling: crate::tell::Telling,
+}
 
 /// The engine behind the API and how it is served. Clones are cheap and share everything.
 #[derive(Debug, Clone)]
@@ -21,6 +24,7 @@ struct Inner {
     settings: Settings,
     leases: crate::lease::Leases,
     closing: tokio_util::sync::CancellationToken,
+    tell: crate::tell::Tell,
 }
 
 impl Api {
@@ -29,7 +33,8 @@ impl Api {
     pub fn new(engine: Backstop, settings: Settings) -> Self {
         let leases = crate::lease::Leases::default();
         let closing = tokio_util::sync::CancellationToken::new();
-        Self { inner: Arc::new(Inner { engine, settings, leases, closing }) }
+        let tell = crate::tell::Tell::new(&settings.telling);
+        Self { inner: Arc::new(Inner { engine, settings, leases, closing, tell }) }
     }
 
     /// The engine.
@@ -46,6 +51,11 @@ impl Api {
     /// Fires when the server stops: whoever waits for something to happen answers at once.
     pub(crate) fn closing(&self) -> &tokio_util::sync::CancellationToken {
         &self.inner.closing
+    }
+
+    /// What tells the outside of it.
+    pub(crate) fn tell(&self) -> &crate::tell::Tell {
+        &self.inner.tell
     }
 
     /// How it is served.

@@ -29,12 +29,13 @@ pub async fn serve(
     api: Api,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ListenError> {
-    let closing = api.closing().clone();
+    let router = crate::routes::router(api.clone());
     let stop = async move {
         stop.await;
-        closing.cancel();
+        api.closing().cancel();
+        // They would never end by themselves.
+        api.close_streams();
     };
-    let router = crate::routes::router(api);
     let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;
     served.map_err(|problem| ListenError::Address { address: SocketAddr::from(([0, 0, 0, 0], 0)), problem })
 }

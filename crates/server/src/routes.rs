@@ -85,6 +85,9 @@ fn all() -> Routes {
     let routes = resources::clock::routes(routes);
     let routes = resources::health::routes(routes);
     let routes = resources::work::routes(routes);
+    let routes = resources::events::routes(routes);
+    let routes = resources::metrics::routes(routes);
+    let routes = resources::webhooks::routes(routes);
     resources::queues::routes(routes)
 }
 
@@ -106,6 +109,7 @@ pub fn router(api: Api) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(api.clone(), access::identify))
+        .layer(middleware::from_fn_with_state(api.clone(), crate::figures::count))
         .with_state(api)
 }
 

@@ -9,6 +9,7 @@ use clap::Args;
 use crate::app::App;
 use crate::demo;
 use crate::demo::Audience;
+use crate::otlp::Exporter;
 use crate::output::clean;
 use crate::output::figures::counted;
 use crate::output::span::length;
@@ -32,7 +33,7 @@ pub(crate) struct Up {
 }
 
 pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
-    let mut asked: Stop = Box::pin(stop_asked());
+    let asked: Stop = Box::pin(stop_asked());
     let engine = app.open().await?;
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
@@ -41,10 +42,28 @@ pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
         asked.await;
         return Ok(Exit::Done);
     }
-    let worker = start_worker(&engine, args.demo, app).await?;
+    let exporter = app.settings.otlp.as_deref().map(Exporter::start).transpose()?;
+    let worked = work(&args, &engine, asked, exporter.as_ref(), app).await;
+    if let Some(exporter) = exporter
+        && exporter.stop().await > 0
+    {
+        app.out.warn("not every span reached the collector of traces");
+    }
+    worked
+}
+
+/// Runs a worker, and the demo if that was asked for, until it is told to stop.
+async fn work(
+    args: &Up,
+    engine: &Backstop,
+    mut asked: Stop,
+    exporter: Option<&Exporter>,
+    app: &App,
+) -> Result<Exit, Problem> {
+    let worker = start_worker(engine, args.demo, exporter, app).await?;
     let mut exit = Exit::Done;
     if args.demo {
-        let Some(as_expected) = show_demo(&engine, &mut asked, app).await? else {
+        let Some(as_expected) = show_demo(engine, &mut asked, app).await? else {
             app.out.note("stopped before the end of the demo");
             // Its jobs are toys: nobody should have to wait for them.
             worker.hurry().cancel();
@@ -102,13 +121,21 @@ fn running(worker: &WorkerHandle) -> u64 {
 }
 
 /// Starts a worker for the configured queues, and for the demo's own.
-async fn start_worker(engine: &Backstop, with_demo: bool, app: &App) -> Result<WorkerHandle, Problem> {
+async fn start_worker(
+    engine: &Backstop,
+    with_demo: bool,
+    exporter: Option<&Exporter>,
+    app: &App,
+) -> Result<WorkerHandle, Problem> {
     let settings = &app.settings;
     let mut worker = backstop_kinds::register(engine.worker(settings.kinds.clone()))
         .code_version(env!("CARGO_PKG_VERSION"))
         .lease(settings.lease)
         .grace(settings.grace)
         .poll(settings.poll);
+    if let Some(exporter) = exporter {
+        worker = worker.hook(exporter.runs());
+    }
     let mut served = Vec::new();
     for (queue, concurrency) in &settings.queues {
         worker = worker.queue(queue.as_str(), *concurrency);

@@ -177,6 +177,7 @@ pub(crate) const FILE: &[Key] = &[
             value("log", Kind::Flag),
         ]),
     ),
+    key("telemetry", Shape::Section(&[value("otlp_endpoint", Kind::Text)])),
     later("circuits", Shape::Open),
     later_secret("bridges"),
     key(

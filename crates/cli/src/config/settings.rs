@@ -55,6 +55,8 @@ pub(crate) struct Given {
     pub(crate) store: Option<(String, Source)>,
     pub(crate) server: Option<(String, Source)>,
     pub(crate) config: Option<PathBuf>,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`, which every program that traces reads.
+    pub(crate) otlp: Option<String>,
 }
 
 /// One effective setting, for `config check`.
@@ -81,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) engine: Config,
     /// What the built-in kinds may do.
     pub(crate) kinds: Kinds,
+    /// Where traces go; none sends none.
+    pub(crate) otlp: Option<String>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -110,6 +114,7 @@ impl Settings {
             queues: BTreeMap::new(),
             engine: Config::default(),
             kinds: Kinds::default(),
+            otlp: None,
             rows: Vec::new(),
         }
     }
@@ -147,6 +152,11 @@ impl Settings {
             settings.rows.retain(|row| row.key != "store.url");
             settings.row("store.url", json!(without_credentials(store)), *source, true);
         }
+        if let Some(endpoint) = &given.otlp {
+            settings.otlp = Some(endpoint.clone());
+            settings.rows.retain(|row| row.key != "telemetry.otlp_endpoint");
+            settings.row("telemetry.otlp_endpoint", json!(without_credentials(endpoint)), Source::Env, true);
+        }
         settings.add_defaults();
         settings.rows.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(settings)
@@ -165,6 +175,7 @@ impl Settings {
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
+            (["telemetry", "otlp_endpoint"], Plain::Text(endpoint)) => self.otlp = Some(endpoint.clone()),
             (["retry_budget", word], value) => self.take_budget(word, value)?,
             (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
             (["kinds", name, rest @ ..], value) => {
@@ -218,7 +229,9 @@ impl Settings {
         let value = match (&found.value, found.key.secret) {
             (Plain::Text(url), _) if found.path == ["alerts", "webhook"] => json!(alerts::shown(url)),
             (_, true) => json!("(set)"),
-            (Plain::Text(url), _) if found.path == ["store", "url"] => json!(without_credentials(url)),
+            (Plain::Text(url), _) if found.path == ["store", "url"] || found.path[0] == "telemetry" => {
+                json!(without_credentials(url))
+            }
             (Plain::Text(text), _) => json!(text),
             (Plain::Count(count), _) => json!(count),
             (Plain::Span(span), _) => json!(exact(*span)),

@@ -6,6 +6,7 @@
 
 mod request;
 
+use base64::Engine as _;
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use serde::Serialize;
@@ -109,6 +110,25 @@ impl Webhook {
         format!("{scheme}://{authority}")
     }
 
+    /// A new secret: `whsec_` and 32 random bytes in base64; none when this machine has no randomness.
+    #[must_use]
+    pub fn new_secret() -> Option<String> {
+        let mut key = [0; 32];
+        tokio_rustls::rustls::crypto::ring::default_provider().secure_random.fill(&mut key).ok()?;
+        Some(format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(key)))
+    }
+
+    /// Posts a text, signed under `id`, and answers the status of the answer; what that means is the caller's.
+    ///
+    /// # Errors
+    /// When no answer came. The words name the host and never the path.
+    pub async fn post(&self, id: &str, body: String) -> Result<u16, AlertError> {
+        request::post(&self.address, &self.secrets, id, body, request::machine)
+            .await
+            .map(|status| status.as_u16())
+            .map_err(|problem| AlertError::new(format!("{}: {problem}", self.shown())))
+    }
+
     /// The text that is posted: the same for every delivery of a message.
     fn body(message: &AlertMessage) -> Result<String, AlertError> {
         #[derive(Serialize)]
@@ -129,11 +149,7 @@ impl AlertChannel for Webhook {
 
     fn deliver<'a>(&'a self, message: &'a AlertMessage) -> AlertFuture<'a> {
         Box::pin(async move {
-            let body = Self::body(message)?;
-            let status = request::post(&self.address, &self.secrets, &message.id, body, request::machine)
-                .await
-                .map_err(|problem| AlertError::new(format!("{}: {problem}", self.shown())))?;
-            match status.as_u16() {
+            match self.post(&message.id, Self::body(message)?).await? {
                 200..300 => Ok(()),
                 code @ 300..400 => {
                     let problem = format!("{} answered {code}: redirects are not followed", self.shown());

@@ -85,7 +85,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
         let reply = match self.before(&info, handler.as_deref()).await {
             Err(failed) => Some(Reply(Err(failed))),
-            Ok(()) => match self.handle(&run, handler.clone(), &interrupt, slot).await {
+            Ok(()) => match self.handle_timed(&run, handler.clone(), &interrupt, slot).await {
                 Left::Ended(reply) => Some(reply),
                 Left::TimedOut => Some(failed(timeout_failure(&info))),
                 Left::Interrupted => {
@@ -110,6 +110,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
     async fn completed(&self, info: &RunInfo) {
         self.tell(info, What::Succeeded { run: info.record.runs });
+        self.engine.inner.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
         self.engine.inner.bus.work_arrived();
         self.after(info, Cause::Succeeded).await;
@@ -161,6 +162,19 @@ impl<C: Send + Sync + 'static> Executor<C> {
             let error = sanitize(&*config.redactor, &error, config.limits.error_chars);
             self.tell(info, What::HookFailed { hook: "after_run", error });
         }
+    }
+
+    async fn handle_timed(
+        &self,
+        run: &Arc<Run>,
+        handler: Option<Arc<dyn Handler<C>>>,
+        interrupt: &CancellationToken,
+        slot: Arc<Slot>,
+    ) -> Left {
+        let began = tokio::time::Instant::now();
+        let left = self.handle(run, handler, interrupt, slot).await;
+        self.engine.inner.figures.ran(&run.job.spec.kind, began.elapsed());
+        left
     }
 
     /// Runs the handler in a task of its own, so that a panic or a blocked thread stays its own affair.

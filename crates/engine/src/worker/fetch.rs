@@ -8,9 +8,12 @@ use tokio::sync::watch;
 
 use super::runtime::{Served, Shared, lock};
 use crate::loops::Pulse;
+use crate::quiet::Quiet;
 
 /// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
 const BATCH: usize = 500;
+/// The loops without which a claimed job would be lost: its lease would run out, or its end would never be written.
+const RESTS_ON: [&str; 2] = ["heartbeat", "report"];
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
 /// How soon the next look follows after there was work: where it came from there may be more.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -20,10 +23,17 @@ impl<C: Send + Sync + 'static> Shared<C> {
     pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
         let mut arrivals = self.engine().inner.bus.arrivals();
         let mut more = false;
+        let mut unready = Quiet::default();
         let mut patience = Patience::new(self.executor.pace.poll);
         while !self.stop.is_cancelled() {
             pulse.beat();
             arrivals.mark_unchanged();
+            // A worker that is not ready takes nothing that another could do (H2).
+            if let Some(silent) = self.loops.silent(&RESTS_ON) {
+                unready.warn(|| tracing::error!(loop_name = silent, "a loop is silent: nothing is claimed"));
+                self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
+                continue;
+            }
             match self.round(more).await {
                 Ok(wait) => {
                     more = matches!(wait, Wait::Room);

@@ -16,7 +16,7 @@ use super::report::{Outbox, Report};
 use super::slots::{QueueSlots, Slot};
 use crate::engine::Backstop;
 use crate::error::Error;
-use crate::loops::{Health, Loops};
+use crate::loops::{Health, HealthWatch, Loops};
 use crate::maintenance;
 
 /// How long the last writes of a stopping worker may take before they are left to the lease.
@@ -35,6 +35,7 @@ pub(crate) struct Shared<C> {
     pub(crate) idle: Notify,
     pub(crate) stop: CancellationToken,
     pub(crate) interrupt: CancellationToken,
+    pub(crate) loops: Arc<Loops>,
 }
 
 /// A queue that is served.
@@ -77,6 +78,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             idle: Notify::new(),
             stop: CancellationToken::new(),
             interrupt: CancellationToken::new(),
+            loops: Arc::default(),
             executor: plan.executor,
         }
     }
@@ -199,7 +201,7 @@ impl WorkerHandle {
         let shared = Arc::new(Shared::new(plan));
         let id = shared.id();
         shared.enlist(id).await?;
-        let loops = Arc::new(Loops::default());
+        let loops = shared.loops.clone();
         let mut tasks = start_loops(&shared, &loops);
         if maintenance {
             let pace = &shared.executor.pace;
@@ -224,6 +226,12 @@ impl WorkerHandle {
     #[must_use]
     pub fn health(&self) -> Health {
         self.loops.health()
+    }
+
+    /// The same for others to look at, for as long as the worker runs: what a readiness check asks (H2).
+    #[must_use]
+    pub fn watch(&self) -> HealthWatch {
+        HealthWatch(self.loops.clone())
     }
 
     /// Runs under way.
@@ -251,6 +259,7 @@ impl WorkerHandle {
 
 impl Drop for WorkerHandle {
     fn drop(&mut self) {
+        self.loops.leave();
         self.control.abandon();
         self.tasks.iter().for_each(JoinHandle::abort);
     }

@@ -162,6 +162,29 @@ async fn a_silent_loop_turns_readiness_red() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_keep_its_lease_claims_nothing_until_it_can() {
+    // H2
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let running = worker(&engine).lease(Duration::from_secs(30)).start().await.expect("started");
+    let watch = running.watch();
+    store.hangs.store(true, Ordering::SeqCst);
+    for _ in 0..90 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    assert!(!watch.health().expect("it runs").ready);
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    assert_eq!(state(&engine, id).await, State::Pending, "another worker may take it");
+    drop(running);
+    assert_eq!(watch.health(), None, "a worker that has stopped is no alarm");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ending_the_store_refuses_is_kept_with_its_slot_and_tried_again() {
     // F17
     let store = Troubled::new();

@@ -1,28 +1,40 @@
-//! `/health`: is the process alive, and can it work.
+//! `/health`: is the process alive, and can it work (H2).
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::json;
 use utoipa_axum::routes;
 
 use crate::api::Api;
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
-use crate::shape::Alive;
+use crate::shape::{Alive, Readiness};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes.add(Needs::Nothing, routes!(live)).add(Needs::Nothing, routes!(ready))
 }
 
-/// Alive, whatever the store does.
+/// Alive, whatever the store does: it checks nothing, so that no trouble elsewhere gets this process killed.
 #[utoipa::path(get, path = "/health/live", tag = "health", responses((status = 200, body = Alive)))]
 async fn live() -> Json<Alive> {
     Json(Alive { status: "live".to_owned() })
 }
 
-/// Ready when the store answers.
+/// Ready when the store answers and every loop of the workers here was heard of in time. When it is not, `details` has
+/// the checks.
 #[utoipa::path(get, path = "/health/ready", tag = "health",
-    responses((status = 200, body = Alive), (status = 503, body = crate::shape::Failed)))]
-async fn ready(State(api): State<Api>) -> Result<Json<Alive>, ApiError> {
-    api.engine().store().now().await?;
-    Ok(Json(Alive { status: "ready".to_owned() }))
+    responses((status = 200, body = Readiness), (status = 503, body = crate::shape::Failed)))]
+async fn ready(State(api): State<Api>) -> Result<Json<Readiness>, ApiError> {
+    let readiness = api.tell().checks.readiness(&**api.engine().store()).await;
+    let red: Vec<&str> =
+        readiness.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+    if red.is_empty() {
+        return Ok(Json(readiness));
+    }
+    let message = format!("not ready: {}", red.join(", "));
+    Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
+        .hint("details.checks has the last result of each; the server's log says more")
+        .details(json!(readiness))
+        .retry_after(1))
 }

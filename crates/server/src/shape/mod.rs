@@ -1,13 +1,19 @@
 //! What requests and answers look like. The server writes these, the program's own commands read them, and the OpenAPI
 //! document is made from them.
 
+mod event;
+mod health;
 mod queue;
 pub mod work;
+mod webhook;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use event::EventQuery;
+pub use health::{Check, Readiness};
 pub use queue::Queue;
+pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 
 /// A list, or a page of one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -66,9 +66,14 @@ impl Harness {
         self.api.engine()
     }
 
+    /// Sends any request, and leaves the body unread.
+    pub(crate) async fn open(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.expect("the router always answers")
+    }
+
     /// Sends any request.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.expect("the router always answers");
+        let response = self.open(request).await;
         let (head, body) = response.into_parts();
         let bytes = body.collect().await.expect("a whole body").to_bytes();
         Answer {

@@ -1,0 +1,109 @@
+//! Figures of this process: what an operator's graphs are made of (V3).
+//!
+//! Everything that passes between the engine and its store is counted in one place, the thin layer of `metered`, so
+//! that embedded workers, remote workers and maintenance count alike. Figures live in memory and begin at zero with the
+//! process; what the store itself keeps, such as the depth of queues, is read from it by whoever shows figures.
+
+mod measure;
+mod metered;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use backstop_core::Refusal;
+use backstop_core::failure::{Cause, TerminalReason};
+
+pub use measure::{Cell, Family, LONG, Labelled, SHORT, Sample, Sort, Times, Value, float};
+pub(crate) use metered::Metered;
+
+/// Counted up while the engine works.
+#[derive(Debug)]
+pub struct Figures {
+    runs: Labelled<AtomicU64>,
+    run_time: Labelled<Times>,
+    wait_time: Labelled<Times>,
+    last_attempts: Labelled<AtomicU64>,
+    dead: Labelled<AtomicU64>,
+    submitted: Labelled<AtomicU64>,
+    duplicates: Labelled<AtomicU64>,
+    refused: Labelled<AtomicU64>,
+    events: Labelled<AtomicU64>,
+    store_time: Labelled<Times>,
+    store_errors: Labelled<AtomicU64>,
+}
+
+impl Figures {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            runs: Labelled::new(["kind", "cause"]),
+            run_time: Labelled::new(["kind", ""]),
+            wait_time: Labelled::new(["queue", ""]),
+            last_attempts: Labelled::new(["kind", ""]),
+            dead: Labelled::new(["kind", "reason"]),
+            submitted: Labelled::new(["queue", ""]),
+            duplicates: Labelled::new(["queue", ""]),
+            refused: Labelled::new(["", "code"]),
+            events: Labelled::new(["", "what"]),
+            store_time: Labelled::new(["", "verb"]),
+            store_errors: Labelled::new(["verb", "code"]),
+        })
+    }
+
+    /// A run's end that the store has taken.
+    fn ended(&self, kind: &str, cause: Cause, dead: Option<TerminalReason>) {
+        self.runs.add(kind, cause.as_str(), 1);
+        if let Some(reason) = dead {
+            self.dead.add(kind, reason.as_str(), 1);
+        }
+    }
+
+    /// A run took so long, from its start to its answer.
+    pub(crate) fn ran(&self, kind: &str, took: Duration) {
+        self.run_time.add(kind, "", LONG, took);
+    }
+
+    /// A run was ended by the handler's own transaction, past the store of this process (L14).
+    pub(crate) fn completed(&self, kind: &str) {
+        self.runs.add(kind, Cause::Succeeded.as_str(), 1);
+    }
+
+    /// A submit was refused.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        self.refused.add("", refusal.code(), 1);
+    }
+
+    /// Every figure as it is now. The cost is bounded by the labels, not by how much was counted.
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
+        let count =
+            |name, help, cells: &Labelled<AtomicU64>| Family::new(name, help, Sort::Counter, cells.samples());
+        let times =
+            |name, help, cells: &Labelled<Times>| Family::new(name, help, Sort::Histogram, cells.samples());
+        vec![
+            count("backstop_runs_total", "Runs that ended, by kind and cause.", &self.runs),
+            times("backstop_run_seconds", "How long handlers ran, by kind.", &self.run_time),
+            times(
+                "backstop_wait_seconds",
+                "How long due jobs waited for a worker, by queue.",
+                &self.wait_time,
+            ),
+            count(
+                "backstop_last_attempts_total",
+                "Jobs taken for their last attempt: if it fails they are dead letters.",
+                &self.last_attempts,
+            ),
+            count("backstop_dead_total", "Runs that made a dead letter, by kind and reason.", &self.dead),
+            count("backstop_submitted_total", "Jobs stored, by queue.", &self.submitted),
+            count(
+                "backstop_duplicates_total",
+                "Submits answered by a job that was there already, by queue.",
+                &self.duplicates,
+            ),
+            count("backstop_refused_total", "Submits refused, by the refusal's code.", &self.refused),
+            count("backstop_engine_events_total", "What the engine met besides, by what.", &self.events),
+            times("backstop_store_seconds", "How long calls to the store took, by verb.", &self.store_time),
+            count("backstop_store_errors_total", "Calls to the store that failed.", &self.store_errors),
+        ]
+    }
+}

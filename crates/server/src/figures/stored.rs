@@ -1,0 +1,147 @@
+//! Figures that the store keeps: depth of queues, incidents, dead workers, the size of its file.
+//!
+//! Every read is bounded and of what is kept; nothing here counts jobs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop::core::incident::IncidentState;
+use backstop::figures::{Family, Sample, Sort, float};
+use backstop::store::{Error, Incident, QueueView, WorkerView};
+use backstop::{Backstop, Timestamp};
+
+/// Queues that are shown one by one; the rest is added up.
+const MOST_QUEUES: usize = 200;
+
+/// Incidents that are looked at: those that were seen last.
+const MOST_INCIDENTS: usize = 1_000;
+
+/// How long the store may take; figures of a store that is slower than this are left out.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the store says, or that it says nothing.
+pub(crate) async fn families(engine: &Backstop) -> Vec<Family> {
+    let read = tokio::time::timeout(PATIENCE, read(engine)).await;
+    let answered = matches!(&read, Ok(Ok(_)));
+    let up = gauge(
+        "backstop_store_up",
+        "1 when the store answered this scrape.",
+        vec![Sample::number(vec![], if answered { 1.0 } else { 0.0 })],
+    );
+    let mut families = vec![up];
+    families.extend(read.ok().and_then(Result::ok).into_iter().flatten());
+    families.extend(file(engine));
+    families
+}
+
+async fn read(engine: &Backstop) -> Result<Vec<Family>, Error> {
+    let now = engine.store().now().await?;
+    let most = MOST_INCIDENTS.min(engine.config().limits.page);
+    let mut families = queues(engine.queues().await?, now);
+    families.extend(incidents(&engine.incidents(most).await?));
+    families.extend(workers(&engine.workers().await?, now));
+    Ok(families)
+}
+
+fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
+    Family::new(name, help, Sort::Gauge, samples)
+}
+
+type Pick = fn(&QueueView) -> u64;
+
+fn queues(mut views: Vec<QueueView>, now: Timestamp) -> Vec<Family> {
+    // The fullest ones are those that a person looks for.
+    views.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
+    let (shown, rest) = views.split_at(views.len().min(MOST_QUEUES));
+    let states: [(&str, Pick); 5] = [
+        ("pending", |view| view.pending),
+        ("waiting", |view| view.waiting),
+        ("running", |view| view.running),
+        ("paused", |view| view.paused_jobs),
+        ("failed", |view| view.failed),
+    ];
+    let sample = |queue: &str, state: &str, count: u64| {
+        Sample::number(vec![("queue", queue.into()), ("state", state.into())], float(count))
+    };
+    let mut depth = Vec::new();
+    for (state, pick) in states {
+        depth.extend(shown.iter().map(|view| sample(&view.name, state, pick(view))));
+        if !rest.is_empty() {
+            depth.push(sample("other", state, rest.iter().map(pick).sum()));
+        }
+    }
+    let of = |value: fn(&QueueView, Timestamp) -> f64| -> Vec<Sample> {
+        let one =
+            |view: &QueueView| Sample::number(vec![("queue", view.name.as_str().into())], value(view, now));
+        shown.iter().map(one).collect()
+    };
+    let oldest =
+        |view: &QueueView, now: Timestamp| view.oldest_due.map_or(0.0, |due| now.since(due).as_secs_f64());
+    vec![
+        gauge(
+            "backstop_jobs",
+            "Jobs that are kept, by queue and state; failed ones are dead letters.",
+            depth,
+        ),
+        gauge("backstop_oldest_wait_seconds", "How long the oldest due job waits.", of(oldest)),
+        gauge(
+            "backstop_queue_workers",
+            "Live workers that serve a queue.",
+            of(|view, _| float(view.workers)),
+        ),
+        gauge("backstop_queue_paused", "1 when a queue is paused.", of(|view, _| f64::from(view.paused))),
+    ]
+}
+
+fn incidents(incidents: &[Incident]) -> Vec<Family> {
+    let of = |state: IncidentState| incidents.iter().filter(move |one| one.standing.state == state);
+    let by_state = |value: &dyn Fn(IncidentState) -> u64| -> Vec<Sample> {
+        let one = |state: IncidentState| {
+            Sample::number(vec![("state", Arc::from(state.as_str()))], float(value(state)))
+        };
+        IncidentState::ALL.into_iter().map(one).collect()
+    };
+    let count = |state| u64::try_from(of(state).count()).unwrap_or(u64::MAX);
+    let open = |state| of(state).map(|incident| incident.open).sum();
+    vec![
+        gauge("backstop_incidents", "Incidents among the latest thousand, by state.", by_state(&count)),
+        gauge("backstop_incident_dead_letters", "Dead letters of these incidents.", by_state(&open)),
+    ]
+}
+
+fn workers(workers: &[WorkerView], now: Timestamp) -> Vec<Family> {
+    let live = workers.iter().filter(|worker| worker.live).count();
+    let dead = || workers.iter().filter(|worker| !worker.live && worker.running > 0);
+    let oldest = dead().map(|worker| now.since(worker.expires_at).as_secs_f64()).fold(0.0, f64::max);
+    let one = |value: f64| vec![Sample::number(vec![], value)];
+    vec![
+        gauge("backstop_workers", "Live workers.", one(float(u64::try_from(live).unwrap_or(u64::MAX)))),
+        gauge(
+            "backstop_orphans",
+            "Jobs held by workers that stopped renewing.",
+            one(float(dead().map(|worker| worker.running).sum())),
+        ),
+        gauge(
+            "backstop_rescue_lag_seconds",
+            "How long the longest-dead worker's jobs wait to be taken back.",
+            one(oldest),
+        ),
+    ]
+}
+
+/// The size of the database's files, where there are files.
+fn file(engine: &Backstop) -> Option<Family> {
+    let info = engine.store().info();
+    if info.backend != "sqlite" {
+        return None;
+    }
+    let size =
+        |suffix: &str| std::fs::metadata(format!("{}{suffix}", info.location)).map(|found| found.len());
+    let samples: Vec<Sample> = [("database", ""), ("wal", "-wal")]
+        .into_iter()
+        .filter_map(|(file, suffix)| {
+            Some(Sample::number(vec![("file", file.into())], float(size(suffix).ok()?)))
+        })
+        .collect();
+    Some(gauge("backstop_store_bytes", "Size of the store's files.", samples))
+}

@@ -1,0 +1,49 @@
+//! Subscriptions to events by webhook.
+
+use backstop::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A webhook to make.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewWebhook {
+    /// Where to post to: an address with https or http.
+    pub url: String,
+    /// Names of events; all when it is left out.
+    pub events: Option<Vec<String>>,
+    /// Queues; all when it is left out. With a tenant, by the tenant's own names.
+    pub queues: Option<Vec<String>>,
+    /// The one tenant whose events are sent, under that tenant's own names.
+    pub tenant: Option<String>,
+}
+
+/// A webhook.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WebhookView {
+    /// Its id.
+    pub id: String,
+    /// Where it posts to, without the path, which is a secret with many receivers.
+    pub address: String,
+    /// Names of events; none for all.
+    pub events: Option<Vec<String>>,
+    /// Queues, by the names of the store; none for all.
+    pub queues: Option<Vec<String>>,
+    /// The one tenant whose events are sent.
+    pub tenant: Option<String>,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// By whom.
+    pub created_by: String,
+}
+
+/// A webhook that was just made, with its secret, which is shown this once.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WebhookMade {
+    /// The webhook.
+    #[serde(flatten)]
+    pub webhook: WebhookView,
+    /// What messages are signed with: `whsec_` and the key in base64.
+    pub secret: String,
+}

@@ -1,0 +1,258 @@
+//! Events to subscribers over HTTP (V2).
+//!
+//! One task takes the engine's events, numbers them and writes each of them once, into a ring that all subscribers
+//! read. It starts with the first subscriber and stops some minutes after the last: who does not look pays nothing.
+//! Nothing here ever waits for a subscriber.
+
+mod filter;
+mod frame;
+mod ring;
+mod subscriber;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use backstop::{Backstop, Event, Events};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::access::Caller;
+pub(crate) use filter::{Filter, about};
+use frame::Why;
+pub(crate) use frame::of_tenant;
+use ring::Ring;
+pub(crate) use subscriber::Subscriber;
+
+/// How long events are kept for subscribers that come back, when none is there.
+const LINGER: Duration = Duration::from_secs(300);
+
+/// Events that are put into the ring together.
+const BATCH: usize = 512;
+
+/// The shortest time between two rounds of waking subscribers, for each of them: with five thousand a round follows a
+/// round after a tenth of a second, which keeps their share of a processor small however fast events come.
+const PAUSE_PER_SUBSCRIBER: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// The ring and those who read it.
+pub(crate) struct Hub {
+    ring: RwLock<Ring>,
+    news: Arc<Notify>,
+    seats: Arc<AtomicUsize>,
+    closed: AtomicBool,
+    pump: Mutex<Pump>,
+}
+
+/// Whether somebody takes events off the engine, and since when nobody reads them.
+#[derive(Debug, Default)]
+struct Pump {
+    running: bool,
+    idle_since: Option<Instant>,
+}
+
+/// A subscriber's place, given back when it leaves.
+pub(crate) struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Where a subscriber wants to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Here: it has seen nothing before.
+    Now,
+    /// Behind this id.
+    Id(String),
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("subscribers", &self.subscribers()).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// A hub that keeps so many events and bytes of them.
+    pub(crate) fn new(events: usize, bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            ring: RwLock::new(Ring::new(&new_epoch(), events, bytes)),
+            news: Arc::new(Notify::new()),
+            seats: Arc::new(AtomicUsize::new(0)),
+            closed: AtomicBool::new(false),
+            pump: Mutex::new(Pump::default()),
+        })
+    }
+
+    /// How many subscribers there are.
+    pub(crate) fn subscribers(&self) -> usize {
+        self.seats.load(Ordering::Acquire)
+    }
+
+    /// Ends every stream, now and for good.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.news.notify_waiters();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Ring> {
+        self.ring.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, unless there are `most`.
+    fn seat(&self, most: usize) -> Option<Seat> {
+        let more = |taken: usize| (taken < most).then_some(taken + 1);
+        self.seats.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Seat(self.seats.clone()))
+    }
+
+    /// A new subscriber; none when there are `most` already.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        engine: &Backstop,
+        most: usize,
+        caller: Caller,
+        filter: Filter,
+        after: &After,
+    ) -> Option<Subscriber> {
+        let seat = self.seat(most)?;
+        self.start(engine);
+        let (epoch, seen, first) = {
+            let ring = self.read();
+            let (seen, first) = begin(&ring, after);
+            (ring.epoch.clone(), seen, first)
+        };
+        Some(Subscriber::new(self.clone(), seat, caller, filter, (epoch, seen), first))
+    }
+
+    /// Starts taking events, unless that is done already.
+    fn start(self: &Arc<Self>, engine: &Backstop) {
+        let mut pump = self.pump.lock().unwrap_or_else(PoisonError::into_inner);
+        pump.idle_since = None;
+        if pump.running {
+            return;
+        }
+        pump.running = true;
+        // What happened while nobody took events is unknown: the numbers begin anew under another name.
+        self.begin_anew();
+        tokio::spawn(run(Arc::downgrade(self), engine.events()));
+    }
+
+    /// True when nobody has listened for so long that taking events is a waste; then whoever takes them must stop.
+    fn is_deserted(&self) -> bool {
+        let mut pump = self.pump.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.subscribers() > 0 {
+            pump.idle_since = None;
+            return false;
+        }
+        let since = *pump.idle_since.get_or_insert_with(Instant::now);
+        let deserted = since.elapsed() >= LINGER;
+        if deserted {
+            pump.running = false;
+            self.begin_anew();
+        }
+        deserted
+    }
+
+    fn begin_anew(&self) {
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        *ring = ring.anew(&new_epoch());
+    }
+
+    /// Puts events into the ring, each with how many were lost just before it.
+    fn put(&self, batch: Vec<(u64, Arc<Event>)>) {
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        for (lost, event) in batch {
+            if lost > 0 {
+                ring.lose(lost);
+            }
+            ring.push(event);
+        }
+    }
+}
+
+/// What a subscriber has seen when it begins, and what it is told first.
+fn begin(ring: &Ring, after: &After) -> (u64, Vec<Bytes>) {
+    let After::Id(id) = after else { return (ring.last(), vec![frame::opening(&ring.epoch, ring.last())]) };
+    let oldest = ring.before_first();
+    let (why, through, missed) = match parse(id) {
+        Some((epoch, seq)) if *epoch == *ring.epoch => match seq {
+            seq if seq > ring.last() => (Why::UnknownId, ring.last(), None),
+            seq if seq < oldest => (Why::TooOld, oldest, Some(oldest - seq)),
+            seq => return (seq, vec![frame::opening(&ring.epoch, seq)]),
+        },
+        Some(_) => (Why::OtherEpoch, oldest, None),
+        None => (Why::UnknownId, oldest, None),
+    };
+    // What is repeated of a stranger's id is short and has no line in it.
+    let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
+    let gap = frame::gap(&ring.epoch, through, why, Some(&shown), missed);
+    (through, vec![frame::opening(&ring.epoch, through), gap])
+}
+
+fn parse(id: &str) -> Option<(&str, u64)> {
+    let (epoch, seq) = id.split_once('-')?;
+    Some((epoch, seq.parse().ok()?))
+}
+
+/// A name that no other ring has.
+fn new_epoch() -> String {
+    let text = backstop::worker_id().to_string().replace('-', "");
+    // The end of the id is its random part.
+    text.get(text.len().saturating_sub(16)..).unwrap_or(&text).to_owned()
+}
+
+/// Takes events off the engine until it is gone, the hub is gone, or nobody has listened for long.
+async fn run(hub: Weak<Hub>, mut events: Events) {
+    let mut missed = 0;
+    // When the subscribers may be woken next; none when they know everything.
+    let mut due: Option<Instant> = None;
+    let mut woken = Instant::now();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = at(due) => {
+                let Some(hub) = hub.upgrade() else { return };
+                hub.news.notify_waiters();
+                (due, woken) = (None, Instant::now());
+                continue;
+            }
+        };
+        let (Some(first), Some(hub)) = (event, hub.upgrade()) else { return };
+        hub.put(batch(first, &mut events, &mut missed));
+        let subscribers = u32::try_from(hub.subscribers()).unwrap_or(u32::MAX);
+        let pause = PAUSE_PER_SUBSCRIBER.saturating_mul(subscribers).min(PAUSE_MAX);
+        due.get_or_insert(woken + pause);
+        if hub.is_deserted() {
+            return;
+        }
+        // A burst must not keep this task from letting others run.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// An event with those that wait behind it, each with how many were lost just before it.
+fn batch(first: Arc<Event>, events: &mut Events, missed: &mut u64) -> Vec<(u64, Arc<Event>)> {
+    let mut batch = Vec::new();
+    let mut next = Some(first);
+    while let Some(event) = next {
+        batch.push((events.missed() - std::mem::replace(missed, events.missed()), event));
+        next = (batch.len() < BATCH).then(|| events.try_next()).flatten();
+    }
+    batch
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,79 @@
+//! What tells the outside how things are: event streams, figures, readiness. One of each per API.
+
+use std::sync::Arc;
+
+use backstop::Health;
+
+use crate::api::Api;
+use crate::figures::{Answered, Requests};
+use crate::ready::Checks;
+use crate::stream::Hub;
+use crate::webhooks::HandOver;
+
+/// Settings of what tells the outside.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Telling {
+    /// Event streams that may be open at once; one more is refused with 503.
+    pub streams: usize,
+    /// Events that are kept for subscribers that come back.
+    pub kept_events: usize,
+    /// Bytes of such events.
+    pub kept_bytes: usize,
+    /// True lets everybody read `/metrics`, without a token.
+    pub open_metrics: bool,
+}
+
+impl Default for Telling {
+    fn default() -> Self {
+        Self { streams: 10_000, kept_events: 65_536, kept_bytes: 32 * 1024 * 1024, open_metrics: false }
+    }
+}
+
+/// What every handler that tells something has at hand.
+#[derive(Debug)]
+pub(crate) struct Tell {
+    /// Event streams.
+    pub(crate) hub: Arc<Hub>,
+    /// What readiness rests on.
+    pub(crate) checks: Checks,
+    /// What is counted of requests.
+    pub(crate) requests: Requests,
+    /// Messages on their way to webhooks.
+    pub(crate) webhooks: HandOver,
+}
+
+impl Tell {
+    pub(crate) fn new(settings: &Telling) -> Self {
+        Self {
+            hub: Hub::new(settings.kept_events, settings.kept_bytes),
+            checks: Checks::default(),
+            requests: Requests::default(),
+            webhooks: HandOver::default(),
+        }
+    }
+}
+
+impl Api {
+    /// Lets readiness rest on a worker too (H2). `health` says how its loops are, and none when it has stopped; pass
+    /// `let watch = handle.watch(); move || watch.health()`. The name is shown to everybody who asks for readiness.
+    pub fn watch(
+        &self,
+        name: impl Into<String>,
+        health: impl Fn() -> Option<Health> + Send + Sync + 'static,
+    ) {
+        self.tell().checks.watch(name.into(), Box::new(health));
+    }
+
+    /// Lets somebody hear of every request that was answered, such as an exporter of traces. It is called on the
+    /// request's own task and must not wait for anything; the first one stays.
+    pub fn on_answer(&self, listener: impl Fn(Answered) + Send + Sync + 'static) {
+        // A second listener would silently cost every request twice.
+        let _ = self.tell().requests.listener.set(Box::new(listener));
+    }
+
+    /// Ends every event stream, now and for good: they would otherwise keep a server that stops waiting.
+    pub fn close_streams(&self) {
+        self.tell().hub.close();
+    }
+}

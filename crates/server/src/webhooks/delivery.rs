@@ -1,0 +1,97 @@
+//! One message to one receiver, as a job of our own engine: kept, tried again, and a dead letter when nothing helps.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use backstop::prelude::*;
+use backstop::{Event, Webhook};
+use serde_json::{Value, json};
+
+use super::subscription::{self, Subscription};
+
+/// The queue of deliveries. Its own events are never delivered.
+pub(crate) const QUEUE: &str = "backstop.webhooks";
+
+/// Tries after the first: with the pauses below, about a day.
+const RETRIES: u32 = 28;
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
+
+/// How long a receiver may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A message on its way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Delivery {
+    /// Whose it is.
+    pub(crate) webhook: String,
+    /// The message's identity: the same for every try, so that receivers can tell a repeat.
+    pub(crate) id: String,
+    /// What is posted.
+    pub(crate) message: Value,
+}
+
+impl Delivery {
+    /// A message about an event, which its receiver sees as `view`.
+    pub(crate) fn new(subscription: &Subscription, event: &Event, view: Value) -> Self {
+        let kind = format!("backstop.event.{}", event.what.name());
+        Self {
+            webhook: subscription.id.clone(),
+            id: format!("msg_{}", backstop::job_id()),
+            message: json!({ "type": kind, "timestamp": event.at, "data": view }),
+        }
+    }
+}
+
+/// What a post came to: the status of the answer, or why there was none.
+pub(crate) type Posted<'a> = Pin<Box<dyn Future<Output = Result<u16, BoxError>> + Send + 'a>>;
+
+/// What carries messages out.
+pub(crate) trait Carrier: Send + Sync + 'static {
+    /// Posts a signed message.
+    fn post<'a>(&'a self, to: &'a Subscription, id: &'a str, body: String) -> Posted<'a>;
+}
+
+/// Posts over HTTP, signed after the Standard Webhooks conventions.
+pub(crate) struct Http;
+
+impl Carrier for Http {
+    fn post<'a>(&'a self, to: &'a Subscription, id: &'a str, body: String) -> Posted<'a> {
+        Box::pin(async move { Ok(Webhook::new(&to.url, &[&to.secret])?.post(id, body).await?) })
+    }
+}
+
+/// What deliveries share.
+pub(crate) struct Courier {
+    pub(crate) engine: Backstop,
+    pub(crate) carrier: Box<dyn Carrier>,
+}
+
+impl Job for Delivery {
+    const KIND: &'static str = "backstop.webhook";
+    type Context = Courier;
+    type Output = JobResult;
+
+    async fn run(self, cx: JobContext<Courier>) -> JobResult {
+        let courier = cx.app();
+        let Some(subscription) = subscription::one(&**courier.engine.store(), &self.webhook).await? else {
+            return Err(Outcome::cancel("the webhook was removed"))?;
+        };
+        let status = courier.carrier.post(&subscription, &self.id, self.message.to_string()).await?;
+        match status {
+            200..300 => Ok(()),
+            // By the conventions this receiver is gone for good.
+            410 => Err(Outcome::permanent("the receiver answered 410: it wants no more messages"))?,
+            300..400 => Err(format!("the receiver answered {status}: redirects are not followed"))?,
+            _ => Err(format!("the receiver answered {status}"))?,
+        }
+    }
+
+    fn defaults() -> Defaults {
+        let backoff = Backoff::exponential(FIRST_PAUSE, LONGEST_PAUSE);
+        Defaults::default()
+            .queue(QUEUE)
+            .policy(Policy::default().retries(RETRIES).backoff(backoff).timeout(PATIENCE))
+    }
+}

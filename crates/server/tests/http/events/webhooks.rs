@@ -1,0 +1,161 @@
+//! Webhooks: signed, durable once handed over, and never in the way of a job (V2).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use backstop::{Event, Events};
+use backstop_server::{Caller, Scope, Settings};
+use backstop_testing::TestEngine;
+use serde_json::{Value, json};
+
+use super::sink::Sink;
+use crate::harness::Harness;
+
+const WEBHOOKS: &str = "/api/v1/webhooks";
+const QUEUE: &str = "backstop.webhooks";
+
+async fn make(harness: &Harness, body: Value) -> Value {
+    let made = harness.post(WEBHOOKS, body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.json()
+}
+
+/// Waits for events of deliveries.
+async fn deliveries(events: &mut Events, name: &str, mut count: usize) {
+    while count > 0 {
+        let event = events.next().await.expect("the engine lives");
+        let of_delivery = |event: &Event| event.job.as_ref().is_some_and(|job| &*job.queue == QUEUE);
+        count -= usize::from(of_delivery(&event) && event.what.name() == name);
+    }
+}
+
+#[tokio::test]
+async fn an_event_arrives_signed_and_the_secret_is_shown_once() {
+    // V2
+    let harness = Harness::new().await;
+    let service = harness.api.deliver_webhooks().await.unwrap();
+    let mut sink = Sink::new(&[204]).await;
+    let made = make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let secret = made["secret"].as_str().unwrap();
+    let job = harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap().id;
+    let arrived = sink.next().await;
+    arrived.verify(secret);
+    assert_eq!(arrived.header("content-type"), "application/json");
+    let message = arrived.json();
+    assert_eq!(message["type"], "backstop.event.enqueued");
+    assert_eq!(message["timestamp"], message["data"]["at"]);
+    assert_eq!(message["data"]["job_id"], job.to_string());
+    let listed = harness.get(WEBHOOKS).await;
+    assert_eq!(listed.ok()["items"][0]["id"], made["id"]);
+    assert!(!listed.text.contains(secret) && !listed.text.contains("secret-path"), "{}", listed.text);
+    assert!(!made.to_string().contains("secret-path"));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_fails_gets_the_same_message_again() {
+    // V2
+    let test = TestEngine::new();
+    let harness = Harness::of(test.engine().clone(), Settings::default());
+    let service = harness.api.deliver_webhooks().await.unwrap();
+    let mut sink = Sink::new(&[500, 302, 200]).await;
+    make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    let mut events = harness.engine().events();
+    harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    let first = sink.next().await;
+    for _ in 0..2 {
+        deliveries(&mut events, "retrying", 1).await;
+        test.advance(Duration::from_secs(3_600));
+        let again = sink.next().await;
+        assert_eq!(again.header("webhook-id"), first.header("webhook-id"));
+        assert_eq!(again.body, first.body);
+    }
+    deliveries(&mut events, "succeeded", 1).await;
+    assert!(sink.is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_holds_nothing_up_and_what_it_is_owed_is_kept() {
+    // V2
+    let harness = Harness::new().await;
+    let service = harness.api.deliver_webhooks().await.unwrap();
+    let sink = Sink::new(&[0]).await;
+    make(&harness, json!({ "url": sink.url })).await;
+    let mut events = harness.engine().events();
+    for _ in 0..50 {
+        harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    }
+    // One message for each job; the events of deliveries make none.
+    deliveries(&mut events, "enqueued", 50).await;
+    let queues = harness.engine().queues().await.unwrap();
+    let queue = queues.iter().find(|queue| queue.name == QUEUE).unwrap();
+    assert_eq!(queue.pending + queue.running, 50);
+    let text = harness.get("/metrics").await.text;
+    assert!(text.contains("backstop_webhook_dropped_total 0"), "{text}");
+    drop(service);
+}
+
+#[tokio::test]
+async fn a_tenants_webhook_gets_that_tenants_events_by_its_own_names() {
+    // V2
+    let harness = Harness::new().await;
+    let service = harness.api.deliver_webhooks().await.unwrap();
+    let (mut of_acme, mut of_bills) = (Sink::new(&[200]).await, Sink::new(&[200]).await);
+    make(&harness, json!({ "url": of_acme.url, "tenant": "acme" })).await;
+    make(&harness, json!({ "url": of_bills.url, "queues": ["bills"], "events": ["enqueued"] })).await;
+    for queue in ["acmes/mail", "bills", "other/bills", "acme/mail"] {
+        harness.engine().enqueue_raw("send", "{}").queue(queue).submit().await.unwrap();
+    }
+    assert_eq!(of_acme.next().await.json()["data"]["queue"], "mail");
+    assert_eq!(of_bills.next().await.json()["data"]["queue"], "bills");
+    assert!(of_acme.is_empty() && of_bills.is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_was_removed_gets_nothing_more() {
+    // V2
+    let harness = Harness::new().await;
+    let service = harness.api.deliver_webhooks().await.unwrap();
+    let (gone, mut stays) = (Sink::new(&[200]).await, Sink::new(&[200]).await);
+    let id = make(&harness, json!({ "url": gone.url })).await["id"].as_str().unwrap().to_owned();
+    make(&harness, json!({ "url": stays.url, "events": ["enqueued"] })).await;
+    let path = format!("{WEBHOOKS}/{id}");
+    let removed = harness.json(Method::DELETE, &path, json!({})).await.ok();
+    assert_eq!(removed, json!({ "changed": true, "status": "removed" }));
+    let again = harness.json(Method::DELETE, &path, json!({})).await;
+    assert_eq!((again.status.as_u16(), again.code().as_str()), (404, "no_such_webhook"));
+    harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    stays.next().await;
+    let mut gone = gone;
+    assert!(gone.is_empty());
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_webhook_is_refused_and_only_admins_of_all_may_make_one() {
+    let harness = Harness::new().await;
+    for (body, field) in [
+        (json!({ "url": "ftp://a.example/x" }), "url"),
+        (json!({ "url": "https://u:p@a.example/x" }), "url"),
+        (json!({ "url": "https://a.example", "events": ["deadd"] }), "events"),
+        (json!({ "url": "https://a.example", "events": [] }), "events"),
+        (json!({ "url": "https://a.example", "queues": [""] }), "queues"),
+        (json!({ "url": "https://a.example", "tenant": "Acme/x" }), "tenant"),
+        (json!({ "url": "https://a.example", "colour": "red" }), "colour"),
+        (json!({}), "url"),
+    ] {
+        let refused = harness.post(WEBHOOKS, body.clone()).await;
+        assert_eq!((refused.status.as_u16(), refused.code().as_str()), (422, "invalid"), "{body}");
+        assert_eq!(refused.json()["error"]["details"]["field"], field, "{}", refused.text);
+    }
+    let admin =
+        |tenant: Option<&str>| Caller::holder("a", [Scope::Admin].into(), tenant.map(str::to_owned), None);
+    let reader = Caller::holder("r", [Scope::Read].into(), None, None);
+    for (caller, status) in [(reader, 403), (admin(Some("acme")), 403), (admin(None), 200)] {
+        let request = Request::get(WEBHOOKS).extension(caller).body(Body::empty()).unwrap();
+        assert_eq!(harness.send(request).await.status, status);
+    }
+}
