@@ -42,12 +42,12 @@ impl App {
 
     fn there(&self) -> Result<Option<Client>, Problem> {
         let token = std::env::var("BACKSTOP_TOKEN").ok().filter(|token| !token.trim().is_empty());
-        self.settings.server.as_ref().map(|server| Client::there(server, token, who(None))).transpose()
+        self.settings.remote.as_ref().map(|server| Client::there(server, token, who(None))).transpose()
     }
 
     /// Refuses a server to a command that works on a store itself.
     fn no_server(&self) -> Result<(), Problem> {
-        if self.settings.server.is_none() {
+        if self.settings.remote.is_none() {
             return Ok(());
         }
         Err(Problem::usage("needs_a_store", "this command works on a store itself, not through a server")

@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule, up,
-    worker,
+    archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule, token,
+    up, worker,
 };
 use crate::config::{Given, Source};
 
@@ -77,7 +77,7 @@ impl Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the engine with a worker; `--demo` shows every way a job can end.
+    /// Start the engine with a worker and the HTTP API; `--demo` shows every way a job can end.
     Up(up::Up),
     /// Store a job, or many.
     Enqueue(Box<enqueue::Enqueue>),
@@ -102,6 +102,9 @@ pub(crate) enum Command {
     /// Drive dead letters again by a plan: dry run, canary, then the rest in batches.
     #[command(subcommand)]
     Redrive(redrive::Redrive),
+    /// Say who may call the HTTP API.
+    #[command(subcommand)]
+    Token(token::Token),
     /// Look at workers.
     #[command(subcommand)]
     Worker(worker::Worker),

@@ -14,6 +14,7 @@
 //! - [`alert`]: what is told of a dead letter, beyond the event.
 //! - [`explain`]: why a job is where it is, and what happens next.
 //! - [`envelope`]: the dead letter as other systems read it.
+//! - [`tenant`]: which queue is whose.
 //! - [`limits`]: every bound, by name.
 
 pub mod admit;
@@ -28,6 +29,7 @@ pub mod job;
 pub mod limits;
 pub mod redrive;
 pub mod refusal;
+pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod version;
@@ -35,4 +37,5 @@ pub mod version;
 pub use id::{Fence, JobId, Lease, WorkerId};
 pub use limits::Limits;
 pub use refusal::Refusal;
+pub use tenant::Tenant;
 pub use time::Timestamp;

@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use backstop::Backstop;
+use tokio_util::sync::CancellationToken;
 
-/// Settings of the server. Every field has a safe default; build it with `Settings::default()` and change what you need.
+use crate::access::{AccessSettings, Tokens};
+use crate::door::Door;
+use crate::limits::Limits;
+use crate::listen::Tls;
+
+/// Settings of the server. Every field has a safe default: take `Settings::default()` and change what you need.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Settings {
     /// Events, figures and webhooks.
     pub telling: crate::tell::Telling,
+    /// Who may call.
+    pub access: AccessSettings,
+    /// How much of everything at once.
+    pub limits: Limits,
+    /// The certificate to show; none for plain HTTP.
+    pub tls: Option<Tls>,
 }
 
 /// The engine behind the API and how it is served. Clones are cheap and share everything.
@@ -23,8 +35,8 @@ struct Inner {
     engine: Backstop,
     settings: Settings,
     leases: crate::lease::Leases,
-    closing: tokio_util::sync::CancellationToken,
     tell: crate::tell::Tell,
+    door: Door,
 }
 
 impl Api {
@@ -32,9 +44,9 @@ impl Api {
     #[must_use]
     pub fn new(engine: Backstop, settings: Settings) -> Self {
         let leases = crate::lease::Leases::default();
-        let closing = tokio_util::sync::CancellationToken::new();
         let tell = crate::tell::Tell::new(&settings.telling);
-        Self { inner: Arc::new(Inner { engine, settings, leases, closing, tell }) }
+        let door = Door::new(&engine, &settings);
+        Self { inner: Arc::new(Inner { engine, settings, leases, tell, door }) }
     }
 
     /// The engine.
@@ -48,11 +60,6 @@ impl Api {
         &self.inner.leases
     }
 
-    /// Fires when the server stops: whoever waits for something to happen answers at once.
-    pub(crate) fn closing(&self) -> &tokio_util::sync::CancellationToken {
-        &self.inner.closing
-    }
-
     /// What tells the outside of it.
     pub(crate) fn tell(&self) -> &crate::tell::Tell {
         &self.inner.tell
@@ -62,5 +69,21 @@ impl Api {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    /// Every token there is.
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        &self.inner.door.tokens
+    }
+
+    /// Cancelled when the server goes down: a handler that waits for something to happen stops waiting then.
+    #[must_use]
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.inner.door.stopping
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.inner.door
     }
 }

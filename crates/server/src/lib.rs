@@ -1,4 +1,4 @@
-//! The HTTP API of Backstop: everything the library can do, for every language, behind a door that is closed by default.
+//! The HTTP API of Backstop: everything the library can do, for every language, behind a door that is shut by default.
 //!
 //! [`router`] is the whole API on an engine; [`serve`] lets it listen. The program's own commands talk to the same
 //! router without a socket, so that what works with a store works with a server.
@@ -6,14 +6,19 @@
 //! # Layout
 //! - [`routes`](mod@routes): every route with what it needs of its caller; nothing is served that has no such line.
 //! - [`access`](mod@access): who calls, and what they may do. [`error`](mod@error): the one shape of every refusal.
+//! - `door`: what every request passes; `limits`, `headers`, `audit`: what it does on the way. `listen`: sockets.
 //! - `resources`: one file per resource. `shape`: what requests and answers look like.
 
 mod access;
 mod api;
+mod audit;
 mod body;
+mod door;
 mod error;
-mod lease;
 mod figures;
+mod headers;
+mod lease;
+mod limits;
 mod listen;
 mod openapi;
 mod ready;
@@ -24,12 +29,16 @@ mod stream;
 mod tell;
 mod webhooks;
 
-pub use access::{Caller, Scope};
+pub use access::{
+    AccessSettings, Caller, Grant, GrantError, HashError, Network, NetworkError, NoRandomness, Origin, Peer,
+    Rate, Scope, Token, TokenError, TokenHash, TokenInfo, Tokens, UnknownScope, Wish, looks_like_token,
+};
 pub use api::{Api, Settings};
 pub use body::Limit;
 pub use error::ApiError;
 pub use figures::Answered;
-pub use listen::{ListenError, serve};
+pub use limits::Limits;
+pub use listen::{ListenError, Tls, bind, serve};
 pub use openapi::document;
 pub use routes::{Needs, Route, router, table};
 pub use tell::Telling;

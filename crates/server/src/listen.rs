@@ -1,41 +1,176 @@
 //! The listener: connections in, answers out, until it is told to stop.
+//!
+//! - [`floor`]: the connections there are, and room for one more. [`pulse`]: what one of them does, and for how long.
+//! - [`connection`]: one connection from its first byte to its last. [`tls`]: the certificate.
 
+mod connection;
+mod floor;
+mod pulse;
+mod tls;
+
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use backstop::store::Error as StoreError;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
 
+use crate::access::Peer;
 use crate::api::Api;
+use connection::Attendant;
+use floor::Floor;
+pub use tls::Tls;
+
+/// The whole answer to a connection that finds no room.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 118\r\n\r\n\
+    {\"error\":{\"code\":\"busy\",\"message\":\"too many connections\",\
+    \"hint\":\"keep connections and use them again\",\"details\":null}}";
+
+/// How long to wait when the system gives no more sockets.
+const NO_SOCKETS: Duration = Duration::from_millis(100);
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {problem}")]
+    #[error("cannot listen on {address}: {}", because(problem))]
     Address {
         /// Which address.
         address: SocketAddr,
         /// Why not.
-        problem: std::io::Error,
+        problem: io::Error,
     },
+    /// Anybody could call.
+    #[error(
+        "{address} can be reached from other machines, and there is no token: make one with `backstop token new`, \
+         or listen on 127.0.0.1"
+    )]
+    NoToken {
+        /// Which address.
+        address: SocketAddr,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("cannot use {file} for TLS: {problem}")]
+    Tls {
+        /// Which file.
+        file: String,
+        /// Why not.
+        problem: String,
+    },
+    /// Whether there is a token cannot be found out.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-/// Serves the API on a listener until `stop` resolves.
+fn because(problem: &io::Error) -> String {
+    match problem.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there already; stop it, or choose another port with --listen".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need a right that this process has not".to_owned()
+        }
+        _ => problem.to_string(),
+    }
+}
+
+/// A listener on an address, if the API may listen there.
 ///
 /// # Errors
-/// When the listener fails.
+/// When the address is taken, or open to others without a token.
+pub async fn bind(address: SocketAddr, api: &Api) -> Result<TcpListener, ListenError> {
+    check(address, api).await?;
+    TcpListener::bind(address).await.map_err(|problem| ListenError::Address { address, problem })
+}
+
+/// Refuses to be open to other machines without a token.
+async fn check(address: SocketAddr, api: &Api) -> Result<(), ListenError> {
+    if address.ip().to_canonical().is_loopback() || api.tokens().any_live().await? {
+        return Ok(());
+    }
+    Err(ListenError::NoToken { address })
+}
+
+/// Serves the API on a listener until `stop` resolves; returns when the last request has ended or the grace is over.
+///
+/// # Errors
+/// When it may not listen there.
 pub async fn serve(
     listener: TcpListener,
     api: Api,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ListenError> {
-    let router = crate::routes::router(api.clone());
-    let stop = async move {
-        stop.await;
-        api.closing().cancel();
-        // They would never end by themselves.
-        api.close_streams();
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let address =
+        listener.local_addr().map_err(|problem| ListenError::Address { address: nowhere, problem })?;
+    check(address, &api).await?;
+    let floor = Arc::new(Floor::new(api.settings().limits.connections));
+    let attendant = Arc::new(Attendant::new(&api));
+    tokio::select! {
+        never = accept(&listener, &floor, &attendant) => match never {},
+        () = stop => {}
+    }
+    drop(listener);
+    api.stopping().cancel();
+    // They would never end by themselves.
+    api.close_streams();
+    if timeout(api.settings().limits.grace, floor.is_empty()).await.is_err() {
+        tracing::warn!(connections = floor.len(), "requests that outlasted the grace are cut off");
+        floor.clear();
+    }
+    api.door().audit.flush().await;
+    Ok(())
+}
+
+async fn accept(
+    listener: &TcpListener,
+    floor: &Arc<Floor>,
+    attendant: &Arc<Attendant>,
+) -> std::convert::Infallible {
+    loop {
+        match listener.accept().await {
+            Ok((stream, remote)) => welcome(stream, remote, floor, attendant),
+            Err(error) => {
+                // One that hung up before it was accepted is no news; a lack of sockets passes.
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(NO_SOCKETS).await;
+            }
+        }
+    }
+}
+
+fn welcome(stream: TcpStream, remote: SocketAddr, floor: &Arc<Floor>, attendant: &Arc<Attendant>) {
+    let Ok(local) = stream.local_addr() else { return };
+    let Some(place) = floor.enter() else {
+        if attendant.speaks_plainly() {
+            // As much as fits into the socket at once: nobody waits for somebody who is turned away.
+            let _ = stream.try_write(FULL);
+        }
+        return;
     };
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop).await;
-    served.map_err(|problem| ListenError::Address { address: SocketAddr::from(([0, 0, 0, 0], 0)), problem })
+    // Answers are written whole; waiting for more of them only delays.
+    let _ = stream.set_nodelay(true);
+    let attendant = attendant.clone();
+    let pulse = place.pulse();
+    floor.attend(place, async move { attendant.attend(stream, Peer { remote, local }, pulse).await });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_full_house_is_whole_and_in_the_one_shape() {
+        let text = std::str::from_utf8(FULL).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{} {head}", body.len());
+        let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(body["error"]["code"], "busy");
+    }
 }

@@ -88,6 +88,8 @@ fn all() -> Routes {
     let routes = resources::events::routes(routes);
     let routes = resources::metrics::routes(routes);
     let routes = resources::webhooks::routes(routes);
+    let routes = resources::tokens::routes(routes);
+    let routes = resources::audit::routes(routes);
     resources::queues::routes(routes)
 }
 
@@ -105,10 +107,8 @@ pub(crate) fn described() -> utoipa::openapi::OpenApi {
 /// The whole API, ready to be served or called without a socket.
 pub fn router(api: Api) -> Router {
     let (router, _) = all().router.split_for_parts();
-    router
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(api.clone(), access::identify))
+    let router = router.fallback(no_such_path).method_not_allowed_fallback(wrong_method);
+    crate::door::around(router, &api)
         .layer(middleware::from_fn_with_state(api.clone(), crate::figures::count))
         .with_state(api)
 }

@@ -16,6 +16,7 @@ pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod rule;
+pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod worker;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Incident(command) => incident::run(command, app).await,
         Command::Rule(command) => rule::run(*command, app).await,
         Command::Redrive(command) => redrive::run(command, app).await,
+        Command::Token(command) => token::run(command, app).await,
         Command::Worker(command) => worker::run(command, app).await,
         Command::Migrate(args) => migrate::run(app, &args).await,
         Command::Doctor => doctor::run(app).await,

@@ -1,12 +1,18 @@
-//! `backstop up`: the engine with a worker, until it is told to stop; `--demo` shows every way a job can end.
+//! `backstop up`: the engine with a worker and the HTTP API, until it is told to stop; `--demo` shows every way a job
+//! can end.
 
+mod api;
+
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use backstop::signals::stop_asked;
 use backstop::{Backstop, WorkerHandle};
+use backstop_server::Api;
 use clap::Args;
 
 use crate::app::App;
+use crate::config::server::address;
 use crate::demo;
 use crate::demo::Audience;
 use crate::otlp::Exporter;
@@ -14,6 +20,7 @@ use crate::output::clean;
 use crate::output::figures::counted;
 use crate::output::span::length;
 use crate::problem::{Exit, Problem};
+use api::Listening;
 
 /// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
 const DEMO_CONCURRENCY: usize = 8;
@@ -30,20 +37,18 @@ pub(crate) struct Up {
     /// Run no worker here.
     #[arg(long, conflicts_with = "demo")]
     no_worker: bool,
+    /// Where the HTTP API listens [default: server.listen of the configuration, or 127.0.0.1:7700].
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    listen: Option<SocketAddr>,
 }
 
 pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
-    let asked: Stop = Box::pin(stop_asked());
+    let asked = stop_asked();
     let engine = app.open().await?;
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
-    if args.no_worker {
-        app.out.note("no worker runs here: jobs wait for one elsewhere\nserving: press Ctrl-C to stop");
-        asked.await;
-        return Ok(Exit::Done);
-    }
     let exporter = app.settings.otlp.as_deref().map(Exporter::start).transpose()?;
-    let worked = work(&args, &engine, asked, exporter.as_ref(), app).await;
+    let worked = serve_and_work(&args, &engine, asked, exporter.as_ref(), app).await;
     if let Some(exporter) = exporter
         && exporter.stop().await > 0
     {
@@ -52,15 +57,54 @@ pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
     worked
 }
 
-/// Runs a worker, and the demo if that was asked for, until it is told to stop.
+/// Lets the API listen beside the work.
+async fn serve_and_work(
+    args: &Up,
+    engine: &Backstop,
+    asked: impl Future<Output = ()> + Send + 'static,
+    exporter: Option<&Exporter>,
+    app: &App,
+) -> Result<Exit, Problem> {
+    // A demo that ends by itself serves nobody, unless it is told to.
+    if args.once && args.listen.is_none() {
+        return work(args, engine, Box::pin(asked), Surroundings { exporter, api: None }, app).await;
+    }
+    let (listening, open) = Listening::start(engine, args.listen, exporter, app).await?;
+    let asked = Box::pin(async move {
+        asked.await;
+        // From now on nobody new gets in, while the worker stops.
+        drop(open);
+    });
+    let api = Some(listening.api());
+    let worked = work(args, engine, asked, Surroundings { exporter, api }, app).await;
+    listening.end().await?;
+    worked
+}
+
+/// Who wants to know of the worker.
+struct Surroundings<'a> {
+    exporter: Option<&'a Exporter>,
+    api: Option<&'a Api>,
+}
+
+/// Does what was asked for until it is done or told to stop.
 async fn work(
     args: &Up,
     engine: &Backstop,
     mut asked: Stop,
-    exporter: Option<&Exporter>,
+    around: Surroundings<'_>,
     app: &App,
 ) -> Result<Exit, Problem> {
-    let worker = start_worker(engine, args.demo, exporter, app).await?;
+    if args.no_worker {
+        app.out.note("no worker runs here: jobs wait for one elsewhere\nserving: press Ctrl-C to stop");
+        asked.await;
+        return Ok(Exit::Done);
+    }
+    let worker = start_worker(engine, args.demo, around.exporter, app).await?;
+    if let Some(api) = around.api {
+        let watch = worker.watch();
+        api.watch("worker", move || watch.health());
+    }
     let mut exit = Exit::Done;
     if args.demo {
         let Some(as_expected) = show_demo(engine, &mut asked, app).await? else {

@@ -4,6 +4,7 @@
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`alerts`]: the channels of `[alerts]`. [`server`]: the door of the HTTP API.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
@@ -12,6 +13,7 @@ mod handlers;
 pub(crate) mod nearest;
 pub(crate) mod read;
 pub(crate) mod schema;
+pub(crate) mod server;
 pub(crate) mod settings;
 mod veil;
 

@@ -141,10 +141,26 @@ const HANDLERS: &[Key] = &[
     key("event", Shape::Section(&[value("allow", Kind::Texts)])),
 ];
 
+const SERVER: &[Key] = &[
+    value("listen", Kind::Text),
+    Key { name: "tokens", shape: Shape::Open, used: true, secret: true },
+    value("tls_cert", Kind::Text),
+    value("tls_key", Kind::Text),
+    value("allowed_hosts", Kind::Texts),
+    value("allowed_origins", Kind::Texts),
+    value("trusted_proxies", Kind::Texts),
+    value("rate_per_second", Kind::Count),
+    value("rate_burst", Kind::Count),
+    value("failed_logins_per_minute", Kind::Count),
+    value("max_connections", Kind::Count),
+    value("max_requests", Kind::Count),
+    value("max_streams", Kind::Count),
+];
+
 /// The whole file.
 pub(crate) const FILE: &[Key] = &[
     key("store", Shape::Section(&[value("url", Kind::Text)])),
-    later("server", Shape::Section(&[later("listen", Shape::Value(Kind::Text)), later_secret("tokens")])),
+    key("server", Shape::Section(SERVER)),
     key("queues", Shape::Named(QUEUE)),
     key("kinds", Shape::Named(KIND)),
     key("handlers", Shape::Section(HANDLERS)),

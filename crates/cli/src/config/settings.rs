@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::alerts;
 use super::handlers;
 use super::read::{Fault, Found, Plain, read};
+use super::server::{self, Server};
 use super::veil::veiled;
 use crate::problem::Problem;
 
@@ -74,7 +75,7 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     pub(crate) store: String,
     /// The server to ask instead of the store.
-    pub(crate) server: Option<String>,
+    pub(crate) remote: Option<String>,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) poll: Duration,
@@ -85,6 +86,7 @@ pub(crate) struct Settings {
     pub(crate) kinds: Kinds,
     /// Where traces go; none sends none.
     pub(crate) otlp: Option<String>,
+    pub(crate) server: Server,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -98,7 +100,7 @@ impl Settings {
                 .and_then(|found| Self::build(given, found, Some(path.clone())))
                 .map_err(|faults| faulty(&path, text, faults)),
         }?;
-        settings.server = server(given)?;
+        settings.remote = remote(given)?;
         Ok(settings)
     }
 
@@ -107,7 +109,7 @@ impl Settings {
         Self {
             file: None,
             store: STORE.to_owned(),
-            server: None,
+            remote: None,
             lease: pace.lease,
             grace: pace.grace,
             poll: pace.poll,
@@ -115,6 +117,7 @@ impl Settings {
             engine: Config::default(),
             kinds: Kinds::default(),
             otlp: None,
+            server: Server::default(),
             rows: Vec::new(),
         }
     }
@@ -140,6 +143,10 @@ impl Settings {
         match handlers::kinds(&found) {
             Ok(kinds) => settings.kinds = kinds,
             Err(further) => faults.extend(further),
+        }
+        match server::server(&found) {
+            Ok(server) => settings.server = server,
+            Err(fault) => faults.push(fault),
         }
         if !faults.is_empty() {
             return Err(faults);
@@ -249,6 +256,7 @@ impl Settings {
     fn add_defaults(&mut self) {
         let mut all = vec![
             ("store.url".to_owned(), json!(self.store)),
+            ("server.listen".to_owned(), json!(self.server.listen.to_string())),
             ("workers.lease".to_owned(), json!(exact(self.lease))),
             ("workers.grace".to_owned(), json!(exact(self.grace))),
             ("workers.poll".to_owned(), json!(exact(self.poll))),
@@ -361,7 +369,7 @@ fn exact(span: Duration) -> String {
 }
 
 /// The server to ask, if one was named. Whoever names a store on the command line means that one.
-fn server(given: &Given) -> Result<Option<String>, Problem> {
+fn remote(given: &Given) -> Result<Option<String>, Problem> {
     match (&given.store, &given.server) {
         (Some((_, Source::Flag)), Some((_, Source::Flag))) => {
             let message = "--store and --server name two places to ask";

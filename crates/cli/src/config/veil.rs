@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::schema::{FILE, Key, Shape};
 
 /// Words that begin a secret wherever they stand, also in a file that is no TOML.
-const MARKS: [&str; 1] = ["whsec_"];
+const MARKS: [&str; 2] = ["whsec_", "bks_"];
 
 /// The text with stars in place of secrets, of the same length to the byte.
 pub(super) fn veiled(text: &str) -> String {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use backstop::{Cause, Hook, HookFuture, JobId, RunInfo};
+use backstop_server::Answered;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -71,6 +72,11 @@ impl Exporter {
         Runs { spans: self.spans.clone(), lost: self.lost.clone(), begun: Mutex::default() }
     }
 
+    /// What a server is told to call after every request.
+    pub(crate) fn requests(&self) -> Requests {
+        Requests { spans: self.spans.clone(), lost: self.lost.clone() }
+    }
+
     /// Sends what waits, and stops; answers how many spans were lost in all. Workers must have stopped before.
     pub(crate) async fn stop(self) -> u64 {
         let Self { spans, lost, mut task } = self;
@@ -99,6 +105,22 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) -> bo
         }
     }
     true
+}
+
+/// Tells of requests.
+pub(crate) struct Requests {
+    spans: mpsc::Sender<Span>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Requests {
+    /// One request that was answered.
+    pub(crate) fn answered(&self, answered: &Answered) {
+        let span = Span::request(answered, SystemTime::now());
+        if span.is_some_and(|span| self.spans.try_send(span).is_err()) {
+            lose(&self.lost, 1);
+        }
+    }
 }
 
 /// Times runs.

@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop::Cause;
 use backstop::core::job::Job;
+use backstop_server::Answered;
 use serde_json::{Value, json};
 
-/// `SPAN_KIND_CONSUMER`.
+/// `SPAN_KIND_SERVER` and `SPAN_KIND_CONSUMER`.
+const SERVER: u8 = 2;
 const CONSUMER: u8 = 5;
 
 /// `STATUS_CODE_OK` and `STATUS_CODE_ERROR`.
@@ -22,6 +24,7 @@ pub(crate) struct Span {
     id: String,
     parent: Option<String>,
     name: String,
+    kind: u8,
     start: SystemTime,
     took: Duration,
     attributes: Vec<Value>,
@@ -51,6 +54,7 @@ impl Span {
             id: new_id(),
             parent: place.parent,
             name: format!("run {}", spec.kind),
+            kind: CONSUMER,
             start,
             took,
             attributes: vec![
@@ -66,6 +70,26 @@ impl Span {
         })
     }
 
+    /// The span of a request that was answered at `end`; none when it belongs to a trace that is not recorded, or to none:
+    /// whoever calls without one did not ask for it.
+    pub(crate) fn request(answered: &Answered, end: SystemTime) -> Option<Self> {
+        let Some(Parent::Recorded(place)) = answered.trace_parent.as_deref().map(parent) else { return None };
+        Some(Self {
+            trace: place.trace,
+            id: new_id(),
+            parent: place.parent,
+            name: answered.route.clone(),
+            kind: SERVER,
+            start: end - answered.took,
+            took: answered.took,
+            attributes: vec![
+                text("http.route", &answered.route),
+                json!({ "key": "http.response.status_code", "value": { "intValue": answered.status.to_string() } }),
+            ],
+            failed: (answered.status >= 500).then_some("the server failed"),
+        })
+    }
+
     fn json(&self) -> Value {
         let end = self.start + self.took;
         let status = match self.failed {
@@ -76,7 +100,7 @@ impl Span {
             "traceId": self.trace,
             "spanId": self.id,
             "name": self.name,
-            "kind": CONSUMER,
+            "kind": self.kind,
             "startTimeUnixNano": nanos(self.start),
             "endTimeUnixNano": nanos(end),
             "attributes": self.attributes,

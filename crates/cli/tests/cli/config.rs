@@ -78,17 +78,12 @@ fn an_unknown_key_is_an_error_that_points_at_it() {
 #[test]
 fn what_this_version_does_not_use_is_said() {
     let program = Program::new();
-    program.write(
-        "backstop.toml",
-        "[server]\nlisten = '127.0.0.1:7700'\ntokens = ['abc']\n[circuits]\nurl = 'x'\n",
-    );
+    program.write("backstop.toml", "[bridges]\nkafka = 'abc'\n[circuits]\nurl = 'x'\n");
     let check = program.run(&["config", "check", "--json"]).exits(0).json();
-    let warnings = ["`circuits`", "`server.listen`", "`server.tokens`"]
-        .map(|key| format!("{key} is not used by this version"));
+    let warnings = ["`bridges`", "`circuits`"].map(|key| format!("{key} is not used by this version"));
     assert_eq!(check["warnings"], json!(warnings));
-    assert_eq!(setting(&check, "server.tokens").0, json!("(set)"));
-    let shown =
-        program.run(&["config", "check"]).exits(0).tells(&["`server.listen` is not used by this version"]);
+    assert_eq!(setting(&check, "bridges").0, json!("(set)"));
+    let shown = program.run(&["config", "check"]).exits(0).tells(&["`circuits` is not used by this version"]);
     assert!(!shown.stdout.contains("abc"));
 }
 

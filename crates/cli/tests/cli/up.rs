@@ -103,9 +103,9 @@ fn stopped_by(signal: &str, args: &[&str]) {
 #[test]
 fn a_signal_stops_it_and_leaves_no_worker_behind() {
     // L18
-    stopped_by("-TERM", &["up"]);
-    stopped_by("-INT", &["up"]);
-    stopped_by("-TERM", &["up", "--no-worker"]);
+    stopped_by("-TERM", &["up", "--listen", "127.0.0.1:0"]);
+    stopped_by("-INT", &["up", "--listen", "127.0.0.1:0"]);
+    stopped_by("-TERM", &["up", "--no-worker", "--listen", "127.0.0.1:0"]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn without_kinds_it_says_so_and_jobs_wait_for_code() {
     // H10
     let program = Program::new();
     let id = program.enqueue(&["mail"]);
-    let mut child = program.spawn(&mut program.command(&["up"]));
+    let mut child = program.spawn(&mut program.command(&["up", "--listen", "127.0.0.1:0"]));
     let lines = serving(&mut child);
     program.run(&["job", "explain", &id]).exits(0).says(&["waiting on queue `default`", "it waits for code"]);
     program.run(&["queue", "list"]).exits(0).says(&["default"]);

@@ -1,29 +1,104 @@
 //! The two checks of every request: who is it, and may they.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::Caller;
+use super::tokens::Found;
+use super::{Caller, Peer, Scope, peer, throttle};
 use crate::api::Api;
 use crate::error::ApiError;
+use crate::figures;
 use crate::routes::Needs;
 
+/// Longest text that is looked at as a token.
+const TOKEN_CHARS: usize = 256;
+
+/// Why a request has no known caller. Routes that need nothing do not care.
+#[derive(Debug, Clone)]
+struct Unknown(ApiError);
+
 /// Finds out who calls. A caller that is known already (the program itself) stays who it is.
-pub(crate) async fn identify(State(_api): State<Api>, mut request: Request, next: Next) -> Response {
-    if request.extensions().get::<Caller>().is_none() {
-        request.extensions_mut().insert(Caller::local("local"));
+pub(crate) async fn identify(api: &Api, parts: &mut Parts) {
+    if parts.extensions.get::<Caller>().is_some() {
+        return;
     }
-    next.run(request).await
+    let (peer, headers) = (parts.extensions.get::<Peer>().copied(), &parts.headers);
+    match who(api, peer, headers).await {
+        Ok(caller) => drop(parts.extensions.insert(caller)),
+        // When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
+        Err(_) if api.settings().telling.open_metrics && parts.uri.path() == figures::PATH => {
+            parts.extensions.insert(Caller::holder("metrics", [Scope::Read].into(), None, None));
+        }
+        Err(refusal) => {
+            parts.extensions.insert(Caller::nobody());
+            parts.extensions.insert(Unknown(refusal));
+        }
+    }
 }
 
-/// Lets a request through to its handler when its caller has what the route needs.
-pub(crate) async fn admit(needs: Needs, request: Request, next: Next) -> Response {
-    let caller = request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
-    match check(needs, &caller) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let (door, token) = (api.door(), bearer(headers)?);
+    match door.tokens.find(token).await? {
+        Found::Holder(caller) => {
+            let admitted = door.rates.as_ref().map_or(Ok(()), |rates| rates.admit(caller.name().to_owned()));
+            admitted.map_err(|wait| too_many(wait, "this token has made too many requests"))?;
+            Ok(caller)
+        }
+        Found::Open if is_of_this_machine(peer, headers) => Ok(Caller::local("local")),
+        Found::Open => Err(ApiError::unauthorized()),
+        Found::Nobody => {
+            // Whoever shows nothing has guessed nothing.
+            if let (Some(peer), Some(_)) = (peer, token) {
+                let address = peer::client(headers, peer, &api.settings().access.trusted_proxies);
+                let counted = door.failed_logins.admit(throttle::counted_as(address));
+                counted.map_err(|wait| too_many(wait, "too many wrong tokens came from this address"))?;
+            }
+            Err(ApiError::unauthorized())
+        }
     }
+}
+
+/// True for a request that was sent on this machine and not passed on by a proxy for somebody else.
+fn is_of_this_machine(peer: Option<Peer>, headers: &HeaderMap) -> bool {
+    !peer::is_forwarded(headers) && peer.is_none_or(|peer| peer.remote.ip().to_canonical().is_loopback())
+}
+
+/// The token of a request, if it shows one.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = shown.next() else { return Ok(None) };
+    let token = value.to_str().ok().and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let usable = token.filter(|token| !token.is_empty() && token.len() <= TOKEN_CHARS);
+    match (usable, shown.next()) {
+        (Some(token), None) => Ok(Some(token)),
+        _ => Err(ApiError::unauthorized()),
+    }
+}
+
+fn too_many(wait: std::time::Duration, message: &str) -> ApiError {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message)
+        .hint("wait as long as Retry-After says; batches count as one request")
+        .retry_after(seconds.max(1))
+}
+
+/// Lets a request through to its handler when its caller has what the route needs, and there is room for it.
+pub(crate) async fn admit(needs: Needs, request: Request, next: Next) -> Response {
+    let known = request.extensions().get::<Caller>().cloned();
+    let refusal = match check(needs, &known.unwrap_or_else(Caller::nobody)) {
+        Ok(()) => return crate::limits::hand_over(request, next).await,
+        Err(refusal) => refusal,
+    };
+    // Who is unknown because the store is away, or came too often, is told that.
+    let why = request.extensions().get::<Unknown>().filter(|_| refusal.status() == StatusCode::UNAUTHORIZED);
+    why.map_or(refusal, |why| why.0.clone()).into_response()
 }
 
 fn check(needs: Needs, caller: &Caller) -> Result<(), ApiError> {
@@ -46,4 +121,53 @@ fn check(needs: Needs, caller: &Caller) -> Result<(), ApiError> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Scope;
+
+    #[test]
+    fn every_need_is_met_by_exactly_the_callers_that_have_it() {
+        let holder = |scope: Scope, tenant: Option<&str>, queues: Option<&str>| {
+            let (tenant, queues) = (tenant.map(str::to_owned), queues.map(|queue| vec![queue.to_owned()]));
+            Caller::holder("x", [scope].into(), tenant, queues)
+        };
+        let status =
+            |needs, caller: &Caller| check(needs, caller).map_or_else(|e| e.status().as_u16(), |()| 200);
+        assert_eq!(status(Needs::Nothing, &Caller::nobody()), 200);
+        for needed in Scope::ALL {
+            let (some, all) = (Needs::Right(needed), Needs::RightOverAll(needed));
+            assert_eq!((status(some, &Caller::nobody()), status(all, &Caller::nobody())), (401, 401));
+            assert_eq!((status(some, &Caller::local("x")), status(all, &Caller::local("x"))), (200, 200));
+            for has in Scope::ALL {
+                let right = if has == needed { 200 } else { 403 };
+                assert_eq!(status(some, &holder(has, None, None)), right, "{needed} {has}");
+                assert_eq!(status(all, &holder(has, None, None)), right, "{needed} {has}");
+                for bound in [holder(has, Some("acme"), None), holder(has, None, Some("mail"))] {
+                    assert_eq!((status(some, &bound), status(all, &bound)), (right, 403), "{needed} {has}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_one_well_formed_token_is_looked_at() {
+        let read = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, axum::http::HeaderValue::from_static(value));
+            }
+            bearer(&headers).map(|token| token.map(str::to_owned)).map_err(|error| error.status().as_u16())
+        };
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&["Bearer abc"]), Ok(Some("abc".to_owned())));
+        assert_eq!(read(&["bearer  abc "]), Ok(Some("abc".to_owned())));
+        for wrong in
+            [&["Basic YTpi"][..], &["Bearer"], &["Bearer "], &["abc"], &[""], &["Bearer a", "Bearer b"]]
+        {
+            assert_eq!(read(wrong), Err(401), "{wrong:?}");
+        }
+    }
 }

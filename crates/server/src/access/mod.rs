@@ -1,11 +1,30 @@
 //! Who calls, and what they may do. Every request passes [`identify`] once; every route checks what it [`needs`].
 //!
+//! - [`token`], [`grant`]: a secret and what it gives. [`tokens`]: all of them, looked up; [`filed`]: as stored.
+//! - [`guard`]: who is it, and may they. [`rate`], [`throttle`]: how often.
+//! - [`peer`]: from where. [`origin`]: by which name, and from which page.
+//!
 //! [`needs`]: crate::Needs
 
 mod caller;
+mod filed;
+mod grant;
 mod guard;
+pub(crate) mod origin;
+pub(crate) mod peer;
+mod rate;
 mod scope;
+mod settings;
+pub(crate) mod throttle;
+mod token;
+mod tokens;
 
 pub use caller::Caller;
+pub use grant::{Grant, GrantError};
 pub(crate) use guard::{admit, identify};
-pub use scope::Scope;
+pub use peer::{Network, NetworkError, Peer};
+pub use rate::Rate;
+pub use scope::{Scope, UnknownScope};
+pub use settings::AccessSettings;
+pub use token::{HashError, NoRandomness, Token, TokenHash, looks_like_token};
+pub use tokens::{Origin, TokenError, TokenInfo, Tokens, Wish};

@@ -15,7 +15,6 @@ use axum::response::Response;
 use backstop::figures::{Family, Labelled, SHORT, Sample, Sort, Times, float};
 use tokio::time::Instant;
 
-use crate::access::{Caller, Scope};
 use crate::api::Api;
 pub(crate) use text::CONTENT_TYPE;
 
@@ -65,15 +64,9 @@ impl Default for Requests {
 }
 
 /// Counts a request by its route, which is one of a fixed list, and not by its path, which anybody can make up.
-///
-/// When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
-pub(crate) async fn count(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn count(State(api): State<Api>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
     let route = format!("{} {path}", method(request.method()));
-    if api.settings().telling.open_metrics && request.uri().path() == PATH {
-        let reader = Caller::holder("metrics", [Scope::Read].into(), None, None);
-        request.extensions_mut().insert(reader);
-    }
     let heard = api.tell().requests.listener.get().map(|listener| (listener, trace_parent(&request)));
     let began = Instant::now();
     let response = next.run(request).await;

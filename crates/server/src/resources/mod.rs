@@ -1,9 +1,11 @@
 //! One file per resource: its routes, and handlers that translate between requests and the engine.
 
+pub(crate) mod audit;
 pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod queues;
-pub(crate) mod work;
+pub(crate) mod tokens;
 pub(crate) mod webhooks;
+pub(crate) mod work;

@@ -1,11 +1,12 @@
 //! `/api/v1/queues`: what waits where, and holding it back.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
+use crate::body::Path;
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
 use crate::shape::{Changed, Items, Note, Queue};

@@ -43,7 +43,7 @@ async fn claim(
     let remote = api.engine().remote();
     let handed = tokio::select! {
         handed = remote.claim(request) => handed?,
-        () = api.closing().cancelled() => Vec::new(),
+        () = api.stopping().cancelled() => Vec::new(),
     };
     let jobs = handed.iter().map(|one| claimed_job(key, &caller, one)).collect();
     Ok(Json(shape::Claimed { jobs }))

@@ -1,18 +1,22 @@
 //! What requests and answers look like. The server writes these, the program's own commands read them, and the OpenAPI
 //! document is made from them.
 
+mod audit;
 mod event;
 mod health;
 mod queue;
-pub mod work;
+mod token;
 mod webhook;
+pub mod work;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use audit::AuditLine;
 pub use event::EventQuery;
 pub use health::{Check, Readiness};
 pub use queue::Queue;
+pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 
 /// A list, or a page of one.

@@ -13,12 +13,12 @@ pub(super) const PREFIXES: &str = concat!(
     r"eyJ|A(?:KIA|SIA|BIA|CCA)[0-9A-Z]|gh[pousr]_|github_pat_|gl[a-z]{2,6}-|xox|xapp-|",
     r"_(?:live|test)_|whsec_|sk-|AIza|ya29|GOCSPX|1//0|SG\.|npm_|pypi-|hf_|hvs\.|dop_v1|",
     r"shp[a-z]{2}_|SK[0-9a-f]|key-[0-9a-f]|-us[0-9]|[0-9]:AA|sq0|AGE-SECRET|glsa_|lin_api_|",
-    r"dapi[0-9a-f]|ATATT|rubygems_|hooks\.slack|api/webhooks",
+    r"dapi[0-9a-f]|ATATT|rubygems_|hooks\.slack|api/webhooks|bks_",
 );
 
 /// One shape per line. Lower bounds are below the issuers' lengths, so that a credential that was cut is
 /// found too.
-const SHAPES: [&str; 34] = [
+const SHAPES: [&str; 35] = [
     // JSON web tokens (signed and encrypted), and any other base64 that starts like a JSON object.
     r"eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){1,4}",
     r"eyJ[A-Za-z0-9_-]{20,}={0,2}",
@@ -64,6 +64,8 @@ const SHAPES: [&str; 34] = [
     r"\bsq0[a-z]{3}-[0-9A-Za-z_-]{20,}",
     r"\b(?:lin_api_[A-Za-z0-9]{24,}|ATATT[A-Za-z0-9_=-]{24,})",
     r"[0-9]{8,10}:AA[A-Za-z0-9_-]{30,}",
+    // Our own.
+    r"\bbks_[A-Za-z0-9_-]{20,}",
 ];
 
 static SHAPE: LazyLock<Regex> = LazyLock::new(|| {

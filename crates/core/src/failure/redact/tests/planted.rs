@@ -68,6 +68,7 @@ pub(super) const FAMILIES: &[(&str, Family)] = &[
         prefixed(lcg, kind, 24)
     }),
     ("webhook signing", |lcg| prefixed(lcg, "whsec_", 32)),
+    ("backstop", |lcg| prefixed(lcg, "bks_", 43)),
     ("model provider", |lcg| {
         let kind = lcg.pick(&["sk-", "sk-proj-", "sk-ant-api03-"]);
         prefixed(lcg, kind, 40)

@@ -1,0 +1,142 @@
+//! `[server]`: where the API listens, who may call it, and how much it takes on.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use backstop_server::{Grant, Limits, Network, Rate, Settings};
+use serde_json::Value;
+
+use super::read::{Fault, Found, Plain};
+
+/// Where the API listens when nothing is said.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7_700);
+
+/// More than this of anything at once is a typing error.
+const COUNT_MAX: u64 = 1_000_000;
+
+/// What the file says of the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    /// Everything but the certificate, which only a server needs to be there.
+    pub(crate) settings: Settings,
+    /// The files of the certificate and of its key.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { listen: LISTEN, settings: Settings::default(), tls: None }
+    }
+}
+
+/// An address to listen on: `127.0.0.1:7700`, `[::1]:7700` or `localhost:7700`.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = || {
+        let shown = crate::output::brief(text, 60);
+        format!(
+            "`{shown}` is no address to listen on: write 127.0.0.1:7700, or 0.0.0.0:7700 for every network"
+        )
+    };
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return Ok((Ipv4Addr::LOCALHOST, port.parse().map_err(|_| wrong())?).into());
+    }
+    text.parse().map_err(|_| wrong())
+}
+
+/// What the file asks for.
+pub(super) fn server(found: &[Found]) -> Result<Server, Fault> {
+    let mut server = Server::default();
+    let (mut certificate, mut key) = (None, None);
+    let (mut per_second, mut burst) = (1_000, 2_000);
+    for one in found {
+        let [section, name] = &one.path[..] else { continue };
+        if section != "server" {
+            continue;
+        }
+        match (name.as_str(), &one.value) {
+            ("tls_cert", Plain::Text(file)) => certificate = Some((PathBuf::from(file), one)),
+            ("tls_key", Plain::Text(file)) => key = Some((PathBuf::from(file), one)),
+            ("rate_per_second", Plain::Count(calls)) => per_second = small(*calls, one)?,
+            ("rate_burst", Plain::Count(calls)) => burst = small(*calls, one)?,
+            (name, value) => take(&mut server, name, value, one)?,
+        }
+    }
+    // Nothing a second means no limit: a token that may never call is one that is not made.
+    server.settings.access.rate = (per_second > 0).then(|| Rate::per_second(per_second, burst));
+    server.tls = match (certificate, key) {
+        (Some((certificate, _)), Some((key, _))) => Some((certificate, key)),
+        (Some((_, one)), None) => {
+            return Err(fault(one, "`server.tls_cert` needs `server.tls_key` beside it"));
+        }
+        (None, Some((_, one))) => {
+            return Err(fault(one, "`server.tls_key` needs `server.tls_cert` beside it"));
+        }
+        (None, None) => None,
+    };
+    Ok(server)
+}
+
+fn take(server: &mut Server, name: &str, value: &Plain, one: &Found) -> Result<(), Fault> {
+    let (access, limits) = (&mut server.settings.access, &mut server.settings.limits);
+    match (name, value) {
+        ("listen", Plain::Text(text)) => {
+            server.listen = address(text).map_err(|problem| fault(one, &problem))?
+        }
+        ("tokens", Plain::Other(tokens)) => {
+            access.tokens = grants(tokens).map_err(|problem| fault(one, &problem))?
+        }
+        ("allowed_hosts", Plain::Texts(hosts)) => access.allowed_hosts.clone_from(hosts),
+        ("allowed_origins", Plain::Texts(origins)) => access.allowed_origins.clone_from(origins),
+        ("trusted_proxies", Plain::Texts(proxies)) => {
+            let parsed = proxies.iter().map(|proxy| proxy.parse::<Network>()).collect::<Result<_, _>>();
+            access.trusted_proxies = parsed.map_err(|error| fault(one, &error.to_string()))?;
+        }
+        ("failed_logins_per_minute", Plain::Count(calls)) => {
+            let calls = small(*calls, one)?.max(1);
+            access.failed_logins = Rate::every(Duration::from_secs(60) / calls, calls);
+        }
+        (name, Plain::Count(count)) => {
+            *bound(limits, name) = usize::try_from(small(*count, one)?).unwrap_or(usize::MAX)
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn bound<'a>(limits: &'a mut Limits, name: &str) -> &'a mut usize {
+    match name {
+        "max_connections" => &mut limits.connections,
+        "max_requests" => &mut limits.requests,
+        _ => &mut limits.streams,
+    }
+}
+
+fn small(count: u64, one: &Found) -> Result<u32, Fault> {
+    let fits = u32::try_from(count).ok().filter(|_| count <= COUNT_MAX);
+    fits.ok_or_else(|| fault(one, &format!("{count} is too many, the limit is {COUNT_MAX}")))
+}
+
+/// The tokens of the file. What is wrong with one is told without a word of its hash.
+fn grants(tokens: &Value) -> Result<Vec<Grant>, String> {
+    let form = "write { name = \"ci\", hash = \"sha256:...\", scopes = [\"submit\"] }";
+    let tokens = tokens.as_array().ok_or_else(|| format!("`server.tokens` must be a list: {form}"))?;
+    let mut names = BTreeSet::new();
+    let mut grants = Vec::new();
+    for (nth, token) in tokens.iter().enumerate() {
+        let wrong = |problem: String| format!("token {} of `server.tokens`: {problem}; {form}", nth + 1);
+        let grant: Grant = serde_json::from_value(token.clone()).map_err(|error| wrong(error.to_string()))?;
+        grant.validate().map_err(|error| wrong(error.to_string()))?;
+        if !names.insert(grant.name.clone()) {
+            return Err(wrong(format!("the name `{}` is taken by another one", grant.name)));
+        }
+        grants.push(grant);
+    }
+    Ok(grants)
+}
+
+fn fault(found: &Found, message: &str) -> Fault {
+    Fault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
+}

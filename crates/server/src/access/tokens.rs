@@ -1,0 +1,306 @@
+//! Every token there is: those of the configuration and those of the store.
+//!
+//! A process looks the tokens of the store up again when what it knows is a second old, so a token that is revoked on
+//! another node is worth nothing here after at most [`FRESH`] and the time of one read; on the node that revokes it, at
+//! once. A store that is away lets nobody in whose token is not in the configuration.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop::store::{Error as StoreError, Store};
+use backstop::{Backstop, Timestamp};
+use tokio::time::Instant;
+
+use super::filed::{self, Filed, Used};
+use super::{Caller, Grant, GrantError, NoRandomness, Token, TokenHash};
+
+/// How old the known tokens of the store may be.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// When a token was last used is written down at most once in this time, by each process.
+const USE_NOTED: Duration = Duration::from_secs(60);
+
+/// Every token, and what is known of them. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    configured: Index,
+    read: Mutex<Option<Known>>,
+    /// One task reads, the others wait for it instead of asking too.
+    reading: tokio::sync::Mutex<()>,
+    noted: Mutex<HashMap<String, Instant>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("configured", &self.configured.all.len()).finish_non_exhaustive()
+    }
+}
+
+/// The tokens of the store as they were read.
+#[derive(Clone)]
+struct Known {
+    at: Instant,
+    now: Timestamp,
+    index: Arc<Index>,
+}
+
+/// Tokens by the first bytes of their hashes.
+struct Index {
+    by_head: HashMap<[u8; 8], Vec<usize>>,
+    all: Vec<Filed>,
+}
+
+impl Index {
+    fn new(all: Vec<Filed>) -> Self {
+        let mut by_head: HashMap<_, Vec<usize>> = HashMap::new();
+        for (at, one) in all.iter().enumerate() {
+            by_head.entry(one.grant.hash.head()).or_default().push(at);
+        }
+        Self { by_head, all }
+    }
+
+    fn find(&self, hash: &TokenHash) -> Option<&Filed> {
+        let near = self.by_head.get(&hash.head())?;
+        near.iter().map(|at| &self.all[*at]).find(|one| one.grant.hash.is(hash))
+    }
+}
+
+/// What a text that should be a token is worth.
+pub(crate) enum Found {
+    /// The right of its holder.
+    Holder(Caller),
+    /// Nothing.
+    Nobody,
+    /// There is no token anywhere: whoever is on this machine may do everything.
+    Open,
+}
+
+impl Tokens {
+    /// The tokens of an engine's store and those that are configured.
+    #[must_use]
+    pub fn new(engine: &Backstop, configured: &[Grant]) -> Self {
+        let configured = Index::new(configured.iter().cloned().map(Filed::of_configuration).collect());
+        let (read, noted) = (Mutex::default(), Mutex::default());
+        let reading = tokio::sync::Mutex::default();
+        Self { inner: Arc::new(Inner { store: engine.store().clone(), configured, read, reading, noted }) }
+    }
+
+    /// Who holds this token; `None` asks for somebody who shows none.
+    pub(crate) async fn find(&self, text: Option<&str>) -> Result<Found, StoreError> {
+        let hash = text.map(TokenHash::of);
+        if let Some(one) = hash.as_ref().and_then(|hash| self.inner.configured.find(hash)) {
+            // Expiry is the only thing about it that needs a clock, and only then the store is asked for one.
+            let expired = one.grant.expires.is_some() && !one.is_live(self.known().await?.1);
+            return Ok(if expired { Found::Nobody } else { Found::Holder(one.grant.caller()) });
+        }
+        let (index, now) = self.known().await?;
+        // One that has expired or was revoked still keeps the door shut: otherwise it would open by itself one day.
+        if index.all.is_empty() && self.inner.configured.all.is_empty() {
+            return Ok(Found::Open);
+        }
+        let found = hash.as_ref().and_then(|hash| index.find(hash)).filter(|one| one.is_live(now));
+        Ok(found.map_or(Found::Nobody, |one| {
+            self.note_use(&one.grant.name, now);
+            Found::Holder(one.grant.caller())
+        }))
+    }
+
+    /// True when a token exists that somebody could use now.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn any_live(&self) -> Result<bool, StoreError> {
+        let (index, now) = self.known().await?;
+        Ok(index.all.iter().chain(&self.inner.configured.all).any(|one| one.is_live(now)))
+    }
+
+    /// The store's clock, as far as it was asked lately.
+    pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.known().await?.1)
+    }
+
+    fn fresh(&self) -> Option<(Arc<Index>, Timestamp)> {
+        let read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = read.as_ref().filter(|known| known.at.elapsed() < FRESH)?;
+        Some((known.index.clone(), known.now.after(known.at.elapsed())))
+    }
+
+    async fn known(&self) -> Result<(Arc<Index>, Timestamp), StoreError> {
+        if let Some(known) = self.fresh() {
+            return Ok(known);
+        }
+        let _one = self.inner.reading.lock().await;
+        if let Some(known) = self.fresh() {
+            return Ok(known);
+        }
+        // Old from the moment of asking: a revocation that is committed while the answer travels is seen in time.
+        let at = Instant::now();
+        let (filed, now) = filed::read(&*self.inner.store).await?;
+        let index = Arc::new(Index::new(filed));
+        let known = Known { at, now, index: index.clone() };
+        *self.inner.read.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok((index, now))
+    }
+
+    fn forget(&self) {
+        *self.inner.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Writes down, now and then and beside the request, when a token was used.
+    fn note_use(&self, name: &str, now: Timestamp) {
+        let mut noted = self.inner.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.get(name).is_some_and(|at| at.elapsed() < USE_NOTED) {
+            return;
+        }
+        noted.insert(name.to_owned(), Instant::now());
+        drop(noted);
+        let (store, name) = (self.inner.store.clone(), name.to_owned());
+        tokio::spawn(async move {
+            if let Err(error) = filed::note_use(&*store, &name, Used { at: now }).await {
+                // It is a convenience: the request does not depend on it.
+                tracing::debug!(%error, token = name, "when a token was used could not be written down");
+            }
+        });
+    }
+
+    /// Makes a token and keeps its hash. The token itself is answered here and never again.
+    ///
+    /// # Errors
+    /// When it cannot be as asked, its name is taken, or the store is away.
+    pub async fn create(&self, wish: Wish, by: &str) -> Result<(Token, TokenInfo), TokenError> {
+        let (token, grant) = wish.granted()?;
+        let taken = |one: &Filed| one.grant.name == grant.name;
+        if self.inner.configured.all.iter().any(taken) {
+            return Err(TokenError::Exists(grant.name));
+        }
+        let made = filed::add(&*self.inner.store, grant, by).await;
+        self.forget();
+        let filed = made?;
+        Ok((token, TokenInfo::of(&filed, Origin::Store, None)))
+    }
+
+    /// Every token, with when it was last used: those of the configuration first, each by name.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn list(&self) -> Result<Vec<TokenInfo>, StoreError> {
+        let (mut filed, _) = filed::read(&*self.inner.store).await?;
+        let used = filed::uses(&*self.inner.store).await?;
+        filed.sort_by(|a, b| a.grant.name.cmp(&b.grant.name));
+        let configured = self.inner.configured.all.iter();
+        let configured = configured.map(|one| TokenInfo::of(one, Origin::Configuration, None));
+        let stored = filed.iter().map(|one| {
+            let used = used.get(&one.grant.name).map(|used| used.at);
+            TokenInfo::of(one, Origin::Store, used)
+        });
+        Ok(configured.chain(stored).collect())
+    }
+
+    /// Makes a token worthless, here at once and everywhere within two seconds; false when it was so already.
+    ///
+    /// # Errors
+    /// When there is none of this name in the store, or the store is away.
+    pub async fn revoke(&self, name: &str, by: &str) -> Result<bool, TokenError> {
+        if self.inner.configured.all.iter().any(|one| one.grant.name == name) {
+            return Err(TokenError::Configured(name.to_owned()));
+        }
+        let revoked = filed::revoke(&*self.inner.store, name, by).await;
+        self.forget();
+        revoked
+    }
+}
+
+/// What a new token should be.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// Its name.
+    pub name: String,
+    /// What it may do.
+    pub scopes: std::collections::BTreeSet<super::Scope>,
+    /// The tenant whose things alone it sees.
+    pub tenant: Option<backstop::core::Tenant>,
+    /// The queues that it is for.
+    pub queues: Option<Vec<String>>,
+    /// From when on it is worth nothing.
+    pub expires: Option<Timestamp>,
+}
+
+impl Wish {
+    /// A new token with what is kept of it, which is kept nowhere yet.
+    ///
+    /// # Errors
+    /// When it cannot be as asked.
+    pub fn granted(self) -> Result<(Token, Grant), TokenError> {
+        let Self { name, scopes, tenant, queues, expires } = self;
+        let token = Token::generate()?;
+        let grant = Grant { name, hash: token.hash(), scopes, tenant, queues, expires };
+        grant.validate()?;
+        Ok((token, grant))
+    }
+}
+
+/// Where a token is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// In `backstop.toml`.
+    Configuration,
+    /// In the store.
+    Store,
+}
+
+/// A token as it may be shown.
+#[derive(Debug, Clone)]
+pub struct TokenInfo {
+    /// What it gives. Its hash is not for showing.
+    pub grant: Grant,
+    /// Where it is kept.
+    pub origin: Origin,
+    /// When it was made, and by whom, if the store knows.
+    pub created: Option<(Timestamp, String)>,
+    /// When it was revoked, and by whom.
+    pub revoked: Option<(Timestamp, String)>,
+    /// When it was last used, to the minute.
+    pub last_used: Option<Timestamp>,
+}
+
+impl TokenInfo {
+    fn of(filed: &Filed, origin: Origin, last_used: Option<Timestamp>) -> Self {
+        let (created, revoked) = (filed.created.clone(), filed.revoked.clone());
+        Self { grant: filed.grant.clone(), origin, created, revoked, last_used }
+    }
+}
+
+/// Why a token was not made or revoked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// It cannot be as asked.
+    #[error(transparent)]
+    Invalid(#[from] GrantError),
+    /// Another one has its name, or had it before it was revoked.
+    #[error(
+        "there is a token `{0}` already, or was one; choose another name: the audit log tells them apart by it"
+    )]
+    Exists(String),
+    /// There is none of this name.
+    #[error("there is no token `{0}`; `backstop token list` shows those that exist")]
+    Unknown(String),
+    /// It stands in the configuration.
+    #[error("token `{0}` stands in backstop.toml; take it out there and start the server again")]
+    Configured(String),
+    /// There are too many that are in use.
+    #[error("there are {} tokens already; revoke some before making another", filed::MOST)]
+    TooMany,
+    /// The system has no randomness.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The store is away.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

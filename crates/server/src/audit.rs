@@ -1,0 +1,189 @@
+//! The audit log: who changed what over HTTP, when, from where, and what came of it.
+//!
+//! It is only ever added to: no route changes or removes a line of it. What comes within [`GATHER`] is one document and
+//! one commit, and calls that are alike in it are one line with a count, so that a thousand submits a second cost ten
+//! small writes. Calls that carry data (submits, and what workers say) do not wait for their line; all others are
+//! answered only when theirs is stored. No payload and no token is ever in it.
+
+mod writer;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::http::{Method, StatusCode};
+use backstop::core::failure::redact::sanitize;
+use backstop::store::{Document, Drawer, Error as StoreError, Shelf};
+use backstop::{Backstop, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Caller, Tokens};
+use crate::error::ApiError;
+use writer::Writer;
+
+/// Characters of a path that are kept.
+const PATH_CHARS: usize = 300;
+
+/// Calls that carry data: many, and each with traces of its own in the store.
+const DATA: [&str; 2] = ["/api/v1/jobs", "/api/v1/jobs/batch"];
+const WORK: &str = "/api/v1/work/";
+
+/// Documents that are read at once for a page.
+const DOCUMENTS: usize = 20;
+
+/// A call that has been let in or turned away.
+#[derive(Debug, Clone)]
+pub(crate) struct Done {
+    pub(crate) caller: Caller,
+    pub(crate) method: Method,
+    pub(crate) route: String,
+    pub(crate) path: String,
+    pub(crate) client: Option<IpAddr>,
+}
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) at: Timestamp,
+    pub(crate) who: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    pub(crate) method: String,
+    pub(crate) route: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<IpAddr>,
+    /// Calls that were alike.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(crate) count: u64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+const fn is_one(count: &u64) -> bool {
+    *count == 1
+}
+
+impl Line {
+    /// True when the two differ only in their moments.
+    fn is_like(&self, other: &Self) -> bool {
+        let what = |line: &Self| (line.status, line.from);
+        let who = |line: &Self| (line.who.clone(), line.tenant.clone());
+        let same_call = self.path == other.path && self.route == other.route && self.method == other.method;
+        same_call && what(self) == what(other) && who(self) == who(other)
+    }
+}
+
+/// The log of one process.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    engine: Backstop,
+    tokens: Tokens,
+    writer: Arc<Writer>,
+}
+
+impl Audit {
+    pub(crate) fn new(engine: &Backstop, tokens: Tokens) -> Self {
+        Self { engine: engine.clone(), tokens, writer: Arc::new(Writer::new(engine.store().clone())) }
+    }
+
+    /// Writes a call down. Returns when it is stored, for calls that wait for it.
+    pub(crate) async fn record(&self, done: Done, status: StatusCode) -> Result<(), ApiError> {
+        // What was refused has changed nothing, and whoever is refused shall not make others wait for the disk.
+        let waits = !is_data(&done.route) && done.caller.is_known() && status.is_success();
+        let line = self.line(done, status).await?;
+        if !waits {
+            self.writer.add(line);
+            return Ok(());
+        }
+        let shown = format!("{} {} by {}: {}", line.method, line.path, line.who, line.status);
+        if self.writer.add_and_wait(line).await {
+            return Ok(());
+        }
+        tracing::error!(call = shown, "a call was made and the audit log could not be written");
+        let message = "the call was made, and the audit log could not be written";
+        let hint = "look at what became of it before you repeat it";
+        Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_recorded", message).hint(hint).retry_after(1))
+    }
+
+    async fn line(&self, done: Done, status: StatusCode) -> Result<Line, StoreError> {
+        let at = self.tokens.now().await?;
+        let Done { caller, method, route, path, client } = done;
+        // Whoever is not let in could write anything into the path, and a line for each.
+        let path = if is_data(&route) || !caller.is_known() {
+            route.clone()
+        } else {
+            sanitize(&*self.engine.config().redactor, &path, PATH_CHARS)
+        };
+        let (who, tenant) = (caller.name().to_owned(), caller.tenant().map(str::to_owned));
+        let (method, status) = (method.to_string(), status.as_u16());
+        Ok(Line { at, who, tenant, method, route, path, status, from: client, count: 1 })
+    }
+
+    /// Stores what is not stored yet.
+    pub(crate) async fn flush(&self) {
+        self.writer.flush().await;
+    }
+
+    /// Lines, newest first, after the one that `after` names; with the place to read on from when there are more.
+    pub(crate) async fn page(
+        &self,
+        after: Option<Place>,
+        limit: usize,
+    ) -> Result<(Vec<Line>, Option<Place>), StoreError> {
+        let store = self.engine.store();
+        let mut lines: Vec<(Line, Place)> = Vec::new();
+        let mut last = after.as_ref().map(|place| place.key.clone());
+        if let Some(place) = &after {
+            let begun = store.documents(Shelf::first(Drawer::Audit, 1).under(&place.key)).await?;
+            let begun = begun.items.iter().filter(|document| document.key == place.key);
+            lines.extend(begun.flat_map(read).skip(place.skip));
+        }
+        // One more than asked for tells whether there are more.
+        while lines.len() <= limit {
+            let mut shelf = Shelf::first(Drawer::Audit, DOCUMENTS);
+            shelf.after = last.take();
+            let found = store.documents(shelf).await?;
+            lines.extend(found.items.iter().flat_map(read));
+            last = found.items.last().map(|document| document.key.clone());
+            if !found.more {
+                break;
+            }
+        }
+        let more = lines.len() > limit;
+        lines.truncate(limit);
+        let next = lines.last().filter(|_| more).map(|(_, place)| place.clone());
+        Ok((lines.into_iter().map(|(line, _)| line).collect(), next))
+    }
+}
+
+/// Where a page ends: after so many lines of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) key: String,
+    pub(crate) skip: usize,
+}
+
+/// The lines of a document, newest first, each with the place after it.
+fn read(document: &Document) -> Vec<(Line, Place)> {
+    let lines = document.body.lines().rev().enumerate();
+    let parsed = lines.filter_map(|(at, line)| {
+        let told = serde_json::from_str(line).inspect_err(
+            |error| tracing::warn!(key = document.key, %error, "a line of the audit log is unreadable"),
+        );
+        Some((told.ok()?, Place { key: document.key.clone(), skip: at + 1 }))
+    });
+    parsed.collect()
+}
+
+/// True for a method that may change something.
+pub(crate) fn is_mutating(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+fn is_data(route: &str) -> bool {
+    DATA.contains(&route) || route.starts_with(WORK)
+}

@@ -1,0 +1,76 @@
+//! Reads a body: no longer than it may be, no slower, and no more of all bodies at once than there is room for.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::StatusCode;
+use http_body_util::BodyExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Limits, room, too_large};
+use crate::api::Api;
+use crate::error::ApiError;
+
+/// The whole body, with the room it takes.
+pub(super) async fn read(
+    mut body: Body,
+    most: usize,
+    api: &Api,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
+    let (limits, began) = (&api.settings().limits, Instant::now());
+    let (mut whole, mut held): (Vec<u8>, Option<OwnedSemaphorePermit>) = (Vec::new(), None);
+    while !body.is_end_stream() {
+        let patience = began + patience(limits, whole.len(), began.elapsed());
+        let Some(frame) = timeout_at(patience, body.frame()).await.map_err(|_| too_slow())? else { break };
+        // The sender has gone, or sends no chunks; whichever, nobody learns more than that.
+        let frame = frame.map_err(|_| ApiError::unreadable("the body ended before it was whole"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > most {
+            return Err(too_large(most));
+        }
+        let more = room(api, &data).await?;
+        match &mut held {
+            Some(held) => held.merge(more),
+            none => *none = Some(more),
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok((whole.into(), held))
+}
+
+/// Until when, from its beginning, the next piece of a body must come: it may pause for the grace and no longer, and
+/// after the grace it must have kept the rate.
+fn patience(limits: &Limits, seen: usize, elapsed: Duration) -> Duration {
+    let paid =
+        Duration::from_secs(u64::try_from(seen).unwrap_or(u64::MAX) / u64::from(limits.body_rate.max(1)));
+    (elapsed + limits.body_grace).min(paid.max(limits.body_grace))
+}
+
+fn too_slow() -> ApiError {
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body came too slowly")
+        .hint("send it again; nothing was done")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_may_pause_for_the_grace_and_must_keep_the_rate() {
+        let limits = Limits::default();
+        let secs = Duration::from_secs;
+        for (seen, elapsed, until) in [
+            (0, 0, 10),
+            (9_000, 9, 10),
+            // After the grace it has as long as its bytes have paid for.
+            (20 * 1_024, 12, 20),
+            (20 * 1_024, 19, 20),
+            // A lot at first does not buy a long silence.
+            (1 << 20, 3, 13),
+            (1 << 20, 100, 110),
+        ] {
+            assert_eq!(patience(&limits, seen, secs(elapsed)), secs(until), "{seen} {elapsed}");
+        }
+    }
+}

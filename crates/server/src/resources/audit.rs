@@ -1,0 +1,54 @@
+//! `/api/v1/audit`: who changed what. There is no route that changes or removes a line.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use crate::access::Scope;
+use crate::api::Api;
+use crate::audit::{Line, Place};
+use crate::body::{Limit, Query, wrong_field};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{AuditLine, Items};
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes.add(Needs::RightOverAll(Scope::Admin), routes!(list))
+}
+
+/// Which page of the log.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// How many lines at most.
+    limit: Limit,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Every call that changed something, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Page),
+    responses((status = 200, body = Items<AuditLine>), (status = 422, body = crate::shape::Failed)))]
+async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Json<Items<AuditLine>>, ApiError> {
+    let after = page.cursor.as_deref().map(place).transpose()?;
+    let (lines, next) = api.door().audit.page(after, page.limit.rows()).await?;
+    let items = lines.into_iter().map(shown).collect();
+    Ok(Json(Items { items, next_cursor: next.map(|place| format!("{}.{}", place.key, place.skip)) }))
+}
+
+fn place(cursor: &str) -> Result<Place, ApiError> {
+    let plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let parsed = cursor.rsplit_once('.').and_then(|(key, skip)| {
+        let usable = (1..=100).contains(&key.len()) && plain(key);
+        usable.then_some(Place { key: key.to_owned(), skip: skip.parse().ok()? })
+    });
+    parsed.ok_or_else(|| wrong_field("cursor", "it is no next_cursor of this list"))
+}
+
+fn shown(line: Line) -> AuditLine {
+    let Line { at, who, tenant, method, route, path, status, from, count } = line;
+    AuditLine { at, who, tenant, method, route, path, status, from: from.map(|from| from.to_string()), count }
+}

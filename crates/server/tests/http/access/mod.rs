@@ -1,0 +1,12 @@
+//! The door: who gets in, what they may, what is written down of it, and how much of anything fits.
+
+mod audit;
+mod bounds;
+mod fuzz;
+mod leaks;
+mod logins;
+mod matrix;
+mod memory;
+mod sockets;
+mod stage;
+mod tokens;

@@ -1,0 +1,177 @@
+//! Tokens: made, shown once, used, expired, revoked.
+
+use std::time::Duration;
+
+use backstop::store::{Drawer, Shelf};
+use backstop_server::{Grant, Scope, Settings, Token, TokenHash};
+use backstop_testing::TokioClock;
+use serde_json::json;
+
+use super::stage::{Stage, wish};
+
+/// More than the second for which tokens are known without looking.
+const STALE: Duration = Duration::from_millis(1_001);
+
+async fn status(stage: &Stage, token: Option<&str>) -> u16 {
+    stage.call("GET", "/api/v1/queues", token).await.status.as_u16()
+}
+
+#[tokio::test]
+async fn without_a_token_this_machine_is_open_and_with_the_first_it_is_not() {
+    let stage = Stage::new(Settings::default()).await;
+    assert_eq!(status(&stage, None).await, 200);
+    // Somebody who shows a token shows it for a reason, but there is nothing to compare it with.
+    assert_eq!(status(&stage, Some("bks_x")).await, 200);
+    let token = stage.token("first", &[Scope::Read]).await;
+    assert_eq!((status(&stage, None).await, status(&stage, Some(&token)).await), (401, 200));
+    // It does not open again when the last one has gone.
+    stage.api.tokens().revoke("first", "test").await.unwrap();
+    assert_eq!((status(&stage, None).await, status(&stage, Some(&token)).await), (401, 401));
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_kept_as_a_hash() {
+    let stage = Stage::new(Settings::default()).await;
+    let new = json!({ "name": "ci", "scopes": ["read", "admin"], "expires_at": "2999-01-01T00:00:00Z" });
+    let made = stage.call_with("POST", "/api/v1/tokens", None, &new.to_string()).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let made = made.json();
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(made["made"]["scopes"], json!(["read", "admin"]));
+    assert_eq!(made["made"]["created_by"], "local");
+    let listed = stage.call("GET", "/api/v1/tokens", Some(token)).await;
+    assert_eq!(listed.json()["items"][0]["name"], "ci");
+    let hash = TokenHash::of(token).to_string();
+    let digits = hash.strip_prefix("sha256:").unwrap();
+    assert!(!listed.text.contains(token) && !listed.text.contains(digits), "{listed:?}");
+    let store = stage.api.engine().store();
+    let kept = store.documents(Shelf::first(Drawer::Tokens, 100)).await.unwrap().items;
+    assert!(kept.iter().all(|document| !document.body.contains(token)), "{kept:?}");
+    assert!(kept.iter().any(|document| document.body.contains(digits)), "{kept:?}");
+    // Its name is taken for good.
+    let again = stage.call_with("POST", "/api/v1/tokens", Some(token), &new.to_string()).await;
+    assert_eq!((again.status.as_u16(), again.code()), (409, "token_exists".to_owned()));
+    let revoked = stage.call("DELETE", "/api/v1/tokens/ci", Some(token)).await;
+    assert_eq!(revoked.json(), json!({ "changed": true, "status": "revoked" }));
+    assert_eq!(status(&stage, Some(token)).await, 401);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_is_refused_with_the_field() {
+    let stage = Stage::new(Settings::default()).await;
+    let secret = Token::generate().unwrap();
+    for (new, field) in [
+        (json!({ "name": "a b", "scopes": ["read"] }), "name"),
+        (json!({ "name": secret.reveal(), "scopes": ["read"] }), "name"),
+        (json!({ "name": "a", "scopes": [] }), "scopes"),
+        (json!({ "name": "a", "scopes": ["read"], "tenant": "A B" }), "tenant"),
+        (json!({ "name": "a", "scopes": ["read"], "queues": [] }), "queues"),
+        (json!({ "name": "a", "scopes": ["read"], "colour": "red" }), "colour"),
+        (json!({ "name": "a", "scopes": ["root"] }), "scopes"),
+        (json!({ "name": "a" }), "scopes"),
+    ] {
+        let reply = stage.call_with("POST", "/api/v1/tokens", None, &new.to_string()).await;
+        assert_eq!((reply.status.as_u16(), reply.code()), (422, "invalid".to_owned()), "{new}");
+        let told = reply.json()["error"]["details"]["field"].as_str().unwrap_or_default().to_owned();
+        assert!(told.starts_with(field), "{new}: {reply:?}");
+        assert!(!reply.text.contains(secret.reveal()), "{reply:?}");
+    }
+    assert_eq!(stage.call("DELETE", "/api/v1/tokens/none", None).await.code(), "no_such_token");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_expires_to_the_moment() {
+    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let now = stage.api.engine().store().now().await.unwrap();
+    let expires = Some(now.after(Duration::from_secs(10)));
+    let token = stage.make(backstop_server::Wish { expires, ..wish("brief", &[Scope::Read]) }).await;
+    assert_eq!(status(&stage, Some(&token)).await, 200);
+    tokio::time::advance(Duration::from_millis(9_999)).await;
+    assert_eq!(status(&stage, Some(&token)).await, 200);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    // What is known of it is a millisecond old, and still it counts no more.
+    assert_eq!(status(&stage, Some(&token)).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_is_seen_at_once_here_and_soon_elsewhere() {
+    let engine = TokioClock::engine();
+    let here = Stage::on(engine.clone(), Settings::default());
+    let there = Stage::on(engine, Settings::default());
+    let token = here.token("shared", &[Scope::Read]).await;
+    assert_eq!((status(&here, Some(&token)).await, status(&there, Some(&token)).await), (200, 200));
+    assert!(here.api.tokens().revoke("shared", "test").await.unwrap());
+    assert!(!here.api.tokens().revoke("shared", "test").await.unwrap());
+    assert_eq!(status(&here, Some(&token)).await, 401);
+    tokio::time::advance(STALE).await;
+    assert_eq!(status(&there, Some(&token)).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_token_was_used_is_written_down_once_a_minute() {
+    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let token = stage.token("busy", &[Scope::Read]).await;
+    let used = async || stage.api.tokens().list().await.unwrap()[0].last_used;
+    let call = async || {
+        assert_eq!(status(&stage, Some(&token)).await, 200);
+        // The note is written by a task of its own.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(used().await, None);
+    call().await;
+    let first = used().await.expect("it was used");
+    for _ in 0..5 {
+        tokio::time::advance(Duration::from_secs(10)).await;
+        call().await;
+    }
+    assert_eq!(used().await, Some(first));
+    tokio::time::advance(Duration::from_secs(11)).await;
+    call().await;
+    assert!(used().await > Some(first));
+}
+
+#[tokio::test]
+async fn a_configured_token_counts_and_cannot_be_revoked_over_http() {
+    let token = Token::generate().unwrap();
+    let grant =
+        format!("{{\"name\":\"file\",\"hash\":\"{}\",\"scopes\":[\"admin\",\"read\"]}}", token.hash());
+    let mut settings = Settings::default();
+    settings.access.tokens = vec![serde_json::from_str::<Grant>(&grant).unwrap()];
+    let stage = Stage::new(settings).await;
+    assert_eq!((status(&stage, None).await, status(&stage, Some(token.reveal())).await), (401, 200));
+    let refused = stage.call("DELETE", "/api/v1/tokens/file", Some(token.reveal())).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (409, "token_configured".to_owned()));
+    let new = json!({ "name": "file", "scopes": ["read"] }).to_string();
+    let taken = stage.call_with("POST", "/api/v1/tokens", Some(token.reveal()), &new).await;
+    assert_eq!(taken.code(), "token_exists");
+    let listed = stage.call("GET", "/api/v1/tokens", Some(token.reveal())).await.json();
+    assert_eq!(listed["items"][0]["kept_in"], "configuration");
+}
+
+#[tokio::test]
+async fn a_token_for_some_queues_touches_only_those() {
+    // E13
+    let stage = Stage::new(Settings::default()).await;
+    for queue in ["mail", "bills", "acme/mail", "acme/bills"] {
+        stage.api.engine().enqueue_raw("send", "{}").queue(queue).submit().await.unwrap();
+    }
+    let scopes = [Scope::Read, Scope::Operate];
+    let queues = Some(vec!["mail".to_owned()]);
+    let plain = stage.make(backstop_server::Wish { queues: queues.clone(), ..wish("plain", &scopes) }).await;
+    let tenant = Some("acme".parse().unwrap());
+    let acme = stage.make(backstop_server::Wish { tenant, queues, ..wish("acme", &scopes) }).await;
+    for token in [&plain, &acme] {
+        let listed = stage.call("GET", "/api/v1/queues", Some(token)).await.json();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+        assert_eq!(listed["items"][0]["name"], "mail");
+        let refused = stage.call("POST", "/api/v1/queues/bills/pause", Some(token)).await;
+        assert_eq!(refused.code(), "forbidden");
+    }
+    assert_eq!(stage.call("POST", "/api/v1/queues/mail/pause", Some(&acme)).await.json()["changed"], true);
+    let queues = stage.api.engine().queues().await.unwrap();
+    let paused: Vec<_> =
+        queues.iter().filter(|queue| queue.paused).map(|queue| queue.name.as_str()).collect();
+    assert_eq!(paused, ["acme/mail"]);
+}
