@@ -1,7 +1,9 @@
-//! The servers that all tests share; `cargo xtask servers` starts them and passes their addresses in variables.
+//! The servers and programs that all tests share; `cargo xtask servers` starts them and says in variables where they
+//! are.
 //!
 //! Tests of one run work at the same time on the same servers: each makes a database of its own.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The variable with the address of the shared PostgreSQL.
@@ -12,6 +14,9 @@ pub const PGBOUNCER: &str = "BACKSTOP_TEST_PGBOUNCER";
 
 /// The variable with the address of the shared MariaDB.
 pub const MARIADB: &str = "BACKSTOP_TEST_MYSQL";
+
+/// The variable with the program schemathesis, which checks HTTP APIs against their documents.
+pub const SCHEMATHESIS: &str = "BACKSTOP_TEST_SCHEMATHESIS";
 
 /// The address of the shared PostgreSQL, such as `postgres://backstop@127.0.0.1:15432/backstop`.
 ///
@@ -40,11 +45,20 @@ pub fn mariadb() -> &'static str {
     ADDRESS.get_or_init(|| address(MARIADB))
 }
 
+/// The program schemathesis, in the version that the tests are written for.
+///
+/// # Panics
+/// When the variable is not set: a test that needs it must not pass without it.
+pub fn schemathesis() -> &'static Path {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    Path::new(PROGRAM.get_or_init(|| address(SCHEMATHESIS)))
+}
+
 fn address(variable: &str) -> String {
     match std::env::var(variable) {
         Ok(address) if !address.is_empty() => address,
         _ => panic!(
-            "{variable} is not set and this test needs a database server: \
+            "{variable} is not set and this test needs what it names: \
              run `cargo xtask servers -- cargo nextest run -p {}`",
             std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "PACKAGE".to_owned())
         ),

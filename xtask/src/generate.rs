@@ -16,12 +16,20 @@ struct Page {
     source: &'static str,
 }
 
-const PAGES: [Page; 1] = [Page {
-    path: "docs/states.md",
-    package: "backstop-core",
-    example: "states",
-    source: "crates/core/examples/states.rs",
-}];
+const PAGES: [Page; 2] = [
+    Page {
+        path: "docs/states.md",
+        package: "backstop-core",
+        example: "states",
+        source: "crates/core/examples/states.rs",
+    },
+    Page {
+        path: "docs/openapi.json",
+        package: "backstop-server",
+        example: "openapi",
+        source: "crates/server/examples/openapi.rs",
+    },
+];
 
 impl Page {
     fn print(&self) -> Result<String, Failure> {

@@ -9,6 +9,7 @@ mod failure;
 mod generate;
 mod install;
 mod process;
+mod schemathesis;
 mod servers;
 mod setup;
 mod steps;

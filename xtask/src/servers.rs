@@ -11,7 +11,7 @@ use backstop_testbed::{Mariadb, Pgbouncer, Postgres, Settings, Trouble, shared};
 
 use crate::failure::Failure;
 use crate::process::{CommandLine, repository_root};
-use crate::setup;
+use crate::{schemathesis, setup};
 
 /// The command line that lends the servers to another one.
 pub(crate) const PREFIX: &str = "cargo xtask servers --";
@@ -21,6 +21,7 @@ pub(crate) struct Servers {
     pooler: Pgbouncer,
     postgres: Postgres,
     mariadb: Mariadb,
+    schemathesis: PathBuf,
     // The last field: removed after the servers have stopped.
     _data: Data,
 }
@@ -64,6 +65,7 @@ impl Servers {
     /// Finds, if need be installs, and starts all servers.
     pub(crate) fn start() -> Result<Self, Failure> {
         setup::programs()?;
+        let schemathesis = schemathesis::program()?;
         let base = base();
         sweep(&base);
         let data = Data(base.join(std::process::id().to_string()));
@@ -76,15 +78,16 @@ impl Servers {
         let mariadb = mariadb.map_err(|_| Failure::Failed("the start of MariaDB panicked".to_owned()))?;
         let (postgres, mariadb) = (postgres.map_err(failed)?, mariadb.map_err(failed)?);
         let pooler = Pgbouncer::start(data.0.join("pgbouncer"), &postgres).map_err(failed)?;
-        Ok(Self { pooler, postgres, mariadb, _data: data })
+        Ok(Self { pooler, postgres, mariadb, schemathesis, _data: data })
     }
 
-    /// The variables in which tests look for the servers.
-    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
+    /// The variables in which tests look for the servers and for programs that are installed with them.
+    pub(crate) fn variables(&self) -> [(&'static str, String); 4] {
         [
             (shared::POSTGRES, self.postgres.url()),
             (shared::PGBOUNCER, self.pooler.url()),
             (shared::MARIADB, self.mariadb.url()),
+            (shared::SCHEMATHESIS, self.schemathesis.display().to_string()),
         ]
     }
 }

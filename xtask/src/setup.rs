@@ -25,7 +25,7 @@ const fn need(name: &'static str, package: &'static str, why: &'static str) -> N
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 12] = [
     need("git", "git", "tidy asks it for the list of files"),
     need("cc", "build-essential", "the bundled SQLite is C code"),
     need("unshare", "util-linux", "fault tests make private mounts"),
@@ -40,6 +40,13 @@ const NEEDS: [Need; 10] = [
     need("mariadbd", "mariadb-server", "the tests of the MySQL store run on a real server"),
     need("mariadb-install-db", "mariadb-server", "every test server begins with an empty data folder"),
     need("pgbouncer", "pgbouncer", "tests reach PostgreSQL through a pool of connections"),
+    need("python3", "python3", "schemathesis, which checks the HTTP API, is a Python program"),
+    Need {
+        name: "venv of Python",
+        package: "python3-venv",
+        why: "schemathesis is installed into a folder of its own",
+        is_there: |_| CommandLine::new("python3 -c").with(&["import ensurepip, venv".to_owned()]).succeeds(),
+    },
     Need {
         name: "libfaketime",
         package: "libfaketime",

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
-use backstop::{OperateError, RedriveError, Refusal, SubmitError};
+use backstop::{OperateError, Refusal, SubmitError};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde_json::{Value, json};
 
@@ -70,6 +70,17 @@ impl Problem {
         let mut problem = Self::new(exit, code, message);
         problem.hint = hint;
         problem
+    }
+
+    /// The stable word that machines switch on.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The same with another exit code.
+    pub(crate) fn exiting(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
     }
 
     /// The same with a way out.
@@ -192,17 +203,6 @@ impl From<OperateError> for Problem {
             OperateError::Refused(refusal) => refusal.into(),
             OperateError::Store(error) => error.into(),
             error => Self::failed("operate", error.to_string()),
-        }
-    }
-}
-
-impl From<RedriveError> for Problem {
-    fn from(error: RedriveError) -> Self {
-        match error {
-            RedriveError::Store(error) => error.into(),
-            error if error.code() == "invalid" => Self::usage("invalid", error.to_string()),
-            error @ RedriveError::Refused(_) => Self::new(Exit::Refused, error.code(), error.to_string()),
-            error => Self::failed(error.code(), error.to_string()),
         }
     }
 }

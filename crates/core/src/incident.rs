@@ -11,7 +11,8 @@ use crate::time::Timestamp;
 use crate::version;
 
 /// All failures with one fingerprint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incident {
     /// What they have in common.
     pub fingerprint: Fingerprint,
@@ -44,6 +45,7 @@ pub struct Incident {
 
 /// Where an incident stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = IncidentStanding))]
 pub struct Standing {
     /// Its state.
     #[serde(default)]
@@ -67,6 +69,7 @@ pub struct Standing {
 
 /// The states of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IncidentState {
     /// Nobody has looked at it.

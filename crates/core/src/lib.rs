@@ -27,6 +27,8 @@ pub mod id;
 pub mod incident;
 pub mod job;
 pub mod limits;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub mod redrive;
 pub mod refusal;
 pub mod tenant;

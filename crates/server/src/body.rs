@@ -11,6 +11,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
 use serde_json::json;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
@@ -120,6 +121,24 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|Object(found)| found))
+}
+
+/// The same for a list of objects.
+///
+/// # Errors
+/// When it is anything else, or one of them is.
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Vec::<Object<T>>::deserialize(deserializer)?.into_iter().map(|Object(found)| found).collect())
+}
+
+/// The same for JSON that is kept as it was written, `null` included.
+///
+/// # Errors
+/// Those of the reader.
+pub(crate) fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A refusal of one field of a body or a query.

@@ -184,7 +184,7 @@ impl From<OperateError> for ApiError {
 }
 
 /// Something that this version does not know: the log has it, the caller has not.
-fn internal(error: &dyn std::fmt::Display) -> ApiError {
+pub(crate) fn internal(error: &dyn std::fmt::Display) -> ApiError {
     tracing::error!(%error, "a request met an error without a meaning");
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the request failed")
         .hint("the server's log says more")

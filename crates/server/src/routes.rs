@@ -52,7 +52,8 @@ impl Routes {
 
     /// Adds the handlers of one path.
     pub(crate) fn add(mut self, needs: Needs, handlers: UtoipaMethodRouter<Api>) -> Self {
-        let (schemas, paths, router) = handlers;
+        let (schemas, mut paths, router) = handlers;
+        crate::openapi::complete(needs, &mut paths);
         for (path, item) in &paths.paths {
             let methods = [
                 (HttpMethod::Get, item.get.is_some()),
@@ -90,6 +91,12 @@ fn all() -> Routes {
     let routes = resources::webhooks::routes(routes);
     let routes = resources::tokens::routes(routes);
     let routes = resources::audit::routes(routes);
+    let routes = resources::doctor::routes(routes);
+    let routes = resources::incidents::routes(routes);
+    let routes = resources::openapi::routes(routes);
+    let routes = resources::redrives::routes(routes);
+    let routes = resources::rules::routes(routes);
+    let routes = resources::workers::routes(routes);
     resources::queues::routes(routes)
 }
 

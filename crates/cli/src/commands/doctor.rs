@@ -1,6 +1,6 @@
 //! `backstop doctor`: what is wrong with the store, if anything is.
 
-use backstop::store::{Finding, Level};
+use backstop_server::shape::{Finding, Items, Level};
 
 use crate::app::App;
 use crate::output::paint::Ink;
@@ -8,8 +8,8 @@ use crate::output::table::{Listing, inked, text};
 use crate::problem::{Exit, Problem};
 
 pub(crate) async fn run(app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
-    let findings = engine.doctor().await?;
+    let client = app.looking().await?;
+    let findings = client.get::<Items<Finding>>("/api/v1/doctor").await?.items;
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Good);
     if app.out.json {
         app.out.items(&findings, None)?;

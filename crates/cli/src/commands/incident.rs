@@ -1,13 +1,15 @@
 //! `backstop incident list|show|ack|fixed|mute|reopen`: failures with one fingerprint, and what people say of them
 //! (D2).
 
+use backstop::Timestamp;
 use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{Incident as Shown, IncidentState, IncidentVerb};
-use backstop::store::{JobFilter, PageRequest};
-use backstop::{Backstop, State, Timestamp};
+use backstop::core::incident::{Incident as Shown, IncidentState};
+use backstop_server::shape::{IncidentShown, Items, Saying as Said, SayingFixed};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use crate::app::{App, who};
+use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::output::paint::Ink;
@@ -16,8 +18,7 @@ use crate::output::table::{Facts, Listing, inked, number, number_inked, short, t
 use crate::output::wrap::wrapped;
 use crate::problem::{Exit, Problem};
 
-/// Dead letters that `show` names.
-const SAMPLES: usize = 5;
+const INCIDENTS: &str = "/api/v1/incidents";
 
 /// Commands about incidents.
 #[derive(Debug, Subcommand)]
@@ -69,37 +70,40 @@ pub(crate) struct Saying {
 }
 
 pub(crate) async fn run(command: Incident, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
+    let client = app.looking().await?;
     match command {
-        Incident::List { state, open, limit } => list(&engine, app, state, open, limit).await?,
-        Incident::Show { fingerprint } => show(&engine, app, &fingerprint).await?,
-        Incident::Ack(saying) => say(&engine, app, saying, IncidentVerb::Acknowledge).await?,
+        Incident::List { state, open, limit } => list(&client, app, state, open, limit).await?,
+        Incident::Show { fingerprint } => show(&client, app, &fingerprint).await?,
+        Incident::Ack(saying) => say(&client, app, saying, "ack").await?,
         Incident::Fixed { saying, version } => {
             if version.as_deref().is_some_and(|version| version.trim().is_empty()) {
                 let problem = Problem::usage("no_version", "the version it is fixed in is empty");
                 return Err(problem.hint("name the first version without the bug, or leave --in out"));
             }
-            say(&engine, app, saying, IncidentVerb::Fix { version }).await?;
+            let Saying { fingerprint, note, by } = saying;
+            let said = SayingFixed { version, note, by: Some(who(by)) };
+            post(&client, app, &fingerprint, "fixed", &said).await?;
         }
-        Incident::Mute(saying) => say(&engine, app, saying, IncidentVerb::Mute).await?,
-        Incident::Reopen(saying) => say(&engine, app, saying, IncidentVerb::Reopen).await?,
+        Incident::Mute(saying) => say(&client, app, saying, "mute").await?,
+        Incident::Reopen(saying) => say(&client, app, saying, "reopen").await?,
     }
     Ok(Exit::Done)
 }
 
 async fn list(
-    engine: &Backstop,
+    client: &Client,
     app: &App,
     state: Option<IncidentState>,
     open: bool,
     limit: usize,
 ) -> Result<(), Problem> {
     let narrows = state.is_some() || open;
-    // States are few and incidents are few: a page of them is read and looked through.
-    let most = if narrows { engine.config().limits.page } else { limit };
-    let mut incidents = engine.incidents(most).await?;
-    incidents.retain(|one| state.is_none_or(|state| one.standing.state == state) && (!open || one.open > 0));
-    incidents.truncate(limit);
+    let which = query([
+        ("state", state.map(|state| state.to_string())),
+        ("open", open.then(|| "true".to_owned())),
+        ("limit", Some(limit.to_string())),
+    ]);
+    let incidents = client.get::<Items<Shown>>(&format!("{INCIDENTS}{which}")).await?.items;
     if app.out.json {
         return app.out.items(&incidents, None);
     }
@@ -111,7 +115,7 @@ async fn list(
         };
         return app.out.page(none);
     }
-    app.out.page(&table(app, &incidents, engine.store().now().await?))?;
+    app.out.page(&table(app, &incidents, client.now().await?))?;
     app.out.note("\n`backstop incident show F` tells more of one, and what to do");
     Ok(())
 }
@@ -142,28 +146,20 @@ fn state_words(incident: &Shown) -> String {
     }
 }
 
-async fn show(engine: &Backstop, app: &App, fingerprint: &Fingerprint) -> Result<(), Problem> {
-    let incident = engine.incident(fingerprint).await?.ok_or_else(|| unknown(fingerprint))?;
-    let filter = JobFilter {
-        state: Some(State::Failed),
-        fingerprint: Some(fingerprint.to_string()),
-        ..JobFilter::default()
-    };
-    let samples = engine.jobs(filter, PageRequest::first(SAMPLES)).await?.items;
+async fn show(client: &Client, app: &App, fingerprint: &Fingerprint) -> Result<(), Problem> {
+    let shown: IncidentShown = client.get(&format!("{INCIDENTS}/{fingerprint}")).await?;
     if app.out.json {
-        let jobs: Vec<String> = samples.iter().map(|view| view.job.spec.id.to_string()).collect();
-        let mut document = serde_json::to_value(&incident).unwrap_or_default();
-        document["sample_jobs"] = jobs.into();
-        return app.out.document(&document);
+        return app.out.document(&shown);
     }
-    let now = engine.store().now().await?;
+    let IncidentShown { incident, samples, .. } = shown;
+    let now = client.now().await?;
     let mut page = format!("{} {}\n\n", app.out.ink(Ink::Bold, "incident"), incident.fingerprint);
     page.push_str(&facts(&incident, now).page(&app.out));
     if !samples.is_empty() {
         page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "its latest dead letters")));
-        for view in &samples {
-            let at = view.record.finished_at.map_or_else(String::new, |at| relative(now, at));
-            page.push_str(&format!("  {}  {at}\n", view.job.spec.id));
+        for sample in &samples {
+            let at = sample.finished_at.map_or_else(String::new, |at| relative(now, at));
+            page.push_str(&format!("  {}  {at}\n", sample.id));
         }
     }
     page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "what to do")));
@@ -222,10 +218,19 @@ fn advice(incident: &Shown) -> Vec<String> {
     lines
 }
 
-async fn say(engine: &Backstop, app: &App, saying: Saying, verb: IncidentVerb) -> Result<(), Problem> {
+async fn say(client: &Client, app: &App, saying: Saying, verb: &str) -> Result<(), Problem> {
     let Saying { fingerprint, note, by } = saying;
-    let said = engine.say_of_incident(&fingerprint, verb, &who(by), note.as_deref()).await?;
-    let incident = said.ok_or_else(|| unknown(&fingerprint))?;
+    post(client, app, &fingerprint, verb, &Said { note, by: Some(who(by)) }).await
+}
+
+async fn post(
+    client: &Client,
+    app: &App,
+    fingerprint: &Fingerprint,
+    verb: &str,
+    said: &impl Serialize,
+) -> Result<(), Problem> {
+    let incident: Shown = client.post(&format!("{INCIDENTS}/{fingerprint}/{verb}"), said).await?;
     if app.out.json {
         return app.out.document(&incident);
     }
@@ -238,9 +243,4 @@ async fn say(engine: &Backstop, app: &App, saying: Saying, verb: IncidentVerb) -
         _ => String::new(),
     };
     app.out.page(&format!("incident {fingerprint} is {}{next}", state_words(&incident)))
-}
-
-fn unknown(fingerprint: &Fingerprint) -> Problem {
-    Problem::failed("no_such_incident", format!("there is no incident {fingerprint}"))
-        .hint("`backstop incident list` shows those that were seen")
 }

@@ -6,17 +6,25 @@ mod plan;
 mod show;
 mod watch;
 
+use backstop::Timestamp;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Phase, Plan};
-use backstop::{Backstop, Timestamp};
+use backstop_server::shape::{Asking, Items, PlanShown, Worker};
 use clap::{Args, Subcommand};
 
+use super::worker::WORKERS;
 use crate::app::{App, who};
+use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Listing, inked, number, number_inked, short, text};
 use crate::problem::{Exit, Problem};
+
+const REDRIVES: &str = "/api/v1/redrives";
+
+/// Plans that are asked for at once.
+const PAGE: usize = 1_000;
 
 /// Commands about re-drive plans.
 #[derive(Debug, Subcommand)]
@@ -73,55 +81,87 @@ impl Who {
 }
 
 pub(crate) async fn run(command: Redrive, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
-    match command {
-        Redrive::Plan(options) => plan::run(&options, &engine, app).await,
-        Redrive::List => list(&engine, app).await,
-        Redrive::Show(options) => show::run(&options, &engine, app).await,
+    let client = app.looking().await?;
+    let done = match command {
+        Redrive::Plan(options) => plan::run(&options, &client, app).await,
+        Redrive::List => list(&client, app).await,
+        Redrive::Show(options) => show::run(&options, &client, app).await,
         Redrive::Start { which, watch } => {
-            let plan = engine.start_redrive(&which.id, &which.who.name()).await?;
-            under_way(&plan, watch, &engine, app).await
+            let plan = ask(&client, &which.id, "start", &which.who).await?;
+            under_way(&plan, watch, &client, app).await
         }
         Redrive::Resume { which, watch } => {
-            let plan = engine.resume_redrive(&which.id, &which.who.name()).await?;
-            under_way(&plan, watch, &engine, app).await
+            let plan = ask(&client, &which.id, "resume", &which.who).await?;
+            under_way(&plan, watch, &client, app).await
         }
-        Redrive::Pause(which) => told(app, &engine.pause_redrive(&which.id, &which.who.name()).await?),
-        Redrive::Cancel(which) => told(app, &engine.cancel_redrive(&which.id, &which.who.name()).await?),
+        Redrive::Pause(which) => told(app, &ask(&client, &which.id, "pause", &which.who).await?),
+        Redrive::Cancel(which) => told(app, &ask(&client, &which.id, "cancel", &which.who).await?),
+    };
+    done.map_err(judged)
+}
+
+/// Asks something of a plan, and answers it as it is then.
+async fn ask(client: &Client, plan: &PlanId, verb: &str, who: &Who) -> Result<PlanShown, Problem> {
+    let asking = Asking { by: Some(who.name()) };
+    client.post(&format!("{REDRIVES}/{plan}/{verb}"), &asking).await.map_err(judged)
+}
+
+/// What a refusal of a plan means to scripts: it was asked for in a wrong way, or a guard stands in the way.
+fn judged(problem: Problem) -> Problem {
+    match problem.code() {
+        "invalid" => problem.exiting(Exit::Usage),
+        "no_such_plan" | "no_such_incident" => problem.exiting(Exit::Refused),
+        "busy" => problem.exiting(Exit::Failed),
+        _ => problem,
     }
 }
 
 /// Tells of a plan that was let go, and stays with it if that was asked for.
-async fn under_way(plan: &Plan, stay: bool, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    if engine.workers().await?.iter().all(|worker| !worker.live) {
+async fn under_way(plan: &PlanShown, stay: bool, client: &Client, app: &App) -> Result<Exit, Problem> {
+    let workers = client.get::<Items<Worker>>(WORKERS).await?.items;
+    if workers.iter().all(|worker| !worker.live) {
         app.out
             .warn("no worker is up, so nothing happens yet: workers carry plans out, such as `backstop up`");
     }
     if stay {
-        return watch::run(&plan.id, engine, app).await;
+        return watch::run(&plan.plan.id, client, app).await;
     }
     told(app, plan)?;
-    app.out.note(&format!("`backstop redrive show {} --watch` shows how it goes", plan.id));
+    app.out.note(&format!("`backstop redrive show {} --watch` shows how it goes", plan.plan.id));
     Ok(Exit::Done)
 }
 
-fn told(app: &App, plan: &Plan) -> Result<Exit, Problem> {
+fn told(app: &App, PlanShown { plan, description }: &PlanShown) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.document(plan)?;
     } else {
-        app.out.page(&format!("plan {}: {}", plan.id, clean(&plan.describe())))?;
+        app.out.page(&format!("plan {}: {}", plan.id, clean(description)))?;
     }
     Ok(Exit::Done)
 }
 
-async fn list(engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    let plans = engine.redrive_plans().await?;
+/// Every plan, page by page.
+async fn all(client: &Client) -> Result<Vec<Plan>, Problem> {
+    let (mut plans, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = query([("limit", Some(PAGE.to_string())), ("cursor", cursor)]);
+        let page: Items<PlanShown> = client.get(&format!("{REDRIVES}{page}")).await?;
+        plans.extend(page.items.into_iter().map(|shown| shown.plan));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(plans);
+        }
+    }
+}
+
+async fn list(client: &Client, app: &App) -> Result<Exit, Problem> {
+    let plans = all(client).await?;
     if app.out.json {
         app.out.items(&plans, None)?;
     } else if plans.is_empty() {
         app.out.page("there is no plan yet: `backstop redrive plan --incident F` makes one")?;
     } else {
-        app.out.page(&table(app, &plans, engine.store().now().await?))?;
+        app.out.page(&table(app, &plans, client.now().await?))?;
         app.out.note("\n`backstop redrive show ID` says where one is and what comes next");
     }
     Ok(Exit::Done)

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use backstop::core::failure::{Action, Match, Rule as Stored, RuleId};
-use backstop::store::JobFilter;
-use backstop::{Backoff, Backstop, Cause, Growth, Rehearsal, RuleProblem, Timestamp};
-use clap::{Args, Subcommand, ValueEnum};
+use backstop::{Backoff, Cause, Growth, Timestamp};
+use backstop_server::shape::{Items, NewRule, Note, Rehearsal, RuleTest};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use crate::app::{App, who};
+use crate::client::Client;
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::output::paint::Ink;
@@ -16,7 +17,9 @@ use crate::output::table::{Listing, inked, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Past failures that a test looks at unless it is told otherwise.
-const LOOK_BACK: usize = 1_000;
+const LOOK_BACK: u32 = 1_000;
+
+const RULES: &str = "/api/v1/rules";
 
 /// Commands about failure rules.
 #[derive(Debug, Subcommand)]
@@ -128,21 +131,38 @@ pub(crate) struct Test {
     #[command(flatten)]
     about: About,
     /// Failed jobs to look at, the newest first.
-    #[arg(long, default_value_t = LOOK_BACK, value_name = "N")]
-    most: usize,
+    #[arg(long, default_value_t = LOOK_BACK, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
+    most: u32,
 }
 
 pub(crate) async fn run(command: Rule, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
-    match command {
-        Rule::Add(add) => add_one(&engine, app, add).await?,
-        Rule::List => list(&engine, app).await?,
-        Rule::Test(test) => rehearse(&engine, app, test).await?,
-        Rule::Enable { id } => switched(app, &engine.enable_rule(&id, true).await?, "is switched on")?,
-        Rule::Disable { id } => switched(app, &engine.enable_rule(&id, false).await?, "is switched off")?,
-        Rule::Remove { id } => switched(app, &engine.remove_rule(&id).await?, "is removed")?,
+    let client = app.looking().await?;
+    let done = match command {
+        Rule::Add(add) => add_one(&client, app, add).await,
+        Rule::List => list(&client, app).await,
+        Rule::Test(test) => rehearse(&client, app, test).await,
+        Rule::Enable { id } => switch(&client, app, &id, "enable", "is switched on").await,
+        Rule::Disable { id } => switch(&client, app, &id, "disable", "is switched off").await,
+        Rule::Remove { id } => {
+            let removed = client.delete(&format!("{RULES}/{id}")).await;
+            removed.and_then(|rule| switched(app, &rule, "is removed"))
+        }
+    };
+    done.map(|()| Exit::Done).map_err(judged)
+}
+
+/// What a refusal of a rule means to scripts: it can never work, or it failed this time.
+fn judged(problem: Problem) -> Problem {
+    match problem.code() {
+        "invalid" | "invalid_rule" => problem.exiting(Exit::Usage),
+        "rule_exists" | "rule_changed" | "too_many_rules" => problem.exiting(Exit::Failed),
+        _ => problem,
     }
-    Ok(Exit::Done)
+}
+
+async fn switch(client: &Client, app: &App, id: &RuleId, verb: &str, what: &str) -> Result<(), Problem> {
+    let rule = client.post(&format!("{RULES}/{id}/{verb}"), &Note::default()).await?;
+    switched(app, &rule, what)
 }
 
 fn switched(app: &App, rule: &Stored, what: &str) -> Result<(), Problem> {
@@ -199,19 +219,19 @@ fn word(action: Word) -> String {
     action.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-async fn add_one(engine: &Backstop, app: &App, add: Add) -> Result<(), Problem> {
-    let rule = Stored {
+async fn add_one(client: &Client, app: &App, add: Add) -> Result<(), Problem> {
+    let new = NewRule {
         id: add.id,
         note: add.note,
         matches: add.about.into_match(),
         action: add.becomes.into_action()?,
         enabled: !add.disabled,
         position: add.position,
-        created_at: engine.store().now().await?,
-        created_by: who(add.by),
+        by: Some(who(add.by)),
     };
-    engine.add_rule(&rule).await?;
-    let tried = engine.rehearse_rule(&rule, JobFilter::default(), LOOK_BACK).await?;
+    let rule: Stored = client.post(RULES, &new).await?;
+    let test = RuleTest { id: Some(rule.id.clone()), matches: None, most: Some(LOOK_BACK) };
+    let tried: Rehearsal = client.post(&format!("{RULES}/test"), &test).await?;
     if tried.matched.is_empty() && tried.looked_at > 0 {
         app.out.warn(&format!(
             "rule `{}` matches none of the latest {} failures: is it what you mean? `backstop rule test {}` tries it",
@@ -227,8 +247,8 @@ async fn add_one(engine: &Backstop, app: &App, add: Add) -> Result<(), Problem> 
     app.out.page(&format!("rule `{}` is kept: {}; {state}", rule.id, sentence(&rule)))
 }
 
-async fn list(engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let rules = engine.rules().await?;
+async fn list(client: &Client, app: &App) -> Result<(), Problem> {
+    let rules = client.get::<Items<Stored>>(RULES).await?.items;
     if app.out.json {
         return app.out.items(&rules, None);
     }
@@ -237,8 +257,7 @@ async fn list(engine: &Backstop, app: &App) -> Result<(), Problem> {
             "there is no failure rule: `backstop rule add NAME --text REGEX --then permanent` makes one",
         );
     }
-    let now = engine.store().now().await?;
-    app.out.page(&table(app, &rules, now))
+    app.out.page(&table(app, &rules, client.now().await?))
 }
 
 fn table(app: &App, rules: &[Stored], now: Timestamp) -> String {
@@ -292,37 +311,22 @@ fn sentence(rule: &Stored) -> String {
     format!("{} → {}", clean(&conditions(&rule.matches)), action(&rule.action))
 }
 
-async fn rehearse(engine: &Backstop, app: &App, test: Test) -> Result<(), Problem> {
-    let rule = match (test.id, test.about.says_something()) {
-        (Some(id), false) => {
-            let rules = engine.rules().await?;
-            rules.into_iter().find(|rule| rule.id == id).ok_or(RuleProblem::Unknown(id))?
-        }
-        (None, true) => Stored {
-            id: "test".parse().map_err(|problem| Problem::failed("rule", format!("{problem}")))?,
-            note: String::new(),
-            matches: test.about.into_match(),
-            action: Action::Permanent,
-            enabled: true,
-            position: 0,
-            created_at: engine.store().now().await?,
-            created_by: String::new(),
-        },
-        _ => {
-            let problem =
-                Problem::usage("what_to_test", "say either the name of a rule or conditions to try");
-            return Err(problem.hint("`backstop rule test --text REGEX`, or `backstop rule test NAME`"));
-        }
-    };
-    let tried = engine.rehearse_rule(&rule, JobFilter::default(), test.most).await?;
+async fn rehearse(client: &Client, app: &App, test: Test) -> Result<(), Problem> {
+    if test.id.is_some() == test.about.says_something() {
+        let problem = Problem::usage("what_to_test", "say either the name of a rule or conditions to try");
+        return Err(problem.hint("`backstop rule test --text REGEX`, or `backstop rule test NAME`"));
+    }
+    let matches = test.id.is_none().then(|| test.about.into_match());
+    let test = RuleTest { id: test.id, matches, most: Some(test.most) };
+    let tried: Rehearsal = client.post(&format!("{RULES}/test"), &test).await?;
     if app.out.json {
         return app.out.document(&tried);
     }
-    app.out.page(&rehearsed(app, &tried, engine.store().now().await?))
+    app.out.page(&rehearsed(app, &tried, client.now().await?))
 }
 
 fn rehearsed(app: &App, tried: &Rehearsal, now: Timestamp) -> String {
-    let looked_at = grouped(u64::try_from(tried.looked_at).unwrap_or(u64::MAX));
+    let looked_at = grouped(tried.looked_at);
     let count = tried.matched.len();
     if tried.looked_at == 0 {
         return "no job has a failure to try it on".to_owned();
@@ -347,14 +351,4 @@ fn rehearsed(app: &App, tried: &Rehearsal, now: Timestamp) -> String {
     let more = count.saturating_sub(20);
     let rest = if more > 0 { format!("\n… and {more} more") } else { String::new() };
     format!("{head}\n\n{}{rest}", table.text())
-}
-
-impl From<RuleProblem> for Problem {
-    fn from(problem: RuleProblem) -> Self {
-        match problem {
-            RuleProblem::Store(error) => error.into(),
-            RuleProblem::Invalid(error) => Self::usage("invalid_rule", error.to_string()),
-            other => Self::failed("rule", other.to_string()),
-        }
-    }
 }

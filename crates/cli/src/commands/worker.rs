@@ -1,7 +1,7 @@
 //! `backstop worker list`.
 
 use backstop::Timestamp;
-use backstop::store::WorkerView;
+use backstop_server::shape::{Items, Worker as Shown};
 use clap::Subcommand;
 
 use crate::app::App;
@@ -9,6 +9,9 @@ use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Listing, inked, number, short, text};
 use crate::problem::{Exit, Problem};
+
+/// Where they are listed.
+pub(crate) const WORKERS: &str = "/api/v1/workers";
 
 /// Commands about workers.
 #[derive(Debug, Subcommand)]
@@ -19,19 +22,19 @@ pub(crate) enum Worker {
 
 pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
     let Worker::List = command;
-    let engine = app.look().await?;
-    let workers = engine.workers().await?;
+    let client = app.looking().await?;
+    let workers = client.get::<Items<Shown>>(WORKERS).await?.items;
     if app.out.json {
         app.out.items(&workers, None)?;
     } else if workers.is_empty() {
         app.out.page("no worker is up: `backstop up --demo` starts one, or run your own program's worker")?;
     } else {
-        app.out.page(&table(app, &workers, engine.store().now().await?))?;
+        app.out.page(&table(app, &workers, client.now().await?))?;
     }
     Ok(Exit::Done)
 }
 
-fn table(app: &App, workers: &[WorkerView], now: Timestamp) -> String {
+fn table(app: &App, workers: &[Shown], now: Timestamp) -> String {
     let heads = ["id", "name", "state", "running", "queues", "kinds", "version", "up since"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]);
     for worker in workers {
@@ -46,7 +49,7 @@ fn table(app: &App, workers: &[WorkerView], now: Timestamp) -> String {
             text(&worker.id.to_string()),
             text(&worker.name),
             state,
-            number(worker.running),
+            worker.running.map_or_else(|| text("-"), number),
             short(&worker.queues.join(", "), 200),
             short(&kinds.join(", "), 200),
             text(worker.code_version.as_deref().unwrap_or("-")),

@@ -3,7 +3,7 @@
 use backstop::State;
 use backstop::core::failure::Cause;
 use backstop::core::incident::IncidentState;
-use backstop::store::Level;
+use backstop_server::shape::Level;
 use comfy_table::Color;
 
 /// The colours that are used, and nothing else.

@@ -12,6 +12,7 @@ mod operate;
 mod program;
 mod purge;
 mod redrive;
+mod served;
 mod server;
 mod servers;
 mod terminal;

@@ -125,6 +125,11 @@ fn a_plan_halts_at_its_canary_and_drives_all_after_the_fix() {
     let items = items["items"].as_array().expect("items").clone();
     assert_eq!(items.len(), 3);
     assert!(items.iter().all(|item| item["outcome"]["is"] == "succeeded"), "{items:?}");
+    let page = ["redrive", "show", &id, "--jobs", "--json", "--limit", "2"];
+    let first = program.run(&page).exits(0).json();
+    let cursor = first["next_cursor"].as_str().expect("there is a third one").to_owned();
+    let second = program.run(&[&page[..], &["--cursor", &cursor]].concat()).exits(0).json();
+    assert_eq!((&second["items"][0]["job"], &second["next_cursor"]), (&items[2]["job"], &json!(null)));
     program.run(&["redrive", "show", &id, "--jobs"]).exits(0).says(&["canary", "batch 1", "succeeded"]);
     program.run(&["redrive", "resume", &id]).exits(3).tells(&["is done and cannot be resumed"]);
 }

@@ -11,17 +11,21 @@ use crate::time::millis;
 /// A backoff: how the wait grows, from where, to where, and how it is spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Backoff {
     /// How the wait grows.
     #[serde(rename = "policy")]
     pub growth: Growth,
     /// The wait after the first failure.
     #[serde(rename = "base_ms", with = "millis")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub base: Duration,
     /// The longest wait.
     #[serde(rename = "cap_ms", with = "millis")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub cap: Duration,
     /// How the waits of many jobs are spread.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "full"))]
     pub jitter: Jitter,
 }
 
@@ -39,6 +43,7 @@ impl Default for Backoff {
 /// How the wait grows with each failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Growth {
     /// No wait at all.
     None,

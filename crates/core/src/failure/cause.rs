@@ -10,6 +10,7 @@ macro_rules! causes {
         /// Why a run ended. Every run has exactly one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub enum Cause {
             $(#[doc = $doc] $variant,)*
         }

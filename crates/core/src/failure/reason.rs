@@ -10,6 +10,7 @@ macro_rules! reasons {
         /// The terminal reason of a failed job.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub enum TerminalReason {
             $(#[doc = $doc] $variant,)*
         }

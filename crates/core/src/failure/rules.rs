@@ -70,6 +70,7 @@ impl<'de> Deserialize<'de> for RuleId {
 
 /// What an operator wants to become of some failures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Its name, which the ledger shows where it decided.
@@ -93,6 +94,7 @@ pub struct Rule {
 
 /// What becomes of a failure that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RuleAction))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// The job is a dead letter at once, with the reason `non_retryable`.
@@ -113,6 +115,7 @@ pub enum Action {
             with = "millis::option",
             skip_serializing_if = "Option::is_none"
         )]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
         delay: Option<Duration>,
     },
     /// The job goes back uncharged, as if a dependency had been away.
@@ -124,6 +127,7 @@ pub enum Action {
             with = "millis::option",
             skip_serializing_if = "Option::is_none"
         )]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
         delay: Option<Duration>,
     },
     /// The job goes back uncharged and the engine pauses its queue.

@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 
 /// One job that a plan drove, or met and left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanJob))]
 pub struct Item {
     /// The job.
     pub job: JobId,
@@ -81,6 +82,7 @@ pub struct UnknownPart(String);
 
 /// What became of a job that a plan drove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanJobOutcome))]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Outcome {
     /// It ended well.

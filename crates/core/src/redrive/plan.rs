@@ -19,6 +19,7 @@ const MAX_WORDS_CHARS: usize = 500;
 
 /// A stored plan to drive dead letters again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
     /// Its identity.
     pub id: PlanId,
@@ -80,6 +81,7 @@ pub struct Plan {
 
 /// Where a plan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanPhase))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Made, and nothing driven yet.
@@ -153,6 +155,7 @@ impl fmt::Display for Phase {
 
 /// What happened to the jobs of a plan. Every drive is counted; a job is driven once in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanCounts))]
 #[serde(default)]
 pub struct Counts {
     /// Driven.
@@ -175,6 +178,7 @@ pub struct Counts {
 
 /// One way through the canary and the gate. A plan that halted and goes on begins another round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanRound))]
 pub struct Round {
     /// Counted from 1; zero before the plan is started.
     pub number: u32,
@@ -198,6 +202,7 @@ impl Round {
 
 /// Why a plan stopped by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanHalt))]
 pub struct Halt {
     /// When.
     pub at: Timestamp,
@@ -209,6 +214,7 @@ pub struct Halt {
 
 /// One entry of the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanEntry))]
 pub struct Entry {
     /// When.
     pub at: Timestamp,

@@ -11,6 +11,7 @@ use crate::time::Timestamp;
 
 /// Which dead letters to drive again; all conditions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSelector))]
 #[serde(default)]
 pub struct Selector {
     /// Those that died of this.
@@ -41,6 +42,7 @@ pub struct Selector {
 
 /// Why a job that the conditions fit is not driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
     /// It is dead for a reason that driving the same input again cannot mend.
@@ -99,6 +101,11 @@ impl Selector {
         for (condition, value) in named {
             if value.as_deref() == Some("") {
                 let problem = "it is empty; leave it out to match any";
+                return Err(PlanError::ImpossibleCondition { condition, problem });
+            }
+            if value.as_deref().is_some_and(|value| value.contains('\0')) {
+                // No store has to be asked, and not every store could be.
+                let problem = "it holds a NUL character, which no name has";
                 return Err(PlanError::ImpossibleCondition { condition, problem });
             }
         }

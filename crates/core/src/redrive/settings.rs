@@ -12,6 +12,7 @@ const MAX_IN_FLIGHT: u32 = 10_000;
 
 /// How carefully a plan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSettings))]
 #[serde(default)]
 pub struct Settings {
     /// Jobs that go first; the rest follow only when they have succeeded.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::selector::Judgement;
 use super::{LeftOut, PlanError, Selector, Settings};
@@ -13,7 +13,8 @@ use crate::job::JobView;
 const MAX_GROUPS: usize = 1_000;
 
 /// What a plan would find now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Survey {
     /// Which dead letters.
     pub selector: Selector,
@@ -34,7 +35,8 @@ pub struct Survey {
 type Key = (String, String, Option<TerminalReason>, Option<Fingerprint>);
 
 /// Dead letters of one sort.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SurveyGroup))]
 pub struct Group {
     /// Their kind.
     pub kind: String,

@@ -19,6 +19,7 @@ pub struct Caller {
 struct Rights {
     name: String,
     known: bool,
+    local: bool,
     scopes: BTreeSet<Scope>,
     tenant: Option<String>,
     queues: Option<Vec<String>>,
@@ -34,7 +35,11 @@ impl Caller {
     /// Somebody who may do everything: the program itself on its own store, or anybody on a machine that has no tokens.
     #[must_use]
     pub fn local(name: &str) -> Self {
-        Self::of(name, true, Scope::ALL.into_iter().collect(), None, None)
+        let mut caller = Self::of(name, true, Scope::ALL.into_iter().collect(), None, None);
+        if let Some(rights) = Arc::get_mut(&mut caller.inner) {
+            rights.local = true;
+        }
+        caller
     }
 
     /// The holder of a token.
@@ -55,13 +60,32 @@ impl Caller {
         tenant: Option<String>,
         queues: Option<Vec<String>>,
     ) -> Self {
-        Self { inner: Arc::new(Rights { name: name.to_owned(), known, scopes, tenant, queues }) }
+        Self {
+            inner: Arc::new(Rights { name: name.to_owned(), known, local: false, scopes, tenant, queues }),
+        }
     }
 
     /// Who it is, for the audit log.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// The name under which something is done. Somebody on the machine itself may say another one; the name of a token
+    /// stays in front of whoever it says it acts for.
+    #[must_use]
+    pub fn signs(&self, by: Option<&str>) -> String {
+        match by.map(str::trim).filter(|by| !by.is_empty()) {
+            Some(by) if self.inner.local => by.to_owned(),
+            Some(by) => format!("{} for {by}", self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
+    /// True when its token names the queues it is for.
+    #[must_use]
+    pub fn is_bound_to_queues(&self) -> bool {
+        self.inner.queues.is_some()
     }
 
     /// False for somebody who has shown no valid token.

@@ -2,10 +2,16 @@
 
 pub(crate) mod audit;
 pub(crate) mod clock;
+pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod incidents;
 pub(crate) mod metrics;
+pub(crate) mod openapi;
 pub(crate) mod queues;
+pub(crate) mod redrives;
+pub(crate) mod rules;
 pub(crate) mod tokens;
 pub(crate) mod webhooks;
 pub(crate) mod work;
+pub(crate) mod workers;

@@ -6,7 +6,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::Path;
+use crate::body::{Body, Path};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
 use crate::shape::{Changed, Items, Note, Queue};
@@ -38,10 +38,10 @@ async fn pause(
     State(api): State<Api>,
     caller: Caller,
     Path(name): Path<String>,
-    note: Option<Json<Note>>,
+    note: Option<Body<Note>>,
 ) -> Result<Json<Changed>, ApiError> {
     let queue = caller.queue(&name)?;
-    let note = note.and_then(|Json(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
+    let note = note.and_then(|Body(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
     let changed = api.engine().pause_queue_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))
 }

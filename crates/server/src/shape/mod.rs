@@ -2,22 +2,32 @@
 //! document is made from them.
 
 mod audit;
+mod doctor;
 mod event;
 mod health;
+mod incident;
 mod queue;
+mod redrive;
+mod rule;
 mod token;
 mod webhook;
 pub mod work;
+mod worker;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use audit::AuditLine;
+pub use doctor::{Finding, Level};
 pub use event::EventQuery;
 pub use health::{Check, Readiness};
+pub use incident::{IncidentShown, Sample, Saying, SayingFixed};
 pub use queue::Queue;
+pub use redrive::{Asking, Care, NewPlan, PlanMade, PlanShown};
+pub use rule::{NewRule, Rehearsal, RuleTest, Trial};
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};
+pub use worker::{Worker, WorkerKind};
 
 /// A list, or a page of one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

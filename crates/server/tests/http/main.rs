@@ -5,6 +5,8 @@
 mod access;
 mod events;
 mod harness;
+mod openapi;
+mod operate;
 mod queues;
 mod resources;
 mod work;

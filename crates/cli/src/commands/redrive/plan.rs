@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use backstop::Timestamp;
 use backstop::core::failure::{Fingerprint, TerminalReason};
-use backstop::core::redrive::{Plan, PlanError, Selector, Settings, Survey};
-use backstop::{Backstop, Redrive, RedriveError, Timestamp};
+use backstop::core::redrive::{Settings, Survey};
+use backstop_server::shape::{Care as Settled, Items, NewPlan, PlanMade, PlanShown, Queue};
 use clap::Args;
 use serde_json::json;
 
-use super::{Who, under_way};
+use super::{REDRIVES, Who, ask, under_way};
 use crate::app::App;
+use crate::client::Client;
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::output::span;
@@ -88,8 +90,10 @@ struct Care {
 }
 
 impl Options {
-    fn selector(&self, now: Timestamp) -> Selector {
-        Selector {
+    /// The plan that is asked for; ages are counted back from `now`.
+    fn wanted(&self, now: Timestamp) -> NewPlan {
+        let care = &self.care;
+        NewPlan {
             incident: self.incident.clone(),
             kind: self.kind.clone(),
             queue: self.queue.clone(),
@@ -98,43 +102,38 @@ impl Options {
             finished_before: self.older_than.map(|age| now.before(age)),
             finished_after: self.younger_than.map(|age| now.before(age)),
             all: self.all,
-        }
-    }
-
-    fn redrive(&self, engine: &Backstop, now: Timestamp) -> Redrive {
-        let care = &self.care;
-        let redrive = engine.redrive(self.selector(now)).settings(Settings {
-            canary: care.canary,
-            batch: care.batch,
-            per_second: care.rate,
-            in_flight: care.in_flight,
-            ceiling: care.ceiling,
-            max_failures: care.max_failures,
-        });
-        let redrive = redrive.note(self.note.clone()).by(self.who.name());
-        match &self.needs {
-            Some(version) => redrive.needs(version.clone()),
-            None => redrive,
+            settings: Some(Settled {
+                canary: care.canary,
+                batch: care.batch,
+                per_second: care.rate,
+                in_flight: care.in_flight,
+                ceiling: care.ceiling,
+                max_failures: care.max_failures,
+            }),
+            needs: self.needs.clone(),
+            note: self.note.clone(),
+            by: Some(self.who.name()),
+            dry_run: false,
         }
     }
 }
 
-pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    let now = engine.store().now().await?;
-    let redrive = options.redrive(engine, now);
-    let survey = match redrive.dry_run().await {
-        Err(RedriveError::Refused(refusal @ PlanError::SelectsEverything)) => {
-            let dead = grouped(dead_letters(engine).await?);
+pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
+    let wanted = options.wanted(client.now().await?);
+    let survey = match client.post(REDRIVES, &NewPlan { dry_run: true, ..wanted.clone() }).await {
+        Ok(PlanMade { survey, .. }) => survey.ok_or_else(|| missing("survey"))?,
+        Err(problem) if problem.code() == "selects_everything" => {
+            let dead = grouped(dead_letters(client).await?);
             let hint =
                 format!("there are {dead} dead letters; `backstop incident list` shows what they died of");
-            return Err(Problem::from(RedriveError::from(refusal)).hint(hint));
+            return Err(problem.hint(hint));
         }
-        answer => answer?,
+        Err(problem) => return Err(problem),
     };
     if !app.out.json {
         app.out.page(&drawn(app, &survey))?;
     }
-    let dead = dead_letters(engine).await?;
+    let dead = dead_letters(client).await?;
     if !options.all && dead > 1 && survey.jobs >= dead {
         let dead = grouped(dead);
         app.out.warn(&format!("this matches every dead letter there is, all {dead} of them: is that meant?"));
@@ -142,16 +141,24 @@ pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Resu
     if options.dry_run {
         return dry(app, &survey);
     }
-    let plan = redrive.create().await?;
+    let made: PlanMade = client.post(REDRIVES, &wanted).await?;
+    let shown = made.plan.ok_or_else(|| missing("plan"))?;
     if !options.start {
-        return made(app, &survey, &plan);
+        return told_made(app, &survey, &shown);
     }
-    let plan = engine.start_redrive(&plan.id, &options.who.name()).await?;
-    under_way(&plan, options.watch, engine, app).await
+    let shown = ask(client, &shown.plan.id, "start", &options.who).await?;
+    under_way(&shown, options.watch, client, app).await
 }
 
-async fn dead_letters(engine: &Backstop) -> Result<u64, Problem> {
-    Ok(engine.queues().await?.iter().map(|queue| queue.failed).sum())
+/// A server that leaves out what it must answer.
+fn missing(what: &str) -> Problem {
+    Problem::failed("unexpected_answer", format!("the server's answer has no {what}"))
+        .hint("check that --server names a Backstop server of about this version")
+}
+
+async fn dead_letters(client: &Client) -> Result<u64, Problem> {
+    let queues = client.get::<Items<Queue>>("/api/v1/queues").await?.items;
+    Ok(queues.iter().map(|queue| queue.failed).sum())
 }
 
 fn dry(app: &App, survey: &Survey) -> Result<Exit, Problem> {
@@ -163,11 +170,15 @@ fn dry(app: &App, survey: &Survey) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn made(app: &App, survey: &Survey, plan: &Plan) -> Result<Exit, Problem> {
+fn told_made(
+    app: &App,
+    survey: &Survey,
+    PlanShown { plan, description }: &PlanShown,
+) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.document(&json!({ "survey": survey, "plan": plan }))?;
     } else {
-        app.out.page(&format!("\nplan {}: {}", plan.id, clean(&plan.describe())))?;
+        app.out.page(&format!("\nplan {}: {}", plan.id, clean(description)))?;
     }
     Ok(Exit::Done)
 }

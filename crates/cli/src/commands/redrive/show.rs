@@ -1,14 +1,14 @@
 //! `backstop redrive show`: a plan in full, and what became of each of its jobs.
 
+use backstop::Timestamp;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Item, Outcome, Plan};
-use backstop::store::PageRequest;
-use backstop::{Backstop, Timestamp};
+use backstop_server::shape::{Items, PlanShown};
 use clap::Args;
-use serde_json::json;
 
-use super::watch;
+use super::{REDRIVES, watch};
 use crate::app::App;
+use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::output::paint::Ink;
@@ -36,29 +36,27 @@ pub(crate) struct Options {
     cursor: Option<String>,
 }
 
-pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
     if options.watch {
-        return watch::run(&options.id, engine, app).await;
+        return watch::run(&options.id, client, app).await;
     }
-    let plan = engine.redrive_plan(&options.id).await?;
+    let shown: PlanShown = client.get(&format!("{REDRIVES}/{}", options.id)).await?;
     if options.jobs {
-        return jobs(options, &plan, engine, app).await;
+        return jobs(options, &shown, client, app).await;
     }
     if app.out.json {
-        let mut document = json!(plan);
-        document["description"] = json!(plan.describe());
-        app.out.document(&document)?;
+        app.out.document(&shown)?;
     } else {
-        app.out.page(&page(app, &plan, engine.store().now().await?))?;
-        app.out.note(&format!("`backstop redrive show {} --jobs` lists what became of each job", plan.id));
+        app.out.page(&page(app, &shown, client.now().await?))?;
+        app.out.note(&format!("`backstop redrive show {} --jobs` lists what became of each job", options.id));
     }
     Ok(Exit::Done)
 }
 
-fn page(app: &App, plan: &Plan, now: Timestamp) -> String {
+fn page(app: &App, PlanShown { plan, description }: &PlanShown, now: Timestamp) -> String {
     let head = |text: &str| app.out.ink(Ink::Bold, text);
     let mut page = format!("{} {}\n", head("plan"), app.out.ink(super::ink(plan.phase), plan.id.as_str()));
-    page.push_str(&format!("  {}\n\n", wrapped(&clean(&plan.describe()), app.out.width, 2)));
+    page.push_str(&format!("  {}\n\n", wrapped(&clean(description), app.out.width, 2)));
     page.push_str(&format!("{}\n{}\n", head("what"), facts(plan, now).page(&app.out)));
     page.push_str(&format!("{}\n{}\n", head("so far"), figures(plan).page(&app.out)));
     page.push_str(&format!("{}\n", head("who did what")));
@@ -111,19 +109,24 @@ fn figures(plan: &Plan) -> Facts {
     facts
 }
 
-async fn jobs(options: &Options, plan: &Plan, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    let request = PageRequest { limit: options.limit, after: options.cursor.clone() };
-    let page = engine.redrive_items(&plan.id, request).await?;
+async fn jobs(
+    options: &Options,
+    PlanShown { plan, description }: &PlanShown,
+    client: &Client,
+    app: &App,
+) -> Result<Exit, Problem> {
+    let page = query([("limit", Some(options.limit.to_string())), ("cursor", options.cursor.clone())]);
+    let page: Items<Item> = client.get(&format!("{REDRIVES}/{}/jobs{page}", plan.id)).await?;
     if app.out.json {
-        app.out.items(&page.items, page.next)?;
+        app.out.items(&page.items, page.next_cursor)?;
         return Ok(Exit::Done);
     }
     if page.items.is_empty() {
-        app.out.page(&format!("plan {} has driven no job: {}", plan.id, clean(&plan.describe())))?;
+        app.out.page(&format!("plan {} has driven no job: {}", plan.id, clean(description)))?;
         return Ok(Exit::Done);
     }
-    app.out.page(&table(app, &page.items, engine.store().now().await?))?;
-    if let Some(next) = page.next {
+    app.out.page(&table(app, &page.items, client.now().await?))?;
+    if let Some(next) = page.next_cursor {
         app.out.note(&format!("there are more: add --cursor {next}"));
     }
     Ok(Exit::Done)

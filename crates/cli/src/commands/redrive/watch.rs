@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use backstop::Backstop;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Phase, Plan};
+use backstop_server::shape::PlanShown;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::told;
+use super::{REDRIVES, told};
 use crate::app::App;
+use crate::client::Client;
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::problem::{Exit, Problem};
@@ -20,15 +21,16 @@ const LOOK: Duration = Duration::from_millis(250);
 const QUIET_LOOKS: u32 = 20;
 
 /// Shows a plan until it stops. Halted and canceled are no success for whoever waits for it.
-pub(super) async fn run(id: &PlanId, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(id: &PlanId, client: &Client, app: &App) -> Result<Exit, Problem> {
     let mut view = View::new(app);
     loop {
-        let plan = engine.redrive_plan(id).await?;
-        view.show(app, &plan);
-        if matches!(plan.phase, Phase::Done | Phase::Halted | Phase::Canceled) {
+        let shown: PlanShown = client.get(&format!("{REDRIVES}/{id}")).await?;
+        view.show(app, &shown);
+        let phase = shown.plan.phase;
+        if matches!(phase, Phase::Done | Phase::Halted | Phase::Canceled) {
             view.clear();
-            told(app, &plan)?;
-            return Ok(if plan.phase == Phase::Done { Exit::Done } else { Exit::Failed });
+            told(app, &shown)?;
+            return Ok(if phase == Phase::Done { Exit::Done } else { Exit::Failed });
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -51,7 +53,7 @@ impl View {
         Self::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
     }
 
-    fn show(&mut self, app: &App, plan: &Plan) {
+    fn show(&mut self, app: &App, PlanShown { plan, description }: &PlanShown) {
         match self {
             Self::Bar(bar) => {
                 bar.set_length(plan.expected.max(plan.counts.driven));
@@ -59,12 +61,11 @@ impl View {
                 bar.set_message(figures(plan));
             }
             Self::Lines { said: before, phase, looks } => {
-                let said = plan.describe();
                 *looks += 1;
-                let is_news = said != *before && (*phase != Some(plan.phase) || *looks >= QUIET_LOOKS);
+                let is_news = description != before && (*phase != Some(plan.phase) || *looks >= QUIET_LOOKS);
                 if is_news && !app.out.json {
-                    app.out.note(&clean(&said));
-                    (*before, *phase, *looks) = (said, Some(plan.phase), 0);
+                    app.out.note(&clean(description));
+                    (*before, *phase, *looks) = (description.clone(), Some(plan.phase), 0);
                 }
             }
         }

@@ -15,6 +15,7 @@ const COMPILED_BYTES: usize = 256 * 1024;
 ///
 /// `kind`, `queue` and `error_type` are globs over the whole text, in which `*` stands for any characters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RuleMatch))]
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
     /// The job's kind.

@@ -19,6 +19,8 @@ fn a_selector_must_say_what_it_means() {
     assert_eq!(both.to_string(), "`--all` and kind exclude each other: leave one of them out");
     let empty = kind("").validate().expect_err("an empty kind");
     assert_eq!(empty.to_string(), "kind can match nothing: it is empty; leave it out to match any");
+    let nul = Selector { tag: Some("a\0b".into()), ..Selector::default() }.validate().unwrap_err();
+    assert_eq!(nul.to_string(), "tag can match nothing: it holds a NUL character, which no name has");
     let never = Selector { finished_after: Some(at(9)), finished_before: Some(at(9)), ..Selector::default() };
     assert_eq!(never.validate().expect_err("no moment lies in between").code(), "invalid");
 }

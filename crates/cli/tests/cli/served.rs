@@ -1,0 +1,205 @@
+//! The same commands with `--store` and with `--server`: the same answers for machines, and the same exit codes.
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use backstop::prelude::*;
+use backstop_server::{Api, Settings};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::program::{Program, Ran, played};
+
+/// What differs between two runs of one command: moments, and the ids of what each makes.
+const OWN: [&str; 7] = ["id", "at", "created_at", "changed_at", "began_at", "expires_at", "description"];
+
+/// A server on the store of a program, in a thread of this process; it ends with this value.
+struct Served {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn of(program: &Program) -> Self {
+        let (store, (stop, stopped)) = (program.store(), oneshot::channel());
+        let (told, ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("threads");
+            runtime.block_on(async {
+                let engine = Backstop::open(&store).await.expect("a store");
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+                told.send(listener.local_addr().expect("an address")).expect("somebody waits");
+                let api = Api::new(engine, Settings::default());
+                let served = backstop_server::serve(listener, api, async {
+                    // Either word means to stop.
+                    let _ = stopped.await;
+                });
+                served.await.expect("it serves");
+            });
+        });
+        let address = ready.recv().expect("it listens");
+        Self { address, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Runs a command through the server.
+    fn run(&self, program: &Program, args: &[&str]) -> Ran {
+        let server = format!("http://{}", self.address);
+        program.run(&[args, &["--server", &server]].concat())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
+        }
+    }
+}
+
+/// A program with a store and a server on it.
+struct Both {
+    server: Served,
+    program: Program,
+}
+
+impl Both {
+    fn played(endings: &[&str]) -> Self {
+        let program = Program::new();
+        played(&program, endings);
+        Self { server: Served::of(&program), program }
+    }
+
+    fn here(&self, args: &[&str]) -> Ran {
+        self.program.run(&[args, &["--json"]].concat())
+    }
+
+    fn there(&self, args: &[&str]) -> Ran {
+        self.server.run(&self.program, &[args, &["--json"]].concat())
+    }
+
+    /// Runs a command in both ways; both end with this code and say the same. Answers what the server said.
+    fn same(&self, code: i32, args: &[&str]) -> Value {
+        let (here, there) = (self.here(args).exits(code), self.there(args).exits(code));
+        self.alike(args, &here, &there)
+    }
+
+    /// Runs a command here and its like there, which concern two things that are alike.
+    fn pair(&self, code: i32, here: &[&str], there: &[&str]) -> Value {
+        let (ours, theirs) = (self.here(here).exits(code), self.there(there).exits(code));
+        self.alike(here, &ours, &theirs)
+    }
+
+    fn alike(&self, args: &[&str], here: &Ran, there: &Ran) -> Value {
+        let said = |ran: &Ran| if ran.stdout.trim().is_empty() { ran.error() } else { ran.json() };
+        assert_eq!(without_own(said(here)), without_own(said(there)), "{args:?}");
+        said(there)
+    }
+}
+
+fn without_own(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
+            Value::Object(kept.map(|(name, value)| (name, without_own(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_own).collect()),
+        other => other,
+    }
+}
+
+fn fingerprint(both: &Both, word: &str) -> String {
+    let list = both.same(0, &["incident", "list"]);
+    let items = list["items"].as_array().expect("items").clone();
+    let one = items.iter().find(|one| one["message"].to_string().contains(word));
+    one.expect("it was counted")["fingerprint"].as_str().expect("text").to_owned()
+}
+
+#[test]
+fn incidents() {
+    // D2
+    let both = Both::played(&["permanent", "rain", "rain"]);
+    let rain = fingerprint(&both, "rain");
+    both.same(0, &["incident", "list", "--open", "--state", "new", "--limit", "1"]);
+    let shown = both.same(0, &["incident", "show", &rain]);
+    assert_eq!(shown["sample_jobs"].as_array().map(Vec::len), Some(2));
+    both.same(0, &["incident", "ack", &rain, "--by", "ann", "--note", "at it"]);
+    let fixed = both.same(0, &["incident", "fixed", &rain, "--in", "1.4.0"]);
+    assert_eq!(fixed["fixed_in"], "1.4.0");
+    both.same(0, &["incident", "mute", &rain]);
+    both.same(0, &["incident", "reopen", &rain]);
+    both.same(1, &["incident", "show", "0123456789abcdef"]);
+    both.same(1, &["incident", "ack", "0123456789abcdef"]);
+    both.same(2, &["incident", "fixed", &rain, "--in", " "]);
+}
+
+#[test]
+fn rules() {
+    // F18
+    let both = Both::played(&["permanent", "rain"]);
+    let stolen =
+        |name: &'static str| ["rule", "add", name, "--text", "card is stolen", "--then", "permanent"];
+    both.pair(0, &stolen("here"), &stolen("there"));
+    both.same(1, &stolen("here"));
+    both.same(2, &["rule", "add", "r", "--text", "(", "--then", "permanent"]);
+    both.same(0, &["rule", "list"]);
+    let tried = both.same(0, &["rule", "test", "here"]);
+    assert_eq!(tried["matched"].as_array().map(Vec::len), Some(1));
+    both.same(0, &["rule", "test", "--text", "it ended", "--most", "10"]);
+    both.same(0, &["rule", "disable", "here"]);
+    both.same(0, &["rule", "enable", "here"]);
+    both.pair(0, &["rule", "remove", "here"], &["rule", "remove", "there"]);
+    both.same(1, &["rule", "remove", "here"]);
+}
+
+#[test]
+fn re_drive_plans() {
+    // D4
+    let both = Both::played(&["rain", "rain", "hail"]);
+    both.same(3, &["redrive", "plan"]);
+    both.same(3, &["redrive", "plan", "--kind", "other"]);
+    both.same(3, &["redrive", "plan", "--incident", "0123456789abcdef"]);
+    both.same(2, &["redrive", "plan", "--kind", "play", "--rate", "0"]);
+    both.same(3, &["redrive", "start", "rd-00000000"]);
+    both.same(0, &["redrive", "plan", "--kind", "play", "--dry-run"]);
+    let plan = ["redrive", "plan", "--incident", &fingerprint(&both, "rain"), "--by", "ann"];
+    let id = |ran: Ran| ran.exits(0).json()["plan"]["id"].as_str().expect("a plan").to_owned();
+    let (ours, theirs) = (id(both.here(&plan)), id(both.there(&plan)));
+    let verb = |code: i32, verb: &str| {
+        both.pair(code, &["redrive", verb, &ours, "--by", "bob"], &["redrive", verb, &theirs, "--by", "bob"])
+    };
+    assert_eq!(verb(0, "start")["phase"], "canary");
+    assert_eq!(verb(0, "pause")["phase"], "paused");
+    assert_eq!(verb(0, "resume")["phase"], "canary");
+    assert_eq!(verb(0, "cancel")["phase"], "canceled");
+    let again = (both.here(&["redrive", "resume", &ours]), both.there(&["redrive", "resume", &theirs]));
+    assert_eq!((again.0.code, again.1.code), (3, 3));
+    both.same(0, &["redrive", "list"]);
+    both.same(0, &["redrive", "show", &ours]);
+    both.same(0, &["redrive", "show", &ours, "--jobs", "--limit", "5"]);
+    both.same(1, &["redrive", "show", &ours, "--watch"]);
+}
+
+#[test]
+fn workers_and_the_doctor() {
+    let both = Both::played(&["well"]);
+    assert_eq!(both.same(0, &["worker", "list"])["items"], json!([]));
+    let found = both.same(0, &["doctor"]);
+    assert!(found["items"].as_array().is_some_and(|items| !items.is_empty()), "{found}");
+}
+
+#[test]
+fn tables_are_the_same_words() {
+    let both = Both::played(&["permanent"]);
+    for args in
+        [&["incident", "list"][..], &["redrive", "list"], &["rule", "list"], &["worker", "list"], &["doctor"]]
+    {
+        let words = |ran: Ran| {
+            let plain = ran.exits(0).stdout.replace(|c: char| c.is_ascii_digit(), "");
+            plain.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words(both.program.run(args)), words(both.server.run(&both.program, args)), "{args:?}");
+    }
+}

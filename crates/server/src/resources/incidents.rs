@@ -1,0 +1,200 @@
+//! `/api/v1/incidents`: failures with one fingerprint, and what people say of them (D2).
+//!
+//! The incident of a tenant's job has a kind that begins with the tenant's name: the tenant sees it without that name,
+//! and nobody else's.
+
+use axum::Json;
+use axum::extract::State;
+use backstop::State as JobState;
+use backstop::core::failure::Fingerprint;
+use backstop::core::incident::{Incident, IncidentState, IncidentVerb};
+use backstop::store::{JobFilter, PageRequest};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::{Body, Limit, Path, Query};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{IncidentShown, Items, Sample, Saying, SayingFixed};
+
+/// Dead letters that one incident is shown with.
+const SAMPLES: usize = 5;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .add(Needs::Right(Scope::Read), routes!(list))
+        .add(Needs::Right(Scope::Read), routes!(show))
+        .add(Needs::Right(Scope::Operate), routes!(ack))
+        .add(Needs::Right(Scope::Operate), routes!(fixed))
+        .add(Needs::Right(Scope::Operate), routes!(mute))
+        .add(Needs::Right(Scope::Operate), routes!(reopen))
+}
+
+/// Which incidents are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    /// Only those in this state.
+    state: Option<IncidentState>,
+    /// Only those that have dead letters now.
+    open: Option<bool>,
+    /// At most this many.
+    #[param(value_type = Option<Limit>)]
+    limit: Limit,
+}
+
+/// Incidents, latest seen first.
+#[utoipa::path(get, path = "/api/v1/incidents", tag = "incidents", params(Which),
+    responses((status = 200, body = Items<Incident>)))]
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(which): Query<Which>,
+) -> Result<Json<Items<Incident>>, ApiError> {
+    over_all_queues(&caller)?;
+    let open = which.open.unwrap_or(false);
+    let narrows = which.state.is_some() || open || caller.tenant().is_some();
+    // States are few and incidents are few: a page of them is read and looked through.
+    let most = if narrows { api.engine().config().limits.page } else { which.limit.rows() };
+    let found = api.engine().incidents(most).await?.into_iter();
+    let seen = found
+        .filter_map(|incident| seen(&caller, incident))
+        .filter(|one| which.state.is_none_or(|state| one.standing.state == state) && (!open || one.open > 0));
+    Ok(Json(Items::all(seen.take(which.limit.rows()))))
+}
+
+/// One incident, with some of its dead letters.
+#[utoipa::path(get, path = "/api/v1/incidents/{fingerprint}", tag = "incidents",
+    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+    responses((status = 200, body = IncidentShown)))]
+async fn show(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(fingerprint): Path<String>,
+) -> Result<Json<IncidentShown>, ApiError> {
+    let incident = known(&api, &caller, &fingerprint).await?;
+    let filter = JobFilter {
+        state: Some(JobState::Failed),
+        fingerprint: Some(incident.fingerprint.to_string()),
+        ..JobFilter::default()
+    };
+    let found = api.engine().jobs(filter, PageRequest::first(SAMPLES)).await?.items;
+    let sample = |view: &backstop::core::job::JobView| Sample {
+        id: view.job.spec.id,
+        finished_at: view.record.finished_at,
+    };
+    let samples: Vec<Sample> = found.iter().map(sample).collect();
+    let sample_jobs = samples.iter().map(|sample| sample.id).collect();
+    Ok(Json(IncidentShown { incident, sample_jobs, samples }))
+}
+
+/// Says that somebody looks after an incident.
+#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/ack", tag = "incidents",
+    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
+async fn ack(
+    api: State<Api>,
+    caller: Caller,
+    fingerprint: Path<String>,
+    saying: Option<Body<Saying>>,
+) -> Result<Json<Incident>, ApiError> {
+    say(&api, &caller, &fingerprint.0, IncidentVerb::Acknowledge, saying).await
+}
+
+/// Says that an incident is mended; a failure in that version or a later one makes it a regression.
+#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/fixed", tag = "incidents",
+    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+    request_body = Option<SayingFixed>, responses((status = 200, body = Incident)))]
+async fn fixed(
+    api: State<Api>,
+    caller: Caller,
+    fingerprint: Path<String>,
+    saying: Option<Body<SayingFixed>>,
+) -> Result<Json<Incident>, ApiError> {
+    let SayingFixed { version, note, by } = saying.map(|Body(saying)| saying).unwrap_or_default();
+    if version.as_deref().is_some_and(|version| version.trim().is_empty()) {
+        return Err(crate::body::wrong_field("version", "it is empty")
+            .hint("name the first version without the bug, or leave it out"));
+    }
+    let saying = Some(Body(Saying { note, by }));
+    say(&api, &caller, &fingerprint.0, IncidentVerb::Fix { version }, saying).await
+}
+
+/// Lets alerts be silent about an incident.
+#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/mute", tag = "incidents",
+    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
+async fn mute(
+    api: State<Api>,
+    caller: Caller,
+    fingerprint: Path<String>,
+    saying: Option<Body<Saying>>,
+) -> Result<Json<Incident>, ApiError> {
+    say(&api, &caller, &fingerprint.0, IncidentVerb::Mute, saying).await
+}
+
+/// Treats an incident as if nobody had said anything.
+#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/reopen", tag = "incidents",
+    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
+async fn reopen(
+    api: State<Api>,
+    caller: Caller,
+    fingerprint: Path<String>,
+    saying: Option<Body<Saying>>,
+) -> Result<Json<Incident>, ApiError> {
+    say(&api, &caller, &fingerprint.0, IncidentVerb::Reopen, saying).await
+}
+
+async fn say(
+    api: &Api,
+    caller: &Caller,
+    fingerprint: &str,
+    verb: IncidentVerb,
+    saying: Option<Body<Saying>>,
+) -> Result<Json<Incident>, ApiError> {
+    let Saying { note, by } = saying.map(|Body(saying)| saying).unwrap_or_default();
+    // Somebody else's incident is looked up first: saying something of it would change it.
+    let incident = known(api, caller, fingerprint).await?;
+    let by = caller.signs(by.as_deref());
+    let said = api.engine().say_of_incident(&incident.fingerprint, verb, &by, note.as_deref()).await?;
+    let said = said.and_then(|incident| seen(caller, incident));
+    said.map(Json).ok_or_else(|| unknown(fingerprint))
+}
+
+/// An incident that the caller may see.
+async fn known(api: &Api, caller: &Caller, fingerprint: &str) -> Result<Incident, ApiError> {
+    over_all_queues(caller)?;
+    let print: Fingerprint = fingerprint.parse().map_err(|_| unknown(fingerprint))?;
+    let found = api.engine().incident(&print).await?;
+    found.and_then(|incident| seen(caller, incident)).ok_or_else(|| unknown(fingerprint))
+}
+
+/// An incident as the caller knows it; none when it is another tenant's.
+fn seen(caller: &Caller, mut incident: Incident) -> Option<Incident> {
+    if let Some(tenant) = caller.tenant() {
+        incident.kind = incident.kind.strip_prefix(tenant)?.strip_prefix('/')?.to_owned();
+    }
+    Some(incident)
+}
+
+/// An incident gathers the failures of all queues: one that is for some queues cannot be told what is in it.
+fn over_all_queues(caller: &Caller) -> Result<(), ApiError> {
+    if caller.is_bound_to_queues() {
+        return Err(ApiError::forbidden(
+            "incidents gather failures of all queues, and this token is for some",
+        )
+        .hint("use a token without a list of queues"));
+    }
+    Ok(())
+}
+
+fn unknown(fingerprint: &str) -> ApiError {
+    let shown: String = fingerprint.chars().take(40).collect();
+    ApiError::not_found("no_such_incident", format!("there is no incident {shown}"))
+        .hint("`backstop incident list` shows those that were seen")
+}
