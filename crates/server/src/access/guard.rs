@@ -23,20 +23,21 @@ struct Unknown(ApiError);
 
 /// Finds out who calls. A caller that is known already (the program itself) stays who it is.
 pub(crate) async fn identify(api: &Api, parts: &mut Parts) {
-    if parts.extensions.get::<Caller>().is_some() {
-        return;
+    if parts.extensions.get::<Caller>().is_none() {
+        let (peer, headers) = (parts.extensions.get::<Peer>().copied(), &parts.headers);
+        let caller = match who(api, peer, headers).await {
+            Ok(caller) => caller,
+            Err(refusal) => {
+                parts.extensions.insert(Unknown(refusal));
+                Caller::nobody()
+            }
+        };
+        parts.extensions.insert(caller);
     }
-    let (peer, headers) = (parts.extensions.get::<Peer>().copied(), &parts.headers);
-    match who(api, peer, headers).await {
-        Ok(caller) => drop(parts.extensions.insert(caller)),
-        // When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
-        Err(_) if api.settings().telling.open_metrics && parts.uri.path() == figures::PATH => {
-            parts.extensions.insert(Caller::holder("metrics", [Scope::Read].into(), None, None));
-        }
-        Err(refusal) => {
-            parts.extensions.insert(Caller::nobody());
-            parts.extensions.insert(Unknown(refusal));
-        }
+    let is_unknown = parts.extensions.get::<Caller>().is_none_or(|caller| !caller.is_known());
+    // When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
+    if is_unknown && api.settings().telling.open_metrics && parts.uri.path() == figures::PATH {
+        parts.extensions.insert(Caller::holder("metrics", [Scope::Read].into(), None, None));
     }
 }
 
