@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::job::{Callback, NewJob, Spec};
+use crate::job::{Callback, NewJob, Spec, is_trace_parent};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
@@ -36,6 +36,7 @@ pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refu
     check_keys(spec, limits)?;
     check_params(spec, limits)?;
     check_times(job, limits)?;
+    check_trace(spec)?;
     for callback in [&spec.on_success, &spec.on_failure].into_iter().flatten() {
         check_callback(callback, limits)?;
     }
@@ -176,6 +177,16 @@ fn check_times(job: &NewJob, limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::invalid("timeout_ms", "it is zero; leave it out for no limit"));
     }
     Ok(())
+}
+
+fn check_trace(spec: &Spec) -> Result<(), Refusal> {
+    match spec.trace() {
+        Some(trace) if !is_trace_parent(trace) => Err(Refusal::invalid(
+            "trace_parent",
+            "it is no W3C traceparent, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_callback(callback: &Callback, limits: &Limits) -> Result<(), Refusal> {

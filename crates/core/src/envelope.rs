@@ -23,7 +23,7 @@ pub fn envelope(
     let retries = if spec.policy.max_retries == 0 { 0 } else { record.runs.saturating_sub(1) };
     let finished = record.finished_at.unwrap_or(job.created_at);
     Some(json!({
-        "tenantId": "default",
+        "tenantId": crate::tenant::shown(&spec.queue),
         "executionId": spec.id,
         "executionKey": spec.business_key.as_deref().or(spec.idempotency_key.as_deref()),
         "transitionKey": format!("{}:0:{}", spec.id, record.runs),

@@ -5,19 +5,49 @@ use serde_json::Value;
 
 use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
+use crate::tenant;
 use crate::time::Timestamp;
 
 /// Something that happened and was committed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// When, by the store's clock.
     pub at: Timestamp,
     /// To which job; none for what concerns a worker or a queue.
-    #[serde(flatten)]
     pub job: Option<Header>,
     /// What.
-    #[serde(flatten)]
     pub what: What,
+}
+
+impl Event {
+    /// Whose event it is, as it is shown: that of the job, the queue or the incident it is about (E13).
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        match (&self.job, &self.what) {
+            (Some(job), _) => job.tenant(),
+            (None, What::WaitingForCode { queue, .. }) => tenant::shown(queue),
+            (None, What::IncidentOpened { kind, .. } | What::IncidentRegressed { kind, .. }) => {
+                tenant::shown(kind)
+            }
+            (None, _) => tenant::NO_TENANT,
+        }
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            at: Timestamp,
+            tenant: &'a str,
+            #[serde(flatten)]
+            job: Option<&'a Header>,
+            #[serde(flatten)]
+            what: &'a What,
+        }
+        let Self { at, job, what } = self;
+        Told { at: *at, tenant: self.tenant(), job: job.as_ref(), what }.serialize(serializer)
+    }
 }
 
 /// The kinds of events.
@@ -80,11 +110,15 @@ pub enum What {
     IncidentOpened {
         /// Its fingerprint.
         fingerprint: Fingerprint,
+        /// The kind of its jobs, with their tenant before it if they have one.
+        kind: String,
     },
     /// A failure came back that was said to be fixed (D7).
     IncidentRegressed {
         /// Its fingerprint.
         fingerprint: Fingerprint,
+        /// The kind of its jobs, with their tenant before it if they have one.
+        kind: String,
         /// The version of the code in which it came back.
         version: Option<String>,
     },
@@ -287,12 +321,17 @@ fn alert(record: &Record, reason: TerminalReason) -> Option<What> {
 
 /// The event of a failure that is like no other before it.
 #[must_use]
-pub const fn incident_opened(fingerprint: Fingerprint, now: Timestamp) -> Event {
-    Event { at: now, job: None, what: What::IncidentOpened { fingerprint } }
+pub const fn incident_opened(fingerprint: Fingerprint, kind: String, now: Timestamp) -> Event {
+    Event { at: now, job: None, what: What::IncidentOpened { fingerprint, kind } }
 }
 
 /// The event of a failure that came back.
 #[must_use]
-pub const fn incident_regressed(fingerprint: Fingerprint, version: Option<String>, now: Timestamp) -> Event {
-    Event { at: now, job: None, what: What::IncidentRegressed { fingerprint, version } }
+pub const fn incident_regressed(
+    fingerprint: Fingerprint,
+    kind: String,
+    version: Option<String>,
+    now: Timestamp,
+) -> Event {
+    Event { at: now, job: None, what: What::IncidentRegressed { fingerprint, kind, version } }
 }

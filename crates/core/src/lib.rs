@@ -14,6 +14,7 @@
 //! - [`alert`]: what is told of a dead letter, beyond the event.
 //! - [`explain`]: why a job is where it is, and what happens next.
 //! - [`envelope`]: the dead letter as other systems read it.
+//! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose.
 //! - [`limits`]: every bound, by name.
 
@@ -31,6 +32,8 @@ pub mod limits;
 mod openapi;
 pub mod redrive;
 pub mod refusal;
+pub mod sealing;
+pub mod signing;
 pub mod tenant;
 pub mod text;
 pub mod time;

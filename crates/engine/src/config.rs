@@ -8,9 +8,11 @@ use backstop_core::Limits;
 use backstop_core::admit::QueueGate;
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor};
-use backstop_core::job::{Aging, Policy, Retention};
+use backstop_core::job::{Aging, Masking, Policy, Retention};
 
 use crate::alerts::Alerts;
+use crate::sealing::Encryption;
+use crate::signing::Signing;
 
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
 #[derive(Clone)]
@@ -34,6 +36,12 @@ pub struct Config {
     pub alerts: Alerts,
     /// What takes secrets out of errors before they are stored (F11).
     pub redactor: Arc<dyn Redactor>,
+    /// Who vouches for jobs (E9); none signs nothing and checks nothing.
+    pub signing: Option<Signing>,
+    /// Which payloads and results are sealed (E12).
+    pub encryption: Option<Encryption>,
+    /// Fields of payloads, params and results that nobody sees (E12).
+    pub masking: Masking,
 }
 
 /// Settings of one queue.
@@ -60,6 +68,9 @@ impl Default for Config {
             retention: Retention::default(),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
+            signing: None,
+            encryption: None,
+            masking: Masking::default(),
         }
     }
 }
@@ -73,6 +84,9 @@ impl std::fmt::Debug for Config {
             .field("kinds", &self.kinds)
             .field("retention", &self.retention)
             .field("alerts", &self.alerts)
+            .field("signing", &self.signing)
+            .field("encryption", &self.encryption)
+            .field("masking", &self.masking)
             .finish_non_exhaustive()
     }
 }
@@ -103,6 +117,27 @@ impl Config {
     #[must_use]
     pub fn alerts(mut self, alerts: Alerts) -> Self {
         self.alerts = alerts;
+        self
+    }
+
+    /// Signs what is submitted, and checks it before it is run (E9).
+    #[must_use]
+    pub fn signing(mut self, signing: Signing) -> Self {
+        self.signing = Some(signing);
+        self
+    }
+
+    /// Seals payloads and results (E12).
+    #[must_use]
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = Some(encryption);
+        self
+    }
+
+    /// Hides fields by name from everybody who looks at jobs (E12).
+    #[must_use]
+    pub fn masking(mut self, masking: Masking) -> Self {
+        self.masking = masking;
         self
     }
 

@@ -165,6 +165,23 @@ impl<C> JobContext<C> {
         self.run.job.spec.correlation_id.as_deref()
     }
 
+    /// The trace the job belongs to, as a W3C `traceparent`.
+    #[must_use]
+    pub fn trace_parent(&self) -> Option<&str> {
+        self.run.job.spec.trace().map(|trace| &**trace)
+    }
+
+    /// The tenant whose job this is (E13).
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.run.job.spec.tenant()
+    }
+
+    /// True when its payload stands in the store sealed, so that nothing of it may be told (E12).
+    pub(crate) fn is_sealed(&self) -> bool {
+        backstop_core::sealing::is_sealed(&self.run.job.spec.payload)
+    }
+
     /// The job's business key.
     #[must_use]
     pub fn business_key(&self) -> Option<&str> {

@@ -11,7 +11,7 @@
 //! - [`Backstop`]: the handle: [`Backstop::enqueue`], [`Backstop::worker`], [`Backstop::explain`].
 //! - [`Job`], [`JobContext`], [`Outcome`], [`JobError`](marks::JobError): what a handler is made of.
 //! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
-//! - [`Config`]: limits, queues, kinds, retention, alerts, redaction.
+//! - [`Config`]: limits, queues, kinds, retention, alerts, redaction, [`Signing`], [`Encryption`].
 
 mod alerts;
 mod budget;
@@ -36,7 +36,9 @@ mod remote;
 mod retention;
 mod rules;
 mod runs;
+mod sealing;
 pub mod signals;
+mod signing;
 #[cfg(feature = "standard-webhooks")]
 pub mod standard_webhooks;
 mod submit;
@@ -77,6 +79,8 @@ pub use remote::{
 };
 pub use retention::{Exported, PurgeError, Purged};
 pub use rules::{Rehearsal, RuleProblem, Trial};
+pub use sealing::Encryption;
+pub use signing::Signing;
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
 pub use worker::{Hook, HookFuture, InlineWorker, Ran, RunInfo, Stopped, WorkerBuilder, WorkerHandle};

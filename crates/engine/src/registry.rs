@@ -35,7 +35,7 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
 
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
         Box::pin(async move {
-            match decode::<J>(&payload) {
+            match decode::<J>(&payload, cx.is_sealed()) {
                 Ok(job) => job.run(cx).await.into_reply(),
                 Err(failed) => Reply(Err(failed)),
             }
@@ -56,14 +56,22 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
 }
 
 /// The second and third of the four points where invalid input is found (E11).
-fn decode<J: Job>(payload: &str) -> Result<J, Box<Failed>> {
+///
+/// What the decoder says may quote the input, so of a payload that was sealed only the place is told (E12).
+fn decode<J: Job>(payload: &str, sealed: bool) -> Result<J, Box<Failed>> {
     let invalid = |error_type: &str, message: String| {
         Failed::plain(
             Failure::new(Cause::Invalid, error_type, message).because("the input can never be handled"),
         )
     };
-    let job: J = serde_json::from_str(payload)
-        .map_err(|problem| invalid("PayloadDecode", format!("the payload is no {}: {problem}", J::KIND)))?;
+    let job: J = serde_json::from_str(payload).map_err(|problem| {
+        let told = if sealed {
+            format!("see line {} column {} of what was sealed", problem.line(), problem.column())
+        } else {
+            problem.to_string()
+        };
+        invalid("PayloadDecode", format!("the payload is no {}: {told}", J::KIND))
+    })?;
     job.validate().map_err(|problem| invalid("PayloadValidation", problem))?;
     Ok(job)
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::engine::Backstop;
 use crate::error::SubmitError;
 use crate::job::Job;
+use crate::{sealing, signing};
 
 /// A job about to be submitted.
 ///
@@ -165,6 +166,13 @@ impl Enqueue {
         self.with(|job| job.spec.correlation_id = Some(id.into()))
     }
 
+    /// The trace it belongs to, as the `traceparent` of W3C Trace Context; its callbacks belong to the same one.
+    ///
+    /// Anything else is refused at submit.
+    pub fn trace_parent(self, trace: impl Into<Arc<str>>) -> Self {
+        self.with(|job| job.spec.papers_mut().trace = Some(trace.into()))
+    }
+
     /// A word to find it by.
     pub fn tag(self, tag: impl Into<String>) -> Self {
         self.with(|job| job.spec.tags.push(tag.into()))
@@ -205,14 +213,17 @@ impl Enqueue {
         }
     }
 
-    /// The job as it would be stored, or why it would be refused.
+    /// The job as it would be stored, sealed and signed, or why it would be refused.
     ///
     /// # Errors
     /// The first check that refuses it (L12).
     pub fn into_new_job(self) -> Result<NewJob, Refusal> {
         let config = &self.engine.inner.config;
-        let admitted = self.job.and_then(|job| {
+        let admitted = self.job.and_then(|mut job| {
             admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
+            // Sealed first: what is signed is what is stored.
+            sealing::close(config, &mut job.spec)?;
+            signing::vouch(config, &mut job.spec);
             Ok(job)
         });
         admitted.inspect_err(|refusal| self.engine.inner.figures.refused(refusal))

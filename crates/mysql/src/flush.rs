@@ -71,13 +71,19 @@ fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Quer
 
 fn write_jobs(out: &mut Vec<Query>, writes: &Writes, ids: &LaneIds) -> Result<(), Failure> {
     let mut tags = Vec::new();
+    let with_papers = writes.jobs.iter().any(|(job, _)| job.spec.papers.is_some());
     let mut jobs = Vec::with_capacity(writes.jobs.len());
     for (job, run_at) in &writes.jobs {
         let lane = id_of(ids, &backstop_store::desk::lane_of(&job.spec));
-        jobs.push(rows::job_values(job, *run_at, lane)?);
+        let mut values = rows::job_values(job, *run_at, lane)?;
+        if with_papers {
+            values.push(rows::papers_value(job));
+        }
+        jobs.push(values);
         tags.extend(job.spec.tags.iter().map(|tag| vec![Value::text(tag), Value::job(job.spec.id)]));
     }
-    sql::JOBS_INSERT.add(out, jobs);
+    let insert = if with_papers { sql::JOBS_INSERT_PAPERS } else { sql::JOBS_INSERT };
+    insert.add(out, jobs);
     sql::TAGS_INSERT.add(out, tags);
     Ok(())
 }

@@ -26,7 +26,8 @@ const UNION: &str = " UNION ALL ";
 macro_rules! job_columns {
     () => {
         "j.id, j.lane, j.created_at, j.run_at, j.payload, j.policy, j.expires_at, j.idempotency_key, \
-         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of, \
+         j.papers"
     };
 }
 
@@ -194,6 +195,14 @@ pub(crate) const JOBS_INSERT: Bulk = Bulk {
     head: "INSERT INTO backstop_job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, \
            business_key, correlation_id, tags, params, on_success, on_failure, callback_of) VALUES ",
     row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    between: ",",
+    tail: "",
+};
+/// The same for jobs of which one has papers at least: most batches have none, and then nothing is sent for them.
+pub(crate) const JOBS_INSERT_PAPERS: Bulk = Bulk {
+    head: "INSERT INTO backstop_job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, \
+           business_key, correlation_id, tags, params, on_success, on_failure, callback_of, papers) VALUES ",
+    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     between: ",",
     tail: "",
 };

@@ -101,13 +101,18 @@ pub(crate) fn add(out: &mut Vec<Query>, sql: &'static str, rows: Vec<Vec<Value>>
 
 fn write_jobs(out: &mut Vec<Query>, writes: &Writes, ids: &LaneIds) -> Result<(), Failure> {
     let mut tags = Vec::new();
+    let with_papers = writes.jobs.iter().any(|(job, _)| job.spec.papers.is_some());
     let mut jobs = Vec::with_capacity(writes.jobs.len());
     for (job, run_at) in &writes.jobs {
         let lane = id_of(ids, &backstop_store::desk::lane_of(&job.spec));
-        jobs.push(rows::job_values(job, *run_at, lane)?);
+        let mut values = rows::job_values(job, *run_at, lane)?;
+        if with_papers {
+            values.push(rows::papers_value(job));
+        }
+        jobs.push(values);
         tags.extend(job.spec.tags.iter().map(|tag| vec![Value::text(tag), Value::job(job.spec.id)]));
     }
-    add(out, sql::JOBS_INSERT, jobs);
+    add(out, if with_papers { sql::JOBS_INSERT_PAPERS } else { sql::JOBS_INSERT }, jobs);
     add(out, sql::TAGS_INSERT, tags);
     Ok(())
 }
@@ -121,4 +126,40 @@ fn write_grips(out: &mut Vec<Query>, writes: &Writes) {
     let kept =
         kept.iter().map(|grip| vec![Value::Int(Some(grip.fence.0)), Value::Bytes(grip.encode_slots())]);
     add(out, sql::GRIPS_UPDATE, kept.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_core::JobId;
+    use backstop_core::job::{NewJob, Spec};
+    use backstop_store::Submit;
+    use backstop_store::desk::{Desk, Wants};
+
+    use super::*;
+
+    /// The statements of a batch of jobs, each with how many parameters it has.
+    fn batch(traced: bool) -> Vec<(String, usize)> {
+        let now = Timestamp::from_micros(1);
+        let mut jobs: Vec<NewJob> =
+            (1..=50).map(|number| NewJob::new(Spec::new(JobId::from_u128(number), "work", "{}"))).collect();
+        if traced {
+            jobs[7].spec.papers_mut().trace = Some("00-1-2-01".into());
+        }
+        let mut desk = Desk::new(now, Wants { events: false, alerts: false });
+        desk.submit(&Submit { jobs, atomic: true }).expect("small");
+        let writes = desk.into_writes();
+        let ids = mentioned(&writes).into_iter().map(|lane| (lane, 1)).collect();
+        let queries = statements(&writes, &ids, now).expect("plain data");
+        queries.into_iter().map(|query| (query.sql.into_owned(), query.params.len())).collect()
+    }
+
+    #[test]
+    fn papers_cost_nothing_where_there_are_none() {
+        // E9
+        let (plain, traced) = (batch(false), batch(true));
+        assert_eq!(plain[0], (sql::JOBS_INSERT.to_owned(), 15));
+        assert_eq!(traced[0], (sql::JOBS_INSERT_PAPERS.to_owned(), 16));
+        assert_eq!(plain.len(), 3, "jobs, ready and the tally, as ever");
+        assert_eq!(plain[1..], traced[1..], "and all else is the same");
+    }
 }

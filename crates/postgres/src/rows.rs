@@ -70,6 +70,7 @@ pub(crate) fn job(
     spec.on_success = row.maybe_json()?;
     spec.on_failure = row.maybe_json()?;
     spec.callback_of = row.maybe_job()?;
+    spec.papers = row.maybe_json()?.map(Box::new);
     Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
 }
 
@@ -206,6 +207,11 @@ pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Ve
         json(spec.on_failure.as_ref())?,
         Value::Id(spec.callback_of.map(|id| id.as_uuid())),
     ])
+}
+
+/// The last column of `sql::JOBS_INSERT_PAPERS`.
+pub(crate) fn papers_value(job: &Job) -> Value {
+    maybe_text(job.spec.papers.as_ref().and_then(|papers| papers.to_text()))
 }
 
 /// The columns of `record`, in the order of `sql::RECORDS_SAVE`.

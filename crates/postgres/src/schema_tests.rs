@@ -52,8 +52,9 @@ async fn a_kill_at_every_statement_leaves_a_store_that_opens() {
 
 const WORKER: WorkerId = WorkerId::from_u128(7);
 
-/// What the second migration has added, taken away again: a database of the first version.
+/// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "ALTER TABLE backstop.job DROP COLUMN papers",
     "DROP TABLE backstop.document",
     "DROP INDEX backstop.archive_outworn",
     "ALTER TABLE backstop.archive DROP COLUMN ran",

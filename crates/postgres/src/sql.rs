@@ -17,7 +17,8 @@ pub(crate) mod list;
 macro_rules! job_columns {
     () => {
         "j.id, j.lane, j.created_at, j.run_at, j.payload, j.policy, j.expires_at, j.idempotency_key, \
-         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of, \
+         j.papers"
     };
 }
 
@@ -147,6 +148,12 @@ pub(crate) const JOBS_INSERT: &str = "INSERT INTO backstop.job (id, lane, create
      expires_at, idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of) \
      SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], \
      $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::uuid[])";
+/// The same for jobs of which one has papers at least: most batches have none, and then nothing is sent for them.
+pub(crate) const JOBS_INSERT_PAPERS: &str = "INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, \
+     expires_at, idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of, \
+     papers) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], \
+     $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], \
+     $15::uuid[], $16::text[])";
 pub(crate) const READY_INSERT: &str = "INSERT INTO backstop.ready (lane, run_at, id, expires_at, rowed) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::boolean[])";
 pub(crate) const READY_DELETE: &str = "DELETE FROM backstop.ready r \

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use backstop_core::job::{Ending, Spec, Stale, State};
+use backstop_core::tenant;
 use backstop_core::{WorkerId, event};
 use backstop_store::{Duty, Finish, Note, Term};
 
@@ -59,9 +60,10 @@ fn one(unit: &mut Unit<'_>, finish: &Finish) -> Result<Result<State, Stale>, Fai
         unit.news.events.extend(event::ended(ending, &stored.record, run.is_some(), unit.now));
     }
     if let Some(run) = &run {
-        unit.record_run(stored.seq, run)?;
+        unit.record_run(&stored, run)?;
         if ending.incident().is_some() {
-            let kind = unit.lanes.get(unit.conn, stored.lane)?.kind.clone();
+            let lane = unit.lanes.get(unit.conn, stored.lane)?;
+            let kind = tenant::incident_kind(&lane.queue, &lane.kind);
             unit.incidents.count(stored.id, &kind, ending);
         }
         unit.raise_alert(&stored, ending)?;

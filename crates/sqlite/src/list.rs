@@ -18,6 +18,8 @@ const FEW: u64 = 20_000;
 /// A query under construction: where it reads, what must hold, and the values.
 pub(crate) struct Listing {
     source: &'static str,
+    /// True when the source is the index of failures and has them in the order of their jobs' ids.
+    walks_failures: bool,
     conditions: Vec<&'static str>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
 }
@@ -53,7 +55,8 @@ impl Listing {
     pub(crate) fn text(&self, what: &str) -> String {
         let conditions =
             if self.conditions.is_empty() { "1".to_owned() } else { self.conditions.join(" AND ") };
-        format!("{what} {} WHERE {conditions} {}", self.source, sql::LIST_END)
+        let end = if self.walks_failures { sql::LIST_END_FAILED } else { sql::LIST_END };
+        format!("{what} {} WHERE {conditions} {end}", self.source)
     }
 
     /// The values of its conditions.
@@ -76,22 +79,46 @@ impl Snapshot<'_> {
         if scope.empty || limit == 0 {
             return Ok(Page { items: Vec::new(), next: None });
         }
-        let listing = listing(filter, &scope, page.after, limit + 1)?;
+        let listing = self.listing(filter, &scope, page.after, limit + 1)?;
         let mut select = self.conn.prepare_cached(&listing.text(sql::LIST))?;
         let seqs: Vec<i64> = rows::collect(&mut select, &listing.bound()[..], |row| Ok(row.get(0)?))?;
         let views = seqs.into_iter().map(|seq| self.view(&roster, seq)).collect::<Result<Vec<_>, _>>()?;
         Ok(show::cut(views, page.limit, |view| view.job.spec.id))
     }
+
+    /// The query for a filter in its scope.
+    pub(crate) fn listing(
+        &self,
+        filter: &JobFilter,
+        scope: &Scope,
+        after: Option<JobId>,
+        limit: i64,
+    ) -> Result<Listing, Failure> {
+        let stamped = match &filter.fingerprint {
+            Some(fingerprint) => {
+                let mut select = self.conn.prepare_cached(sql::UNSTAMPED)?;
+                rows::value::<i64>(&mut select, [fingerprint])?.is_none()
+            }
+            None => true,
+        };
+        listing(filter, scope, after, limit, stamped)
+    }
 }
 
-/// The query for a filter in its scope.
-pub(crate) fn listing(
+/// The query for a filter in its scope. `stamped`: every failure of the wanted fingerprint has its job's id.
+fn listing(
     filter: &JobFilter,
     scope: &Scope,
     after: Option<JobId>,
     limit: i64,
+    stamped: bool,
 ) -> Result<Listing, Failure> {
-    let mut listing = Listing { source: sql::LIST_BY_ID, conditions: Vec::new(), values: Vec::new() };
+    let mut listing = Listing {
+        source: sql::LIST_BY_ID,
+        walks_failures: false,
+        conditions: Vec::new(),
+        values: Vec::new(),
+    };
     listing.value(":limit", limit);
     if let Some(key) = &filter.business_key {
         listing.narrow(sql::LIST_BY_KEY, sql::WHERE_KEY, sql::WHERE_KEYED, ":key", key);
@@ -99,6 +126,7 @@ pub(crate) fn listing(
     if let Some(fingerprint) = &filter.fingerprint {
         let (by, otherwise) = (sql::WHERE_FINGERPRINT, sql::WHERE_FAILED_BY);
         listing.narrow(sql::LIST_BY_FINGERPRINT, by, otherwise, ":fingerprint", fingerprint);
+        listing.walks_failures = stamped && listing.source == sql::LIST_BY_FINGERPRINT;
     }
     if let Some(tag) = &filter.tag {
         listing.narrow(sql::LIST_BY_TAG, sql::WHERE_TAG, sql::WHERE_TAGGED, ":tag", tag);
@@ -115,7 +143,7 @@ pub(crate) fn listing(
         listing.value(":reason", reason.as_str());
     }
     if let Some(after) = after {
-        listing.must(sql::WHERE_AFTER);
+        listing.must(if listing.walks_failures { sql::WHERE_FAILED_AFTER } else { sql::WHERE_AFTER });
         listing.value(":after", *after.as_bytes());
     }
     let mut moment = |condition, name, moment: Option<Timestamp>| {
@@ -159,4 +187,26 @@ fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Fa
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_alike_are_walked_in_the_order_of_their_jobs() {
+        // D2: 20,000 dead letters of one incident are not sorted for one page of them.
+        let filter = JobFilter {
+            fingerprint: Some("00112233445566ff".to_owned()),
+            state: Some(State::Failed),
+            ..JobFilter::default()
+        };
+        let scope = Scope { allowed: None, held: Vec::new(), pending: 0, empty: false };
+        for after in [None, Some(JobId::from_u128(7))] {
+            let text = listing(&filter, &scope, after, 21, true).expect("a query").text(sql::LIST);
+            let plan = crate::schema_tests::plan(&text);
+            assert!(plan.contains("backstop_attempt_fingerprint (fingerprint=?"), "{plan}");
+            assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+        }
+    }
 }

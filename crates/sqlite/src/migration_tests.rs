@@ -152,3 +152,112 @@ fn a_program_of_version_1_goes_on_with_a_migrated_file() {
     assert!(!page.items[0].1.ran, "what nobody said of it is not taken for an age limit");
     assert_eq!(block_on(store.incidents(1)).expect("read")[0].failures, 2);
 }
+
+/// A file as a program of version 2 left it, with `jobs` dead letters of one incident. Ids and rows run against each other.
+fn version_2(path: &Path, jobs: u8) -> Connection {
+    let conn = version_1(path);
+    apply(&conn, 2, MIGRATIONS[1]).expect("applied");
+    (1..=jobs).for_each(|number| die(&conn, number, jobs));
+    conn
+}
+
+/// What a program of version 2 writes of a job that dies.
+fn die(conn: &Connection, number: u8, jobs: u8) {
+    let (seq, id) = (100 + i64::from(number), JobId::from_u128(1_000 + u128::from(jobs - number)));
+    conn.execute("INSERT INTO backstop_job (seq, created_at, payload) VALUES (?1, 1000, '{}')", [seq])
+        .expect("written");
+    conn.execute(
+        "INSERT INTO backstop_state (seq, id, lane, status, run_at, attempt, crashes, deferrals, runs, redrives, \
+         fence, last_failed_run, finished_at, reason) VALUES (?1, ?2, 1, 5, 1000, 1, 0, 0, 1, 0, 1, 1, 3000, 'invalid')",
+        params![seq, id.as_bytes()],
+    )
+    .expect("written");
+    conn.execute(
+        "INSERT INTO backstop_attempt (job, number, fence, worker, cause, due_at, started_at, finished_at, \
+         error_type, message, fingerprint) VALUES (?1, 1, 1, ?2, 'error', 1000, 2000, 3000, 'Broken', 'broken', ?3)",
+        params![seq, [7_u8; 16], FINGERPRINT],
+    )
+    .expect("written");
+}
+
+/// The dead letters of the incident, page by page.
+fn of_incident(store: &SqliteStore) -> Vec<JobId> {
+    let filter = JobFilter { fingerprint: Some(FINGERPRINT.to_owned()), ..JobFilter::default() };
+    let (mut found, mut page) = (Vec::new(), PageRequest::first(3));
+    loop {
+        let read = block_on(store.list(filter.clone(), page)).expect("listed");
+        found.extend(read.items.iter().map(|view| view.job.spec.id));
+        match read.next {
+            Some(next) => page.after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+fn unstamped(path: &Path) -> i64 {
+    let conn = Connection::open(path).expect("opened");
+    let count = "SELECT count(*) FROM backstop_attempt WHERE fingerprint IS NOT NULL AND id IS NULL";
+    conn.query_row(count, [], |row| row.get(0)).expect("counted")
+}
+
+#[test]
+fn dead_letters_of_version_2_are_listed_newest_first() {
+    // F20, D2
+    let dir = Scratch::new();
+    let path = dir.path("jobs.db");
+    let old = version_2(&path, 10);
+    let store = SqliteStore::open(&path, Options::default()).expect("migrated");
+    let newest_first: Vec<_> =
+        (0..10).rev().map(|number| JobId::from_u128(1_000 + number)).chain([DEAD]).collect();
+    assert_eq!(of_incident(&store), newest_first);
+    assert_eq!(unstamped(&path), 0);
+    // The old program still has the file open, and another job dies there.
+    die(&old, 11, 50);
+    let with_the_new: Vec<_> = [JobId::from_u128(1_039)].into_iter().chain(newest_first).collect();
+    assert_eq!(of_incident(&store), with_the_new);
+    assert_eq!(unstamped(&path), 1);
+    drop((old, store));
+    let store = SqliteStore::open(&path, Options::default()).expect("opened");
+    assert_eq!(unstamped(&path), 0, "the next start mends it");
+    assert_eq!(of_incident(&store), with_the_new);
+}
+
+#[test]
+fn a_program_of_version_2_goes_on_with_a_migrated_file() {
+    // Rolling upgrades: what it lists by fingerprint names an index, and its jobs have no papers.
+    let dir = Scratch::new();
+    let path = dir.path("jobs.db");
+    let old = version_2(&path, 3);
+    let store = SqliteStore::open(&path, Options::default()).expect("migrated");
+    let listed = "SELECT s.seq FROM backstop_attempt f INDEXED BY backstop_attempt_fingerprint \
+         CROSS JOIN backstop_state s ON s.seq = f.job AND s.last_failed_run = f.number \
+         WHERE f.fingerprint = ?1 AND f.fingerprint IS NOT NULL ORDER BY s.id DESC";
+    let mut select = old.prepare(listed).expect("the index is there");
+    let seqs: Vec<i64> = select
+        .query_map([FINGERPRINT], |row| row.get(0))
+        .expect("read")
+        .map(|row| row.expect("a row"))
+        .collect();
+    assert_eq!(seqs, [101, 102, 103, 1]);
+    let page = block_on(store.list(JobFilter::default(), PageRequest::first(10))).expect("listed");
+    assert!(page.items.iter().all(|view| view.job.spec.papers.is_none()));
+}
+
+#[test]
+fn the_third_migration_cut_off_anywhere_leaves_version_2() {
+    // C6
+    for ran in 0..=MIGRATIONS[2].len() {
+        let dir = Scratch::new();
+        let path = dir.path("jobs.db");
+        let conn = version_2(&path, 2);
+        conn.execute_batch(sql::BEGIN_WRITE).expect("begun");
+        for statement in &MIGRATIONS[2][..ran] {
+            conn.execute_batch(statement).expect("applied");
+        }
+        drop(conn);
+        let conn = Connection::open(&path).expect("opened");
+        assert_eq!(version(&conn).expect("read"), Some(2), "after {ran} statements");
+        drop(SqliteStore::open(&path, Options::default()).expect("migrated after the crash"));
+        assert_eq!(version(&conn).expect("read"), Some(newest()));
+    }
+}

@@ -73,6 +73,8 @@ pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
         patiently(options.busy_timeout, || use_log(&conn, &location))?;
         if found != Some(schema::newest()) {
             patiently(options.busy_timeout, || migrate(&conn, &location))?;
+        } else {
+            patiently(options.busy_timeout, || Ok(conn.prepare_cached(sql::STAMP)?.execute([])?))?;
         }
         patiently(options.busy_timeout, || tune_writer(&conn, options.synchronous))?;
         Ok(conn)

@@ -43,7 +43,7 @@ pub(crate) fn one(
     }
     unit.save(&stored, &before)?;
     if let Some(run) = &operated.ended_run {
-        unit.record_run(stored.seq, run)?;
+        unit.record_run(&stored, run)?;
     }
     if stored.record.state != before.state {
         let now = unit.now;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Hold, Job, Marks, NewJob, PausedFrom, Policy, Record, Spec, State,
+    Attempt, FailureRecord, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
@@ -51,7 +51,7 @@ pub(crate) struct Stored {
 /// The number of columns of `state` in every row that has them.
 const STATE_COLUMNS: usize = 23;
 /// Where the columns of a view go on after those of `state` and `job`.
-pub(crate) const VIEW_EXTRAS: usize = STATE_COLUMNS + 12;
+pub(crate) const VIEW_EXTRAS: usize = STATE_COLUMNS + 13;
 
 pub(crate) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(Timestamp::from_micros)
@@ -153,6 +153,7 @@ pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<Job, Failure>
     spec.on_success = maybe_json(row, AT + 9)?;
     spec.on_failure = maybe_json(row, AT + 10)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;
+    spec.papers = maybe_json::<Papers>(row, AT + 12)?.map(Box::new);
     Ok(Job { spec, created_at: moment(row, AT)? })
 }
 
@@ -183,6 +184,7 @@ pub(crate) fn insert_job(
         on_success,
         on_failure,
         spec.callback_of.as_ref().map(JobId::as_bytes),
+        spec.papers.as_ref().and_then(|papers| papers.to_text()),
     ])?;
     Ok(())
 }
@@ -241,8 +243,13 @@ pub(crate) fn update_record(update: &mut Statement<'_>, seq: i64, record: &Recor
     Ok(())
 }
 
-/// Writes one row of the ledger.
-pub(crate) fn insert_attempt(insert: &mut Statement<'_>, seq: i64, run: &Attempt) -> Result<(), Failure> {
+/// Writes one row of the ledger. A failure carries the id of its job, by which failures alike are listed.
+pub(crate) fn insert_attempt(
+    insert: &mut Statement<'_>,
+    seq: i64,
+    id: JobId,
+    run: &Attempt,
+) -> Result<(), Failure> {
     let failure = run.failure.as_ref();
     let decision = run.decision.as_ref().map(serde_json::to_string).transpose()?;
     insert.execute(params![
@@ -262,6 +269,7 @@ pub(crate) fn insert_attempt(insert: &mut Statement<'_>, seq: i64, run: &Attempt
         run.result.as_deref(),
         run.warning.as_deref(),
         run.output.as_deref(),
+        failure.map(|_| id.as_bytes()),
     ])?;
     Ok(())
 }

@@ -69,7 +69,7 @@ fn opening_again_changes_nothing() {
 }
 
 /// How SQLite would run a statement.
-fn plan(statement: &str) -> String {
+pub(crate) fn plan(statement: &str) -> String {
     let dir = Scratch::new();
     drop(SqliteStore::open(dir.path("jobs.db"), Options::default()).expect("opened"));
     let conn = Connection::open(dir.path("jobs.db")).expect("opened");
@@ -104,6 +104,8 @@ fn no_statement_of_a_run_scans() {
         (sql::ENDED, "backstop_state_ended (status=? AND finished_at<?)"),
         (sql::HELD, "(status=?"),
         (sql::INCIDENTS, "backstop_incident_latest"),
+        (sql::UNSTAMPED, "backstop_attempt_unstamped (fingerprint=?)"),
+        (sql::STAMP, "backstop_attempt_unstamped"),
         (sql::VIEW_BY_SEQ, "(rowid=?)"),
         (sql::INCIDENT, "(fingerprint=?)"),
         (sql::INCIDENT_OPEN, "(fingerprint=?)"),

@@ -17,7 +17,8 @@ macro_rules! state_columns {
 macro_rules! job_columns {
     () => {
         "j.created_at, j.payload, j.policy, j.expires_at, j.idempotency_key, j.business_key, \
-         j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of"
+         j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of, \
+         j.papers"
     };
 }
 
@@ -69,8 +70,8 @@ pub(crate) const STATE_INSERT: &str = "INSERT INTO backstop_state (id, lane, sta
      deferrals, runs, redrives, fence, business_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
      ON CONFLICT (id) DO NOTHING";
 pub(crate) const JOB_INSERT: &str = "INSERT INTO backstop_job (seq, created_at, payload, policy, expires_at, \
-     idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+     idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of, papers) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 pub(crate) const TAG_INSERT: &str =
     "INSERT INTO backstop_tag (tag, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 pub(crate) const IDEMPOTENCY_INSERT: &str = "INSERT INTO backstop_idempotency (key, job) VALUES (?1, ?2)";
@@ -128,8 +129,8 @@ pub(crate) const LANE_NEXT_DUE: &str = "SELECT run_at FROM backstop_state INDEXE
 
 pub(crate) const ATTEMPT_INSERT: &str = "INSERT INTO backstop_attempt (job, number, fence, worker, \
      code_version, cause, \
-     due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+     due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output, id) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 // Incidents. An unknown version leaves the one that was known.
 
@@ -253,10 +254,17 @@ pub(crate) const LIST_BY_KEY: &str = "FROM backstop_job k INDEXED BY backstop_jo
 pub(crate) const LIST_BY_FINGERPRINT: &str = "FROM backstop_attempt f INDEXED BY \
      backstop_attempt_fingerprint \
      CROSS JOIN backstop_state s ON s.seq = f.job AND s.last_failed_run = f.number";
+/// Says whether a program of an earlier version has written failures of this fingerprint without their job's id.
+pub(crate) const UNSTAMPED: &str = "SELECT 1 FROM backstop_attempt INDEXED BY backstop_attempt_unstamped \
+     WHERE fingerprint = ?1 AND fingerprint IS NOT NULL AND id IS NULL LIMIT 1";
+pub(crate) const STAMP: &str = "UPDATE backstop_attempt INDEXED BY backstop_attempt_unstamped \
+     SET id = (SELECT id FROM backstop_state WHERE seq = job) WHERE fingerprint IS NOT NULL AND id IS NULL";
 pub(crate) const LIST_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_shelf";
 pub(crate) const LIST_PENDING: &str = "FROM backstop_state s INDEXED BY backstop_state_pending";
 
 pub(crate) const WHERE_AFTER: &str = "s.id < :after";
+/// The same for what is read by its fingerprint: the index is walked from there, in its order.
+pub(crate) const WHERE_FAILED_AFTER: &str = "f.id < :after";
 pub(crate) const WHERE_TAG: &str = "t.tag = :tag";
 pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop_tag WHERE tag = :tag AND id = s.id)";
 pub(crate) const WHERE_KEY: &str = "k.business_key = :key AND k.business_key IS NOT NULL";
@@ -279,3 +287,4 @@ pub(crate) const WHERE_CREATED_BEFORE: &str =
 pub(crate) const WHERE_FINISHED_AFTER: &str = "s.finished_at >= :finished_after";
 pub(crate) const WHERE_FINISHED_BEFORE: &str = "s.finished_at < :finished_before";
 pub(crate) const LIST_END: &str = "ORDER BY s.id DESC LIMIT :limit";
+pub(crate) const LIST_END_FAILED: &str = "ORDER BY f.id DESC LIMIT :limit";

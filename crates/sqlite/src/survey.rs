@@ -8,7 +8,7 @@ use backstop_store::show::Scope;
 use backstop_store::{JobFilter, Survey, SurveyGroup};
 
 use crate::error::Failure;
-use crate::list::{Listing, listing};
+use crate::list::Listing;
 use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
@@ -28,7 +28,7 @@ impl Snapshot<'_> {
             return Ok(Survey::of(Vec::new(), true));
         }
         // One more than is counted, to see whether that was all.
-        let listing = listing(filter, &scope, None, rows::limit(most).saturating_add(1))?;
+        let listing = self.listing(filter, &scope, None, rows::limit(most).saturating_add(1))?;
         let (sums, complete) = self.sums(&listing, most)?;
         let mut groups: HashMap<Common, u64> = HashMap::new();
         for ((lane, reason, fingerprint), jobs) in sums {

@@ -241,9 +241,9 @@ impl<'c> Unit<'c> {
     }
 
     /// Adds an ended run to the ledger.
-    pub(crate) fn record_run(&mut self, seq: i64, run: &Attempt) -> Result<(), Failure> {
+    pub(crate) fn record_run(&mut self, stored: &Stored, run: &Attempt) -> Result<(), Failure> {
         let insert = warm(&mut self.hot.attempt_insert, self.conn, sql::ATTEMPT_INSERT)?;
-        rows::insert_attempt(insert, seq, run)
+        rows::insert_attempt(insert, stored.seq, stored.id, run)
     }
 
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).

@@ -63,6 +63,7 @@ macro_rules! conformance {
             $place;
             submit: [
                 every_field_of_a_job_reads_back
+                papers_travel_with_the_job
                 absent_fields_stay_absent
                 start_times_are_resolved_by_the_store
                 patience_counts_from_the_due_time
@@ -281,6 +282,7 @@ macro_rules! conformance {
             ]
             query: [
                 every_filter_filters
+                a_tenant_sees_only_its_own
                 pages_have_no_gaps
                 the_last_page_has_no_next
                 a_filtered_list_is_paged_too

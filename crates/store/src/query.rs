@@ -14,6 +14,8 @@ use crate::KnownKind;
 pub struct JobFilter {
     /// On this queue.
     pub queue: Option<String>,
+    /// On a queue of this tenant; [`NO_TENANT`](backstop_core::tenant::NO_TENANT) for the queues of none.
+    pub tenant: Option<String>,
     /// Of this kind.
     pub kind: Option<String>,
     /// In this state, as it is shown: a pending job in a held lane is waiting.

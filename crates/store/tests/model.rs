@@ -51,7 +51,7 @@ fn every_case_names_the_rules_it_proves() {
                 let id = rules.trim_start_matches("/// ").split([':', ',']).next().unwrap_or_default();
                 let (letter, number) = id.split_at(id.len().min(1));
                 assert!(
-                    "LFCDHV".contains(letter) && !letter.is_empty() && number.parse::<u8>().is_ok(),
+                    "LFCDEHV".contains(letter) && !letter.is_empty() && number.parse::<u8>().is_ok(),
                     "{noun}: {case}"
                 );
                 rules = "";

@@ -10,7 +10,6 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::consent::consent;
-use super::job::masked;
 use super::keep::Outlet;
 use crate::app::{App, no_such_job};
 use crate::output::figures::{counted, grouped};
@@ -128,7 +127,7 @@ async fn list(page: PageRequest<JobId>, engine: &Backstop, app: &App) -> Result<
 fn document(archived: &Archived, reveal: bool, app: &App) -> Value {
     let mut document = serde_json::from_str(&archived.document).unwrap_or_default();
     if !reveal {
-        masked::document(&mut document, &*app.settings.engine.redactor);
+        app.settings.engine.mask().document(&mut document);
     }
     document
 }

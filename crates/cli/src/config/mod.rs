@@ -3,13 +3,14 @@
 //! - [`schema`]: every key by name, with its shape and whether this version uses it.
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
-//! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
-//! - [`alerts`]: the channels of `[alerts]`. [`server`]: the door of the HTTP API.
+//! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do. [`server`]: the door of the HTTP
+//!   API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
 mod handlers;
+mod keys;
 pub(crate) mod nearest;
 pub(crate) mod read;
 pub(crate) mod schema;

@@ -164,7 +164,16 @@ pub(crate) const FILE: &[Key] = &[
     key("queues", Shape::Named(QUEUE)),
     key("kinds", Shape::Named(KIND)),
     key("handlers", Shape::Section(HANDLERS)),
-    later("signing", Shape::Section(&[later_secret("keys"), later("required", Shape::Value(Kind::Flag))])),
+    key(
+        "signing",
+        Shape::Section(&[
+            secret("keys", Kind::Texts),
+            value("required", Kind::Flag),
+            key("queues", Shape::Named(&[value("required", Kind::Flag)])),
+        ]),
+    ),
+    key("encryption", Shape::Section(&[secret("keys", Kind::Texts), value("kinds", Kind::Texts)])),
+    key("masking", Shape::Named(&[value("fields", Kind::Texts)])),
     key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
     key(
         "retry_budget",

@@ -14,11 +14,10 @@ use miette::LabeledSpan;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::alerts;
-use super::handlers;
 use super::read::{Fault, Found, Plain, read};
 use super::server::{self, Server};
 use super::veil::veiled;
+use super::{alerts, handlers, keys};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -147,6 +146,9 @@ impl Settings {
         match server::server(&found) {
             Ok(server) => settings.server = server,
             Err(fault) => faults.push(fault),
+        }
+        if let Err(fault) = keys::take(&found, &mut settings.engine) {
+            faults.push(fault);
         }
         if !faults.is_empty() {
             return Err(faults);

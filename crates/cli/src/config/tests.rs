@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use backstop::core::job::Masking;
+
 use super::read::{Fault, read};
 use super::{Given, Settings, Source};
 
@@ -23,7 +25,10 @@ fn load(text: &str) -> Settings {
 fn refused(text: &str) -> String {
     let found = read(text);
     let faults = match found {
-        Ok(found) => super::alerts::alerts(&found).err().into_iter().collect(),
+        Ok(found) => {
+            let keys = super::keys::take(&found, &mut backstop::Config::default()).err();
+            super::alerts::alerts(&found).err().into_iter().chain(keys).collect()
+        }
         Err(faults) => faults,
     };
     let told: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
@@ -102,13 +107,13 @@ fn queues_kinds_and_workers_reach_the_engine() {
 #[test]
 fn every_value_has_its_source_and_secrets_are_not_shown() {
     let settings = load(
-        "[workers]\ngrace = '1s'\n[signing]\nkeys = { a = 'hush' }\n[retention]\nfailed = '30 days'\n[circuits]\nurl = 'x'",
+        "[workers]\ngrace = '1s'\n[bridges]\na = 'hush'\n[retention]\nfailed = '30 days'\n[circuits]\nurl = 'x'",
     );
     let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
     assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
-    assert_eq!(row("signing.keys").value, "(set)");
+    assert_eq!(row("bridges").value, "(set)");
     assert!(
-        !row("signing.keys").used
+        !row("bridges").used
             && !row("circuits").used
             && row("retention.failed").used
             && row("workers.grace").used
@@ -211,4 +216,48 @@ fn handlers_open_what_they_say_and_faults_name_the_way_out() {
         assert!(faults[0].message.contains(told), "{text}: {}", faults[0].message);
         assert!(!faults[0].message.contains("T0p") && !super::veil::veiled(text).contains("T0p"));
     }
+}
+
+/// 32 bytes, in base64.
+const SECRET: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+#[test]
+fn keys_are_read_and_never_shown() {
+    // E9, E12
+    let text = format!(
+        "[signing]\nkeys = ['k2:{SECRET}', 'k1:{SECRET}']\nrequired = true\n[signing.queues.legacy]\nrequired = false\n\
+         [encryption]\nkeys = ['s1:{SECRET}']\nkinds = ['charge']\n\
+         [masking.mail]\nfields = ['iban']\n[masking.'*']\nfields = ['ssn']\n"
+    );
+    let settings = load(&text);
+    let signing = settings.engine.signing.as_ref().expect("keys");
+    assert_eq!(signing.keys.ids().collect::<Vec<_>>(), ["k2", "k1"]);
+    assert!(signing.required && !signing.queues["legacy"]);
+    let encryption = settings.engine.encryption.as_ref().expect("keys");
+    assert_eq!((encryption.keys.ids().next(), encryption.kinds.contains("charge")), (Some("s1"), true));
+    assert_eq!(settings.engine.masking, Masking::default().hide("mail", ["iban"]).hide("*", ["ssn"]));
+    let shown = serde_json::to_string(&settings.rows).expect("rows");
+    assert!(!shown.contains("AQEB") && !format!("{settings:?}").contains("AQEB"), "{shown}");
+    assert!(shown.contains(r#""key":"signing.keys","value":"(set)""#), "{shown}");
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_explained() {
+    // E9, E12
+    for (text, told) in [
+        ("[signing]\nrequired = true", "signatures are required and `signing.keys` are missing"),
+        ("[signing.queues.mail]\nrequired = true", "signatures are required and `signing.keys` are missing"),
+        ("[signing]\nkeys = []", "there is no key"),
+        ("[signing]\nkeys = ['AQEBAQEB']", "key 1 is no `name:secret`"),
+        ("[signing]\nkeys = ['k1:AQEB AQEB']", "the secret of the key `k1` is no base64"),
+        ("[signing]\nkeys = ['k1:AQEBAQEB']", "the secret of the key `k1` has 6 bytes, and 32 are the least"),
+        ("[encryption]\nkinds = ['charge']", "`encryption.kinds` are sealed with `encryption.keys`"),
+        (&format!("[encryption]\nkeys = ['s1:AAAA{SECRET}']"), "and the cipher takes 32"),
+        (&format!("[signing]\nkeys = ['k:{SECRET}', 'k:{SECRET}']"), "two keys are called `k`"),
+    ] {
+        let refused = refused(text);
+        assert!(refused.contains(told), "{text}: {refused}");
+        assert!(!refused.contains("AQEB"), "{refused}");
+    }
+    assert!(load("[signing]\nrequired = false").engine.signing.is_none());
 }

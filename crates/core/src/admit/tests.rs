@@ -71,6 +71,7 @@ fn what_can_never_run_is_refused() {
     refused("timeout_ms", "invalid", |j| j.spec.policy.timeout = Some(Duration::ZERO));
     refused("delay_ms", "invalid", |j| j.start = Start::After(Duration::MAX));
     refused("backoff.cap_ms", "invalid", |j| j.spec.policy.backoff.cap = Duration::MAX);
+    refused("trace_parent", "invalid", |j| j.spec.papers_mut().trace = Some("00-1-2-03".into()));
     refused("callback kind", "invalid", |j| {
         j.spec.on_failure =
             Some(Callback { kind: "".into(), version: 1, queue: "q".into(), payload: "{}".into() });

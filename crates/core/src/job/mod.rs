@@ -6,6 +6,8 @@
 mod ending;
 mod ledger;
 mod marks;
+mod masked;
+mod papers;
 mod policy;
 mod priority;
 mod record;
@@ -21,6 +23,8 @@ mod record_tests;
 pub use ending::{Ending, FailureRecord};
 pub use ledger::Attempt;
 pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
+pub use masked::{Mask, Masking};
+pub use papers::{Papers, Signature, is_trace_parent};
 pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use record::{Hold, Operated, Operation, Progress, Record, Stale};

@@ -232,3 +232,37 @@ fn callbacks_follow_from_their_parent_and_exist_once() {
         "a re-drive that fails again calls again"
     );
 }
+
+#[test]
+fn a_job_declares_its_callbacks_and_no_other() {
+    // E9, F14
+    let mut job = job();
+    let callback = Callback { kind: "mourn".into(), version: 2, queue: "after".into(), payload: "{}".into() };
+    job.spec.on_failure = Some(callback);
+    job.spec.papers_mut().trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
+    let first = Record::new(&job.spec, at(0));
+    let later = Record { redrives: 3, ..first.clone() };
+    let mut made = job.follow_up(&Record { redrives: 1, ..first.clone() }, false).expect("asked for").spec;
+    assert!(job.declares(&later, &made), "also one of an earlier round");
+    assert!(!job.declares(&first, &made), "there was no such round yet");
+    made.papers_mut().signature = Some(crate::job::Signature { key: "k".into(), mac: "m".into() });
+    assert!(job.declares(&later, &made), "whatever signature it carries");
+    let changes: [fn(&mut Spec); 9] = [
+        |spec| spec.id = JobId::from_u128(9),
+        |spec| spec.kind = "evil".into(),
+        |spec| spec.version = 1,
+        |spec| spec.queue = "other".into(),
+        |spec| spec.payload = "{ }".into(),
+        |spec| spec.params = None,
+        |spec| spec.policy.max_retries += 1,
+        |spec| spec.callback_of = None,
+        |spec| spec.papers = None,
+    ];
+    for (at, change) in changes.iter().enumerate() {
+        let mut changed = made.clone();
+        change(&mut changed);
+        assert!(!job.declares(&later, &changed), "change {at}");
+    }
+    let endless = Record { redrives: u32::MAX, ..first };
+    assert!(!job.declares(&endless, &made), "and it does not take for ever");
+}

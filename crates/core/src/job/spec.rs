@@ -1,11 +1,12 @@
 //! A job as it is submitted, and the part of it that never changes afterwards.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, Priority, Record};
+use super::{Papers, Policy, Priority, Record, Signature};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -45,6 +46,8 @@ pub struct Spec {
     pub on_failure: Option<Callback>,
     /// The job whose callback this is.
     pub callback_of: Option<JobId>,
+    /// Who vouches for it, and which trace it belongs to.
+    pub papers: Option<Box<Papers>>,
 }
 
 impl Spec {
@@ -67,6 +70,7 @@ impl Spec {
             on_success: None,
             on_failure: None,
             callback_of: None,
+            papers: None,
         }
     }
 
@@ -79,7 +83,37 @@ impl Spec {
             queue: self.queue.clone(),
             business_key: self.business_key.clone(),
             correlation_id: self.correlation_id.clone(),
+            trace_parent: self.trace().cloned(),
         }
+    }
+
+    /// The trace it belongs to.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Arc<str>> {
+        self.papers.as_ref().and_then(|papers| papers.trace.as_ref())
+    }
+
+    /// Who vouches for it.
+    #[must_use]
+    pub fn signature(&self) -> Option<&Signature> {
+        self.papers.as_ref().and_then(|papers| papers.signature.as_ref())
+    }
+
+    /// The papers, to write something into them.
+    pub fn papers_mut(&mut self) -> &mut Papers {
+        self.papers.get_or_insert_default()
+    }
+
+    /// The tenant whose job this is; none when its queue has none (E13).
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        crate::tenant::of_queue(&self.queue)
+    }
+
+    /// The kind as failures know it: a tenant's is apart from everybody else's, so that they never share an incident.
+    #[must_use]
+    pub fn incident_kind(&self) -> Cow<'_, str> {
+        crate::tenant::incident_kind(&self.queue, &self.kind)
     }
 
     /// When this job may no longer start, if it becomes due at `run_at` (L19).
@@ -196,10 +230,39 @@ impl Job {
         spec.queue = callback.queue.clone();
         spec.correlation_id = self.spec.correlation_id.clone();
         spec.callback_of = Some(self.spec.id);
+        // The callback belongs to the same trace. Its parent's signature does not speak for it.
+        spec.papers = self
+            .spec
+            .trace()
+            .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
         let params =
             serde_json::json!({ "callback_of": self.spec.id, "callback": role, "kind": &*self.spec.kind });
         spec.params = Some(params.to_string().into());
         Some(NewJob::new(spec))
+    }
+}
+
+impl Job {
+    /// Rounds of a parent's life that are looked at for a callback: what is stored of them is nobody's word.
+    const MOST_ROUNDS: u32 = 1_000;
+
+    /// True when this job, with this record, asks for exactly this callback, whatever signature that carries (E9).
+    #[must_use]
+    pub fn declares(&self, record: &Record, callback: &Spec) -> bool {
+        let asked = |round: u32, succeeded: bool| {
+            let role = if succeeded { "on_success" } else { "on_failure" };
+            if self.spec.id.callback(role, round) != callback.id {
+                return false;
+            }
+            let then = Record { redrives: round, ..record.clone() };
+            let mut found = callback.clone();
+            found.papers = callback
+                .trace()
+                .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
+            self.follow_up(&then, succeeded).is_some_and(|declared| declared.spec == found)
+        };
+        let earliest = record.redrives.saturating_sub(Self::MOST_ROUNDS);
+        (earliest..=record.redrives).any(|round| asked(round, true) || asked(round, false))
     }
 }
 
@@ -219,4 +282,15 @@ pub struct Header {
     /// Its correlation id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The trace it belongs to, as a W3C `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_parent: Option<Arc<str>>,
+}
+
+impl Header {
+    /// The tenant whose job this is, as it is shown (E13).
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        crate::tenant::shown(&self.queue)
+    }
 }

@@ -99,6 +99,10 @@ struct Reads<'a> {
     superseded_by: Option<crate::id::JobId>,
     callback_of: Option<crate::id::JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<&'a BTreeMap<Cause, u64>>,
 }
 
@@ -146,6 +150,8 @@ impl<'a> Reads<'a> {
             correlation_id: spec.correlation_id.as_deref(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,
+            trace_parent: spec.trace().map(|trace| &**trace),
+            signed_by: spec.signature().map(|signature| &*signature.key),
             counters,
         }
     }

@@ -13,6 +13,7 @@ use super::finish::Report;
 use super::taken::Taken;
 use super::{Grant, Handed, Remote, WorkRequest};
 use crate::outcome::{Failed, Reply};
+use crate::sealing;
 use crate::worker::before::{Runner, before_run};
 use crate::worker::fetch::Patience;
 
@@ -149,8 +150,14 @@ impl Remote {
             let spec = &one.job.spec;
             let knows = request.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
-            match before_run(config, &one.job, &one.record, &runner) {
-                Ok(()) => taken.jobs.push(handed(request, one, claimed.now.after(left), claimed.now)),
+            let checked = before_run(&self.engine, &one.job, &one.record, &runner).await;
+            // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
+            match checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain)) {
+                Ok(payload) => {
+                    let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
+                    handed.view.job.spec.payload = payload;
+                    taken.jobs.push(handed);
+                }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
             }
         }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{Job, Record};
 
-use crate::config::Config;
+use crate::engine::Backstop;
 use crate::outcome::Failed;
+use crate::signing;
 
 /// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
 const CODE_PAUSE: Duration = Duration::from_secs(5);
@@ -19,18 +20,20 @@ pub(crate) struct Runner<'a> {
     pub(crate) knows: bool,
 }
 
-/// Checks the allow list once more (E8), the version of the code (D7), and that there is code at all (H10).
-pub(crate) fn before_run(
-    config: &Config,
+/// Checks the allow list once more (E8), who vouches for the job (E9), the version of the code (D7), and that there is
+/// code at all (H10).
+pub(crate) async fn before_run(
+    engine: &Backstop,
     job: &Job,
     record: &Record,
     runner: &Runner<'_>,
 ) -> Result<(), Box<Failed>> {
     let spec = &job.spec;
-    if !config.gate(&spec.queue).allows(&spec.kind) {
+    if !engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
         let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
         return Err(Failed::plain(Failure::new(Cause::NotAllowed, "NotAllowed", message)));
     }
+    signing::check(engine, job).await.map_err(Failed::plain)?;
     if !record.accepts_code(runner.code_version) {
         return Err(Failed::plain(too_old(record, runner.code_version)));
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::outcome::Reply;
+use crate::{sealing, signing};
 
 /// What a finished, failed or stopped handler left.
 pub(crate) struct Happened {
@@ -58,7 +59,7 @@ pub(crate) fn conclude(
                     HookAnswer::default()
                 };
                 let mut concluded = judge(config, book, &job, &record, &failed.failure, hook);
-                let kept = keep(config, failed.value);
+                let kept = keep(config, &job, failed.value);
                 (concluded.ending.result, concluded.ending.warning) = kept;
                 concluded
             }
@@ -68,22 +69,24 @@ pub(crate) fn conclude(
     // A character has a byte at least, so this cuts nothing that the output's own limit has left.
     ending.output = output.map(|text| sanitize(&*config.redactor, &text, config.limits.output_bytes));
     ending.code_version = code_version;
-    ending.follow_up = follow_up(&job, &record, &ending.decision.verdict);
+    ending.follow_up = follow_up(config, &job, &record, &ending.decision.verdict);
     concluded
 }
 
-/// The callback that a final verdict fires (F14).
+/// The callback that a final verdict fires (F14), signed like every other job (E9).
 pub(crate) fn follow_up(
+    config: &Config,
     job: &Job,
     record: &Record,
     verdict: &Verdict,
 ) -> Option<Box<backstop_core::job::NewJob>> {
-    match verdict {
+    let mut callback = match verdict {
         Verdict::Succeed => job.follow_up(record, true),
         Verdict::Dead { .. } => job.follow_up(record, false),
         _ => None,
-    }
-    .map(Box::new)
+    }?;
+    signing::vouch(config, &mut callback.spec);
+    Some(Box::new(callback))
 }
 
 fn with_warning(mut ending: Ending, warning: String) -> Ending {
@@ -93,12 +96,12 @@ fn with_warning(mut ending: Ending, warning: String) -> Ending {
 
 fn succeeded(config: &Config, job: &Job, value: Option<Value>) -> Ending {
     let mut ending = Ending::plain(job.spec.header(), Cause::Succeeded, Decision::succeeded());
-    (ending.result, ending.warning) = keep(config, value);
+    (ending.result, ending.warning) = keep(config, job, value);
     ending
 }
 
-/// A result within the limit is kept; a larger one becomes a warning (L6).
-fn keep(config: &Config, value: Option<Value>) -> (Option<Arc<str>>, Option<String>) {
+/// A result within the limit is kept, sealed if it must be (E12); a larger one becomes a warning (L6).
+fn keep(config: &Config, job: &Job, value: Option<Value>) -> (Option<Arc<str>>, Option<String>) {
     let Some(value) = value else { return (None, None) };
     let text = value.to_string();
     let limit = config.limits.result_bytes;
@@ -106,7 +109,10 @@ fn keep(config: &Config, value: Option<Value>) -> (Option<Arc<str>>, Option<Stri
         let warning = format!("the result was not kept: it has {} bytes, the limit is {limit}", text.len());
         return (None, Some(warning));
     }
-    (Some(text.into()), None)
+    match sealing::result(config, &job.spec, text) {
+        Ok(kept) => (Some(kept), None),
+        Err(problem) => (None, Some(format!("the result was not kept: {problem}"))),
+    }
 }
 
 /// Decides about a run that did not simply succeed, by the job's policy and the operator's rules, and keeps the
@@ -158,6 +164,8 @@ pub(crate) fn judge(
 pub(crate) fn evidence(config: &Config, job: &Job, failure: &Failure) -> FailureRecord {
     let message = sanitize(&*config.redactor, &failure.message, config.limits.error_chars);
     let error_type = sanitize(&*config.redactor, &failure.error_type, config.limits.name_chars);
-    let fingerprint = backstop_core::failure::fingerprint::fingerprint(&job.spec.kind, &error_type, &message);
+    // The failures of a tenant are apart from everybody else's (E13).
+    let kind = job.spec.incident_kind();
+    let fingerprint = backstop_core::failure::fingerprint::fingerprint(&kind, &error_type, &message);
     FailureRecord { error_type, message, fingerprint }
 }

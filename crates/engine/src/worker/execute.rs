@@ -24,6 +24,7 @@ use crate::context::{JobContext, Output, Run};
 use crate::engine::Backstop;
 use crate::outcome::{Failed, Reply};
 use crate::registry::{Handler, Registry};
+use crate::sealing;
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
@@ -137,7 +138,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Failed::plain(Failure::new(cause, error_type, message))
         };
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
-        before_run(&self.engine.inner.config, &info.job, &info.record, &runner)?;
+        before_run(&self.engine, &info.job, &info.record, &runner).await?;
         for hook in &self.hooks {
             let (hook, info) = (hook.clone(), info.clone());
             let called = tokio::spawn(async move { hook.before_run(&info).await }).await;
@@ -186,8 +187,12 @@ impl<C: Send + Sync + 'static> Executor<C> {
         slot: Arc<Slot>,
     ) -> Left {
         let Some(handler) = handler else { return Left::Lost };
+        let payload = match sealing::payload(&self.engine.inner.config, &run.job.spec) {
+            Ok(payload) => payload,
+            Err(failure) => return Left::Ended(failed(failure)),
+        };
         let cx = JobContext::new(self.app.clone(), run.clone());
-        let mut task = tokio::spawn(handler.run(run.job.spec.payload.clone(), cx));
+        let mut task = tokio::spawn(handler.run(payload, cx));
         let limit = run.job.spec.policy.timeout;
         let left = tokio::select! {
             biased;

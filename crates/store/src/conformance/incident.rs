@@ -172,7 +172,7 @@ pub async fn a_new_incident_is_told(w: World) {
     let last = events.last().expect("it was told");
     assert_eq!(
         (&last.what, last.job.is_none()),
-        (&What::IncidentOpened { fingerprint: fingerprint(TEXT) }, true)
+        (&What::IncidentOpened { fingerprint: fingerprint(TEXT), kind: "work".into() }, true)
     );
     dies(&w, 2, TEXT, None).await;
     assert_eq!(told_of_incidents(&w), Vec::<&str>::new());

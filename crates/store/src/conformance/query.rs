@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_core::explain::{Beyond, explain};
 use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{OnConflict, Operation, State};
-use backstop_core::{JobId, Limits, Timestamp};
+use backstop_core::{JobId, Limits, Timestamp, tenant};
 
 use super::build::{Crew, ending, ends_by, fingerprint, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, ids, secs};
@@ -60,6 +60,35 @@ pub async fn every_filter_filters(w: World) {
     for (filter, expected) in table {
         assert_eq!(w.listed(filter.clone()).await, expected, "{filter:?}");
     }
+}
+
+/// E13: a tenant's jobs are those on its queues, in lists, pages and surveys; `default` is everybody else's.
+pub async fn a_tenant_sees_only_its_own(w: World) {
+    let queues = ["acme/mail", "mail", "acme/print", "acmes/mail", "Acme/mail", "default/mail", "acme/mail"];
+    let jobs = queues.iter().zip(1..);
+    w.offer_all(false, jobs.map(|(queue, number)| job(number).queue(queue))).await;
+    let of = |tenant: &str| JobFilter { tenant: Some(tenant.into()), ..JobFilter::default() };
+    let table = [
+        (of("acme"), ids(&[7, 3, 1])),
+        (of("acmes"), ids(&[4])),
+        (of("default"), ids(&[6, 5, 2])),
+        (of("nobody"), vec![]),
+        (JobFilter { queue: Some("acme/mail".into()), ..of("acme") }, ids(&[7, 1])),
+        (JobFilter { queue: Some("mail".into()), ..of("acme") }, vec![]),
+        (JobFilter { queue: Some("acme/mail".into()), ..of("acmes") }, vec![]),
+        (JobFilter { state: Some(State::Pending), ..of("acme") }, ids(&[7, 3, 1])),
+        (JobFilter { state: Some(State::Failed), ..of("acme") }, vec![]),
+    ];
+    for (filter, expected) in table {
+        assert_eq!(w.listed(filter.clone()).await, expected, "{filter:?}");
+        let survey = w.store.survey(filter.clone(), 100).await.expect("survey");
+        assert_eq!(survey.jobs(), expected.len() as u64, "{filter:?}");
+        let shown = filter.tenant.as_deref().unwrap_or_default();
+        assert!(survey.groups.iter().all(|group| tenant::shown(&group.queue) == shown), "{filter:?}");
+    }
+    let page = |after| w.store.list(of("acme"), PageRequest { limit: 2, after });
+    assert_eq!(page(None).await.expect("list").next, Some(id(3)));
+    assert_eq!(page(Some(id(3))).await.expect("list").next, None);
 }
 
 /// F20: pages follow each other without gap or repetition, also while jobs are added.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backstop_core::failure::{TerminalReason, Verdict};
 use backstop_core::job::{Aging, Operation, Progress, Retention, State};
+use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::build::{fingerprint, id, other_fence, worker_id};
@@ -17,7 +18,7 @@ use crate::{
     Shelf, Submit, Term,
 };
 
-pub(super) const QUEUES: [&str; 3] = ["a", "b", "c"];
+pub(super) const QUEUES: [&str; 3] = ["a", "acme/b", "c"];
 pub(super) const KINDS: [&str; 3] = ["x", "y", "z"];
 pub(super) const KEYS: [&str; 4] = ["k1", "k2", "k3", "k4"];
 pub(super) const TAGS: [&str; 2] = ["red", "blue"];
@@ -339,7 +340,7 @@ impl Script {
         let text = |text: &str| Some(text.to_owned());
         let mut filter = JobFilter::default();
         for _ in 0..self.count(2) {
-            match self.dice.between(1, 11) {
+            match self.dice.between(1, 12) {
                 1 => filter.queue = text(self.dice.one_of(&QUEUES)),
                 2 => filter.kind = text(self.dice.one_of(&KINDS)),
                 3 => filter.state = Some(self.dice.one_of(&State::ALL)),
@@ -349,6 +350,7 @@ impl Script {
                 7 => filter.fingerprint = text(fingerprint(self.dice.one_of(&MESSAGES)).as_ref()),
                 8 => filter.created_after = Some(moment),
                 9 => filter.finished_after = Some(moment),
+                11 => filter.tenant = text(self.dice.one_of(&["acme", NO_TENANT, "other"])),
                 10 => filter.finished_before = Some(moment),
                 _ => filter.created_before = Some(moment),
             }

@@ -1,14 +1,15 @@
 //! Cases about storing jobs: what is kept, what a batch is, and what a repeated submit answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{Backoff, Jitter};
-use backstop_core::job::{OnConflict, Priority, State};
+use backstop_core::job::{NewJob, OnConflict, Priority, Signature, State};
 use backstop_core::{Limits, Refusal};
 
-use super::build::{id, job, success};
+use super::build::{Crew, id, job, success};
 use super::fixture::{World, secs};
-use crate::{Error, JobFilter, Submit};
+use crate::{Error, JobFilter, PageRequest, Submit};
 
 /// L1: a new job is pending, and every field that was submitted comes back.
 pub async fn every_field_of_a_job_reads_back(w: World) {
@@ -36,6 +37,40 @@ pub async fn every_field_of_a_job_reads_back(w: World) {
     assert_eq!((view.record.state, view.record.run_at), (State::Pending, w.now()));
     assert_eq!((view.record.runs, view.record.attempt, view.record.hold), (0, 0, None));
     assert_eq!(view.record.expires_at, Some(moment), "the earlier of expiry and patience");
+}
+
+/// E9, V1: what travels with a job comes back on every way to it, and a callback belongs to the same trace.
+pub async fn papers_travel_with_the_job(w: World) {
+    let worker = w.enlist(Crew::new(1)).await;
+    let trace: Arc<str> = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into();
+    let both = |new: &mut NewJob| {
+        let papers = new.spec.papers_mut();
+        papers.trace = Some(trace.clone());
+        papers.signature = Some(Signature { key: "k 1".into(), mac: "00ff".into() });
+    };
+    let signed = |new: &mut NewJob| {
+        new.spec.papers_mut().signature = Some(Signature { key: "k".into(), mac: "".into() });
+    };
+    let first = job(1).callbacks().with(both).0.spec.papers;
+    let third = job(3).with(signed).0.spec.papers;
+    w.offer_all(false, [job(1).callbacks().with(both), job(2), job(3).with(signed)]).await;
+    let w = w.reopen().await;
+    for (number, papers) in [(1, &first), (2, &None), (3, &third)] {
+        assert_eq!(&w.detail(id(number)).await.view.job.spec.papers, papers);
+    }
+    let page = w.store.list(JobFilter::default(), PageRequest::first(10)).await.expect("list");
+    let listed: Vec<_> = page.items.into_iter().map(|view| view.job.spec.papers).collect();
+    assert_eq!(listed, [third.clone(), None, first.clone()]);
+    let taken = w.claim(worker, 3).await;
+    let claimed: Vec<_> = taken.iter().map(|taken| taken.job.spec.papers.clone()).collect();
+    assert_eq!(claimed, [first.clone(), None, third]);
+    assert_eq!(taken[0].job.spec.header().trace_parent, Some(trace.clone()));
+    let mut ending = success(&taken[0]);
+    ending.follow_up = taken[0].job.follow_up(&taken[0].record, true).map(Box::new);
+    let callback = ending.follow_up.as_ref().expect("asked for").spec.id;
+    w.finish(&taken[0], ending).await;
+    let papers = w.detail(callback).await.view.job.spec.papers.expect("a trace");
+    assert_eq!((papers.trace, papers.signature), (Some(trace), None), "a signature speaks for one job");
 }
 
 /// L1: a job with nothing but a kind and a payload has no keys, tags or times of its own.

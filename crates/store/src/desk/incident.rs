@@ -65,7 +65,11 @@ impl Aftermath {
         for count in counts {
             let Some(row) = seen.remove(count.fingerprint.as_str()) else { continue };
             if row.failures == count.failures {
-                aftermath.events.push(event::incident_opened(count.fingerprint.clone(), now));
+                aftermath.events.push(event::incident_opened(
+                    count.fingerprint.clone(),
+                    count.kind.clone(),
+                    now,
+                ));
                 continue;
             }
             let Some(text) = &row.standing else { continue };
@@ -73,7 +77,8 @@ impl Aftermath {
             if standing.recur(count.top_version.as_deref(), now) {
                 aftermath.standings.extend(standing.to_text().map(|text| (row.fingerprint, text)));
                 let (fingerprint, version) = (count.fingerprint.clone(), count.top_version.clone());
-                aftermath.events.push(event::incident_regressed(fingerprint, version, now));
+                let kind = count.kind.clone();
+                aftermath.events.push(event::incident_regressed(fingerprint, kind, version, now));
             }
         }
         Ok(aftermath)

@@ -65,7 +65,7 @@ impl Desk {
         }
         if let Some(run) = run {
             self.runs.push((lease.job, run));
-            IncidentCount::add(&mut self.incidents, lease.job, &job.spec.kind, ending);
+            IncidentCount::add(&mut self.incidents, lease.job, &job.spec.incident_kind(), ending);
             self.raise_alert(&job, &record, ending.failure.as_ref(), ending.code_version.as_deref());
         }
         self.save(lease.job, record);

@@ -45,7 +45,7 @@ impl Tables {
         commit.work_arrived |= state == State::Pending;
         if let Some(attempt) = attempt {
             self.ledger.insert((lease.job, attempt.number), attempt);
-            self.count_incident(lease.job, &row.job.spec.kind, ending, commit);
+            self.count_incident(lease.job, &row.job.spec.incident_kind(), ending, commit);
             self.raise_alert(&row, ending.failure.as_ref(), ending.code_version.as_deref(), commit);
         }
         self.follow_up(ending.follow_up.as_deref(), commit);

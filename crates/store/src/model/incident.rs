@@ -16,6 +16,7 @@ impl Tables {
         let Some(failure) = ending.incident() else { return };
         let (fingerprint, seen_in) = (&failure.fingerprint, ending.code_version.as_deref());
         let sighting = commit.incidents.entry(fingerprint.clone()).or_default();
+        sighting.kind.get_or_insert_with(|| kind.to_owned());
         if let Some(seen_in) = seen_in {
             let latest = sighting.version.get_or_insert_with(|| seen_in.to_owned());
             *latest = version::later(latest, seen_in).to_owned();
@@ -35,10 +36,11 @@ impl Tables {
     pub(super) fn settle_incidents(&mut self, commit: &mut Commit) {
         for (fingerprint, sighting) in std::mem::take(&mut commit.incidents) {
             let Some(incident) = self.incidents.get_mut(&fingerprint) else { continue };
+            let (kind, now) = (sighting.kind.unwrap_or_default(), commit.now);
             if sighting.opened {
-                commit.events.push(event::incident_opened(fingerprint, commit.now));
-            } else if incident.standing.recur(sighting.version.as_deref(), commit.now) {
-                commit.events.push(event::incident_regressed(fingerprint, sighting.version, commit.now));
+                commit.events.push(event::incident_opened(fingerprint, kind, now));
+            } else if incident.standing.recur(sighting.version.as_deref(), now) {
+                commit.events.push(event::incident_regressed(fingerprint, kind, sighting.version, now));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_core::explain::{Holder, KeyHolder, Surroundings};
 use backstop_core::job::{Attempt, JobDetail, JobView};
+use backstop_core::tenant::shown;
 use backstop_core::{JobId, Limits, Timestamp};
 
 use super::tables::{JobRow, Tables, WorkerRow};
@@ -126,6 +127,7 @@ fn matches(filter: &JobFilter, view: &JobView) -> bool {
     let created = view.job.created_at;
     let fingerprint = view.last_failure.as_ref().map(|failure| failure.fingerprint.as_ref());
     filter.queue.as_deref().is_none_or(|queue| queue == &*spec.queue)
+        && filter.tenant.as_deref().is_none_or(|tenant| tenant == shown(&spec.queue))
         && filter.kind.as_deref().is_none_or(|kind| kind == &*spec.kind)
         && filter.state.is_none_or(|state| state == view.state())
         && filter.tag.as_ref().is_none_or(|tag| spec.tags.contains(tag))

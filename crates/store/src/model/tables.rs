@@ -83,6 +83,8 @@ pub(super) struct Commit {
 /// What one commit has seen of an incident.
 #[derive(Debug, Default)]
 pub(super) struct Sighting {
+    /// The kind of the first job, with its tenant.
+    pub(super) kind: Option<String>,
     pub(super) opened: bool,
     /// The latest version of the code in which it was seen.
     pub(super) version: Option<String>,

@@ -2,6 +2,7 @@
 
 use backstop_core::Limits;
 use backstop_core::job::State;
+use backstop_core::tenant;
 
 use super::{LaneCounts, Roster};
 use crate::{Error, JobFilter, Page};
@@ -45,6 +46,7 @@ impl Scope {
     pub fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
         let named = |counts: &&LaneCounts| {
             filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
+                && filter.tenant.as_deref().is_none_or(|name| name == tenant::shown(&counts.lane.queue))
                 && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
         };
         let held = |counts: &&LaneCounts| counts.pending > 0 && counts.is_held(roster);

@@ -6,7 +6,7 @@ use backstop::store::PageRequest;
 use backstop::{Backstop, Timestamp};
 use serde_json::json;
 
-use super::{Runs, masked};
+use super::Runs;
 use crate::app::{App, absent};
 use crate::output::clean;
 use crate::output::paint::Ink;
@@ -16,7 +16,8 @@ use crate::problem::Problem;
 
 pub(super) async fn run(runs: &Runs, engine: &Backstop, app: &App) -> Result<(), Problem> {
     let (mut items, next) = read(runs, engine).await?;
-    items.iter_mut().for_each(|run| masked::attempt(run, &*app.settings.engine.redactor));
+    // Of which kind they are is not asked for: then what any kind hides is hidden.
+    items.iter_mut().for_each(|run| *run = run.masked(None, &engine.mask()));
     if app.out.json {
         return app.out.items(&items, next);
     }

@@ -3,7 +3,6 @@
 use backstop::core::job::JobView;
 use backstop::{Backstop, State, Timestamp};
 
-use super::masked;
 use crate::app::App;
 use crate::commands::filter::Filter;
 use crate::output::paint::Ink;
@@ -19,7 +18,7 @@ pub(super) async fn run(
 ) -> Result<(), Problem> {
     let mut page = engine.jobs(filter.jobs(status), filter.page()).await?;
     let next = page.next.map(|id| id.to_string());
-    page.items.iter_mut().for_each(|view| masked::view(view, &*app.settings.engine.redactor));
+    page.items.iter_mut().for_each(|view| *view = view.masked(&engine.mask()));
     if app.out.json {
         return app.out.items(&page.items, next);
     }

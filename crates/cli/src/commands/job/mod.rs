@@ -3,7 +3,6 @@
 pub(crate) mod attempts;
 mod explain;
 mod list;
-pub(super) mod masked;
 mod operate;
 mod show;
 

@@ -3,7 +3,6 @@
 use backstop::core::job::{JobDetail, JobView};
 use backstop::{Backstop, JobId, Timestamp};
 
-use super::masked;
 use crate::app::{App, no_such_job};
 use crate::output::paint::Ink;
 use crate::output::span::{both, length};
@@ -18,9 +17,8 @@ pub(super) async fn run(id: JobId, reveal: bool, engine: &Backstop, app: &App) -
     let Some(mut detail) = engine.job(id).await? else {
         return archived(id, reveal, engine, app).await;
     };
-    if !reveal {
-        masked::view(&mut detail.view, &*app.settings.engine.redactor);
-    }
+    // Whoever has the keys and asks for it sees what is sealed (E12).
+    detail.view = if reveal { engine.revealed(&detail.view) } else { detail.view.masked(&engine.mask()) };
     if app.out.json {
         return app.out.document(&detail);
     }
@@ -35,7 +33,7 @@ async fn archived(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Resu
     let found = engine.archived(id).await?.ok_or_else(|| no_such_job(id))?;
     let mut document: serde_json::Value = serde_json::from_str(&found.document).unwrap_or_default();
     if !reveal {
-        masked::document(&mut document, &*app.settings.engine.redactor);
+        engine.mask().document(&mut document);
     }
     if app.out.json {
         return app.out.document(&document["job"]);

@@ -1,0 +1,97 @@
+//! `[signing]`, `[encryption]` and `[masking]`: the keys that all programs of one store share, and what is hidden (E9,
+//! E12). No message repeats a secret.
+
+use std::collections::BTreeMap;
+
+use backstop::core::job::Masking;
+use backstop::core::sealing::SealingKeys;
+use backstop::core::signing::{KeyError, SecretKey, SigningKeys};
+use backstop::{Config, Encryption, Signing};
+use serde_json::Value;
+
+use super::read::{Fault, Found, Plain};
+
+/// Takes the three sections over.
+pub(super) fn take(found: &[Found], engine: &mut Config) -> Result<(), Fault> {
+    engine.signing = signing(found)?;
+    engine.encryption = encryption(found)?;
+    engine.masking = masking(found);
+    Ok(())
+}
+
+fn signing(found: &[Found]) -> Result<Option<Signing>, Fault> {
+    let required = get(found, "signing", "required");
+    let queues = under(found, ["signing", "queues"]);
+    let Some(keys) = get(found, "signing", "keys") else {
+        return match required.or(queues.first().copied()) {
+            Some(one) if one.value == Plain::Other(Value::Bool(true)) => Err(fault(
+                one,
+                "signatures are required and `signing.keys` are missing: nothing could be checked",
+            )),
+            _ => Ok(None),
+        };
+    };
+    let ring = SigningKeys::new(secrets(keys)?).map_err(|problem| fault(keys, &problem.to_string()))?;
+    let mut signing = Signing::new(ring);
+    signing.required = required.is_some_and(|one| one.value == Plain::Other(Value::Bool(true)));
+    for one in queues {
+        let name = one.path[2].clone();
+        signing = signing.queue(name, one.value == Plain::Other(Value::Bool(true)));
+    }
+    Ok(Some(signing))
+}
+
+fn encryption(found: &[Found]) -> Result<Option<Encryption>, Fault> {
+    let kinds = get(found, "encryption", "kinds");
+    let Some(keys) = get(found, "encryption", "keys") else {
+        return match kinds {
+            Some(one) => {
+                Err(fault(one, "`encryption.kinds` are sealed with `encryption.keys`, and those are missing"))
+            }
+            None => Ok(None),
+        };
+    };
+    let ring = SealingKeys::new(secrets(keys)?).map_err(|problem| fault(keys, &problem.to_string()))?;
+    let mut encryption = Encryption::new(ring);
+    if let Some(Plain::Texts(kinds)) = kinds.map(|one| &one.value) {
+        encryption.kinds.extend(kinds.iter().cloned());
+    }
+    Ok(Some(encryption))
+}
+
+fn masking(found: &[Found]) -> Masking {
+    let named: BTreeMap<&str, &Vec<String>> = found
+        .iter()
+        .filter_map(|one| match (&one.path[..], &one.value) {
+            ([section, kind, word], Plain::Texts(fields)) if section == "masking" && word == "fields" => {
+                Some((kind.as_str(), fields))
+            }
+            _ => None,
+        })
+        .collect();
+    named.into_iter().fold(Masking::default(), |masking, (kind, fields)| masking.hide(kind, fields))
+}
+
+/// The keys of a list of `name:base64`, the one that is used first.
+fn secrets(found: &Found) -> Result<Vec<SecretKey>, Fault> {
+    let Plain::Texts(given) = &found.value else { return Ok(Vec::new()) };
+    let key = |(at, text): (usize, &String)| match text.split_once(':') {
+        Some((name, secret)) => {
+            SecretKey::from_base64(name, secret).map_err(|problem: KeyError| problem.to_string())
+        }
+        None => Err(format!("key {} is no `name:secret`, with the secret in base64", at + 1)),
+    };
+    given.iter().enumerate().map(key).collect::<Result<_, _>>().map_err(|problem| fault(found, &problem))
+}
+
+fn get<'a>(found: &'a [Found], section: &str, name: &str) -> Option<&'a Found> {
+    found.iter().find(|one| one.path == [section, name])
+}
+
+fn under<'a>(found: &'a [Found], path: [&str; 2]) -> Vec<&'a Found> {
+    found.iter().filter(|one| one.path.len() == 4 && one.path[..2] == path).collect()
+}
+
+fn fault(found: &Found, message: &str) -> Fault {
+    Fault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
+}
