@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use backstop::Backstop;
 use backstop::mysql::{self, MysqlStore};
 use backstop::postgres::{self, PostgresStore};
 use backstop::sqlite::{Options, SqliteStore};
-use backstop::{Backstop, JobId, Refusal};
 
 use crate::client::Client;
 use crate::config::Settings;
@@ -106,25 +106,6 @@ pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
     let rest = url.strip_prefix("sqlite:")?;
     let path = rest.strip_prefix("//").unwrap_or(rest);
     (!path.is_empty()).then(|| Path::new(path).to_owned())
-}
-
-/// Why a job is not among the hot ones: it was archived, or there is none.
-pub(crate) async fn absent(job: JobId, engine: &Backstop) -> Problem {
-    match engine.archived(job).await {
-        Ok(Some(archived)) => {
-            let message =
-                format!("job {job} has {} and was archived at {}", archived.state, archived.archived_at);
-            Problem::refused("archived", message)
-                .hint(format!("`backstop archive show {job}` shows all that is kept of it"))
-        }
-        Ok(None) => no_such_job(job),
-        Err(error) => error.into(),
-    }
-}
-
-/// The refusal of an id that no job has.
-pub(crate) fn no_such_job(job: JobId) -> Problem {
-    Refusal::NoSuchJob { job }.into()
 }
 
 /// Who does something, for the audit: as told, or the name the person is logged in with.

@@ -111,6 +111,11 @@ impl Problem {
         problem
     }
 
+    /// True when it carries this code.
+    pub(crate) fn is(&self, code: &str) -> bool {
+        self.code == code
+    }
+
     /// As machines read it.
     pub(crate) fn to_json(&self) -> Value {
         let (code, message, hint, details) = (&self.code, &self.message, &self.hint, &self.details);
@@ -167,7 +172,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         Self::new(Exit::Refused, refusal.code(), refusal.to_string())
             .hint(refusal.hint())
-            .details(details(&refusal))
+            .details(refusal.details())
     }
 }
 
@@ -204,24 +209,5 @@ impl From<OperateError> for Problem {
             OperateError::Store(error) => error.into(),
             error => Self::failed("operate", error.to_string()),
         }
-    }
-}
-
-/// The facts inside a refusal, by the names that the interfaces use.
-fn details(refusal: &Refusal) -> Value {
-    match refusal {
-        Refusal::TooLarge { field, actual, limit, unit } => {
-            json!({ "field": field, "actual": actual, "limit": limit, "unit": unit })
-        }
-        Refusal::Invalid { field, problem } => json!({ "field": field, "problem": problem }),
-        Refusal::KindNotAllowed { kind, queue } => json!({ "kind": kind, "queue": queue }),
-        Refusal::BusinessKeyConflict { key, holder, state } => {
-            json!({ "business_key": key, "holder": holder, "status": state })
-        }
-        Refusal::NotReplaceable { job, state } => json!({ "id": job, "status": state }),
-        Refusal::NoSuchJob { job } => json!({ "id": job }),
-        Refusal::WrongState { job, state, verb } => json!({ "id": job, "status": state, "verb": verb }),
-        Refusal::BatchRefused { index } => json!({ "index": index }),
-        _ => Value::Null,
     }
 }

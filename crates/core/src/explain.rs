@@ -3,7 +3,7 @@
 //! Everything comes in as values: the job, its latest decision, and its surroundings as the store sees them.
 //! Later reasons (limits, circuits, dependencies) join as further checks in [`explain`].
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{Check, Decision, TerminalReason};
 use crate::id::{JobId, WorkerId};
@@ -75,7 +75,8 @@ pub struct PlanNote {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explanation {
     /// Where it is.
     pub status: State,

@@ -1,5 +1,7 @@
 //! Refusals: what a caller asked for and cannot have, each with a code, a cause and a way out (E10).
 
+use serde_json::{Value, json};
+
 use crate::id::JobId;
 use crate::job::State;
 
@@ -122,6 +124,25 @@ impl Refusal {
             Self::WrongState { .. } => "look at it with `backstop job show`",
             Self::MovedOn { .. } => "nothing: it has had its turn",
             Self::BatchRefused { .. } => "correct the refused item, or submit with `partial`",
+        }
+    }
+
+    /// Its facts for machines, by the names that the interfaces use.
+    #[must_use]
+    pub fn details(&self) -> Value {
+        match self {
+            Self::TooLarge { field, actual, limit, unit } => {
+                json!({ "field": field, "actual": actual, "limit": limit, "unit": unit })
+            }
+            Self::Invalid { field, problem } => json!({ "field": field, "problem": problem }),
+            Self::KindNotAllowed { kind, queue } => json!({ "kind": kind, "queue": queue }),
+            Self::BusinessKeyConflict { key, holder, state } => {
+                json!({ "business_key": key, "holder": holder, "status": state })
+            }
+            Self::NotReplaceable { job, state } => json!({ "id": job, "status": state }),
+            Self::NoSuchJob { job } | Self::MovedOn { job } => json!({ "id": job }),
+            Self::WrongState { job, state, verb } => json!({ "id": job, "status": state, "verb": verb }),
+            Self::BatchRefused { index } => json!({ "index": index }),
         }
     }
 }

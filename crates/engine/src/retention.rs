@@ -94,24 +94,61 @@ impl Backstop {
         E: std::error::Error + 'static,
     {
         let mut sum = Purged::default();
-        let mut page = PageRequest::first(BATCH);
+        let mut after = None;
         loop {
-            let found = self.inner.store.list(filter.clone(), page).await?;
-            let ended = found.items.iter().filter(|view| view.record.state.is_terminal());
-            let batch: Vec<JobId> = ended.map(|view| view.job.spec.id).collect();
+            let (batch, next) = self.ended_page(&filter, after).await?;
             if !batch.is_empty() {
                 before(batch.clone()).await.map_err(PurgeError::Batch)?;
-                // What was driven again since it was listed, and is done by now, is not what was asked for.
-                for answer in self.inner.store.purge(batch, filter.state).await? {
-                    *(if answer.is_ok() { &mut sum.purged } else { &mut sum.left }) += 1;
-                }
+                let Purged { purged, left } = self.purge_those(batch, filter.state).await?;
+                sum.purged += purged;
+                sum.left += left;
             }
-            match found.next {
+            match next {
                 // Keyset by id: what stays is behind the cursor and is not seen again.
-                Some(next) => page.after = Some(next),
+                Some(_) => after = next,
                 None => return Ok(sum),
             }
         }
+    }
+
+    /// Removes one batch of what [`Backstop::purge_matching`] removes: the newest behind `after`. Answers where to go
+    /// on; none when there are no more.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn purge_page(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+    ) -> Result<(Purged, Option<JobId>), StoreError> {
+        let (batch, next) = self.ended_page(filter, after).await?;
+        Ok((self.purge_those(batch, filter.state).await?, next))
+    }
+
+    /// Removes these jobs for good where they are in the state `only`, and leaves the others (D5).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn purge_those(&self, jobs: Vec<JobId>, only: Option<State>) -> Result<Purged, StoreError> {
+        let mut sum = Purged::default();
+        for batch in jobs.chunks(BATCH) {
+            // What was driven again since it was listed, and is done by now, is not what was asked for.
+            for answer in self.inner.store.purge(batch.to_vec(), only).await? {
+                *(if answer.is_ok() { &mut sum.purged } else { &mut sum.left }) += 1;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The jobs of a page that have ended, and where the next page begins.
+    async fn ended_page(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+    ) -> Result<(Vec<JobId>, Option<JobId>), StoreError> {
+        let found = self.inner.store.list(filter.clone(), PageRequest { limit: BATCH, after }).await?;
+        let ended = found.items.iter().filter(|view| view.record.state.is_terminal());
+        Ok((ended.map(|view| view.job.spec.id).collect(), found.next))
     }
 
     /// Counts the jobs that a filter finds by what they have in common, `most` of them at most: a dry run (D5).

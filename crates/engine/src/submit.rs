@@ -131,6 +131,11 @@ impl Enqueue {
         self.with_policy(|policy| policy.backoff = backoff)
     }
 
+    /// The same, starting from what the kind's or the queue's settings say; name the queue before.
+    pub fn adjust_backoff(self, change: impl FnOnce(Backoff) -> Backoff) -> Self {
+        self.with_policy(|policy| policy.backoff = change(policy.backoff))
+    }
+
     /// How long one run may take (F10).
     pub fn timeout(self, timeout: Duration) -> Self {
         self.with_policy(|policy| policy.timeout = Some(timeout))
@@ -197,6 +202,16 @@ impl Enqueue {
     /// Submits `callback` when this job has failed for good, in the same transaction (F14).
     pub fn on_failure<J: Job>(self, callback: J) -> Self {
         self.callback(&callback, |spec, callback| spec.on_failure = Some(callback))
+    }
+
+    /// Submits `callback`, a job by its name, when this job has succeeded (F14).
+    pub fn on_success_raw(self, callback: Callback) -> Self {
+        self.with(|job| job.spec.on_success = Some(callback))
+    }
+
+    /// Submits `callback`, a job by its name, when this job has failed for good (F14).
+    pub fn on_failure_raw(self, callback: Callback) -> Self {
+        self.with(|job| job.spec.on_failure = Some(callback))
     }
 
     fn callback<J: Job>(mut self, job: &J, set: impl FnOnce(&mut Spec, Callback)) -> Self {

@@ -116,21 +116,7 @@ impl From<Refusal> for ApiError {
             Refusal::NoSuchJob { .. } => StatusCode::NOT_FOUND,
             _ => StatusCode::CONFLICT,
         };
-        let details = match &refusal {
-            Refusal::TooLarge { field, actual, limit, .. } => {
-                json!({ "field": field, "actual": actual, "limit": limit })
-            }
-            Refusal::Invalid { field, .. } => json!({ "field": field }),
-            Refusal::BusinessKeyConflict { holder, state, .. } => {
-                json!({ "holder": holder, "status": state })
-            }
-            Refusal::NotReplaceable { job, state } | Refusal::WrongState { job, state, .. } => {
-                json!({ "job": job, "status": state })
-            }
-            Refusal::BatchRefused { index } => json!({ "index": index }),
-            _ => Value::Null,
-        };
-        Self::new(status, refusal.code(), refusal.to_string()).hint(refusal.hint()).details(details)
+        Self::new(status, refusal.code(), refusal.to_string()).hint(refusal.hint()).details(refusal.details())
     }
 }
 

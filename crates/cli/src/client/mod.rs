@@ -144,7 +144,7 @@ fn refused(answer: &Answer) -> Problem {
     };
     let exit = match answer.status.as_u16() {
         400 => Exit::Usage,
-        404 if error.code != "no_such_job" => Exit::Failed,
+        404 if !["no_such_job", "archived", "not_archived"].contains(&&*error.code) => Exit::Failed,
         401..500 => Exit::Refused,
         _ => Exit::Failed,
     };

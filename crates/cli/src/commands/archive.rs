@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backstop::store::{Archived, PageRequest};
-use backstop::{Backstop, Exported, JobId, Timestamp, worker_id};
+use backstop::{JobId, Timestamp};
+use backstop_server::shape::{ArchivedJob, Exported, Items, Prune as Asked, Pruned};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::consent::consent;
 use super::keep::Outlet;
-use crate::app::{App, no_such_job};
+use crate::app::App;
+use crate::client::{Client, query};
 use crate::output::figures::{counted, grouped};
 use crate::output::paint::Ink;
 use crate::output::span::{self, both, length, relative};
@@ -22,11 +23,7 @@ use crate::problem::{Exit, Problem};
 /// Jobs that are read at once.
 const PAGE: usize = 500;
 
-/// Archived jobs that are counted at most.
-const COUNT: usize = 10_000_000;
-
-/// How long this program leads the duty: long enough for a batch, short enough not to keep a worker waiting.
-const TERM: Duration = Duration::from_secs(10);
+const ARCHIVE: &str = "/api/v1/archive";
 
 /// Characters of a value that a page shows; `--json` shows all.
 const VALUE_CHARS: usize = 2_000;
@@ -76,83 +73,65 @@ pub(crate) struct Prune {
 }
 
 pub(crate) async fn run(command: Archive, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
+    let client = app.looking().await?;
     match command {
-        Archive::List { limit, cursor } => list(PageRequest { limit, after: cursor }, &engine, app).await?,
-        Archive::Show { id, reveal } => show(id, reveal, &engine, app).await?,
-        Archive::Export { to } => export(Outlet::open(to.as_deref())?, &engine, app).await?,
-        Archive::Prune(options) => return prune(&options, &engine, app).await,
+        Archive::List { limit, cursor } => list(limit, cursor, &client, app).await?,
+        Archive::Show { id, reveal } => show(id, reveal, &client, app).await?,
+        Archive::Export { to } => export(Outlet::open(to.as_deref())?, &client, app).await?,
+        Archive::Prune(options) => return prune(&options, &client, app).await,
     }
     Ok(Exit::Done)
 }
 
-async fn list(page: PageRequest<JobId>, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let found = engine.archive_page(page).await?;
-    let next = found.next.map(|id| id.to_string());
-    let read = |archived: &Archived| document(archived, false, app);
+fn page_of(limit: usize, cursor: Option<String>) -> String {
+    query([("limit", Some(limit.to_string())), ("cursor", cursor)])
+}
+
+async fn list(limit: usize, cursor: Option<JobId>, client: &Client, app: &App) -> Result<(), Problem> {
+    let page = page_of(limit, cursor.map(|cursor| cursor.to_string()));
+    let found: Items<ArchivedJob> = client.get(&format!("{ARCHIVE}{page}")).await?;
     if app.out.json {
-        let items = found.items.iter().map(|(id, archived)| {
-            let (state, at, ran) = (archived.state, archived.archived_at, archived.ran);
-            let job = read(archived)["job"].take();
-            json!({ "id": id, "status": state, "archived_at": at, "ran": ran, "job": job })
-        });
-        return app.out.items(&items.collect::<Vec<Value>>(), next);
+        return app.out.items(&found.items, found.next_cursor);
     }
     if found.items.is_empty() {
         return app.out.page("no job is archived: `backstop job list` shows those that are not");
     }
-    let now = engine.store().now().await?;
+    let now = client.now().await?;
     let heads = ["id", "kind", "queue", "status", "runs", "archived"];
     let mut table = Listing::new(&app.out, &heads).drop_first(&[2, 4, 5]);
-    for (id, archived) in &found.items {
-        let job = &read(archived)["job"];
+    for archived in &found.items {
+        let job = &archived.job;
         table.row(vec![
-            text(&id.to_string()),
+            text(&archived.id.to_string()),
             text(job["kind"].as_str().unwrap_or("-")),
             text(job["queue"].as_str().unwrap_or("-")),
-            inked(Ink::of_state(archived.state), archived.state.as_str()),
+            inked(Ink::of_state(archived.status), archived.status.as_str()),
             number(job["runs"].as_u64().unwrap_or(0)),
             text(&relative(now, archived.archived_at)),
         ]);
     }
     app.out.page(&table.text())?;
     app.out.note("\n`backstop archive show ID` shows all that is kept of one");
-    if let Some(next) = next {
+    if let Some(next) = found.next_cursor {
         app.out.note(&format!("there are more: add --cursor {next}"));
     }
     Ok(())
 }
 
-/// What is kept of a job, with its secrets masked unless they are asked for (F11).
-fn document(archived: &Archived, reveal: bool, app: &App) -> Value {
-    let mut document = serde_json::from_str(&archived.document).unwrap_or_default();
-    if !reveal {
-        app.settings.engine.mask().document(&mut document);
-    }
-    document
-}
-
-async fn show(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let Some(archived) = engine.archived(id).await? else {
-        return Err(match engine.job(id).await? {
-            None => no_such_job(id),
-            Some(_) => Problem::refused("not_archived", format!("job {id} is not archived"))
-                .hint(format!("`backstop job show {id}` shows it")),
-        });
-    };
-    let document = document(&archived, reveal, app);
+async fn show(id: JobId, reveal: bool, client: &Client, app: &App) -> Result<(), Problem> {
+    let clear = query([("reveal", reveal.then(|| "true".to_owned()))]);
+    let found: ArchivedJob = client.get(&format!("{ARCHIVE}/{id}{clear}")).await?;
     if app.out.json {
-        let (at, ran) = (archived.archived_at, archived.ran);
-        let (job, attempts) = (&document["job"], &document["attempts"]);
-        return app.out.document(&json!({ "archived_at": at, "ran": ran, "job": job, "attempts": attempts }));
+        let ArchivedJob { archived_at, ran, job, attempts, .. } = found;
+        let document = json!({ "archived_at": archived_at, "ran": ran, "job": job, "attempts": attempts });
+        return app.out.document(&document);
     }
-    let now = engine.store().now().await?;
-    app.out.page(&page(app, id, &archived, &document, now))
+    app.out.page(&page(app, &found, client.now().await?))
 }
 
-fn page(app: &App, id: JobId, archived: &Archived, document: &Value, now: Timestamp) -> String {
-    let job = &document["job"];
-    let state = app.out.ink(Ink::of_state(archived.state), archived.state.as_str());
+fn page(app: &App, archived: &ArchivedJob, now: Timestamp) -> String {
+    let (id, job) = (archived.id, &archived.job);
+    let state = app.out.ink(Ink::of_state(archived.status), archived.status.as_str());
     let kind = app.out.ink(Ink::Bold, &clean(job["kind"].as_str().unwrap_or("-")));
     let mut facts = Facts::default();
     facts.add("archived", both(now, archived.archived_at));
@@ -166,7 +145,7 @@ fn page(app: &App, id: JobId, archived: &Archived, document: &Value, now: Timest
             facts.add(name, shown);
         }
     }
-    let runs = document["attempts"].as_array().map_or(&[][..], Vec::as_slice);
+    let runs = archived.attempts.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let ledger = if runs.is_empty() { "  it never ran".to_owned() } else { ledger(app, runs) };
     let head = app.out.ink(Ink::Bold, "runs");
     format!("{kind} {id} {state}\n\n{}\n{head}\n{ledger}\n", facts.page(&app.out))
@@ -186,26 +165,26 @@ fn ledger(app: &App, runs: &[Value]) -> String {
     table.text()
 }
 
-async fn export(mut outlet: Outlet, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let mut page = PageRequest::first(PAGE);
+async fn export(mut outlet: Outlet, client: &Client, app: &App) -> Result<(), Problem> {
+    let mut cursor = None;
     loop {
-        let found = engine.archive_page(page).await?;
-        let jobs: Vec<Exported> =
-            found.items.into_iter().map(|(id, archived)| Exported::archived(id, archived)).collect();
-        outlet.batch(&jobs, app)?;
-        match found.next {
-            Some(next) => page.after = Some(next),
+        let page = page_of(PAGE, cursor);
+        let found: Items<Exported> = client.get(&format!("{ARCHIVE}/export{page}")).await?;
+        outlet.batch(&found.items, app)?;
+        match found.next_cursor {
+            Some(next) => cursor = Some(next),
             None => return outlet.tell("archived job", app),
         }
     }
 }
 
-async fn prune(options: &Prune, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    let keep = options.older_than.or(app.settings.engine.retention.archive).ok_or_else(|| {
-        Problem::usage("usage", "nothing says how long archived jobs stay: add --older-than, such as 90d")
-    })?;
-    let count = u64::try_from(engine.prunable(keep, COUNT).await?).unwrap_or(u64::MAX);
-    let found = format!("{} that left at least {} ago", counted(count, "archived job"), length(keep));
+async fn prune(options: &Prune, client: &Client, app: &App) -> Result<Exit, Problem> {
+    let asked = options.older_than.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
+    let look = Asked { keep_ms: asked, dry_run: true };
+    let looked: Pruned = client.post(&format!("{ARCHIVE}/prune"), &look).await?;
+    let (keep_ms, count) = (looked.keep_ms, looked.jobs.unwrap_or(0));
+    let keep = length(Duration::from_millis(keep_ms));
+    let found = format!("{} that left at least {keep} ago", counted(count, "archived job"));
     if options.dry_run || count == 0 {
         if app.out.json {
             app.out.document(&json!({ "dry_run": options.dry_run, "jobs": count, "pruned": 0 }))?;
@@ -218,7 +197,7 @@ async fn prune(options: &Prune, engine: &Backstop, app: &App) -> Result<Exit, Pr
         app.out.note("nothing was changed");
         return Ok(Exit::Refused);
     }
-    let pruned = remove(keep, count, engine, app).await?;
+    let pruned = remove(keep_ms, count, client, app).await?;
     if app.out.json {
         app.out.document(&json!({ "dry_run": false, "jobs": count, "pruned": pruned }))?;
     } else {
@@ -227,21 +206,25 @@ async fn prune(options: &Prune, engine: &Backstop, app: &App) -> Result<Exit, Pr
     Ok(Exit::Done)
 }
 
-/// Removes them batch by batch, as the node that leads the duty.
-async fn remove(keep: Duration, count: u64, engine: &Backstop, app: &App) -> Result<u64, Problem> {
+/// Removes them batch by batch.
+async fn remove(keep_ms: u64, count: u64, client: &Client, app: &App) -> Result<u64, Problem> {
     let bar = if app.out.live { ProgressBar::new(count) } else { ProgressBar::hidden() };
-    let (node, mut removed) = (worker_id(), 0_u64);
+    let asked = Asked { keep_ms: Some(keep_ms), dry_run: false };
+    let mut removed = 0;
     loop {
-        let Some((pruned, more)) = engine.prune(node, TERM, keep).await? else {
-            bar.finish_and_clear();
-            return Err(led_elsewhere(removed));
-        };
-        let pruned = u64::try_from(pruned).unwrap_or(u64::MAX);
-        removed += pruned;
-        bar.inc(pruned);
-        if !more {
-            bar.finish_and_clear();
-            return Ok(removed);
+        match client.post::<Pruned>(&format!("{ARCHIVE}/prune"), &asked).await {
+            Ok(Pruned { pruned, more, .. }) => {
+                removed += pruned;
+                bar.inc(pruned);
+                if !more {
+                    bar.finish_and_clear();
+                    return Ok(removed);
+                }
+            }
+            Err(problem) => {
+                bar.finish_and_clear();
+                return Err(if problem.is("led_elsewhere") { led_elsewhere(removed) } else { problem });
+            }
         }
     }
 }

@@ -4,18 +4,18 @@ mod purge;
 
 use std::path::PathBuf;
 
-use backstop::core::envelope::envelope;
 use backstop::core::failure::TerminalReason;
-use backstop::core::job::{Attempt, JobView};
-use backstop::store::PageRequest;
-use backstop::{Backstop, JobId, Refusal, State, Timestamp};
+use backstop::core::job::JobReads;
+use backstop::{JobId, State, Timestamp};
+use backstop_server::shape::{DeadLetter, Exported, Items};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::filter::{Conditions, Filter};
 use super::job::attempts;
 use super::keep::Outlet;
-use crate::app::{App, absent};
+use crate::app::App;
+use crate::client::Client;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Facts, Listing, inked, number, short, text};
@@ -26,8 +26,7 @@ use crate::problem::{Exit, Problem};
 /// Jobs that are exported at once.
 const PAGE: usize = 500;
 
-/// Runs that `show` prints.
-const LATEST: usize = 5;
+const DEAD_LETTERS: &str = "/api/v1/dead-letters";
 
 /// Commands about dead letters.
 #[derive(Debug, Subcommand)]
@@ -52,29 +51,25 @@ pub(crate) enum Dead {
 }
 
 pub(crate) async fn run(command: Dead, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
+    let client = app.looking().await?;
     match command {
-        Dead::List(filter) => list(&filter, &engine, app).await?,
-        Dead::Show { id } => show(id, &engine, app).await?,
+        Dead::List(filter) => list(&filter, &client, app).await?,
+        Dead::Show { id } => show(id, &client, app).await?,
         Dead::Export { conditions, to } => {
-            export(&conditions, Outlet::open(to.as_deref())?, &engine, app).await?
+            export(&conditions, Outlet::open(to.as_deref())?, &client, app).await?
         }
-        Dead::Purge(options) => return purge::run(&options, &engine, app).await,
+        Dead::Purge(options) => return purge::run(&options, &client, app).await,
     }
     Ok(Exit::Done)
 }
 
-async fn list(filter: &Filter, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let page = engine.jobs(filter.jobs(Some(State::Failed)), filter.page()).await?;
-    let next = page.next.map(|id| id.to_string());
+async fn list(filter: &Filter, client: &Client, app: &App) -> Result<(), Problem> {
     if app.out.json {
-        let mut envelopes = Vec::with_capacity(page.items.len());
-        for view in &page.items {
-            let latest = latest(engine, view.job.spec.id, 1).await?;
-            envelopes.extend(enveloped(view, &latest));
-        }
-        return app.out.items(&envelopes, next);
+        let page: Items<Value> = client.get(&format!("{DEAD_LETTERS}{}", filter.query(None))).await?;
+        return app.out.items(&page.items, page.next_cursor);
     }
+    let query = filter.query(Some(State::Failed));
+    let page: Items<JobReads> = client.get(&format!("/api/v1/jobs{query}")).await?;
     if page.items.is_empty() {
         let hint = if filter.narrows() {
             "`backstop dead list` shows all"
@@ -83,77 +78,69 @@ async fn list(filter: &Filter, engine: &Backstop, app: &App) -> Result<(), Probl
         };
         return app.out.page(&format!("no dead letter here: {hint}"));
     }
-    app.out.page(&table(app, &page.items, engine.store().now().await?))?;
+    app.out.page(&table(app, &page.items, client.now().await?))?;
     app.out.note("\n`backstop dead show ID` says what to do about one");
-    if let Some(next) = next {
+    if let Some(next) = page.next_cursor {
         app.out.note(&format!("there are more: add --cursor {next}"));
     }
     Ok(())
 }
 
+/// A page of dead letters with all that is known of each.
+async fn export_page(
+    conditions: &Conditions,
+    cursor: Option<&str>,
+    finished_before: Option<Timestamp>,
+    client: &Client,
+) -> Result<Items<Exported>, Problem> {
+    let query = conditions.page(PAGE, cursor, finished_before);
+    client.get(&format!("{DEAD_LETTERS}/export{query}")).await
+}
+
 async fn export(
     conditions: &Conditions,
     mut outlet: Outlet,
-    engine: &Backstop,
+    client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
-    let mut page = PageRequest::first(PAGE);
+    let mut cursor: Option<String> = None;
     loop {
-        let found = engine.export(conditions.jobs(Some(State::Failed)), page).await?;
+        let found = export_page(conditions, cursor.as_deref(), None, client).await?;
         outlet.batch(&found.items, app)?;
-        match found.next {
-            Some(next) => page.after = Some(next),
+        match found.next_cursor {
+            Some(next) => cursor = Some(next),
             None => return outlet.tell("dead letter", app),
         }
     }
 }
 
-fn table(app: &App, views: &[JobView], now: Timestamp) -> String {
+fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "reason", "runs", "died", "last error"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 4, 6, 5]);
-    for view in views {
-        let error = view
-            .last_failure
-            .as_ref()
-            .map_or_else(String::new, |f| format!("{}: {}", f.error_type, f.message));
+    for job in jobs {
+        let told = job.error_type.as_ref().zip(job.last_error.as_ref());
+        let error = told.map_or_else(String::new, |(kind, message)| format!("{kind}: {message}"));
         table.row(vec![
-            text(&view.job.spec.id.to_string()),
-            text(&view.job.spec.kind),
-            text(&view.job.spec.queue),
-            inked(Ink::Red, view.record.reason.map_or("failed", TerminalReason::as_str)),
-            number(view.record.runs.into()),
-            text(&view.record.finished_at.map_or_else(|| "-".to_owned(), |at| relative(now, at))),
+            text(&job.id.to_string()),
+            text(&job.kind),
+            text(&job.queue),
+            inked(Ink::Red, job.terminal_reason.map_or("failed", TerminalReason::as_str)),
+            number(job.runs.into()),
+            text(&job.finished_at.map_or_else(|| "-".to_owned(), |at| relative(now, at))),
             short(&error, 160),
         ]);
     }
     table.text()
 }
 
-async fn latest(engine: &Backstop, job: JobId, runs: usize) -> Result<Vec<Attempt>, Problem> {
-    Ok(engine.attempts(job, PageRequest::first(runs)).await?.items)
-}
-
-fn enveloped(view: &JobView, latest: &[Attempt]) -> Option<Value> {
-    let version = latest.first().and_then(|attempt| attempt.code_version.as_deref());
-    envelope(&view.job, &view.record, view.last_failure.as_ref(), version)
-}
-
-async fn show(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let Some((view, explanation)) = engine.explain(id).await? else { return Err(absent(id, engine).await) };
-    let runs = latest(engine, id, LATEST).await?;
-    let Some(envelope) = enveloped(&view, &runs) else {
-        return Err(
-            Refusal::WrongState { job: id, state: view.state(), verb: "shown as a dead letter" }.into()
-        );
-    };
+async fn show(id: JobId, client: &Client, app: &App) -> Result<(), Problem> {
+    let letter: DeadLetter = client.get(&format!("{DEAD_LETTERS}/{id}")).await?;
     if app.out.json {
-        let (because, next) = (&explanation.because, &explanation.next);
-        let document = json!({ "envelope": envelope, "attempts": runs, "because": because, "next": next });
-        return app.out.document(&document);
+        return app.out.document(&letter);
     }
-    let now = engine.store().now().await?;
+    let now = client.now().await?;
     let mut facts = Facts::default();
-    for (name, value) in envelope.as_object().into_iter().flatten() {
+    for (name, value) in letter.envelope.as_object().into_iter().flatten() {
         facts.add(
             name,
             value.as_str().map_or_else(|| brief_json(value, 500), |text| clean(text).into_owned()),
@@ -162,10 +149,11 @@ async fn show(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
     let head = |text: &str| app.out.ink(Ink::Bold, text);
     let mut page = format!("{} {}\n\n", head("dead letter"), app.out.ink(Ink::Red, &id.to_string()));
     page.push_str(&format!("{}\n{}\n", head("envelope"), facts.page(&app.out)));
-    let ledger = if runs.is_empty() { "  it never ran".to_owned() } else { attempts::table(app, &runs, now) };
+    let runs = &letter.attempts;
+    let ledger = if runs.is_empty() { "  it never ran".to_owned() } else { attempts::table(app, runs, now) };
     page.push_str(&format!("{}\n{ledger}\n\n", head("latest runs")));
     let sentence = |text: &str| wrapped(&clean(text), app.out.width, 2);
-    let (because, next) = (sentence(&explanation.because), sentence(&explanation.next));
+    let (because, next) = (sentence(&letter.because), sentence(&letter.next));
     page.push_str(&format!("{}\n  {because}\n  {next}\n", head("what to do")));
     page.push_str(&format!("\n  `backstop job explain {id}` shows every check that led here\n"));
     app.out.page(&page)

@@ -1,16 +1,19 @@
 //! `backstop enqueue KIND [JSON]`: every option of a submit.
 
+use std::borrow::Cow;
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::failure::Growth;
-use backstop::{Backoff, Backstop, Jitter, JobId, OnConflict, Priority, Submitted, Timestamp};
+use backstop::{Jitter, JobId, OnConflict, Priority, Refusal, Timestamp};
+use backstop_server::shape::{BackoffPart, Items, JobsBatch, Stored, SubmitJob};
 use clap::Args;
 use indicatif::ProgressBar;
-use serde_json::{Map, Value, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use crate::app::App;
+use crate::client::Client;
 use crate::output::figures::counted;
 use crate::output::{clean, span};
 use crate::problem::{Exit, Problem};
@@ -106,11 +109,15 @@ fn param(text: &str) -> Result<(String, Value), String> {
 }
 
 pub(crate) async fn run(args: Enqueue, app: &App) -> Result<Exit, Problem> {
-    let payload: Arc<str> = payload(&args.payload)?.into();
-    let engine = app.open().await?;
+    let payload = payload(&args.payload)?;
+    let payload: &RawValue = serde_json::from_str(&payload)
+        .map_err(|problem| Refusal::invalid("payload", format!("it is no JSON: {problem}")))?;
+    let params = args.params()?;
+    let job = args.job(payload, params.as_deref());
+    let client = app.client().await?;
     match args.count {
-        None => one(&args, payload, &engine, app).await?,
-        Some(count) => many(&args, &payload, count, &engine, app).await?,
+        None => one(&job, &client, app).await?,
+        Some(count) => many(&job, count, &client, app).await?,
     }
     Ok(Exit::Done)
 }
@@ -127,115 +134,91 @@ fn payload(given: &str) -> Result<String, Problem> {
     Ok(text)
 }
 
-async fn one(args: &Enqueue, payload: Arc<str>, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let submitted = args.prepare(engine, payload).submit().await?;
+async fn one(job: &SubmitJob<'_>, client: &Client, app: &App) -> Result<(), Problem> {
+    let stored: Stored = client.post("/api/v1/jobs", job).await?;
     if app.out.json {
-        return app.out.document(&answer(&submitted));
+        return app.out.document(&stored);
     }
-    app.out.page(&submitted.id.to_string())?;
-    let id = submitted.id;
-    if submitted.deduplicated {
-        app.out.note(&format!(
-            "this job was there already, and is {}: `backstop job show {id}`",
-            submitted.state
-        ));
+    let id = stored.id;
+    app.out.page(&id.to_string())?;
+    if stored.deduplicated {
+        app.out
+            .note(&format!("this job was there already, and is {}: `backstop job show {id}`", stored.status));
     } else {
-        let kind = clean(&args.kind);
+        let kind = clean(&job.kind);
         app.out.note(&format!("stored `{kind}`; `backstop job explain {id}` says what happens next"));
     }
     Ok(())
 }
 
-async fn many(
-    args: &Enqueue,
-    payload: &Arc<str>,
-    count: u64,
-    engine: &Backstop,
-    app: &App,
-) -> Result<(), Problem> {
+async fn many(job: &SubmitJob<'_>, count: u64, client: &Client, app: &App) -> Result<(), Problem> {
     let bar = if app.out.live { ProgressBar::new(count) } else { ProgressBar::hidden() };
-    let mut stored = Vec::new();
+    let mut stored: Vec<Stored> = Vec::new();
     let mut left = count;
     while left > 0 {
-        let batch = left.min(BATCH);
-        let jobs = (0..batch).map(|_| args.prepare(engine, payload.clone())).collect();
-        let mut answers = engine.submit_all(jobs, true).await?;
-        // The items are alike: when one is refused, the first one says why.
-        if answers.iter().any(Result::is_err) {
-            return Err(answers.swap_remove(0).err().map_or_else(
-                || Problem::failed("batch_refused", "a batch of jobs was refused"),
-                Problem::from,
-            ));
-        }
+        let size = left.min(BATCH);
+        let jobs = (0..size).map(|_| job.clone()).collect();
+        let answers: Items<Stored> =
+            client.post("/api/v1/jobs/batch", &JobsBatch { jobs, partial: false }).await?;
         if app.out.json {
-            stored.extend(answers.into_iter().flatten().map(|submitted| answer(&submitted)));
+            stored.extend(answers.items);
         }
-        left -= batch;
-        bar.inc(batch);
+        left -= size;
+        bar.inc(size);
     }
     bar.finish_and_clear();
     if app.out.json {
         return app.out.items(&stored, None);
     }
-    let queue = clean(args.queue.as_deref().unwrap_or("default"));
-    app.out.page(&format!(
-        "stored {} of kind `{}` on queue `{queue}`",
-        counted(count, "job"),
-        clean(&args.kind)
-    ))
-}
-
-fn answer(submitted: &Submitted) -> Value {
-    json!({ "id": submitted.id, "status": submitted.state, "deduplicated": submitted.deduplicated })
+    let (kind, queue) = (clean(&job.kind), clean(job.queue.as_deref().unwrap_or("default")));
+    app.out.page(&format!("stored {} of kind `{kind}` on queue `{queue}`", counted(count, "job")))
 }
 
 impl Enqueue {
     /// The submit with every option that was given.
-    fn prepare(&self, engine: &Backstop, payload: Arc<str>) -> backstop::Enqueue {
-        let mut job = engine.enqueue_raw(&self.kind, payload);
-        macro_rules! set {
-            ($($option:ident => $method:ident),* $(,)?) => {
-                $(if let Some(value) = self.$option.clone() { job = job.$method(value); })*
-            };
+    fn job<'a>(&'a self, payload: &'a RawValue, params: Option<&'a RawValue>) -> SubmitJob<'a> {
+        SubmitJob {
+            kind: Cow::Borrowed(&self.kind),
+            payload: Some(payload),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            run_at: self.run_at,
+            delay_ms: self.delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+            expires_at: self.expires_at,
+            max_retries: self.max_retries,
+            backoff: self.backoff(),
+            timeout_ms: self.timeout_ms,
+            max_wait_ms: self.max_wait_ms,
+            idempotency_key: self.idempotency_key.clone(),
+            business_key: self.business_key.clone(),
+            on_conflict: self.on_conflict,
+            replaces: self.replaces,
+            tags: self.tags.clone(),
+            params,
+            correlation_id: self.correlation_id.clone(),
+            ..SubmitJob::default()
         }
-        set! {
-            queue => queue, priority => priority, delay => delay, run_at => run_at, expires_at => expires_at,
-            max_retries => max_retries, idempotency_key => idempotency_key, business_key => business_key,
-            on_conflict => on_conflict, replaces => replaces, correlation_id => correlation_id,
+    }
+
+    /// The parameters as one object, if any were given.
+    fn params(&self) -> Result<Option<Box<RawValue>>, Problem> {
+        if self.params.is_empty() {
+            return Ok(None);
         }
-        if let Some(timeout) = self.timeout_ms {
-            job = job.timeout(Duration::from_millis(timeout));
-        }
-        if let Some(wait) = self.max_wait_ms {
-            job = job.max_wait(Duration::from_millis(wait));
-        }
-        if let Some(backoff) = self.own_backoff(engine) {
-            job = job.backoff(backoff);
-        }
-        for tag in &self.tags {
-            job = job.tag(tag);
-        }
-        if !self.params.is_empty() {
-            let params: Map<String, Value> = self.params.iter().cloned().collect();
-            job = job.params(params);
-        }
-        job
+        let params: Map<String, Value> = self.params.iter().cloned().collect();
+        let text =
+            to_raw_value(&params).map_err(|problem| Refusal::invalid("params", problem.to_string()))?;
+        Ok(Some(text))
     }
 
     /// The backoff, if any part of it was given; the rest stays as the configuration has it.
-    fn own_backoff(&self, engine: &Backstop) -> Option<Backoff> {
-        if self.backoff.is_none() && self.base_ms.is_none() && self.cap_ms.is_none() && self.jitter.is_none()
-        {
-            return None;
-        }
-        let config = engine.config();
-        let queue = config.queues.get(self.queue.as_deref().unwrap_or("default"));
-        let policy = config.kinds.get(&self.kind).or_else(|| queue?.policy.as_ref());
-        let mut backoff = policy.map(|policy| policy.backoff).unwrap_or_default();
-        backoff.growth = self.backoff.unwrap_or(backoff.growth);
-        backoff.base = self.base_ms.map_or(backoff.base, Duration::from_millis);
-        backoff.cap = self.cap_ms.map_or(backoff.cap, Duration::from_millis).max(backoff.base);
-        backoff.jitter = self.jitter.unwrap_or(backoff.jitter);
-        Some(backoff)
+    fn backoff(&self) -> Option<BackoffPart> {
+        let part = BackoffPart {
+            policy: self.backoff,
+            base_ms: self.base_ms,
+            cap_ms: self.cap_ms,
+            jitter: self.jitter,
+        };
+        (part != BackoffPart::default()).then_some(part)
     }
 }

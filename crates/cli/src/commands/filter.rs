@@ -1,8 +1,10 @@
 //! Which jobs a command is about: the options that `job list` and the commands about dead letters share.
 
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{JobId, State, TerminalReason, Timestamp};
+use backstop_server::shape::Purge;
 use clap::Args;
+
+use crate::client::query;
 
 /// What jobs must have in common.
 #[derive(Debug, Args)]
@@ -34,25 +36,54 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// The filter for jobs in `state`.
-    pub(crate) fn jobs(&self, state: Option<State>) -> JobFilter {
-        JobFilter {
+    /// As parts of a query.
+    fn parts(&self) -> [(&'static str, Option<String>); 8] {
+        [
+            ("queue", self.queue.clone()),
+            ("kind", self.kind.clone()),
+            ("tag", self.tag.clone()),
+            ("business_key", self.business_key.clone()),
+            ("reason", self.reason.map(|reason| reason.to_string())),
+            ("fingerprint", self.fingerprint.clone()),
+            ("created_after", self.created_after.map(|moment| moment.to_string())),
+            ("created_before", self.created_before.map(|moment| moment.to_string())),
+        ]
+    }
+
+    /// True when something narrows the jobs down.
+    pub(crate) fn narrow(&self) -> bool {
+        self.parts().iter().any(|(_, value)| value.is_some())
+    }
+
+    /// The query for one page of the jobs, and of those that ended before a moment.
+    pub(crate) fn page(
+        &self,
+        limit: usize,
+        cursor: Option<&str>,
+        finished_before: Option<Timestamp>,
+    ) -> String {
+        let page = [
+            ("finished_before", finished_before.map(|moment| moment.to_string())),
+            ("limit", Some(limit.to_string())),
+            ("cursor", cursor.map(str::to_owned)),
+        ];
+        query(self.parts().into_iter().chain(page))
+    }
+
+    /// A purge of the dead letters that fit, and of those that ended before a moment.
+    pub(crate) fn purge(&self, finished_before: Option<Timestamp>) -> Purge {
+        Purge {
             queue: self.queue.clone(),
             kind: self.kind.clone(),
-            state,
             tag: self.tag.clone(),
             business_key: self.business_key.clone(),
             reason: self.reason,
             fingerprint: self.fingerprint.clone(),
             created_after: self.created_after,
             created_before: self.created_before,
-            ..JobFilter::default()
+            finished_before,
+            ..Purge::default()
         }
-    }
-
-    /// True when something narrows the jobs down.
-    pub(crate) fn narrow(&self) -> bool {
-        self.jobs(None) != JobFilter::default()
     }
 }
 
@@ -61,7 +92,7 @@ impl Conditions {
 pub(crate) struct Filter {
     #[command(flatten)]
     conditions: Conditions,
-    /// At most this many.
+    /// At most this many, up to 1000.
     #[arg(long, default_value_t = 20)]
     limit: usize,
     /// Go on after this job, as `next_cursor` of the page before says.
@@ -70,14 +101,11 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// The filter for jobs in `state`.
-    pub(crate) fn jobs(&self, state: Option<State>) -> JobFilter {
-        self.conditions.jobs(state)
-    }
-
-    /// The page to read.
-    pub(crate) const fn page(&self) -> PageRequest<JobId> {
-        PageRequest { limit: self.limit, after: self.cursor }
+    /// The query for this page.
+    pub(crate) fn query(&self, status: Option<State>) -> String {
+        let cursor = self.cursor.map(|cursor| cursor.to_string());
+        let page = self.conditions.page(self.limit, cursor.as_deref(), None);
+        status.map_or_else(|| page.clone(), |status| format!("{page}&status={status}"))
     }
 
     /// True when something narrows the list down.

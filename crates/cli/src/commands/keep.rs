@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use backstop::Exported;
+use backstop_server::shape::Exported;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -60,7 +60,7 @@ impl Keep {
 
     fn write(&mut self, jobs: &[Exported]) -> io::Result<()> {
         for job in jobs {
-            self.file.write_all(job.document.as_bytes())?;
+            self.file.write_all(job.document.get().as_bytes())?;
             self.file.write_all(b"\n")?;
         }
         self.file.flush()?;
@@ -97,7 +97,7 @@ impl Outlet {
             Self::File(keep) => keep.batch(jobs),
             Self::Stdout(count) => {
                 *count += u64::try_from(jobs.len()).unwrap_or(u64::MAX);
-                jobs.iter().try_for_each(|job| app.out.line(&job.document))
+                jobs.iter().try_for_each(|job| app.out.line(job.document.get()))
             }
         }
     }

@@ -44,7 +44,7 @@ impl Span {
     /// Every run of a job without a trace belongs to a trace of that job's own, so that its attempts stand together.
     pub(crate) fn run(job: &Job, run: u32, cause: Cause, start: SystemTime, took: Duration) -> Option<Self> {
         let spec = &job.spec;
-        let place = match spec.trace().map(parent) {
+        let place = match spec.trace().map(|trace| parent(trace)) {
             Some(Parent::Recorded(place)) => place,
             Some(Parent::Left) => return None,
             Some(Parent::None) | None => Place { trace: hex(&spec.id.to_string()), parent: None },

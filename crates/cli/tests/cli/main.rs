@@ -4,6 +4,7 @@
 
 mod archive;
 mod bench;
+mod both;
 mod config;
 mod failures;
 mod jobs;

@@ -79,7 +79,8 @@ impl Program {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_backstop"));
         command.args(args).current_dir(&self.dir);
-        for name in ["BACKSTOP_STORE", "BACKSTOP_CONFIG", "BACKSTOP_LOG"] {
+        for name in ["BACKSTOP_STORE", "BACKSTOP_SERVER", "BACKSTOP_TOKEN", "BACKSTOP_CONFIG", "BACKSTOP_LOG"]
+        {
             command.env_remove(name);
         }
         command

@@ -12,6 +12,7 @@ use crate::time::millis;
 /// Where a job goes when its run has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Verdict {
     /// It is done.
     Succeed,
@@ -19,12 +20,14 @@ pub enum Verdict {
     Retry {
         /// How long to wait.
         #[serde(rename = "delay_ms", with = "millis")]
+        #[cfg_attr(feature = "openapi", schema(value_type = u64))]
         delay: Duration,
     },
     /// It goes back without blame.
     Defer {
         /// How long to wait.
         #[serde(rename = "delay_ms", with = "millis")]
+        #[cfg_attr(feature = "openapi", schema(value_type = u64))]
         delay: Duration,
     },
     /// It is a dead letter.
@@ -73,6 +76,7 @@ impl Verdict {
 
 /// One check of the pipeline and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
     /// The check's name, stable.
     pub check: String,
@@ -82,6 +86,7 @@ pub struct Check {
 
 /// A verdict with the checks that led to it, in the order they were made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Decision {
     /// Where the job goes.
     #[serde(flatten)]

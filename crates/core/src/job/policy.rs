@@ -11,6 +11,7 @@ use crate::time::millis;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Policy {
     /// Charged runs after the first; 0 means one run (F5).
     #[serde(skip_serializing_if = "is_default_retries")]
@@ -23,9 +24,11 @@ pub struct Policy {
     pub backoff: Backoff,
     /// How long one run may take; none means no limit (F10).
     #[serde(rename = "timeout_ms", with = "millis::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub timeout: Option<Duration>,
     /// How long it may wait to start, counted from each time it becomes due (L19).
     #[serde(rename = "max_wait_ms", with = "millis::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub max_wait: Option<Duration>,
 }
 

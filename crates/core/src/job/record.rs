@@ -65,6 +65,7 @@ pub struct Hold {
 
 /// How far a handler says it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Progress {
     /// From 0 to 100.
     pub percent: u8,

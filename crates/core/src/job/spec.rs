@@ -176,6 +176,7 @@ impl Start {
 /// What to do when another live job holds the business key (L11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OnConflict {
     /// Refuse, naming the holder.
     #[default]

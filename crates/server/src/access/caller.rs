@@ -135,6 +135,12 @@ impl Caller {
         listed.then_some(local)
     }
 
+    /// True when its token names no queues in particular.
+    #[must_use]
+    pub fn has_all_queues(&self) -> bool {
+        self.inner.queues.is_none()
+    }
+
     /// True when nothing is hidden from it: no tenant, no list of queues.
     #[must_use]
     pub fn sees_all(&self) -> bool {

@@ -1,14 +1,19 @@
 //! What requests and answers look like. The server writes these, the program's own commands read them, and the OpenAPI
 //! document is made from them.
 
+mod archive;
 mod audit;
+mod dead;
 mod doctor;
 mod event;
+mod filter;
 mod health;
 mod incident;
+mod job;
 mod queue;
 mod redrive;
 mod rule;
+mod submit;
 mod token;
 mod webhook;
 pub mod work;
@@ -17,14 +22,18 @@ mod worker;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use archive::{ArchiveQuery, ArchivedJob, Exported, Prune, Pruned};
 pub use audit::AuditLine;
+pub use dead::{DeadLetter, DeadQuery, Purge, Purged, Survey, SurveyGroup};
 pub use doctor::{Finding, Level};
 pub use event::EventQuery;
 pub use health::{Check, Readiness};
 pub use incident::{IncidentShown, Sample, Saying, SayingFixed};
+pub use job::{Explained, JobQuery, Logged, Reason, Reveal, RunsQuery};
 pub use queue::Queue;
 pub use redrive::{Asking, Care, NewPlan, PlanMade, PlanShown};
 pub use rule::{NewRule, Rehearsal, RuleTest, Trial};
+pub use submit::{BackoffPart, CallbackJob, JobsBatch, Stored, StoredOrRefused, SubmitJob};
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 pub use worker::{Worker, WorkerKind};

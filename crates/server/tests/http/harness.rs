@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use backstop::{Backstop, Config};
-use backstop_server::{Api, Settings, router};
+use backstop_server::{Api, Caller, Settings, router};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -102,5 +102,31 @@ impl Harness {
             .body(Body::from(body.to_string()))
             .expect("a request");
         self.send(request).await
+    }
+
+    /// Sends a request as somebody.
+    pub(crate) async fn send_as(
+        &self,
+        caller: &Caller,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).extension(caller.clone());
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.body(body).expect("a request")).await
+    }
+
+    /// Reads a path as somebody.
+    pub(crate) async fn get_as(&self, caller: &Caller, path: &str) -> Answer {
+        self.send_as(caller, Method::GET, path, None).await
+    }
+
+    /// Posts JSON to a path as somebody.
+    pub(crate) async fn post_as(&self, caller: &Caller, path: &str, body: Value) -> Answer {
+        self.send_as(caller, Method::POST, path, Some(body)).await
     }
 }

@@ -5,8 +5,8 @@
 mod access;
 mod events;
 mod harness;
+mod jobs;
 mod openapi;
 mod operate;
 mod queues;
-mod resources;
 mod work;

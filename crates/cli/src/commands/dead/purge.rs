@@ -1,16 +1,17 @@
 //! `backstop dead purge`: dead letters removed for good, after a look at what goes (D5).
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backstop::store::{JobFilter, Survey};
-use backstop::{Backstop, PurgeError, Purged, State, TerminalReason};
+use backstop::{TerminalReason, Timestamp};
+use backstop_server::shape::{Purge, Purged, Survey};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use super::{DEAD_LETTERS, export_page};
 use crate::app::App;
+use crate::client::Client;
 use crate::commands::consent::consent;
 use crate::commands::filter::Conditions;
 use crate::commands::keep::Keep;
@@ -20,9 +21,6 @@ use crate::output::paint::Ink;
 use crate::output::span;
 use crate::output::table::{Listing, inked, number, text};
 use crate::problem::{Exit, Problem};
-
-/// Dead letters that are counted at most before any goes.
-const COUNT: usize = 10_000_000;
 
 /// Options of `dead purge`.
 #[derive(Debug, Args)]
@@ -46,9 +44,14 @@ pub(crate) struct Options {
     yes: bool,
 }
 
-pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    let filter = filter(options, engine).await?;
-    let survey = engine.survey(filter.clone(), COUNT).await?;
+pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
+    let moment = match options.older_than {
+        Some(span) => Some(client.now().await?.before(span)),
+        None => None,
+    };
+    let look = Purge { dry_run: true, ..options.conditions.purge(moment) };
+    let looked: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &look).await?;
+    let survey = looked.survey.unwrap_or(Survey { groups: Vec::new(), complete: true });
     let found = dead_letters(&survey);
     if survey.jobs() == 0 {
         return nothing(options, app);
@@ -74,14 +77,8 @@ pub(super) async fn run(options: &Options, engine: &Backstop, app: &App) -> Resu
         app.out.note("nothing was changed");
         return Ok(Exit::Refused);
     }
-    purge(options, filter, &survey, engine, app).await?;
+    purge(options, moment, &survey, client, app).await?;
     Ok(Exit::Done)
-}
-
-async fn filter(options: &Options, engine: &Backstop) -> Result<JobFilter, Problem> {
-    let now = engine.store().now().await?;
-    let finished_before = options.older_than.map(|span| now.before(span));
-    Ok(JobFilter { finished_before, ..options.conditions.jobs(Some(State::Failed)) })
 }
 
 /// How many there are, in words.
@@ -119,48 +116,74 @@ fn table(app: &App, survey: &Survey) -> String {
 
 async fn purge(
     options: &Options,
-    filter: JobFilter,
+    moment: Option<Timestamp>,
     survey: &Survey,
-    engine: &Backstop,
+    client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
     // Before anything goes: a file that cannot be made is no reason to lose what was to be in it.
-    let keep = RefCell::new(options.export.as_deref().map(Keep::create).transpose()?);
+    let mut keep = options.export.as_deref().map(Keep::create).transpose()?;
     let bar = if app.out.live { ProgressBar::new(survey.jobs()) } else { ProgressBar::hidden() };
-    let purged = engine.purge_matching(filter, async |batch| {
-        let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-        if options.export.is_some() {
-            let jobs = engine.export_jobs(batch).await?;
-            if let Some(keep) = keep.borrow_mut().as_mut() {
-                keep.batch(&jobs)?;
-            }
+    let (mut purged, mut left, mut cursor) = (0, 0, None);
+    loop {
+        let (done, next) = match &mut keep {
+            Some(keep) => after_keeping(options, moment, cursor, keep, client).await?,
+            None => at_once(options, moment, cursor, client).await?,
+        };
+        purged += done.purged;
+        left += done.left;
+        bar.inc(done.purged + done.left);
+        if next.is_none() {
+            break;
         }
-        bar.inc(count);
-        Ok::<(), Problem>(())
-    });
-    let purged = purged.await;
+        cursor = next;
+    }
     bar.finish_and_clear();
-    let purged = purged.map_err(|error| match error {
-        PurgeError::Batch(problem) => problem,
-        PurgeError::Store(error) => error.into(),
-        error => Problem::failed("purge", error.to_string()),
-    })?;
-    tell(purged, keep.into_inner().as_ref(), app)
+    tell(purged, left, keep.as_ref(), app)
 }
 
-fn tell(purged: Purged, keep: Option<&Keep>, app: &App) -> Result<(), Problem> {
+/// Removes a batch, and says where the next one begins.
+async fn at_once(
+    options: &Options,
+    moment: Option<Timestamp>,
+    cursor: Option<String>,
+    client: &Client,
+) -> Result<(Purged, Option<String>), Problem> {
+    let cursor = cursor.as_deref().and_then(|cursor| cursor.parse().ok());
+    let purge = Purge { all: options.all, cursor, ..options.conditions.purge(moment) };
+    let done: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
+    let next = done.next_cursor.map(|id| id.to_string());
+    Ok((done, next))
+}
+
+/// The same for just those jobs that are in the file.
+async fn after_keeping(
+    options: &Options,
+    moment: Option<Timestamp>,
+    cursor: Option<String>,
+    keep: &mut Keep,
+    client: &Client,
+) -> Result<(Purged, Option<String>), Problem> {
+    let batch = export_page(&options.conditions, cursor.as_deref(), moment, client).await?;
+    keep.batch(&batch.items)?;
+    let ids = batch.items.iter().map(|job| job.id).collect();
+    let purge = Purge { ids: Some(ids), ..Purge::default() };
+    let done: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
+    Ok((done, batch.next_cursor))
+}
+
+fn tell(purged: u64, left: u64, keep: Option<&Keep>, app: &App) -> Result<(), Problem> {
     if app.out.json {
         let exported = keep.map(|keep| json!({ "jobs": keep.kept(), "file": keep.name() }));
-        let Purged { purged, left, .. } = purged;
         return app
             .out
             .document(&json!({ "dry_run": false, "purged": purged, "left": left, "exported": exported }));
     }
-    let removed = counted(purged.purged, "dead letter");
+    let removed = counted(purged, "dead letter");
     let kept = keep.map_or_else(String::new, |keep| format!("; they are in {}", clean(&keep.name())));
     app.out.page(&format!("removed {removed} for good{kept}"))?;
-    if purged.left > 0 {
-        app.out.note(&format!("{} changed meanwhile and stay", counted(purged.left, "job")));
+    if left > 0 {
+        app.out.note(&format!("{} changed meanwhile and stay", counted(left, "job")));
     }
     Ok(())
 }

@@ -1,23 +1,22 @@
 //! `backstop job attempts` and `backstop job logs`: the ledger of a job.
 
+use backstop::Timestamp;
 use backstop::core::failure::Verdict;
-use backstop::core::job::Attempt;
-use backstop::store::PageRequest;
-use backstop::{Backstop, Timestamp};
-use serde_json::json;
+use backstop::core::job::AttemptReads;
+use backstop_server::shape::{Items, Logged};
 
-use super::Runs;
-use crate::app::{App, absent};
+use super::{Runs, path};
+use crate::app::App;
+use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::{length, relative};
 use crate::output::table::{Listing, inked, number, short, text};
 use crate::problem::Problem;
 
-pub(super) async fn run(runs: &Runs, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let (mut items, next) = read(runs, engine).await?;
-    // Of which kind they are is not asked for: then what any kind hides is hidden.
-    items.iter_mut().for_each(|run| *run = run.masked(None, &engine.mask()));
+pub(super) async fn run(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
+    let Items { items, next_cursor: next } =
+        client.get::<Items<AttemptReads>>(&page(runs, "/attempts")).await?;
     if app.out.json {
         return app.out.items(&items, next);
     }
@@ -25,33 +24,29 @@ pub(super) async fn run(runs: &Runs, engine: &Backstop, app: &App) -> Result<(),
         let id = runs.id;
         return app.out.page(&format!("no run of it has ended yet: `backstop job explain {id}` says why"));
     }
-    app.out.page(&table(app, &items, engine.store().now().await?))?;
+    app.out.page(&table(app, &items, client.now().await?))?;
     if let Some(next) = next {
         app.out.note(&format!("\nthere are more: add --cursor {next}"));
     }
     Ok(())
 }
 
-async fn read(runs: &Runs, engine: &Backstop) -> Result<(Vec<Attempt>, Option<String>), Problem> {
-    // An unknown job has an empty ledger, and should be told from one that has not run.
-    if engine.job(runs.id).await?.is_none() {
-        return Err(absent(runs.id, engine).await);
-    }
-    let page = engine.attempts(runs.id, PageRequest { limit: runs.limit, after: runs.cursor }).await?;
-    Ok((page.items, page.next.map(|number| number.to_string())))
+fn page(runs: &Runs, part: &str) -> String {
+    let (limit, cursor) = (Some(runs.limit.to_string()), runs.cursor.map(|run| run.to_string()));
+    format!("{}{}", path(runs.id, part), query([("limit", limit), ("cursor", cursor)]))
 }
 
 /// The runs as a table.
-pub(crate) fn table(app: &App, runs: &[Attempt], now: Timestamp) -> String {
+pub(crate) fn table(app: &App, runs: &[AttemptReads], now: Timestamp) -> String {
     let heads = ["run", "cause", "charged", "started", "took", "then", "error"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 3]);
     for run in runs {
-        let error =
-            run.failure.as_ref().map_or_else(String::new, |f| format!("{}: {}", f.error_type, f.message));
+        let told = run.error_type.as_ref().zip(run.error.as_ref());
+        let error = told.map_or_else(String::new, |(kind, message)| format!("{kind}: {message}"));
         table.row(vec![
             number(run.number.into()),
             inked(Ink::of_cause(run.cause), run.cause.as_str()),
-            text(if run.cause.charges_attempt() { "yes" } else { "no" }),
+            text(if run.charged { "yes" } else { "no" }),
             text(&relative(now, run.started_at)),
             text(&length(run.finished_at.since(run.started_at))),
             text(&then(run)),
@@ -61,7 +56,7 @@ pub(crate) fn table(app: &App, runs: &[Attempt], now: Timestamp) -> String {
     table.text()
 }
 
-fn then(run: &Attempt) -> String {
+fn then(run: &AttemptReads) -> String {
     match run.decision.as_ref().map(|decision| &decision.verdict) {
         None | Some(Verdict::Succeed) => "done".to_owned(),
         Some(Verdict::Retry { delay }) => format!("again after {}", length(*delay)),
@@ -72,18 +67,11 @@ fn then(run: &Attempt) -> String {
 }
 
 /// What the runs logged, oldest first, as a person would read a log.
-pub(super) async fn logs(runs: &Runs, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let (mut items, next) = read(runs, engine).await?;
+pub(super) async fn logs(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
+    let Items { mut items, next_cursor: next } = client.get::<Items<Logged>>(&page(runs, "/logs")).await?;
     items.reverse();
     if app.out.json {
-        let logs: Vec<_> = items
-            .iter()
-            .map(|run| {
-                let (number, cause, finished_at) = (run.number, run.cause, run.finished_at);
-                json!({ "number": number, "cause": cause, "finished_at": finished_at, "output": run.output })
-            })
-            .collect();
-        return app.out.items(&logs, next);
+        return app.out.items(&items, next);
     }
     if items.iter().all(|run| run.output.is_none()) {
         return app.out.page(&format!(

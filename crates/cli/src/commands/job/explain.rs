@@ -1,11 +1,12 @@
 //! `backstop job explain`: where a job is, why, what happens next, and every check in order (F20).
 
-use backstop::core::explain::Explanation;
 use backstop::core::failure::{Check, Decision, Verdict};
-use backstop::core::job::JobView;
-use backstop::{Backstop, JobId, Timestamp};
+use backstop::{JobId, Timestamp};
+use backstop_server::shape::Explained;
 
-use crate::app::{App, absent};
+use super::path;
+use crate::app::App;
+use crate::client::Client;
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::{length, relative};
@@ -13,22 +14,22 @@ use crate::output::table::Facts;
 use crate::output::wrap::wrapped;
 use crate::problem::Problem;
 
-pub(super) async fn run(id: JobId, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let Some((view, explanation)) = engine.explain(id).await? else { return Err(absent(id, engine).await) };
+pub(super) async fn run(id: JobId, client: &Client, app: &App) -> Result<(), Problem> {
+    let explained: Explained = client.get(&path(id, "/explain")).await?;
     if app.out.json {
-        return app.out.document(&explanation);
+        return app.out.document(&explained.explanation);
     }
-    let now = engine.store().now().await?;
-    app.out.page(&page(app, &view, &explanation, now))
+    app.out.page(&page(app, &explained, client.now().await?))
 }
 
-fn page(app: &App, view: &JobView, explanation: &Explanation, now: Timestamp) -> String {
+fn page(app: &App, explained: &Explained, now: Timestamp) -> String {
+    let explanation = &explained.explanation;
     let head = |text: &str| app.out.ink(Ink::Bold, text);
     let state = app.out.ink(Ink::of_state(explanation.status), explanation.status.as_str());
-    let (spec, at) = (&view.job.spec, explanation.next_at);
+    let at = explanation.next_at;
     let when = at.map_or_else(String::new, |at| format!("  ({})", relative(now, at)));
-    let mut page = format!("{} {}\n\n", head(&clean(&spec.kind)), spec.id);
-    page.push_str(&format!("  {}  {state} on queue `{}`\n", head("where"), clean(&spec.queue)));
+    let mut page = format!("{} {}\n\n", head(&clean(&explained.kind)), explained.id);
+    page.push_str(&format!("  {}  {state} on queue `{}`\n", head("where"), clean(&explained.queue)));
     let sentence = |text: &str| wrapped(&clean(text), app.out.width, 9);
     page.push_str(&format!("  {}    {}\n", head("why"), sentence(&explanation.because)));
     page.push_str(&format!("  {}   {}{when}\n", head("next"), sentence(&explanation.next)));

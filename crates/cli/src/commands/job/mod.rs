@@ -7,11 +7,15 @@ mod operate;
 mod show;
 
 use backstop::{JobId, State};
+use backstop_server::shape::Reason;
 use clap::{Args, Subcommand};
 
 use super::filter::Filter;
 use crate::app::App;
 use crate::problem::{Exit, Problem};
+
+/// What goes with a verb that needs nothing said.
+const NOTHING: Reason = Reason { reason: None };
 
 /// Commands about jobs.
 #[derive(Debug, Subcommand)]
@@ -83,18 +87,26 @@ pub(crate) struct Runs {
     pub(crate) cursor: Option<u32>,
 }
 
+/// The path of a job, and of what belongs to it.
+pub(super) fn path(id: JobId, part: &str) -> String {
+    format!("/api/v1/jobs/{id}{part}")
+}
+
 pub(crate) async fn run(command: Job, app: &App) -> Result<Exit, Problem> {
-    let engine = app.look().await?;
+    let client = app.looking().await?;
     match command {
-        Job::List { status, filter } => list::run(status, &filter, &engine, app).await?,
-        Job::Show { one, reveal } => show::run(one.id, reveal, &engine, app).await?,
-        Job::Explain(one) => explain::run(one.id, &engine, app).await?,
-        Job::Attempts(runs) => attempts::run(&runs, &engine, app).await?,
-        Job::Logs(runs) => attempts::logs(&runs, &engine, app).await?,
-        Job::Cancel { ids, reason } => return operate::cancel(&ids, &reason, &engine, app).await,
-        Job::Pause(many) => return operate::pause(&many.ids, &engine, app).await,
-        Job::Resume(many) => return operate::resume(&many.ids, &engine, app).await,
-        Job::Retry(many) => return operate::retry(&many.ids, &engine, app).await,
+        Job::List { status, filter } => list::run(status, &filter, &client, app).await?,
+        Job::Show { one, reveal } => show::run(one.id, reveal, &client, app).await?,
+        Job::Explain(one) => explain::run(one.id, &client, app).await?,
+        Job::Attempts(runs) => attempts::run(&runs, &client, app).await?,
+        Job::Logs(runs) => attempts::logs(&runs, &client, app).await?,
+        Job::Cancel { ids, reason } => {
+            let reason = Reason { reason: Some(reason) };
+            return operate::each(&ids, "/cancel", &reason, &client, app).await;
+        }
+        Job::Pause(many) => return operate::each(&many.ids, "/pause", &NOTHING, &client, app).await,
+        Job::Resume(many) => return operate::each(&many.ids, "/resume", &NOTHING, &client, app).await,
+        Job::Retry(many) => return operate::each(&many.ids, "/retry", &NOTHING, &client, app).await,
     }
     Ok(Exit::Done)
 }

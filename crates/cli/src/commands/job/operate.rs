@@ -1,49 +1,32 @@
 //! `backstop job cancel|pause|resume|retry`: one answer per job; a refused one never stops the others.
 
-use std::future::Future;
-
-use backstop::core::job::Operated;
-use backstop::{Backstop, JobId, OperateError};
+use backstop::{JobId, State};
+use backstop_server::shape::{Changed, Reason};
 use serde_json::{Value, json};
 
+use super::path;
 use crate::app::App;
+use crate::client::Client;
 use crate::output::paint::Ink;
 use crate::problem::{Exit, Problem};
 
-pub(super) async fn cancel(
+/// Does the same with each job.
+pub(super) async fn each(
     ids: &[JobId],
-    reason: &str,
-    engine: &Backstop,
+    verb: &str,
+    said: &Reason,
+    client: &Client,
     app: &App,
 ) -> Result<Exit, Problem> {
-    each(ids, app, |id| engine.cancel(id, reason)).await
-}
-
-pub(super) async fn pause(ids: &[JobId], engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    each(ids, app, |id| engine.pause(id)).await
-}
-
-pub(super) async fn resume(ids: &[JobId], engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    each(ids, app, |id| engine.resume(id)).await
-}
-
-pub(super) async fn retry(ids: &[JobId], engine: &Backstop, app: &App) -> Result<Exit, Problem> {
-    each(ids, app, |id| engine.retry(id)).await
-}
-
-async fn each<F>(ids: &[JobId], app: &App, operate: impl Fn(JobId) -> F) -> Result<Exit, Problem>
-where
-    F: Future<Output = Result<Operated, OperateError>>,
-{
     let mut answers = Vec::with_capacity(ids.len());
     for id in ids {
-        match operate(*id).await {
-            Ok(operated) => answers.push((*id, Ok(operated))),
+        match client.post::<Changed>(&path(*id, verb), said).await {
+            Ok(changed) => answers.push((*id, Ok(changed))),
             // One job alone: its refusal is the answer of the whole command.
-            Err(OperateError::Refused(refusal)) if ids.len() > 1 => {
-                answers.push((*id, Err(Problem::from(refusal))))
+            Err(problem) if problem.exit == Exit::Refused && ids.len() > 1 => {
+                answers.push((*id, Err(problem)))
             }
-            Err(error) => return Err(error.into()),
+            Err(problem) => return Err(problem),
         }
     }
     tell(&answers, app)?;
@@ -51,7 +34,7 @@ where
     Ok(if refused { Exit::Refused } else { Exit::Done })
 }
 
-fn tell(answers: &[(JobId, Result<Operated, Problem>)], app: &App) -> Result<(), Problem> {
+fn tell(answers: &[(JobId, Result<Changed, Problem>)], app: &App) -> Result<(), Problem> {
     if app.out.json {
         let items: Vec<Value> = answers.iter().map(document).collect();
         return match &items[..] {
@@ -68,15 +51,16 @@ fn tell(answers: &[(JobId, Result<Operated, Problem>)], app: &App) -> Result<(),
     Ok(())
 }
 
-fn document((id, answer): &(JobId, Result<Operated, Problem>)) -> Value {
+fn document((id, answer): &(JobId, Result<Changed, Problem>)) -> Value {
     match answer {
-        Ok(operated) => json!({ "id": id, "changed": operated.changed, "status": operated.state }),
+        Ok(operated) => json!({ "id": id, "changed": operated.changed, "status": operated.status }),
         Err(problem) => json!({ "id": id, "error": problem.to_json()["error"] }),
     }
 }
 
-fn sentence(app: &App, id: JobId, operated: &Operated) -> String {
-    let state = app.out.ink(Ink::of_state(operated.state), operated.state.as_str());
+fn sentence(app: &App, id: JobId, operated: &Changed) -> String {
+    let ink = operated.status.parse::<State>().map_or(Ink::Bold, Ink::of_state);
+    let state = app.out.ink(ink, &operated.status);
     if operated.changed {
         format!("{id} is now {state}")
     } else {

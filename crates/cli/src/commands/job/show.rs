@@ -1,117 +1,113 @@
 //! `backstop job show`: everything about one job.
 
-use backstop::core::job::{JobDetail, JobView};
-use backstop::{Backstop, JobId, Timestamp};
+use backstop::core::job::JobReads;
+use backstop::{JobId, Timestamp};
+use backstop_server::shape::ArchivedJob;
+use serde_json::json;
 
-use crate::app::{App, no_such_job};
+use super::path;
+use crate::app::App;
+use crate::client::{Client, query};
 use crate::output::paint::Ink;
 use crate::output::span::{both, length};
 use crate::output::table::Facts;
-use crate::output::{brief, brief_json, clean};
+use crate::output::{brief_json, clean};
 use crate::problem::Problem;
 
 /// Characters of a payload or a result that a page shows; `--json` shows all.
 const VALUE_CHARS: usize = 2_000;
 
-pub(super) async fn run(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let Some(mut detail) = engine.job(id).await? else {
-        return archived(id, reveal, engine, app).await;
+pub(super) async fn run(id: JobId, reveal: bool, client: &Client, app: &App) -> Result<(), Problem> {
+    let clear = query([("reveal", reveal.then(|| "true".to_owned()))]);
+    let job: JobReads = match client.get(&path(id, &clear)).await {
+        Ok(job) => job,
+        Err(problem) if problem.is("archived") => return archived(id, &clear, client, app).await,
+        Err(problem) => return Err(problem),
     };
-    // Whoever has the keys and asks for it sees what is sealed (E12).
-    detail.view = if reveal { engine.revealed(&detail.view) } else { detail.view.masked(&engine.mask()) };
     if app.out.json {
-        return app.out.document(&detail);
+        return app.out.document(&job);
     }
-    let now = engine.store().now().await?;
-    app.out.page(&page(app, &detail, now))?;
+    app.out.page(&page(app, &job, client.now().await?))?;
     app.out.note(&format!("\n`backstop job explain {id}` says why it is where it is and what happens next"));
     Ok(())
 }
 
 /// A job that ended longer ago than its retention has left the hot tables; what was known of it is still there (L16).
-async fn archived(id: JobId, reveal: bool, engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let found = engine.archived(id).await?.ok_or_else(|| no_such_job(id))?;
-    let mut document: serde_json::Value = serde_json::from_str(&found.document).unwrap_or_default();
-    if !reveal {
-        engine.mask().document(&mut document);
-    }
+async fn archived(id: JobId, clear: &str, client: &Client, app: &App) -> Result<(), Problem> {
+    let found: ArchivedJob = client.get(&format!("/api/v1/archive/{id}{clear}")).await?;
     if app.out.json {
-        return app.out.document(&document["job"]);
+        return app.out.document(&found.job);
     }
-    let now = engine.store().now().await?;
     let mut facts = Facts::default();
-    facts.add("archived", both(now, found.archived_at));
-    let shown = if reveal { brief(&found.document, VALUE_CHARS) } else { brief_json(&document, VALUE_CHARS) };
-    facts.add("document", shown);
-    let state = app.out.ink(Ink::of_state(found.state), found.state.as_str());
+    facts.add("archived", both(client.now().await?, found.archived_at));
+    let document = json!({ "job": found.job, "attempts": found.attempts });
+    facts.add("document", brief_json(&document, VALUE_CHARS));
+    let state = app.out.ink(Ink::of_state(found.status), found.status.as_str());
     app.out.page(&format!("{id} {state}\n\n{}", facts.page(&app.out)))?;
     app.out.note(&format!("\nit is archived: `backstop archive show {id}` shows all that is kept of it"));
     Ok(())
 }
 
-fn page(app: &App, detail: &JobDetail, now: Timestamp) -> String {
-    let view = &detail.view;
-    let state = app.out.ink(Ink::of_state(view.state()), view.state().as_str());
-    let title = app.out.ink(Ink::Bold, &clean(&view.job.spec.kind));
+fn page(app: &App, job: &JobReads, now: Timestamp) -> String {
+    let state = app.out.ink(Ink::of_state(job.status), job.status.as_str());
+    let title = app.out.ink(Ink::Bold, &clean(&job.kind));
     let mut facts = Facts::default();
-    submitted(&mut facts, view);
-    times(&mut facts, view, now);
-    runs(&mut facts, detail);
-    ending(&mut facts, app, view);
-    format!("{title} {} {state}\n\n{}", view.job.spec.id, facts.page(&app.out))
+    submitted(&mut facts, job);
+    times(&mut facts, job, now);
+    runs(&mut facts, job);
+    ending(&mut facts, app, job);
+    format!("{title} {} {state}\n\n{}", job.id, facts.page(&app.out))
 }
 
-fn submitted(facts: &mut Facts, view: &JobView) {
-    let (spec, record) = (&view.job.spec, &view.record);
-    facts.text("queue", Some(&spec.queue));
-    facts.add("priority", spec.priority.to_string());
-    facts.add("version", spec.version.to_string());
-    facts.add("payload", brief(&spec.payload, VALUE_CHARS));
-    if let Some(params) = &spec.params {
-        facts.add("params", brief(params, VALUE_CHARS));
+fn submitted(facts: &mut Facts, job: &JobReads) {
+    facts.text("queue", Some(&job.queue));
+    facts.add("priority", job.priority.to_string());
+    facts.add("version", job.version.to_string());
+    facts.add("payload", brief_json(&job.payload, VALUE_CHARS));
+    if job.params.as_object().is_none_or(|params| !params.is_empty()) {
+        facts.add("params", brief_json(&job.params, VALUE_CHARS));
     }
-    if !spec.tags.is_empty() {
-        facts.text("tags", Some(&spec.tags.join(", ")));
+    if !job.tags.is_empty() {
+        facts.text("tags", Some(&job.tags.join(", ")));
     }
-    facts.text("idempotency key", spec.idempotency_key.as_deref());
-    facts.text("business key", spec.business_key.as_deref());
-    facts.text("correlation id", spec.correlation_id.as_deref());
-    if let Some(parent) = spec.callback_of {
+    facts.text("idempotency key", job.idempotency_key.as_deref());
+    facts.text("business key", job.business_key.as_deref());
+    facts.text("correlation id", job.correlation_id.as_deref());
+    if let Some(parent) = job.callback_of {
         facts.add("callback of", parent.to_string());
     }
-    if let Some(successor) = record.superseded_by {
+    if let Some(successor) = job.superseded_by {
         facts.add("superseded by", successor.to_string());
     }
 }
 
-fn times(facts: &mut Facts, view: &JobView, now: Timestamp) {
-    let record = &view.record;
-    facts.add("stored", both(now, view.job.created_at));
-    facts.add("due", both(now, record.run_at));
+fn times(facts: &mut Facts, job: &JobReads, now: Timestamp) {
+    facts.add("stored", both(now, job.created_at));
+    facts.add("due", both(now, job.run_at));
     for (name, moment) in
-        [("started", view.started_at), ("ended", record.finished_at), ("must start by", record.expires_at)]
+        [("started", job.started_at), ("ended", job.finished_at), ("must start by", job.expires_at)]
     {
         if let Some(moment) = moment {
             facts.add(name, both(now, moment));
         }
     }
-    if let Some(hold) = &record.hold {
-        facts.add("held by", format!("worker {} under fence {}", hold.worker, record.fence));
+    if let Some(worker) = &job.worker {
+        facts.add("held by", format!("worker {worker} under fence {}", job.fence));
     }
 }
 
-fn runs(facts: &mut Facts, detail: &JobDetail) {
-    let (policy, record) = (&detail.view.job.spec.policy, &detail.view.record);
-    let causes: Vec<String> =
-        detail.counters.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
+fn runs(facts: &mut Facts, job: &JobReads) {
+    let policy = &job.policy;
+    let counters = job.counters.iter().flatten();
+    let causes: Vec<String> = counters.map(|(cause, count)| format!("{count} {cause}")).collect();
     let by_cause = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
-    facts.add("runs", format!("{}{by_cause}", record.runs));
-    facts.add("attempts charged", format!("{} of {}", record.attempt, u64::from(policy.max_retries) + 1));
-    if record.crashes > 0 {
-        facts.add("crashes", format!("{}, {} are forgiven", record.crashes, policy.max_crashes));
+    facts.add("runs", format!("{}{by_cause}", job.runs));
+    facts.add("attempts charged", format!("{} of {}", job.attempt, u64::from(policy.max_retries) + 1));
+    if job.crashes > 0 {
+        facts.add("crashes", format!("{}, {} are forgiven", job.crashes, policy.max_crashes));
     }
-    if record.redrives > 0 {
-        facts.add("driven again", format!("{} times", record.redrives));
+    if job.redrives > 0 {
+        facts.add("driven again", format!("{} times", job.redrives));
     }
     let backoff = &policy.backoff;
     let growth = format!("{:?}", backoff.growth).to_lowercase();
@@ -126,24 +122,23 @@ fn runs(facts: &mut Facts, detail: &JobDetail) {
     }
 }
 
-fn ending(facts: &mut Facts, app: &App, view: &JobView) {
-    let record = &view.record;
-    if let Some(progress) = &record.progress {
+fn ending(facts: &mut Facts, app: &App, job: &JobReads) {
+    if let Some(progress) = &job.progress {
         facts.add("progress", format!("{}% {}", progress.percent, clean(&progress.note)));
     }
-    if let Some(result) = &view.result {
-        facts.add("result", brief(result, VALUE_CHARS));
+    if let Some(result) = &job.result {
+        facts.add("result", brief_json(result, VALUE_CHARS));
     }
-    if let Some(warning) = &view.warning {
+    if let Some(warning) = &job.warning {
         facts.add("warning", app.out.ink(Ink::Yellow, &clean(warning)));
     }
-    if let Some(reason) = record.reason {
+    if let Some(reason) = job.terminal_reason {
         facts
             .add("dead because", format!("{}: {}", app.out.ink(Ink::Red, reason.as_str()), reason.meaning()));
     }
-    facts.text("canceled because", record.cancel_reason.as_deref());
-    if let Some(failure) = &view.last_failure {
-        facts.add("last error", format!("{}: {}", clean(&failure.error_type), clean(&failure.message)));
-        facts.text("fingerprint", Some(failure.fingerprint.as_ref()));
+    facts.text("canceled because", job.cancel_reason.as_deref());
+    if let (Some(kind), Some(message)) = (&job.error_type, &job.last_error) {
+        facts.add("last error", format!("{}: {}", clean(kind), clean(message)));
+        facts.text("fingerprint", job.fingerprint.as_deref());
     }
 }

@@ -1,0 +1,146 @@
+//! `/api/v1/archive`: jobs that ended long ago (L16, D5).
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use backstop::store::PageRequest;
+use backstop::{Archived, JobId, WorkerId, worker_id};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa_axum::routes;
+
+use super::{jobs, names};
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::{Body, Path, Query};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{ArchiveQuery, ArchivedJob, Exported, Failed, Items, Prune, Pruned, Reveal};
+
+/// Archived jobs that are counted at most.
+const COUNT: usize = 10_000_000;
+
+/// How long this process leads the duty: long enough for a batch, short enough not to keep a worker waiting.
+const TERM: Duration = Duration::from_secs(10);
+
+/// Who leads the duty while somebody prunes by hand: this process, whichever request asks.
+static NODE: LazyLock<WorkerId> = LazyLock::new(worker_id);
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .add(Needs::Right(Scope::Read), routes!(list_archive))
+        .add(Needs::Right(Scope::Read), routes!(show_archived))
+        .add(Needs::Right(Scope::Logs), routes!(export_archive))
+        .add(Needs::RightOverAll(Scope::Admin), routes!(prune_archive))
+}
+
+fn page(query: ArchiveQuery) -> PageRequest<JobId> {
+    PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor }
+}
+
+/// Archived jobs, newest first. A page may hold fewer than `limit` of them while more follow.
+#[utoipa::path(get, path = "/api/v1/archive", tag = "archive", params(ArchiveQuery),
+    responses((status = 200, body = Items<ArchivedJob>), (status = 422, body = Failed)))]
+async fn list_archive(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<ArchiveQuery>,
+) -> Result<Json<Items<ArchivedJob>>, ApiError> {
+    let found = api.engine().archive_page(page(query)).await?;
+    let items = found.items.into_iter().filter_map(|(id, archived)| {
+        let shown = shown(&api, &caller, id, &archived, false)?;
+        Some(ArchivedJob { attempts: None, ..shown })
+    });
+    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+}
+
+/// All that is kept of one archived job.
+#[utoipa::path(get, path = "/api/v1/archive/{id}", tag = "archive", params(("id" = JobId, Path), Reveal),
+    responses((status = 200, body = ArchivedJob), (status = 404, body = Failed)))]
+async fn show_archived(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(Reveal { reveal }): Query<Reveal>,
+) -> Result<Json<ArchivedJob>, ApiError> {
+    let id = jobs::job_id(&id)?;
+    names::may_reveal(&caller, reveal)?;
+    let Some(archived) = api.engine().archived(id).await? else {
+        jobs::seen(&api, &caller, id).await?;
+        return Err(ApiError::not_found("not_archived", format!("job {id} is not archived"))
+            .hint(format!("`backstop job show {id}` shows it; so does /api/v1/jobs/{id}")));
+    };
+    shown(&api, &caller, id, &archived, reveal).map(Json).ok_or_else(|| jobs::no_such_job(id))
+}
+
+/// What is kept of a job, with its secrets masked unless they are asked for (F11); none when it is not for this
+/// caller's eyes.
+fn shown(api: &Api, caller: &Caller, id: JobId, archived: &Archived, reveal: bool) -> Option<ArchivedJob> {
+    let mut document: Value = serde_json::from_str(&archived.document).unwrap_or_default();
+    if !reveal {
+        api.engine().mask().document(&mut document);
+    }
+    let (mut job, mut attempts) = (document["job"].take(), document["attempts"].take());
+    if !names::document(caller, &mut job) {
+        return None;
+    }
+    for run in attempts.as_array_mut().into_iter().flatten() {
+        if !caller.may(Scope::Logs) {
+            run["output"] = Value::Null;
+        }
+    }
+    let Archived { archived_at, state, ran, .. } = *archived;
+    Some(ArchivedJob { id, status: state, archived_at, ran, job, attempts: Some(attempts) })
+}
+
+/// Archived jobs with all that is known of each, in clear, newest first.
+#[utoipa::path(get, path = "/api/v1/archive/export", tag = "archive", params(ArchiveQuery),
+    responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
+async fn export_archive(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<ArchiveQuery>,
+) -> Result<Json<Items<Exported>>, ApiError> {
+    let found = api.engine().archive_page(page(query)).await?;
+    let jobs = found.items.into_iter().map(|(id, archived)| backstop::Exported::archived(id, archived));
+    let items = jobs.filter_map(|job| exported(&caller, job)).collect();
+    Ok(Json(Items { items, next_cursor: found.next.map(|id| id.to_string()) }))
+}
+
+/// A job with all that is known of it, in the caller's names; none when it is not for its eyes.
+pub(super) fn exported(caller: &Caller, job: backstop::Exported) -> Option<Exported> {
+    let text = if caller.sees_all() {
+        job.document.to_string()
+    } else {
+        let mut document: Value = serde_json::from_str(&job.document).ok()?;
+        names::document(caller, &mut document["job"]).then(|| document.to_string())?
+    };
+    Some(Exported { id: job.id, status: job.state, document: RawValue::from_string(text).ok()? })
+}
+
+/// Removes what was archived long ago for good, one bounded batch a call; a job that never ran stays.
+#[utoipa::path(post, path = "/api/v1/archive/prune", tag = "archive", request_body = Option<Prune>,
+    responses((status = 200, body = Pruned), (status = 409, body = Failed), (status = 422, body = Failed)))]
+async fn prune_archive(State(api): State<Api>, prune: Option<Body<Prune>>) -> Result<Json<Pruned>, ApiError> {
+    let Prune { keep_ms, dry_run } = prune.map(|Body(prune)| prune).unwrap_or_default();
+    let engine = api.engine();
+    let keep = keep_ms.map(Duration::from_millis).or(engine.config().retention.archive).ok_or_else(|| {
+        let status = axum::http::StatusCode::BAD_REQUEST;
+        ApiError::new(status, "usage", "nothing says how long archived jobs stay")
+            .hint("say it, such as `--older-than 90d` or `keep_ms`, or set retention.archive")
+    })?;
+    let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+    let count = |jobs: usize| u64::try_from(jobs).unwrap_or(u64::MAX);
+    if dry_run {
+        let jobs = Some(count(engine.prunable(keep, COUNT).await?));
+        return Ok(Json(Pruned { dry_run, keep_ms, jobs, pruned: 0, more: false }));
+    }
+    let Some((pruned, more)) = engine.prune(*NODE, TERM, keep).await? else {
+        let message = "a running worker does this by itself, by its own retention.archive";
+        return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "led_elsewhere", message)
+            .hint("set retention.archive where the workers run, or stop them before this"));
+    };
+    Ok(Json(Pruned { dry_run, keep_ms, jobs: None, pruned: count(pruned), more }))
+}

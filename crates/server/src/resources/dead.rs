@@ -1,0 +1,167 @@
+//! `/api/v1/dead-letters`: jobs that failed for good, as other systems read them, and removing them (D1, D5).
+
+use axum::Json;
+use axum::extract::State;
+use backstop::core::envelope::envelope;
+use backstop::core::job::{Attempt, JobView};
+use backstop::store::{JobFilter, PageRequest};
+use backstop::{JobId, Refusal, State as JobState};
+use serde_json::Value;
+use utoipa_axum::routes;
+
+use super::{archive, jobs, names};
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::{Body, Path, Query};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{DeadLetter, DeadQuery, Exported, Failed, Items, Purge, Purged, Survey};
+
+/// Dead letters that are counted at most before any goes.
+const COUNT: usize = 10_000_000;
+
+/// Jobs that one purge by id names at most.
+const MOST_IDS: usize = 1_000;
+
+/// Runs that are shown of one dead letter.
+const LATEST: usize = 5;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .add(Needs::Right(Scope::Read), routes!(list_dead_letters))
+        .add(Needs::Right(Scope::Read), routes!(show_dead_letter))
+        .add(Needs::Right(Scope::Logs), routes!(export_dead_letters))
+        .add(Needs::Right(Scope::Admin), routes!(purge_dead_letters))
+}
+
+fn dead(caller: &Caller, conditions: JobFilter) -> Result<JobFilter, ApiError> {
+    Ok(JobFilter { state: Some(JobState::Failed), ..names::filter(caller, conditions)? })
+}
+
+fn page(query: &DeadQuery) -> PageRequest<JobId> {
+    PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor }
+}
+
+/// The envelopes of dead letters, newest job first.
+#[utoipa::path(get, path = "/api/v1/dead-letters", tag = "dead letters", params(DeadQuery),
+    responses((status = 200, body = Items<Object>), (status = 422, body = Failed)))]
+async fn list_dead_letters(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<DeadQuery>,
+) -> Result<Json<Items<Value>>, ApiError> {
+    let found = api.engine().jobs(dead(&caller, query.conditions())?, page(&query)).await?;
+    let mut items = Vec::with_capacity(found.items.len());
+    for view in &found.items {
+        let latest = api.engine().attempts(view.job.spec.id, PageRequest::first(1)).await?.items;
+        items.extend(enveloped(&caller, view, &latest));
+    }
+    Ok(Json(Items { items, next_cursor: found.next.map(|id| id.to_string()) }))
+}
+
+/// One dead letter: its envelope, its latest runs, and what to do.
+#[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead letters", params(("id" = JobId, Path)),
+    responses((status = 200, body = DeadLetter), (status = 404, body = Failed), (status = 409, body = Failed)))]
+async fn show_dead_letter(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<DeadLetter>, ApiError> {
+    let id = jobs::job_id(&id)?;
+    let explained = api.engine().explain(id).await?;
+    let Some((view, mut explanation)) = explained else { return Err(jobs::absent(&api, &caller, id).await) };
+    if caller.sees(&view.job.spec.queue).is_none() {
+        return Err(jobs::no_such_job(id));
+    }
+    let runs = api.engine().attempts(id, PageRequest::first(LATEST)).await?.items;
+    let Some(envelope) = enveloped(&caller, &view, &runs) else {
+        let refusal = Refusal::WrongState { job: id, state: view.state(), verb: "shown as a dead letter" };
+        return Err(refusal.into());
+    };
+    names::sentences(&caller, &view, &mut explanation);
+    let attempts = runs.iter().map(|run| names::run(&api, &caller, &view.job.spec.kind, run)).collect();
+    Ok(Json(DeadLetter { envelope, attempts, because: explanation.because, next: explanation.next }))
+}
+
+/// The envelope of a dead letter, in the caller's names.
+fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Value> {
+    let version = latest.first().and_then(|attempt| attempt.code_version.as_deref());
+    let mut envelope = envelope(&view.job, &view.record, view.last_failure.as_ref(), version)?;
+    envelope["queue"] = caller.sees(&view.job.spec.queue)?.into();
+    for name in ["executionKey", "correlationId"] {
+        if let Some(key) = envelope[name].as_str() {
+            envelope[name] = Value::from(names::own_key(caller, key).to_owned());
+        }
+    }
+    Some(envelope)
+}
+
+/// Dead letters with all that is known of each, in clear, newest job first.
+#[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead letters", params(DeadQuery),
+    responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
+async fn export_dead_letters(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<DeadQuery>,
+) -> Result<Json<Items<Exported>>, ApiError> {
+    let found = api.engine().export(dead(&caller, query.conditions())?, page(&query)).await?;
+    let items = found.items.into_iter().filter_map(|job| archive::exported(&caller, job));
+    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+}
+
+/// Removes dead letters for good, one bounded batch a call; their idempotency keys keep answering.
+#[utoipa::path(post, path = "/api/v1/dead-letters/purge", tag = "dead letters", request_body = Purge,
+    responses((status = 200, body = Purged), (status = 422, body = Failed)))]
+async fn purge_dead_letters(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(purge): Body<Purge>,
+) -> Result<Json<Purged>, ApiError> {
+    let conditions = purge.conditions();
+    let narrow = conditions != JobFilter::default();
+    if let Some(ids) = purge.ids {
+        if narrow || purge.all || purge.dry_run || purge.cursor.is_some() {
+            let message =
+                "`ids` stands beside conditions, `all`, `dry_run` or `cursor`, which do not go together";
+            return Err(ApiError::invalid(message).hint("send either"));
+        }
+        return purge_ids(&api, &caller, ids).await;
+    }
+    let filter = dead(&caller, conditions)?;
+    if purge.dry_run {
+        let survey = Some(Survey::of(api.engine().survey(filter, COUNT).await?, &caller));
+        return Ok(Json(Purged { dry_run: true, purged: 0, left: 0, survey, next_cursor: None }));
+    }
+    if !narrow && !purge.all {
+        let status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(ApiError::new(
+            status,
+            "needs_all",
+            "without a condition this would remove every dead letter",
+        )
+        .hint("narrow them down, or send `all: true`"));
+    }
+    let (done, next_cursor) = api.engine().purge_page(&filter, purge.cursor).await?;
+    Ok(Json(purged(done, next_cursor)))
+}
+
+async fn purge_ids(api: &Api, caller: &Caller, ids: Vec<JobId>) -> Result<Json<Purged>, ApiError> {
+    if ids.len() > MOST_IDS {
+        let message = format!("ids has {} jobs, the limit is {MOST_IDS}", ids.len());
+        return Err(ApiError::invalid(message).hint("send several requests"));
+    }
+    let asked = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+    let mine = if caller.sees_all() {
+        ids
+    } else {
+        let found = api.engine().store().jobs(ids).await?.into_iter().flatten();
+        let seen = found.filter(|detail| caller.sees(&detail.view.job.spec.queue).is_some());
+        seen.map(|detail| detail.view.job.spec.id).collect()
+    };
+    let done = api.engine().purge_those(mine, Some(JobState::Failed)).await?;
+    Ok(Json(Purged { left: asked.saturating_sub(done.purged), ..purged(done, None) }))
+}
+
+fn purged(done: backstop::Purged, next_cursor: Option<JobId>) -> Purged {
+    Purged { dry_run: false, purged: done.purged, left: done.left, survey: None, next_cursor }
+}

@@ -1,0 +1,230 @@
+//! `/api/v1/jobs`: looking at jobs and moving them.
+
+use axum::Json;
+use axum::extract::State;
+use backstop::core::job::{AttemptReads, JobDetail, JobReads, Operated};
+use backstop::store::PageRequest;
+use backstop::{JobId, OperateError, Refusal};
+use serde_json::{Value, json};
+use utoipa_axum::routes;
+
+use super::names;
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::{Body, Path, Query};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{Changed, Explained, Failed, Items, JobQuery, Logged, Reason, Reveal, RunsQuery};
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .add(Needs::Right(Scope::Read), routes!(list_jobs))
+        .add(Needs::Right(Scope::Read), routes!(show_job))
+        .add(Needs::Right(Scope::Read), routes!(list_attempts))
+        .add(Needs::Right(Scope::Read), routes!(explain_job))
+        .add(Needs::Right(Scope::Logs), routes!(read_logs))
+        .add(Needs::Right(Scope::Operate), routes!(cancel_job))
+        .add(Needs::Right(Scope::Operate), routes!(pause_job))
+        .add(Needs::Right(Scope::Operate), routes!(resume_job))
+        .add(Needs::Right(Scope::Operate), routes!(retry_job))
+}
+
+/// Jobs, newest first.
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobQuery),
+    responses((status = 200, body = Items<JobReads>), (status = 422, body = Failed)))]
+async fn list_jobs(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(query): Query<JobQuery>,
+) -> Result<Json<Items<JobReads>>, ApiError> {
+    names::may_reveal(&caller, query.reveal)?;
+    let mut filter = names::filter(&caller, query.conditions())?;
+    filter.state = query.status;
+    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
+    let found = api.engine().jobs(filter, page).await?;
+    let shown = |view| names::job(&caller, names::shown(&api, view, query.reveal).reads());
+    let items = found.items.iter().filter_map(shown);
+    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+}
+
+/// Everything about one job.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path), Reveal),
+    responses((status = 200, body = JobReads), (status = 404, body = Failed)))]
+async fn show_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(Reveal { reveal }): Query<Reveal>,
+) -> Result<Json<JobReads>, ApiError> {
+    let id = job_id(&id)?;
+    names::may_reveal(&caller, reveal)?;
+    let mut detail = seen(&api, &caller, id).await?;
+    detail.view = names::shown(&api, &detail.view, reveal);
+    names::job(&caller, detail.reads()).map(Json).ok_or_else(|| no_such_job(id))
+}
+
+/// The runs of a job that have ended, latest first. What they logged is there for those who may read logs.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/attempts", tag = "jobs", params(("id" = JobId, Path), RunsQuery),
+    responses((status = 200, body = Items<AttemptReads>), (status = 404, body = Failed)))]
+async fn list_attempts(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<RunsQuery>,
+) -> Result<Json<Items<AttemptReads>>, ApiError> {
+    Ok(Json(runs(&api, &caller, job_id(&id)?, query).await?))
+}
+
+/// Why a job is where it is, what happens next and when.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/explain", tag = "jobs", params(("id" = JobId, Path)),
+    responses((status = 200, body = Explained), (status = 404, body = Failed)))]
+async fn explain_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Explained>, ApiError> {
+    let id = job_id(&id)?;
+    let Some((view, mut explanation)) = api.engine().explain(id).await? else {
+        return Err(absent(&api, &caller, id).await);
+    };
+    names::sentences(&caller, &view, &mut explanation);
+    let Some(job) = names::job(&caller, view.reads()) else { return Err(no_such_job(id)) };
+    let (kind, queue) = (job.kind.to_string(), job.queue.to_string());
+    Ok(Json(Explained { id, kind, queue, explanation }))
+}
+
+/// What the runs of a job logged or printed, latest run first.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/logs", tag = "jobs", params(("id" = JobId, Path), RunsQuery),
+    responses((status = 200, body = Items<Logged>), (status = 404, body = Failed)))]
+async fn read_logs(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<RunsQuery>,
+) -> Result<Json<Items<Logged>>, ApiError> {
+    let page = runs(&api, &caller, job_id(&id)?, query).await?;
+    let logged = page.items.into_iter().map(|run| {
+        let AttemptReads { number, cause, finished_at, output, .. } = run;
+        Logged { number, cause, finished_at, output }
+    });
+    Ok(Json(Items { items: logged.collect(), next_cursor: page.next_cursor }))
+}
+
+/// Calls a job off, also a running one.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path)),
+    request_body = Option<Reason>,
+    responses((status = 200, body = Changed), (status = 404, body = Failed)))]
+async fn cancel_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+    said: Option<Body<Reason>>,
+) -> Result<Json<Changed>, ApiError> {
+    let id = movable(&api, &caller, &id).await?;
+    let reason = said.and_then(|Body(said)| said.reason);
+    let reason = reason.unwrap_or_else(|| format!("canceled by {}", caller.name()));
+    changed(api.engine().cancel(id, reason).await)
+}
+
+/// Holds a job back: a pending one, or a dead letter.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", tag = "jobs", params(("id" = JobId, Path)),
+    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+async fn pause_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Changed>, ApiError> {
+    changed(api.engine().pause(movable(&api, &caller, &id).await?).await)
+}
+
+/// Puts a paused job back to where it was.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", tag = "jobs", params(("id" = JobId, Path)),
+    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+async fn resume_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Changed>, ApiError> {
+    changed(api.engine().resume(movable(&api, &caller, &id).await?).await)
+}
+
+/// Drives a dead letter again, with all its attempts.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs", params(("id" = JobId, Path)),
+    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+async fn retry_job(
+    State(api): State<Api>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Changed>, ApiError> {
+    changed(api.engine().retry(movable(&api, &caller, &id).await?).await)
+}
+
+fn changed(operated: Result<Operated, OperateError>) -> Result<Json<Changed>, ApiError> {
+    let Operated { changed, state, .. } = operated?;
+    Ok(Json(Changed { changed, status: state.to_string() }))
+}
+
+/// The id of a path. What is no id is no job's.
+pub(super) fn job_id(text: &str) -> Result<JobId, ApiError> {
+    text.parse().map_err(|_| {
+        let text: String = text.chars().take(60).collect();
+        ApiError::not_found("no_such_job", format!("there is no job {text}: that is no id"))
+            .hint("check the id with `backstop job list`")
+    })
+}
+
+pub(super) fn no_such_job(job: JobId) -> ApiError {
+    Refusal::NoSuchJob { job }.into()
+}
+
+/// A hot job that this caller may see.
+pub(super) async fn seen(api: &Api, caller: &Caller, id: JobId) -> Result<JobDetail, ApiError> {
+    match api.engine().job(id).await? {
+        Some(detail) if caller.sees(&detail.view.job.spec.queue).is_some() => Ok(detail),
+        Some(_) => Err(no_such_job(id)),
+        None => Err(absent(api, caller, id).await),
+    }
+}
+
+/// Why a job is not among the hot ones: it was archived, or there is none for this caller (L16).
+pub(super) async fn absent(api: &Api, caller: &Caller, id: JobId) -> ApiError {
+    let archived = match api.engine().archived(id).await {
+        Ok(Some(archived)) => archived,
+        Ok(None) => return no_such_job(id),
+        Err(error) => return error.into(),
+    };
+    let mut document: Value = serde_json::from_str(&archived.document).unwrap_or_default();
+    if !names::document(caller, &mut document["job"]) {
+        return no_such_job(id);
+    }
+    let message = format!("job {id} has {} and was archived at {}", archived.state, archived.archived_at);
+    ApiError::not_found("archived", message)
+        .hint(format!(
+            "`backstop archive show {id}` shows all that is kept of it; so does /api/v1/archive/{id}"
+        ))
+        .details(json!({ "id": id, "status": archived.state, "archived_at": archived.archived_at }))
+}
+
+/// The id of a job that this caller may move. The store knows best whether it is there at all.
+async fn movable(api: &Api, caller: &Caller, id: &str) -> Result<JobId, ApiError> {
+    let id = job_id(id)?;
+    if !caller.sees_all() {
+        seen(api, caller, id).await?;
+    }
+    Ok(id)
+}
+
+/// A page of a job's ledger.
+pub(super) async fn runs(
+    api: &Api,
+    caller: &Caller,
+    id: JobId,
+    query: RunsQuery,
+) -> Result<Items<AttemptReads>, ApiError> {
+    // An unknown job has an empty ledger, and should be told from one that has not run.
+    let kind = seen(api, caller, id).await?.view.job.spec.kind;
+    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
+    let found = api.engine().attempts(id, page).await?;
+    let items = found.items.iter().map(|attempt| names::run(api, caller, &kind, attempt)).collect();
+    Ok(Items { items, next_cursor: found.next.map(|number| number.to_string()) })
+}

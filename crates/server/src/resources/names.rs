@@ -1,0 +1,139 @@
+//! Names as a caller says and sees them, and as the store keeps them: queues and keys of a tenant begin with its name
+//! (E13). Also what of a job's data a caller sees at all: without secrets, unless it may see them (F11).
+
+use backstop::Refusal;
+use backstop::core::explain::Explanation;
+use backstop::core::job::{Attempt, AttemptReads, JobReads, JobView};
+use backstop::store::JobFilter;
+use serde_json::Value;
+
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::error::ApiError;
+
+/// The parts of a job's document that hold keys.
+const KEYS: [&str; 3] = ["idempotency_key", "business_key", "correlation_id"];
+
+/// A caller's key as the store keeps it.
+pub(crate) fn stored_key(caller: &Caller, key: String) -> String {
+    match caller.tenant() {
+        Some(tenant) => format!("{tenant}/{key}"),
+        None => key,
+    }
+}
+
+/// A stored key as the caller knows it.
+pub(crate) fn own_key<'k>(caller: &Caller, key: &'k str) -> &'k str {
+    let own = caller.tenant().and_then(|tenant| key.strip_prefix(tenant)?.strip_prefix('/'));
+    own.unwrap_or(key)
+}
+
+/// A job as this caller sees it; none when it is not for its eyes.
+pub(crate) fn job(caller: &Caller, mut job: JobReads) -> Option<JobReads> {
+    let queue = caller.sees(&job.queue)?;
+    if caller.tenant().is_none() {
+        return Some(job);
+    }
+    job.queue = queue.into();
+    for key in [&mut job.idempotency_key, &mut job.business_key, &mut job.correlation_id] {
+        *key = key.take().map(|key| own_key(caller, &key).to_owned());
+    }
+    Some(job)
+}
+
+/// The document of a job, changed to what this caller may see; false when it is not for its eyes.
+pub(crate) fn document(caller: &Caller, job: &mut Value) -> bool {
+    let Some(queue) = job["queue"].as_str().and_then(|queue| caller.sees(queue)) else {
+        return caller.sees_all();
+    };
+    if caller.tenant().is_none() {
+        return true;
+    }
+    job["queue"] = Value::from(queue.to_owned());
+    for name in KEYS {
+        if let Some(key) = job[name].as_str() {
+            job[name] = Value::from(own_key(caller, key).to_owned());
+        }
+    }
+    true
+}
+
+/// An explanation in the caller's own names: its sentences name the queue, the key and the incident as the store does.
+pub(crate) fn sentences(caller: &Caller, view: &JobView, explanation: &mut Explanation) {
+    let Some(tenant) = caller.tenant() else { return };
+    let spec = &view.job.spec;
+    let incident = format!("{tenant}/{}", spec.kind);
+    let stored = [Some(&*spec.queue), spec.business_key.as_deref(), Some(&*incident)];
+    let own = |text: &mut String| {
+        for name in stored.into_iter().flatten() {
+            *text = text.replace(name, own_key(caller, name));
+        }
+    };
+    own(&mut explanation.because);
+    own(&mut explanation.next);
+    explanation.checks.iter_mut().for_each(|check| own(&mut check.answer));
+}
+
+/// A refusal in the caller's own names.
+pub(crate) fn refusal(caller: &Caller, refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::BusinessKeyConflict { key, holder, state } => {
+            let key = own_key(caller, &key).to_owned();
+            Refusal::BusinessKeyConflict { key, holder, state }
+        }
+        Refusal::KindNotAllowed { kind, queue } => {
+            let queue = caller.sees(&queue).map(str::to_owned).unwrap_or(queue);
+            Refusal::KindNotAllowed { kind, queue }
+        }
+        other => other,
+    }
+}
+
+/// Conditions in the store's names, narrowed to what the caller may see.
+///
+/// # Errors
+/// When they name a queue that the token is not for, or none although it is for some.
+pub(crate) fn filter(caller: &Caller, mut filter: JobFilter) -> Result<JobFilter, ApiError> {
+    match &filter.queue {
+        Some(queue) => filter.queue = Some(caller.queue(queue)?),
+        None if !caller.has_all_queues() => {
+            let message = "this token is for some queues only: say which one with `queue`";
+            return Err(ApiError::invalid(message)
+                .hint("ask for one queue at a time")
+                .details(serde_json::json!({ "field": "queue" })));
+        }
+        None => {}
+    }
+    filter.tenant = caller.tenant().map(str::to_owned);
+    filter.business_key = filter.business_key.map(|key| stored_key(caller, key));
+    Ok(filter)
+}
+
+/// Refuses to show data in clear to those who may not see it.
+///
+/// # Errors
+/// When the token lacks the scope.
+pub(crate) fn may_reveal(caller: &Caller, reveal: bool) -> Result<(), ApiError> {
+    if reveal && !caller.may(Scope::Logs) {
+        let message = "showing payloads and results in clear needs the scope `logs`, which this token lacks";
+        return Err(
+            ApiError::forbidden(message).hint("leave `reveal` out, or use a token that has the scope")
+        );
+    }
+    Ok(())
+}
+
+/// A job as it may be shown: its secrets masked and its sealed data closed (F11, E12), or both open to whoever may see
+/// them.
+pub(crate) fn shown(api: &Api, view: &JobView, reveal: bool) -> JobView {
+    if reveal { api.engine().revealed(view) } else { view.masked(&api.engine().mask()) }
+}
+
+/// A run as this caller sees it: its data masked, what it logged only for those who may read logs.
+pub(crate) fn run(api: &Api, caller: &Caller, kind: &str, run: &Attempt) -> AttemptReads {
+    let mut run = run.masked(Some(kind), &api.engine().mask()).reads();
+    if !caller.may(Scope::Logs) {
+        run.output = None;
+    }
+    run
+}

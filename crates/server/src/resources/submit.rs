@@ -1,0 +1,309 @@
+//! `POST /api/v1/jobs` and `/api/v1/jobs/batch`: jobs on their way in.
+//!
+//! The hot path of the API: payloads are handed on as the text that was sent, and single submits rely on the store's
+//! own grouping of commits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use backstop::core::failure::Backoff;
+use backstop::core::job::is_trace_parent;
+use backstop::{Callback, Enqueue, JobId, Refusal, Submitted};
+use serde_json::json;
+use utoipa_axum::router::UtoipaMethodRouterExt;
+use utoipa_axum::routes;
+
+use super::{jobs, names};
+use crate::access::{Caller, Scope};
+use crate::api::Api;
+use crate::body::{RawBody, read};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{
+    BackoffPart, CallbackJob, Failed, FailedWhy, Items, JobsBatch, Stored, StoredOrRefused, SubmitJob,
+};
+
+/// Jobs of one batch at most.
+const MOST: usize = 1_000;
+
+/// Bytes of a batch at most.
+const BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    let batches = routes!(submit_batch).layer(DefaultBodyLimit::max(BATCH_BYTES));
+    routes.add(Needs::Right(Scope::Submit), routes!(submit)).add(Needs::Right(Scope::Submit), batches)
+}
+
+/// Stores a job. An answer means that it is durable.
+#[utoipa::path(post, path = "/api/v1/jobs", tag = "jobs", operation_id = "submit_job",
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Counts when the body has no `idempotency_key`.")),
+    request_body = SubmitJob,
+    responses(
+        (status = 201, description = "It is stored.", body = Stored),
+        (status = 200, description = "It was there already.", body = Stored),
+        (status = 409, description = "Another live job holds the business key, or the job to replace has started.",
+         body = Failed),
+        (status = 422, description = "It can never be stored like this.", body = Failed),
+        (status = 429, description = "Reserved: `queue_full`.", body = Failed)))]
+async fn submit(
+    State(api): State<Api>,
+    caller: Caller,
+    IdempotencyKey(key): IdempotencyKey,
+    TraceParent(trace): TraceParent,
+    RawBody(bytes): RawBody,
+) -> Result<(StatusCode, Json<Stored>), ApiError> {
+    let mut job: SubmitJob<'_> = read(&bytes)?;
+    job.idempotency_key = job.idempotency_key.or(key);
+    may_replace(&api, &caller, job.replaces).await?;
+    let stored = match traced(prepare(&api, &caller, job)?, trace).submit().await {
+        Ok(submitted) => stored(&submitted),
+        Err(backstop::SubmitError::Refused(refusal)) => return Err(names::refusal(&caller, refusal).into()),
+        Err(error) => return Err(error.into()),
+    };
+    let status = if stored.deduplicated { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(stored)))
+}
+
+/// Stores up to 1,000 jobs in one transaction: all of them or none, unless `partial`. One answer per job, in order.
+///
+/// A batch that is refused answers with the first refused job's error, whose details tell its `index`; a `partial` one
+/// answers 207 when some jobs were refused.
+#[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "jobs", operation_id = "submit_jobs",
+    request_body = JobsBatch,
+    responses(
+        (status = 201, description = "All are stored; some may have been there already.",
+         body = Items<StoredOrRefused>),
+        (status = 200, description = "All were there already.", body = Items<StoredOrRefused>),
+        (status = 207, description = "Some were refused, the others are stored.", body = Items<StoredOrRefused>),
+        (status = 409, description = "A business key is held: nothing was stored.", body = Failed),
+        (status = 422, description = "A job can never be stored like this: nothing was stored.", body = Failed)))]
+async fn submit_batch(
+    State(api): State<Api>,
+    caller: Caller,
+    TraceParent(trace): TraceParent,
+    RawBody(bytes): RawBody,
+) -> Result<(StatusCode, Json<Items<StoredOrRefused>>), ApiError> {
+    let batch: JobsBatch<'_> = read(&bytes)?;
+    if batch.jobs.len() > MOST {
+        let message = format!("the batch has {} jobs, the limit is {MOST}", batch.jobs.len());
+        return Err(ApiError::invalid(message)
+            .hint("send several batches")
+            .details(json!({ "field": "jobs" })));
+    }
+    let mut prepared = Vec::with_capacity(batch.jobs.len());
+    for (index, job) in batch.jobs.into_iter().enumerate() {
+        let checked = may_replace(&api, &caller, job.replaces).await;
+        let job = checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()));
+        match job {
+            Err(error) if !batch.partial => return Err(at(index, error)),
+            job => prepared.push(job),
+        }
+    }
+    let answers = store_all(&api, &caller, prepared, batch.partial).await?;
+    let is_new = |answer: &StoredOrRefused| matches!(answer, StoredOrRefused::Stored(it) if !it.deduplicated);
+    let status = if answers.iter().any(|answer| matches!(answer, StoredOrRefused::Refused { .. })) {
+        StatusCode::MULTI_STATUS
+    } else if answers.iter().any(is_new) {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(Items::all(answers))))
+}
+
+/// Stores what could be prepared, and answers for each in order.
+async fn store_all(
+    api: &Api,
+    caller: &Caller,
+    prepared: Vec<Result<Enqueue, ApiError>>,
+    partial: bool,
+) -> Result<Vec<StoredOrRefused>, ApiError> {
+    let (mut jobs, mut refused) = (Vec::with_capacity(prepared.len()), Vec::with_capacity(prepared.len()));
+    for job in prepared {
+        match job {
+            Ok(job) => {
+                jobs.push(job);
+                refused.push(None);
+            }
+            Err(error) => refused.push(Some(error)),
+        }
+    }
+    let answers = api.engine().submit_all(jobs, !partial).await?;
+    let mut answers = answers.into_iter();
+    if !partial
+        && let Some((index, Err(refusal))) = answers.clone().enumerate().find(|(_, answer)| at_fault(answer))
+    {
+        return Err(at(index, names::refusal(caller, refusal).into()));
+    }
+    let answered = refused.into_iter().map(|error| match error {
+        Some(error) => told(&error),
+        None => match answers.next() {
+            Some(Ok(submitted)) => StoredOrRefused::Stored(stored(&submitted)),
+            Some(Err(refusal)) => told(&names::refusal(caller, refusal).into()),
+            None => told(&Refusal::BatchRefused { index: 0 }.into()),
+        },
+    });
+    Ok(answered.collect())
+}
+
+/// True for the job that spoilt its batch; the others were only refused with it.
+fn at_fault(answer: &Result<Submitted, Refusal>) -> bool {
+    answer.as_ref().is_err_and(|refusal| !matches!(refusal, Refusal::BatchRefused { .. }))
+}
+
+fn stored(submitted: &Submitted) -> Stored {
+    Stored { id: submitted.id, status: submitted.state, deduplicated: submitted.deduplicated }
+}
+
+fn told(error: &ApiError) -> StoredOrRefused {
+    let mut said = error.to_json();
+    StoredOrRefused::Refused {
+        error: FailedWhy {
+            code: error.code().to_owned(),
+            message: said["message"].as_str().unwrap_or_default().to_owned(),
+            hint: said["hint"].as_str().map(str::to_owned),
+            details: said["details"].take(),
+        },
+    }
+}
+
+/// The error of one job of a batch, with its place in it.
+fn at(index: usize, error: ApiError) -> ApiError {
+    let mut details = error.to_json()["details"].take();
+    if !details.is_object() {
+        details = json!({});
+    }
+    details["index"] = index.into();
+    error.details(details)
+}
+
+/// A job can only be replaced by those who see it.
+async fn may_replace(api: &Api, caller: &Caller, replaces: Option<JobId>) -> Result<(), ApiError> {
+    match replaces {
+        Some(id) if !caller.sees_all() => jobs::seen(api, caller, id).await.map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
+    check_together(&job)?;
+    let payload = job.payload.map_or("{}", |payload| payload.get());
+    let mut new = api.engine().enqueue_raw(&job.kind, payload);
+    // Before everything that starts from the queue's own settings.
+    if job.queue.is_some() || !caller.sees_all() {
+        new = new.queue(caller.queue(job.queue.as_deref().unwrap_or("default"))?);
+    }
+    macro_rules! set {
+        (@ $value:ident) => { $value };
+        (@ $value:ident $convert:expr) => { $convert($value) };
+        ($($field:ident: $method:ident $(($convert:expr))?;)*) => {
+            $(if let Some(value) = job.$field { new = new.$method(set!(@ value $($convert)?)); })*
+        };
+    }
+    set! {
+        priority: priority;
+        version: version;
+        run_at: run_at;
+        delay_ms: delay (Duration::from_millis);
+        expires_at: expires_at;
+        max_retries: max_retries;
+        max_crashes: max_crashes;
+        timeout_ms: timeout (Duration::from_millis);
+        max_wait_ms: max_wait (Duration::from_millis);
+        idempotency_key: idempotency_key (|key| names::stored_key(caller, key));
+        business_key: business_key (|key| names::stored_key(caller, key));
+        correlation_id: correlation_id (|key| names::stored_key(caller, key));
+        on_conflict: on_conflict;
+        replaces: replaces;
+        params: params;
+    }
+    if let Some(part) = job.backoff {
+        new = new.adjust_backoff(|backoff| adjusted(backoff, &part));
+    }
+    if let Some(job) = job.on_success {
+        new = new.on_success_raw(callback(caller, &job)?);
+    }
+    if let Some(job) = job.on_failure {
+        new = new.on_failure_raw(callback(caller, &job)?);
+    }
+    Ok(job.tags.into_iter().fold(new, Enqueue::tag))
+}
+
+/// What no single field can say of itself.
+fn check_together(job: &SubmitJob<'_>) -> Result<(), ApiError> {
+    let refused = |field: &str, problem: &str| {
+        let refusal = ApiError::invalid(format!("{field} is invalid: {problem}"));
+        refusal
+            .hint("correct the value and submit again")
+            .details(json!({ "field": field, "problem": problem }))
+    };
+    if job.run_at.is_some() && job.delay_ms.is_some() {
+        return Err(refused("delay_ms", "it stands beside run_at, and both say when; leave one out"));
+    }
+    if job.ordering_key.is_some() {
+        return Err(refused("ordering_key", "jobs cannot be ordered by a key yet; leave it out"));
+    }
+    Ok(())
+}
+
+fn adjusted(mut backoff: Backoff, part: &BackoffPart) -> Backoff {
+    backoff.growth = part.policy.unwrap_or(backoff.growth);
+    backoff.base = part.base_ms.map_or(backoff.base, Duration::from_millis);
+    // A longer base than the cap that was left out means that no wait is cut.
+    backoff.cap = part.cap_ms.map_or(backoff.cap, Duration::from_millis).max(backoff.base);
+    backoff.jitter = part.jitter.unwrap_or(backoff.jitter);
+    backoff
+}
+
+fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callback, ApiError> {
+    let queue = caller.queue(job.queue.as_deref().unwrap_or("default"))?;
+    let payload = job.payload.map_or("{}", |payload| payload.get());
+    Ok(Callback {
+        kind: (&*job.kind).into(),
+        version: job.version.unwrap_or(1),
+        queue: queue.into(),
+        payload: payload.into(),
+    })
+}
+
+/// A job that belongs to the trace of the request that brought it.
+fn traced(job: Enqueue, trace: Option<Arc<str>>) -> Enqueue {
+    match trace {
+        Some(trace) => job.trace_parent(trace),
+        None => job,
+    }
+}
+
+/// The header `traceparent` of W3C Trace Context. One that is none is left out, as that standard asks.
+struct TraceParent(Option<Arc<str>>);
+
+impl<S: Sync> FromRequestParts<S> for TraceParent {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let given = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Ok(Self(given.filter(|text| is_trace_parent(text)).map(Into::into)))
+    }
+}
+
+/// The header `Idempotency-Key`.
+struct IdempotencyKey(Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(given) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
+        match std::str::from_utf8(given.as_bytes()) {
+            Ok(key) => Ok(Self(Some(key.to_owned()))),
+            Err(_) => Err(ApiError::invalid("the header Idempotency-Key is no UTF-8")
+                .hint("send plain text")
+                .details(json!({ "field": "Idempotency-Key" }))),
+        }
+    }
+}

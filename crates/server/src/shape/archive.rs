@@ -1,0 +1,79 @@
+//! Jobs that have left the hot tables.
+
+use backstop::{JobId, State, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::body::Limit;
+
+/// What is kept of an archived job (L16).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ArchivedJob {
+    /// The job.
+    pub id: JobId,
+    /// How it ended.
+    pub status: State,
+    /// When it left.
+    pub archived_at: Timestamp,
+    /// False when no run of it was ever started: then it is never removed by age.
+    pub ran: bool,
+    /// The job as it was when it left.
+    #[schema(value_type = Object)]
+    pub job: Value,
+    /// Its runs, oldest first; only where one job is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub attempts: Option<Value>,
+}
+
+/// All that is known of a job, in clear.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Exported {
+    /// The job.
+    pub id: JobId,
+    /// How it ended, or where it is.
+    pub status: State,
+    /// `job` and `attempts`, the runs oldest first.
+    #[schema(value_type = Object)]
+    pub document: Box<RawValue>,
+}
+
+/// Which archived jobs to list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchiveQuery {
+    /// Rows of the page at most.
+    #[param(inline)]
+    pub limit: Option<Limit>,
+    /// Go on after this job: `next_cursor` of the page before.
+    pub cursor: Option<JobId>,
+}
+
+/// Which archived jobs to remove for good.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prune {
+    /// Archived at least this long ago; as the server's configuration says when it is left out.
+    pub keep_ms: Option<u64>,
+    /// Only count what would go.
+    pub dry_run: bool,
+}
+
+/// What a prune did. One call removes one bounded batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pruned {
+    /// True when nothing was removed because that was asked for.
+    pub dry_run: bool,
+    /// How long archived jobs stay.
+    pub keep_ms: u64,
+    /// How many would go, when only that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u64>,
+    /// Archived jobs that are gone.
+    pub pruned: u64,
+    /// True when there may be more: send the same again.
+    pub more: bool,
+}

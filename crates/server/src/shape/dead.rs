@@ -1,0 +1,113 @@
+//! Dead letters: how they are shown, counted and removed.
+
+use backstop::core::job::AttemptReads;
+use backstop::{JobId, TerminalReason};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::filter::with_conditions;
+use crate::access::Caller;
+use crate::body::Limit;
+
+with_conditions! {
+    /// Which dead letters to list.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+    #[into_params(parameter_in = Query)]
+    DeadQuery {
+        /// Rows of the page at most.
+        #[param(inline)]
+        limit: Option<Limit>,
+        /// Go on after this job: `next_cursor` of the page before.
+        cursor: Option<JobId>,
+    }
+}
+
+with_conditions! {
+    /// Which dead letters to remove for good. Something has to narrow them down, or `all` has to be true.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+    Purge {
+        /// Just these, up to 1,000; not together with conditions.
+        #[schema(max_items = 1000)]
+        ids: Option<Vec<JobId>>,
+        /// Every dead letter.
+        all: bool,
+        /// Only count what would go.
+        dry_run: bool,
+        /// Go on behind this job: `next_cursor` of the answer before.
+        cursor: Option<JobId>,
+    }
+}
+
+/// One dead letter with all that a person needs to mend it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetter {
+    /// The dead letter as other systems read it (D1).
+    #[schema(value_type = Object)]
+    pub envelope: Value,
+    /// Its latest runs, latest first.
+    pub attempts: Vec<AttemptReads>,
+    /// Why it is dead.
+    pub because: String,
+    /// What to do.
+    pub next: String,
+}
+
+/// What a purge did. One call removes one bounded batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Purged {
+    /// True when nothing was removed because that was asked for.
+    pub dry_run: bool,
+    /// Dead letters that are gone.
+    pub purged: u64,
+    /// Jobs that had moved on meanwhile and stay as they are.
+    pub left: u64,
+    /// What would go, when only that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survey: Option<Survey>,
+    /// There are more: send the same again with this as `cursor`.
+    pub next_cursor: Option<JobId>,
+}
+
+/// How many jobs there are, by what they have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Survey {
+    /// The groups, largest first.
+    pub groups: Vec<SurveyGroup>,
+    /// False when there are more than were counted: then the sums are lower bounds.
+    pub complete: bool,
+}
+
+/// Jobs that have everything in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SurveyGroup {
+    /// Their queue.
+    pub queue: String,
+    /// Their kind.
+    pub kind: String,
+    /// Why they are dead, if they are.
+    pub reason: Option<TerminalReason>,
+    /// The fingerprint of their latest failure.
+    pub fingerprint: Option<String>,
+    /// How many.
+    pub jobs: u64,
+}
+
+impl Survey {
+    /// A survey with queues under the names that the caller knows them by.
+    #[must_use]
+    pub fn of(survey: backstop::store::Survey, caller: &Caller) -> Self {
+        let groups = survey.groups.into_iter().filter_map(|group| {
+            let queue = caller.sees(&group.queue)?.to_owned();
+            let (kind, reason, fingerprint) = (group.kind, group.reason, group.fingerprint);
+            Some(SurveyGroup { queue, kind, reason, fingerprint, jobs: group.jobs })
+        });
+        Self { groups: groups.collect(), complete: survey.complete }
+    }
+
+    /// How many jobs there are in all groups.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        self.groups.iter().map(|group| group.jobs).sum()
+    }
+}

@@ -1,0 +1,82 @@
+//! Looking at jobs and their runs.
+
+use backstop::core::explain::Explanation;
+use backstop::{Cause, JobId, State, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::filter::with_conditions;
+use crate::body::Limit;
+
+with_conditions! {
+    /// Which jobs to list.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+    #[into_params(parameter_in = Query)]
+    JobQuery {
+        /// In this state, as it is shown.
+        status: Option<State>,
+        /// Rows of the page at most.
+        #[param(inline)]
+        limit: Option<Limit>,
+        /// Go on after this job: `next_cursor` of the page before.
+        cursor: Option<JobId>,
+        /// Payloads, parameters and results in clear; needs the scope `logs`.
+        reveal: bool,
+    }
+}
+
+/// How much of one job to show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reveal {
+    /// Payload, parameters and result in clear; needs the scope `logs`.
+    pub reveal: bool,
+}
+
+/// Which runs of a job to list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunsQuery {
+    /// Rows of the page at most.
+    #[param(inline)]
+    pub limit: Option<Limit>,
+    /// Go on after this run: `next_cursor` of the page before.
+    pub cursor: Option<u32>,
+}
+
+/// What one run logged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Logged {
+    /// Which run of the job it was.
+    pub number: u32,
+    /// Why it ended.
+    pub cause: Cause,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// What it logged or printed; none when that was nothing.
+    pub output: Option<String>,
+}
+
+/// Why a job is where it is, and what happens next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Explained {
+    /// The job.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// The answer.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+}
+
+/// Why something is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reason {
+    /// In words; kept with the job.
+    pub reason: Option<String>,
+}
