@@ -1,7 +1,9 @@
 //! The program `backstop`: parse, call the engine, show the answer.
 //!
 //! # Layout
-//! - [`cli`]: the command line. [`client`]: the way to the API, with a socket or without. [`commands`]: one file per command group, thin.
+//! - [`cli`]: the command line.
+//! - [`client`]: the way to the API, with a socket or without.
+//! - [`commands`]: one file per command group, thin.
 //! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
 //! - [`output`]: tables, pages, JSON, colours. [`problem`]: errors and exit codes.
 //! - [`otlp`]: traces to a collector.

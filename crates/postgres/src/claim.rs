@@ -194,7 +194,8 @@ impl Taking<'_> {
             unit.commit(Vec::new()).await?;
             return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
         }
-        self.callbacks.iter().for_each(|callback| desk.insert_callback(callback));
+        let shared = unit.shared.clone();
+        load::insert_callbacks(unit, &shared.lanes, &mut desk, &self.callbacks).await?;
         let files: Vec<File> = self.taken.iter().filter_map(|(id, _)| desk.file(*id).cloned()).collect();
         let mut writes = desk.into_writes();
         count_taken(&mut writes, &files);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_store::{Duty, Error, Term};
 
@@ -87,11 +88,8 @@ pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result
     for sketch in load::sketches(unit, &shared.lanes, &ids).await?.into_values() {
         desk.lay(sketch.into_file());
     }
-    for id in &ids {
-        if let Some(callback) = desk.expire(*id) {
-            desk.insert_callback(&callback);
-        }
-    }
+    let callbacks: Vec<NewJob> = ids.iter().filter_map(|id| desk.expire(*id)).collect();
+    load::insert_callbacks(unit, &shared.lanes, &mut desk, &callbacks).await?;
     unit.save(desk).await?;
     Ok(ids.len())
 }

@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::job::{Job, Record, State};
+use backstop_core::job::{Job, NewJob, Record, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::desk::{File, Grip};
+use backstop_store::desk::{Desk, File, Grip};
 
 use crate::error::Failure;
 use crate::lanes::Lanes;
@@ -79,6 +79,23 @@ pub(crate) async fn sketches(
         found.insert(sketch.job.spec.id, sketch);
     }
     Ok(found)
+}
+
+/// Puts callbacks of expired jobs on the desk, except those that are stored already: an id stands for one of them
+/// (F14).
+pub(crate) async fn insert_callbacks(
+    session: &mut impl Session,
+    lanes: &Lanes,
+    desk: &mut Desk,
+    callbacks: &[NewJob],
+) -> Result<(), Failure> {
+    let ids = callbacks.iter().map(|callback| callback.spec.id).filter(|id| desk.file(*id).is_none());
+    let ids: Vec<JobId> = ids.collect();
+    for sketch in sketches(session, lanes, &ids).await?.into_values() {
+        desk.lay(sketch.into_file());
+    }
+    callbacks.iter().for_each(|callback| desk.insert_callback(callback));
+    Ok(())
 }
 
 /// Jobs that were found and locked, with the claims that hold them.

@@ -3,8 +3,8 @@
 //! - [`schema`]: every key by name, with its shape and whether this version uses it.
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
-//! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do. [`server`]: the door of the HTTP
-//!   API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
+//! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 

@@ -70,8 +70,8 @@ impl Span {
         })
     }
 
-    /// The span of a request that was answered at `end`; none when it belongs to a trace that is not recorded, or to none:
-    /// whoever calls without one did not ask for it.
+    /// The span of a request that was answered at `end`; none when it belongs to a trace that is not recorded, or to
+    /// none: whoever calls without one did not ask for it.
     pub(crate) fn request(answered: &Answered, end: SystemTime) -> Option<Self> {
         let Some(Parent::Recorded(place)) = answered.trace_parent.as_deref().map(parent) else { return None };
         Some(Self {

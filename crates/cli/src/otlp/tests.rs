@@ -48,15 +48,15 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a Value {
     &attributes.iter().find(|one| one["key"] == key).unwrap_or_else(|| panic!("no {key} in {span}"))["value"]
 }
 
-/// Runs jobs with these correlation ids, each with an exporter around it, and stops.
+/// Runs jobs of these traces, each with an exporter around it, and stops.
 async fn run_traced(endpoint: &str, jobs: &[(u32, Option<&str>)]) -> (Vec<JobId>, u64) {
     let engine = Backstop::open("memory:").await.unwrap();
     let exporter = Exporter::start(endpoint).unwrap();
     let mut ids = Vec::new();
-    for (amount, correlation) in jobs {
+    for (amount, trace) in jobs {
         let mut job = engine.enqueue(Pay { amount: *amount });
-        if let Some(id) = correlation {
-            job = job.correlation_id(*id);
+        if let Some(id) = trace {
+            job = job.trace_parent(*id);
         }
         ids.push(job.submit().await.unwrap().id);
     }

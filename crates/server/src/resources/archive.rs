@@ -14,13 +14,16 @@ use utoipa_axum::routes;
 use super::{jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query};
+use crate::body::{Body, Path, Query, wrong_field};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
 use crate::shape::{ArchiveQuery, ArchivedJob, Exported, Failed, Items, Prune, Pruned, Reveal};
 
 /// Archived jobs that are counted at most.
 const COUNT: usize = 10_000_000;
+
+/// The longest time that archived jobs may be kept for, in milliseconds; longer is for ever.
+const CENTURY_MS: u64 = 100 * 31_557_600_000;
 
 /// How long this process leads the duty: long enough for a batch, short enough not to keep a worker waiting.
 const TERM: Duration = Duration::from_secs(10);
@@ -125,6 +128,9 @@ pub(super) fn exported(caller: &Caller, job: backstop::Exported) -> Option<Expor
     responses((status = 200, body = Pruned), (status = 409, body = Failed), (status = 422, body = Failed)))]
 async fn prune_archive(State(api): State<Api>, prune: Option<Body<Prune>>) -> Result<Json<Pruned>, ApiError> {
     let Prune { keep_ms, dry_run } = prune.map(|Body(prune)| prune).unwrap_or_default();
+    if keep_ms.is_some_and(|keep| keep > CENTURY_MS) {
+        return Err(wrong_field("keep_ms", "it is longer than a hundred years"));
+    }
     let engine = api.engine();
     let keep = keep_ms.map(Duration::from_millis).or(engine.config().retention.archive).ok_or_else(|| {
         let status = axum::http::StatusCode::BAD_REQUEST;

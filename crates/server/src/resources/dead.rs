@@ -43,7 +43,7 @@ fn page(query: &DeadQuery) -> PageRequest<JobId> {
 }
 
 /// The envelopes of dead letters, newest job first.
-#[utoipa::path(get, path = "/api/v1/dead-letters", tag = "dead letters", params(DeadQuery),
+#[utoipa::path(get, path = "/api/v1/dead-letters", tag = "dead-letters", params(DeadQuery),
     responses((status = 200, body = Items<Object>), (status = 422, body = Failed)))]
 async fn list_dead_letters(
     State(api): State<Api>,
@@ -60,7 +60,7 @@ async fn list_dead_letters(
 }
 
 /// One dead letter: its envelope, its latest runs, and what to do.
-#[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead letters", params(("id" = JobId, Path)),
+#[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead-letters", params(("id" = JobId, Path)),
     responses((status = 200, body = DeadLetter), (status = 404, body = Failed), (status = 409, body = Failed)))]
 async fn show_dead_letter(
     State(api): State<Api>,
@@ -97,7 +97,7 @@ fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Valu
 }
 
 /// Dead letters with all that is known of each, in clear, newest job first.
-#[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead letters", params(DeadQuery),
+#[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead-letters", params(DeadQuery),
     responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
 async fn export_dead_letters(
     State(api): State<Api>,
@@ -110,7 +110,7 @@ async fn export_dead_letters(
 }
 
 /// Removes dead letters for good, one bounded batch a call; their idempotency keys keep answering.
-#[utoipa::path(post, path = "/api/v1/dead-letters/purge", tag = "dead letters", request_body = Purge,
+#[utoipa::path(post, path = "/api/v1/dead-letters/purge", tag = "dead-letters", request_body = Purge,
     responses((status = 200, body = Purged), (status = 422, body = Failed)))]
 async fn purge_dead_letters(
     State(api): State<Api>,

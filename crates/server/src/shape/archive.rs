@@ -57,6 +57,7 @@ pub struct ArchiveQuery {
 #[serde(default, deny_unknown_fields)]
 pub struct Prune {
     /// Archived at least this long ago; as the server's configuration says when it is left out.
+    #[schema(maximum = 3155760000000.0)]
     pub keep_ms: Option<u64>,
     /// Only count what would go.
     pub dry_run: bool,

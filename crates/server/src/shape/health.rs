@@ -14,6 +14,7 @@ pub struct Readiness {
 
 /// The last result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReadyCheck)]
 pub struct Check {
     /// What was checked: `store`, or a loop of a worker as `WORKER/LOOP`.
     pub name: String,

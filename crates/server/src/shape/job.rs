@@ -43,6 +43,7 @@ pub struct RunsQuery {
     #[param(inline)]
     pub limit: Option<Limit>,
     /// Go on after this run: `next_cursor` of the page before.
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295.0)]
     pub cursor: Option<u32>,
 }
 

@@ -139,9 +139,6 @@ impl Command {
 pub(super) fn said<T: Debug>(answer: Result<T, Error>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
-        Err(error) => {
-            eprintln!("DEBUG {error} {error:?}");
-            format!("error {}", error.code())
-        }
+        Err(error) => format!("error {}", error.code()),
     }
 }
