@@ -1,63 +1,13 @@
 //! The same commands with `--store` and with `--server`: the same answers for machines, and the same exit codes.
 
-use std::net::SocketAddr;
-use std::thread::JoinHandle;
-
 use backstop::prelude::*;
-use backstop_server::{Api, Settings};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
+use crate::both::Served;
 use crate::program::{Program, Ran, played};
 
 /// What differs between two runs of one command: moments, and the ids of what each makes.
 const OWN: [&str; 7] = ["id", "at", "created_at", "changed_at", "began_at", "expires_at", "description"];
-
-/// A server on the store of a program, in a thread of this process; it ends with this value.
-struct Served {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Served {
-    fn of(program: &Program) -> Self {
-        let (store, (stop, stopped)) = (program.store(), oneshot::channel());
-        let (told, ready) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().expect("threads");
-            runtime.block_on(async {
-                let engine = Backstop::open(&store).await.expect("a store");
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-                told.send(listener.local_addr().expect("an address")).expect("somebody waits");
-                let api = Api::new(engine, Settings::default());
-                let served = backstop_server::serve(listener, api, async {
-                    // Either word means to stop.
-                    let _ = stopped.await;
-                });
-                served.await.expect("it serves");
-            });
-        });
-        let address = ready.recv().expect("it listens");
-        Self { address, stop: Some(stop), thread: Some(thread) }
-    }
-
-    /// Runs a command through the server.
-    fn run(&self, program: &Program, args: &[&str]) -> Ran {
-        let server = format!("http://{}", self.address);
-        program.run(&[args, &["--server", &server]].concat())
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let ended = thread.join();
-            assert!(ended.is_ok() || std::thread::panicking(), "the server panicked");
-        }
-    }
-}
 
 /// A program with a store and a server on it.
 struct Both {

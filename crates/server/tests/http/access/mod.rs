@@ -9,4 +9,5 @@ mod matrix;
 mod memory;
 mod sockets;
 mod stage;
+mod strangers;
 mod tokens;
