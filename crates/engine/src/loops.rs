@@ -70,6 +70,19 @@ impl Pulse {
         self.last_beat_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
     }
 
+    /// Waits, and says meanwhile that the loop is alive: one that waits for the store is not stuck.
+    pub(crate) async fn rest(&self, span: Duration) {
+        let until = Instant::now() + span;
+        loop {
+            self.beat();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(self.deadline / 4)).await;
+        }
+    }
+
     fn health(&self) -> LoopHealth {
         let age_ms = millis(self.born.elapsed()).saturating_sub(self.last_beat_ms.load(Ordering::Relaxed));
         let deadline_ms = millis(self.deadline);

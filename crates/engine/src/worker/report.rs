@@ -146,7 +146,7 @@ impl Outbox {
                     pulse.warn(&error, || {
                         tracing::warn!(%error, endings = count, "endings are kept and tried again");
                     });
-                    tokio::time::sleep(pause).await;
+                    pulse.rest(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
