@@ -4,7 +4,7 @@
 //! Owns what is signed, in which order and with which bytes, and the ring of keys. It must not decide where signatures
 //! are required, and it makes no keys: they come in as values.
 //!
-//! The encoding is fixed: [`FORM`] stands at its beginning, every text has its length before it, every option a byte
+//! The encoding is fixed: `FORM` stands at its beginning, every text has its length before it, every option a byte
 //! that says whether it is there. So no two different jobs have the same bytes. A change of it is a new form.
 
 mod encode;

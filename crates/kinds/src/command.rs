@@ -1,9 +1,9 @@
 //! The kind `command`: runs an allowed program with arguments, never a shell line (E4), and leaves no process behind
 //! (E3).
 //!
-//! - [`settings`]: what is allowed. [`admit`]: from a payload to what is started, or a refusal.
-//! - [`process`]: the start. [`tree`]: all processes of a run, and their end. [`output`]: what they print.
-//! - [`ending`]: what an exit means.
+//! - `settings`: what is allowed. `admit`: from a payload to what is started, or a refusal.
+//! - `process`: the start. `tree`: all processes of a run, and their end. `output`: what they print.
+//! - `ending`: what an exit means.
 
 mod admit;
 mod ending;

@@ -1,8 +1,8 @@
 //! The kind `http`: sends one request to an address that is open to jobs (E5).
 //!
-//! - [`settings`]: what is open. [`target`]: reads URLs strictly. [`address`]: what addresses are for.
-//! - [`connect`]: resolves, checks every address, connects to one that was checked. [`exchange`]: request and answer.
-//! - [`answer`]: what an answer means for the job.
+//! - `settings`: what is open. `target`: reads URLs strictly. `address`: what addresses are for.
+//! - `connect`: resolves, checks every address, connects to one that was checked. `exchange`: request and answer.
+//! - `answer`: what an answer means for the job.
 //!
 //! It must not use a proxy of the environment, decompress anything, or tell a tenant which address a name led to.
 

@@ -4,8 +4,8 @@
 //! router without a socket, so that what works with a store works with a server.
 //!
 //! # Layout
-//! - [`routes`](mod@routes): every route with what it needs of its caller; nothing is served that has no such line.
-//! - [`access`](mod@access): who calls, and what they may do. [`error`](mod@error): the one shape of every refusal.
+//! - `routes`: every route with what it needs of its caller; nothing is served that has no such line.
+//! - `access`: who calls, and what they may do. `error`: the one shape of every refusal.
 //! - `door`: what every request passes; `limits`, `headers`, `audit`: what it does on the way. `listen`: sockets.
 //! - `resources`: one file per resource. `shape`: what requests and answers look like.
 
