@@ -1,6 +1,5 @@
 //! The same commands with `--store` and with `--server`: the same answers for machines, and the same exit codes.
 
-use backstop::prelude::*;
 use serde_json::{Value, json};
 
 use crate::both::Served;
