@@ -188,7 +188,7 @@ pub enum What {
 
 impl What {
     /// The name of every event.
-    pub const NAMES: [&'static str; 21] = [
+    pub const NAMES: [&'static str; 22] = [
         "enqueued",
         "started",
         "succeeded",
@@ -209,6 +209,7 @@ impl What {
         "retried",
         "callback_failed",
         "hook_failed",
+        "published",
         "waiting_for_code",
     ];
 
@@ -334,4 +335,19 @@ pub const fn incident_regressed(
     now: Timestamp,
 ) -> Event {
     Event { at: now, job: None, what: What::IncidentRegressed { fingerprint, kind, version } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_in_the_list_of_names() {
+        // V1: subscribers may ask for any of them, so the list is held against the names that events really have.
+        let named: Vec<&str> = include_str!("event.rs")
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once("=> \"")?.1.strip_suffix("\","))
+            .collect();
+        assert_eq!(named, What::NAMES);
+    }
 }

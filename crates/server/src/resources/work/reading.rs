@@ -7,12 +7,13 @@ use backstop::core::admit;
 use backstop::core::job::JobView;
 use backstop::store::KnownKind;
 use backstop::{Cause, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::access::Caller;
 use crate::body::wrong_field;
 use crate::error::ApiError;
 use crate::lease::{LeaseKey, stale};
+use crate::resources::names;
 use crate::shape::work as shape;
 
 const MOST_QUEUES: usize = 100;
@@ -143,19 +144,9 @@ const fn cause(class: shape::FailureClass) -> (Cause, &'static str) {
 
 /// A job as it reads everywhere, under the names that its caller knows.
 pub(super) fn job(caller: &Caller, view: &JobView) -> Map<String, Value> {
-    let Ok(Value::Object(mut job)) = serde_json::to_value(view) else { return Map::new() };
-    if let Some(queue) = caller.sees(&view.job.spec.queue) {
-        job.insert("queue".to_owned(), json!(queue));
+    match serde_json::to_value(names::job(caller, view.reads())) {
+        Ok(Value::Object(job)) => job,
+        // It was claimed from a queue that the caller named, so it is one that it sees.
+        _ => Map::new(),
     }
-    let Some(tenant) = caller.tenant() else { return job };
-    for field in ["idempotency_key", "business_key", "correlation_id"] {
-        let own = job
-            .get(field)
-            .and_then(Value::as_str)
-            .and_then(|key| key.strip_prefix(tenant)?.strip_prefix('/'));
-        if let Some(own) = own.map(str::to_owned) {
-            job.insert(field.to_owned(), Value::String(own));
-        }
-    }
-    job
 }
