@@ -2,23 +2,20 @@
 //!
 //! `cargo run --release -p backstop-server --example submit_rate -- [SECONDS] [ROUNDS]`
 //!
-//! Library and HTTP take turns, each for some seconds, and the best of the rounds counts: on a shared machine the best
-//! run is the one that was disturbed least. Clients, server and store share this process and its cores, so the HTTP
-//! figures pay for both ends of every connection. With `BACKSTOP_TEST_POSTGRES` it measures that server too.
+//! Library and HTTP take turns, each for some seconds; the row is the round with the median ratio. Clients, server and
+//! store share this process and its cores, so the HTTP figures pay for both ends of every connection. With
+//! `BACKSTOP_TEST_POSTGRES` it measures that server too.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::{Request, StatusCode};
 use backstop::Backstop;
 use backstop_server::{Api, Settings, serve};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -60,29 +57,29 @@ async fn measure(name: &str, url: &str, span: Duration, rounds: u64) -> Outcome<
     let address = listener.local_addr()?;
     let api = Api::new(engine.clone(), Settings::default());
     let server = tokio::spawn(serve(listener, api, std::future::pending()));
-    let single = Bytes::from(format!(r#"{{"kind":"{KIND}","payload":{PAYLOAD}}}"#));
-    let items = vec![std::str::from_utf8(&single)?; BATCH].join(",");
-    let batch = Bytes::from(format!(r#"{{"jobs":[{items}]}}"#));
-    let mut best = [0.0_f64; 4];
+    let single = format!(r#"{{"kind":"{KIND}","payload":{PAYLOAD}}}"#);
+    let batch = format!(r#"{{"jobs":[{}]}}"#, vec![single.as_str(); BATCH].join(","));
+    let (mut singles, mut batches) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let rates = [
+        singles.push((
             by_library(&engine, CLIENTS, 1, span).await?,
             by_http(address, "/api/v1/jobs", &single, CLIENTS, 1, span).await?,
+        ));
+        batches.push((
             by_library(&engine, BULK_CLIENTS, BATCH, span).await?,
             by_http(address, "/api/v1/jobs/batch", &batch, BULK_CLIENTS, BATCH, span).await?,
-        ];
-        for (best, rate) in best.iter_mut().zip(rates) {
-            *best = best.max(rate);
-        }
+        ));
     }
     server.abort();
-    let [library, http, library_bulk, http_bulk] = best;
-    row(name, &format!("one by one, {CLIENTS} at a time"), library, http);
-    row(name, &format!("{BATCH} each, {BULK_CLIENTS} at a time"), library_bulk, http_bulk);
+    row(name, &format!("one by one, {CLIENTS} at a time"), singles);
+    row(name, &format!("{BATCH} each, {BULK_CLIENTS} at a time"), batches);
     Ok(())
 }
 
-fn row(store: &str, what: &str, library: f64, http: f64) {
+/// Prints the round whose ratio is the median of all.
+fn row(store: &str, what: &str, mut rounds: Vec<(f64, f64)>) {
+    rounds.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    let (library, http) = rounds[rounds.len() / 2];
     println!("{store:10} {what:24} {library:>12.0} {http:>12.0} {:>7.2}", http / library);
 }
 
@@ -113,31 +110,31 @@ async fn by_library(engine: &Backstop, clients: usize, each: usize, span: Durati
 async fn by_http(
     address: SocketAddr,
     path: &'static str,
-    body: &Bytes,
+    body: &str,
     clients: usize,
     each: usize,
     span: Duration,
 ) -> Outcome<f64> {
-    let mut senders = Vec::new();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let request: Arc<[u8]> = request.into_bytes().into();
+    let mut connections = Vec::new();
     for _ in 0..clients {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        senders.push(sender);
+        connections.push(stream);
     }
     let mut tasks = JoinSet::new();
     let until = Instant::now() + span;
-    for mut sender in senders {
-        // Made once: the client should cost as little as it can beside the server that is measured.
-        let request = Request::post(path)
-            .header("host", address.to_string())
-            .header("content-type", "application/json")
-            .body(Full::new(body.clone()))?;
+    for mut stream in connections {
+        let request = Arc::clone(&request);
         tasks.spawn(async move {
-            let mut jobs = 0_u32;
+            let (mut jobs, mut answer) = (0_u32, Vec::new());
             while Instant::now() < until {
-                post(&mut sender, request.clone()).await?;
+                stream.write_all(&request).await?;
+                created(&mut stream, &mut answer).await?;
                 jobs += u32::try_from(each)?;
             }
             Ok(jobs)
@@ -146,15 +143,26 @@ async fn by_http(
     rate(tasks, span).await
 }
 
-async fn post(sender: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> Outcome<()> {
-    sender.ready().await?;
-    let answer = sender.send_request(request).await?;
-    let status = answer.status();
-    let text = answer.into_body().collect().await?.to_bytes();
-    if status == StatusCode::CREATED {
+/// Reads one answer to its end. A client library would cost as much as the server that is measured beside it.
+async fn created(stream: &mut TcpStream, answer: &mut Vec<u8>) -> Outcome<()> {
+    answer.clear();
+    let mut whole = usize::MAX;
+    while answer.len() < whole {
+        if stream.read_buf(answer).await? == 0 {
+            return Err("the server closed the connection".into());
+        }
+        if whole == usize::MAX
+            && let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n")
+        {
+            let head = std::str::from_utf8(&answer[..end])?;
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            whole = end + 4 + length.ok_or("an answer without a length")?.parse::<usize>()?;
+        }
+    }
+    if answer.starts_with(b"HTTP/1.1 201 ") {
         return Ok(());
     }
-    Err(format!("the server answered {status}: {}", String::from_utf8_lossy(&text)).into())
+    Err(format!("the server answered {}", String::from_utf8_lossy(answer)).into())
 }
 
 async fn rate(mut tasks: JoinSet<Outcome<u32>>, span: Duration) -> Outcome<f64> {

@@ -10,7 +10,8 @@ mod writer;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::http::{Method, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, Uri};
 use backstop::core::failure::redact::sanitize;
 use backstop::store::{Document, Drawer, Error as StoreError, Shelf};
 use backstop::{Backstop, Timestamp};
@@ -31,13 +32,25 @@ const WORK: &str = "/api/v1/work/";
 const DOCUMENTS: usize = 20;
 
 /// A call that has been let in or turned away.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Done {
-    pub(crate) caller: Caller,
-    pub(crate) method: Method,
-    pub(crate) route: String,
-    pub(crate) path: String,
-    pub(crate) client: Option<IpAddr>,
+    caller: Caller,
+    method: Method,
+    route: Arc<str>,
+    uri: Uri,
+    client: Option<IpAddr>,
+}
+
+impl Done {
+    pub(crate) fn new(caller: &Caller, parts: &Parts, route: &Arc<str>, client: Option<IpAddr>) -> Self {
+        let (method, uri) = (parts.method.clone(), parts.uri.clone());
+        Self { caller: caller.clone(), method, route: route.clone(), uri, client }
+    }
+
+    /// Whoever is not let in could write anything into the path, and a line for each.
+    fn shows_path(&self) -> bool {
+        !is_data(&self.route) && self.caller.is_known()
+    }
 }
 
 /// One line of the log.
@@ -68,12 +81,14 @@ const fn is_one(count: &u64) -> bool {
 }
 
 impl Line {
-    /// True when the two differ only in their moments.
-    fn is_like(&self, other: &Self) -> bool {
-        let what = |line: &Self| (line.status, line.from);
-        let who = |line: &Self| (line.who.clone(), line.tenant.clone());
-        let same_call = self.path == other.path && self.route == other.route && self.method == other.method;
-        same_call && what(self) == what(other) && who(self) == who(other)
+    /// True when the call is told by the same line but for its moment, and for its path if that is kept.
+    fn is_of(&self, done: &Done, status: StatusCode) -> bool {
+        self.status == status.as_u16()
+            && self.from == done.client
+            && *self.route == *done.route
+            && self.method == done.method.as_str()
+            && self.who == done.caller.name()
+            && self.tenant.as_deref() == done.caller.tenant()
     }
 }
 
@@ -91,16 +106,24 @@ impl Audit {
     }
 
     /// Writes a call down. Returns when it is stored, for calls that wait for it.
-    pub(crate) async fn record(&self, done: Done, status: StatusCode) -> Result<(), ApiError> {
+    pub(crate) async fn record(&self, done: &Done, status: StatusCode) -> Result<(), ApiError> {
         // What was refused has changed nothing, and whoever is refused shall not make others wait for the disk.
         let waits = !is_data(&done.route) && done.caller.is_known() && status.is_success();
-        let line = self.line(done, status).await?;
-        if !waits {
-            self.writer.add(line);
+        let at = self.tokens.now().await?;
+        if !done.shows_path() {
+            // The way of every submit: nothing is made when the same was told a moment ago.
+            self.writer.add(|known| known.is_of(done, status), || self.line(done, status, at));
             return Ok(());
         }
-        let shown = format!("{} {} by {}: {}", line.method, line.path, line.who, line.status);
-        if self.writer.add_and_wait(line).await {
+        let line = self.line(done, status, at);
+        let path = line.path.clone();
+        let is_like = |known: &Line| known.is_of(done, status) && known.path == path;
+        if !waits {
+            self.writer.add(is_like, || line);
+            return Ok(());
+        }
+        let shown = format!("{} {path} by {}: {}", line.method, line.who, line.status);
+        if self.writer.add_and_wait(is_like, line).await {
             return Ok(());
         }
         tracing::error!(call = shown, "a call was made and the audit log could not be written");
@@ -109,18 +132,22 @@ impl Audit {
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_recorded", message).hint(hint).retry_after(1))
     }
 
-    async fn line(&self, done: Done, status: StatusCode) -> Result<Line, StoreError> {
-        let at = self.tokens.now().await?;
-        let Done { caller, method, route, path, client } = done;
-        // Whoever is not let in could write anything into the path, and a line for each.
-        let path = if is_data(&route) || !caller.is_known() {
-            route.clone()
-        } else {
-            sanitize(&*self.engine.config().redactor, &path, PATH_CHARS)
+    fn line(&self, done: &Done, status: StatusCode, at: Timestamp) -> Line {
+        let path = match done.shows_path() {
+            true => sanitize(&*self.engine.config().redactor, done.uri.path(), PATH_CHARS),
+            false => done.route.to_string(),
         };
-        let (who, tenant) = (caller.name().to_owned(), caller.tenant().map(str::to_owned));
-        let (method, status) = (method.to_string(), status.as_u16());
-        Ok(Line { at, who, tenant, method, route, path, status, from: client, count: 1 })
+        Line {
+            at,
+            who: done.caller.name().to_owned(),
+            tenant: done.caller.tenant().map(str::to_owned),
+            method: done.method.to_string(),
+            route: done.route.to_string(),
+            path,
+            status: status.as_u16(),
+            from: done.client,
+            count: 1,
+        }
     }
 
     /// Stores what is not stored yet.

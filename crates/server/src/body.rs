@@ -5,6 +5,7 @@ use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Request}
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Collected};
 use hyper::body::Bytes;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
@@ -175,14 +176,12 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
-    Bytes::from_request(request, state).await.map_err(|rejection| {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is too large")
-                .hint("send less at a time, and pass references to large data");
-        }
-        ApiError::unreadable("the body did not arrive whole").hint("send it again")
-    })
+/// The body, which the door has read and measured.
+async fn bytes(request: Request) -> Result<Bytes, ApiError> {
+    let whole = request.into_body().collect().await;
+    whole
+        .map(Collected::to_bytes)
+        .map_err(|_| ApiError::unreadable("the body did not arrive whole").hint("send it again"))
 }
 
 fn not_json() -> ApiError {
@@ -194,11 +193,11 @@ fn not_json() -> ApiError {
 impl<S: Send + Sync> FromRequest<S> for RawBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         if !is_json(request.headers()) {
             return Err(not_json());
         }
-        Ok(Self(bytes(request, state).await?))
+        Ok(Self(bytes(request).await?))
     }
 }
 
@@ -214,9 +213,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, ApiError> {
+    async fn from_request(request: Request, _: &S) -> Result<Option<Self>, ApiError> {
         let json = is_json(request.headers());
-        let bytes = bytes(request, state).await?;
+        let bytes = bytes(request).await?;
         match (bytes.is_empty(), json) {
             (true, _) => Ok(None),
             (false, false) => Err(not_json()),

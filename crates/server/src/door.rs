@@ -1,27 +1,31 @@
 //! The door that every request passes, and what stands beside it: tokens, rates, the audit log, room.
 //!
-//! In order: is it sent to us and not by a foreign page, is it of a form we take, who sends it. Only the route knows
-//! what it needs; [`admit`](crate::access::admit) checks that and reads the body. On the way out: what was done is
-//! written down, a panic becomes an answer, and every answer gets its headers.
+//! In order: is it sent to us and not by a foreign page, is it of a form we take, who sends it, may they. Only then its
+//! body is read. On the way out: a panic becomes an answer, what was done is written down, every answer gets its
+//! headers, and it is counted.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::StatusCode;
-use axum::middleware::{self, Next};
+use axum::extract::Request;
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use backstop::Backstop;
 use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service};
 
 use crate::access::throttle::Throttle;
 use crate::access::{self, Caller, Peer, Tokens, origin, peer};
 use crate::api::{Api, Settings};
 use crate::audit::{Audit, Done};
 use crate::error::ApiError;
+use crate::figures::Asked;
 use crate::limits::{self, Gates};
+use crate::routes::Sign;
 use crate::{audit, headers};
 
 /// What the door remembers.
@@ -52,79 +56,125 @@ impl Door {
     }
 }
 
-/// Puts the door around all routes.
-pub(crate) fn around(router: Router<Api>, api: &Api) -> Router<Api> {
-    // Bodies are counted at the door, so axum's own limit would only be a second opinion.
-    router.layer(DefaultBodyLimit::disable()).layer(middleware::from_fn_with_state(api.clone(), pass))
+/// Puts the door before the handlers of a route.
+///
+/// One layer does all of it: each one more costs a copy of the handler and two allocations for every request.
+#[derive(Debug, Clone)]
+pub(crate) struct Before {
+    pub(crate) api: Api,
+    pub(crate) sign: Arc<Sign>,
 }
 
-async fn pass(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let mut response = match enter(&api, request).await {
-        Ok(request) => act(&api, request, next).await,
+impl<S> Layer<S> for Before {
+    type Service = Behind<S>;
+
+    fn layer(&self, handler: S) -> Behind<S> {
+        Behind { door: self.clone(), handler }
+    }
+}
+
+/// The handlers of a route behind the door.
+#[derive(Debug, Clone)]
+pub(crate) struct Behind<S> {
+    door: Before,
+    handler: S,
+}
+
+impl<S> Service<Request> for Behind<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let Self { door, mut handler } = self.clone();
+        Box::pin(async move {
+            let handle = async |request| match handler.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            Ok(pass(&door.api, &door.sign, request, handle).await)
+        })
+    }
+}
+
+/// Takes a request in to its handler, and its answer out.
+pub(crate) async fn pass(
+    api: &Api,
+    sign: &Sign,
+    request: Request,
+    handle: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    let asked = Asked::new(api, sign, &request);
+    let mut response = match enter(api, sign, request, handle).await {
+        Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     };
     headers::add(&mut response);
+    asked.answered(&response);
     response
 }
 
-async fn enter(api: &Api, request: Request) -> Result<Request, ApiError> {
+async fn enter(
+    api: &Api,
+    sign: &Sign,
+    request: Request,
+    handle: impl AsyncFnOnce(Request) -> Response,
+) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     origin::check(&parts, &api.settings().access)?;
     limits::check_form(&parts, &body)?;
     // The program itself is no caller over HTTP: what it does is not for this log.
     let from_outside = parts.extensions.get::<Caller>().is_none();
     // Whether the process lives must not hang on whether the store answers.
-    if !parts.uri.path().starts_with("/health/") {
-        access::identify(api, &mut parts).await;
-    }
-    if from_outside && audit::is_mutating(&parts.method) {
-        let client = parts.extensions.get::<Peer>();
-        let client =
-            client.map(|one| peer::client(&parts.headers, *one, &api.settings().access.trusted_proxies));
-        let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
-        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
-        if let Some(route) = route {
-            let done = Done {
-                caller,
-                method: parts.method.clone(),
-                route,
-                path: parts.uri.path().to_owned(),
-                client,
-            };
-            parts.extensions.insert(done);
+    let who = match parts.uri.path().starts_with("/health/") {
+        true => access::Who::nobody(),
+        false => access::identify(api, &parts).await,
+    };
+    let done = (from_outside && sign.is_route() && audit::is_mutating(&parts.method)).then(|| {
+        let proxies = &api.settings().access.trusted_proxies;
+        let client = parts.extensions.get::<Peer>().map(|one| peer::client(&parts.headers, *one, proxies));
+        Done::new(&who.caller, &parts, &sign.path, client)
+    });
+    let (method, uri) = (parts.method.clone(), parts.uri.clone());
+    parts.extensions.insert(who.caller.clone());
+    let answer = async {
+        match access::admit(sign.needs, &who) {
+            Ok(()) => limits::hand_over(api, &sign.path, Request::from_parts(parts, body), handle).await,
+            Err(refusal) => refusal.into_response(),
         }
-    }
-    parts.extensions.insert(api.clone());
-    Ok(Request::from_parts(parts, body))
-}
-
-async fn act(api: &Api, mut request: Request, next: Next) -> Response {
-    let done = request.extensions_mut().remove::<Done>();
-    let what = format!("{} {}", request.method(), request.uri().path());
-    let response = unharmed(next.run(request), &what).await;
-    let Some(done) = done else { return response };
-    match api.door().audit.record(done, response.status()).await {
-        Ok(()) => response,
+    };
+    let response = unharmed(answer, &method, &uri).await;
+    let Some(done) = done else { return Ok(response) };
+    match api.door().audit.record(&done, response.status()).await {
+        Ok(()) => Ok(response),
         // What did not go well is told as it went.
-        Err(_) if !response.status().is_success() => response,
-        Err(refusal) => refusal.into_response(),
+        Err(_) if !response.status().is_success() => Ok(response),
+        Err(refusal) => Err(refusal),
     }
 }
 
 /// Runs a handler; one that panics is answered for.
-async fn unharmed(answer: impl Future<Output = Response>, what: &str) -> Response {
+async fn unharmed(answer: impl Future<Output = Response>, method: &Method, uri: &Uri) -> Response {
     let mut answer = pin!(answer);
     let guarded = std::future::poll_fn(move |cx| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
             Ok(polled) => polled.map(Ok),
-            Err(panic) => std::task::Poll::Ready(Err(panic)),
+            Err(panic) => Poll::Ready(Err(panic)),
         }
     });
     guarded.await.unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<&str>().copied();
         let message =
             message.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-        tracing::error!(request = what, message, "a handler panicked; the connection goes on");
+        let path = uri.path();
+        tracing::error!(%method, path, message, "a handler panicked; the connection goes on");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the request failed")
             .hint("the server's log says more")
             .into_response()
@@ -134,8 +184,10 @@ async fn unharmed(answer: impl Future<Output = Response>, what: &str) -> Respons
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::Needs;
+    use axum::Router;
     use axum::body::Body;
-    use axum::http::{Method, header};
+    use axum::http::header;
     use axum::routing::get;
     use tower::ServiceExt;
 
@@ -147,8 +199,10 @@ mod tests {
     async fn a_panic_leaves_the_others_alone_and_has_the_headers_of_every_answer() {
         let engine = Backstop::open("memory:").await.expect("a store in memory");
         let api = Api::new(engine, Settings::default());
-        let routes = Router::new().route("/boom", get(boom).post(boom)).route("/fine", get(async || "fine"));
-        let router = around(routes, &api).with_state(api.clone());
+        let before = |path| Before { api: api.clone(), sign: Arc::new(Sign::new(path, Needs::Nothing)) };
+        let router = Router::new()
+            .route("/boom", get(boom).post(boom).layer(before("/boom")))
+            .route("/fine", get(async || "fine").layer(before("/fine")));
         for (method, path, status) in
             [(Method::GET, "/boom", 500), (Method::POST, "/boom", 500), (Method::GET, "/fine", 200)]
         {
@@ -166,7 +220,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_handler_that_panics_is_answered_for_and_says_nothing_of_itself() {
-        let response = unharmed(async { panic!("postgres://joe:hunter2@db") }, "GET /x").await;
+        let response =
+            unharmed(async { panic!("postgres://joe:hunter2@db") }, &Method::GET, &Uri::default()).await;
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.expect("a body");
         let text = String::from_utf8(body.to_vec()).expect("text");

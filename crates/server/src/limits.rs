@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{MatchedPath, Request};
+use axum::extract::Request;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{StatusCode, request::Parts};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -169,22 +168,28 @@ pub(crate) fn check_form(parts: &Parts, body: &Body) -> Result<(), ApiError> {
 }
 
 /// Reads the body, takes a place, and runs the handler.
-pub(crate) async fn hand_over(request: Request, next: Next) -> Response {
-    let Some(api) = request.extensions().get::<Api>().cloned() else { return next.run(request).await };
-    match ready(&api, request).await {
-        Ok((request, room)) => run(&api, request, room, next).await,
+pub(crate) async fn hand_over(
+    api: &Api,
+    route: &str,
+    request: Request,
+    handle: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
+    match ready(api, route, request).await {
+        Ok((request, room)) => run(api, route, request, room, handle).await,
         Err(refusal) => refusal.into_response(),
     }
 }
 
-async fn ready(api: &Api, request: Request) -> Result<(Request, Option<OwnedSemaphorePermit>), ApiError> {
+async fn ready(
+    api: &Api,
+    route: &str,
+    request: Request,
+) -> Result<(Request, Option<OwnedSemaphorePermit>), ApiError> {
     if request.body().is_end_stream() {
         return Ok((request, None));
     }
-    let most = match route(&request) {
-        route if BULK.contains(&route) => api.settings().limits.bulk_body,
-        _ => api.settings().limits.body,
-    };
+    let limits = &api.settings().limits;
+    let most = if BULK.contains(&route) { limits.bulk_body } else { limits.body };
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most)) {
@@ -195,16 +200,18 @@ async fn ready(api: &Api, request: Request) -> Result<(Request, Option<OwnedSema
     Ok((Request::from_parts(parts, Body::from(bytes)), room))
 }
 
-fn route(request: &Request) -> &str {
-    request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str)
-}
-
-async fn run(api: &Api, request: Request, room: Option<OwnedSemaphorePermit>, next: Next) -> Response {
+async fn run(
+    api: &Api,
+    route: &str,
+    request: Request,
+    room: Option<OwnedSemaphorePermit>,
+    handle: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     let gates = &api.door().gates;
-    if !STREAMS.contains(&route(&request)) {
+    if !STREAMS.contains(&route) {
         return match gates.turn(&api.settings().limits).await {
             Ok(_place) => {
-                let response = next.run(request).await;
+                let response = handle(request).await;
                 drop(room);
                 response
             }
@@ -221,7 +228,7 @@ async fn run(api: &Api, request: Request, room: Option<OwnedSemaphorePermit>, ne
         tokio::time::sleep(LAST_WORD).await;
     };
     tokio::select! {
-        response = next.run(request) => response.map(|body| Body::new(Stoppable::new(body, stopping.clone(), place))),
+        response = handle(request) => response.map(|body| Body::new(Stoppable::new(body, stopping.clone(), place))),
         () = cut => stops(),
     }
 }
@@ -243,6 +250,9 @@ fn too_large(most: usize) -> ApiError {
 async fn room(api: &Api, bytes: &Bytes) -> Result<OwnedSemaphorePermit, ApiError> {
     let (gates, limits) = (&api.door().gates, &api.settings().limits);
     let wanted = u32::try_from(bytes.len()).map_err(|_| too_large(limits.bodies))?;
+    if let Ok(given) = gates.bodies.clone().try_acquire_many_owned(wanted) {
+        return Ok(given);
+    }
     let given = timeout(limits.queued_for, gates.bodies.clone().acquire_many_owned(wanted)).await;
     given.ok().and_then(Result::ok).ok_or_else(busy)
 }

@@ -3,16 +3,20 @@
 //! A resource hands its routes over together with what they need; there is no other way into the router, so a route
 //! without a declared need does not compile.
 
+use std::pin::Pin;
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::{self, Next};
+use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::openapi::path::HttpMethod;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::access::{self, Scope};
+use crate::access::Scope;
 use crate::api::Api;
+use crate::door::{self, Before};
 use crate::error::ApiError;
 use crate::resources;
 
@@ -39,35 +43,54 @@ pub struct Route {
     pub needs: Needs,
 }
 
+/// What the door has to know of a route.
+#[derive(Debug)]
+pub(crate) struct Sign {
+    /// Its path, with parameters in braces.
+    pub(crate) path: Arc<str>,
+    pub(crate) needs: Needs,
+    /// Method and path together, for each of [`METHODS`].
+    names: [Arc<str>; METHODS.len()],
+}
+
+/// The methods that are told apart. One that anybody made up is none of ours.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OTHER"];
+
+/// The path of a request that has no route.
+const NO_ROUTE: &str = "none";
+
+impl Sign {
+    pub(crate) fn new(path: &str, needs: Needs) -> Self {
+        Self { path: path.into(), needs, names: METHODS.map(|method| format!("{method} {path}").into()) }
+    }
+
+    /// Of whatever has no route.
+    fn of_none() -> Self {
+        Self::new(NO_ROUTE, Needs::Nothing)
+    }
+
+    /// False for a request that has none.
+    pub(crate) fn is_route(&self) -> bool {
+        &*self.path != NO_ROUTE
+    }
+
+    /// What a request is counted as.
+    pub(crate) fn name(&self, method: &Method) -> &Arc<str> {
+        let known = METHODS.iter().position(|one| *one == method.as_str());
+        &self.names[known.unwrap_or(METHODS.len() - 1)]
+    }
+}
+
 /// Routes under construction.
 pub(crate) struct Routes {
-    router: OpenApiRouter<Api>,
-    table: Vec<Route>,
+    added: Vec<(Needs, UtoipaMethodRouter<Api>)>,
 }
 
 impl Routes {
-    fn new() -> Self {
-        Self { router: OpenApiRouter::with_openapi(crate::openapi::head()), table: Vec::new() }
-    }
-
     /// Adds the handlers of one path.
-    pub(crate) fn add(mut self, needs: Needs, handlers: UtoipaMethodRouter<Api>) -> Self {
-        let (schemas, mut paths, router) = handlers;
-        crate::openapi::complete(needs, &mut paths);
-        for (path, item) in &paths.paths {
-            let methods = [
-                (HttpMethod::Get, item.get.is_some()),
-                (HttpMethod::Post, item.post.is_some()),
-                (HttpMethod::Put, item.put.is_some()),
-                (HttpMethod::Delete, item.delete.is_some()),
-            ];
-            for (method, _) in methods.into_iter().filter(|(_, there)| *there) {
-                self.table.push(Route { method: capitals(&method).to_owned(), path: path.clone(), needs });
-            }
-        }
-        let check = move |request: Request, next: Next| access::admit(needs, request, next);
-        let guarded = router.layer(middleware::from_fn(check));
-        self.router = self.router.routes((schemas, paths, guarded));
+    pub(crate) fn add(mut self, needs: Needs, mut handlers: UtoipaMethodRouter<Api>) -> Self {
+        crate::openapi::complete(needs, &mut handlers.1);
+        self.added.push((needs, handlers));
         self
     }
 }
@@ -82,7 +105,7 @@ const fn capitals(method: &HttpMethod) -> &'static str {
 }
 
 fn all() -> Routes {
-    let routes = Routes::new();
+    let routes = Routes { added: Vec::new() };
     let routes = resources::clock::routes(routes);
     let routes = resources::health::routes(routes);
     let routes = resources::work::routes(routes);
@@ -107,32 +130,64 @@ fn all() -> Routes {
 /// Every route, with what it needs.
 #[must_use]
 pub fn table() -> Vec<Route> {
-    all().table
+    let mut table = Vec::new();
+    for (needs, (_, paths, _)) in all().added {
+        for (path, item) in &paths.paths {
+            let methods = [
+                (HttpMethod::Get, item.get.is_some()),
+                (HttpMethod::Post, item.post.is_some()),
+                (HttpMethod::Put, item.put.is_some()),
+                (HttpMethod::Delete, item.delete.is_some()),
+            ];
+            for (method, _) in methods.into_iter().filter(|(_, there)| *there) {
+                table.push(Route { method: capitals(&method).to_owned(), path: path.clone(), needs });
+            }
+        }
+    }
+    table
 }
 
 /// The OpenAPI document of every route.
 pub(crate) fn described() -> utoipa::openapi::OpenApi {
-    all().router.into_openapi()
+    let head = OpenApiRouter::with_openapi(crate::openapi::head());
+    let described = all().added.into_iter().fold(head, |router, (_, handlers)| router.routes(handlers));
+    described.into_openapi()
 }
 
 /// The whole API, ready to be served or called without a socket.
 pub fn router(api: Api) -> Router {
-    let (router, _) = all().router.split_for_parts();
-    let router = router.fallback(no_such_path).method_not_allowed_fallback(wrong_method);
-    crate::door::around(router, &api)
-        .layer(middleware::from_fn_with_state(api.clone(), crate::figures::count))
+    let mut router = Router::new();
+    for (needs, (_, paths, handlers)) in all().added {
+        for path in paths.paths.keys() {
+            let sign = Arc::new(Sign::new(path, needs));
+            let guarded = handlers.clone().layer(Before { api: api.clone(), sign });
+            router = router.route(path, guarded);
+        }
+    }
+    router
+        .fallback(behind(&api, no_such_path))
+        .method_not_allowed_fallback(behind(&api, wrong_method))
         .with_state(api)
 }
 
-async fn no_such_path() -> Response {
-    ApiError::not_found("no_such_path", "there is nothing at this path")
-        .hint("/api/v1/openapi.json lists every path")
-        .into_response()
+/// An answer for requests without a route: they pass the door too.
+fn behind(api: &Api, answer: fn() -> ApiError) -> impl Fn(Request) -> Answer + Clone + Send + Sync + 'static {
+    let (api, sign) = (api.clone(), Arc::new(Sign::of_none()));
+    move |request| {
+        let (api, sign) = (api.clone(), sign.clone());
+        Box::pin(async move { door::pass(&api, &sign, request, async |_| answer().into_response()).await })
+    }
 }
 
-async fn wrong_method() -> Response {
+type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+fn no_such_path() -> ApiError {
+    ApiError::not_found("no_such_path", "there is nothing at this path")
+        .hint("/api/v1/openapi.json lists every path")
+}
+
+fn wrong_method() -> ApiError {
     let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
     ApiError::new(status, "method_not_allowed", "this path does not take this method")
         .hint("/api/v1/openapi.json lists what each path takes")
-        .into_response()
 }

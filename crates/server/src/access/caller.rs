@@ -1,7 +1,7 @@
 //! Whoever sent a request, once it is known who that is.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -29,7 +29,15 @@ impl Caller {
     /// Somebody who has shown nothing.
     #[must_use]
     pub fn nobody() -> Self {
-        Self::of("nobody", false, BTreeSet::new(), None, None)
+        static NOBODY: LazyLock<Caller> =
+            LazyLock::new(|| Caller::of("nobody", false, BTreeSet::new(), None, None));
+        NOBODY.clone()
+    }
+
+    /// Anybody on a machine that has no tokens.
+    pub(crate) fn of_this_machine() -> Self {
+        static LOCAL: LazyLock<Caller> = LazyLock::new(|| Caller::local("local"));
+        LOCAL.clone()
     }
 
     /// Somebody who may do everything: the program itself on its own store, or anybody on a machine that has no tokens.

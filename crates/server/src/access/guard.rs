@@ -1,11 +1,8 @@
 //! The two checks of every request: who is it, and may they.
 
-use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::tokens::Found;
 use super::{Caller, Peer, Scope, peer, throttle};
@@ -17,28 +14,35 @@ use crate::routes::Needs;
 /// Longest text that is looked at as a token.
 const TOKEN_CHARS: usize = 256;
 
-/// Why a request has no known caller. Routes that need nothing do not care.
-#[derive(Debug, Clone)]
-struct Unknown(ApiError);
+/// The sender of a request, and why it is not known if it is not. Routes that need nothing do not care.
+#[derive(Debug)]
+pub(crate) struct Who {
+    pub(crate) caller: Caller,
+    unknown: Option<ApiError>,
+}
+
+impl Who {
+    /// Somebody who was not asked.
+    pub(crate) fn nobody() -> Self {
+        Self { caller: Caller::nobody(), unknown: None }
+    }
+}
 
 /// Finds out who calls. A caller that is known already (the program itself) stays who it is.
-pub(crate) async fn identify(api: &Api, parts: &mut Parts) {
-    if parts.extensions.get::<Caller>().is_none() {
-        let (peer, headers) = (parts.extensions.get::<Peer>().copied(), &parts.headers);
-        let caller = match who(api, peer, headers).await {
-            Ok(caller) => caller,
-            Err(refusal) => {
-                parts.extensions.insert(Unknown(refusal));
-                Caller::nobody()
-            }
-        };
-        parts.extensions.insert(caller);
-    }
-    let is_unknown = parts.extensions.get::<Caller>().is_none_or(|caller| !caller.is_known());
+pub(crate) async fn identify(api: &Api, parts: &Parts) -> Who {
+    let who = match parts.extensions.get::<Caller>() {
+        Some(known) => Who { caller: known.clone(), unknown: None },
+        None => match who(api, parts.extensions.get::<Peer>().copied(), &parts.headers).await {
+            Ok(caller) => Who { caller, unknown: None },
+            Err(refusal) => Who { caller: Caller::nobody(), unknown: Some(refusal) },
+        },
+    };
     // When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
-    if is_unknown && api.settings().telling.open_metrics && parts.uri.path() == figures::PATH {
-        parts.extensions.insert(Caller::holder("metrics", [Scope::Read].into(), None, None));
+    if !who.caller.is_known() && api.settings().telling.open_metrics && parts.uri.path() == figures::PATH {
+        let caller = Caller::holder("metrics", [Scope::Read].into(), None, None);
+        return Who { caller, unknown: None };
     }
+    who
 }
 
 async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller, ApiError> {
@@ -49,7 +53,7 @@ async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Calle
             admitted.map_err(|wait| too_many(wait, "this token has made too many requests"))?;
             Ok(caller)
         }
-        Found::Open if is_of_this_machine(peer, headers) => Ok(Caller::local("local")),
+        Found::Open if is_of_this_machine(peer, headers) => Ok(Caller::of_this_machine()),
         Found::Open => Err(ApiError::unauthorized()),
         Found::Nobody => {
             // Whoever shows nothing has guessed nothing.
@@ -90,16 +94,13 @@ fn too_many(wait: std::time::Duration, message: &str) -> ApiError {
         .retry_after(seconds.max(1))
 }
 
-/// Lets a request through to its handler when its caller has what the route needs, and there is room for it.
-pub(crate) async fn admit(needs: Needs, request: Request, next: Next) -> Response {
-    let known = request.extensions().get::<Caller>().cloned();
-    let refusal = match check(needs, &known.unwrap_or_else(Caller::nobody)) {
-        Ok(()) => return crate::limits::hand_over(request, next).await,
-        Err(refusal) => refusal,
-    };
-    // Who is unknown because the store is away, or came too often, is told that.
-    let why = request.extensions().get::<Unknown>().filter(|_| refusal.status() == StatusCode::UNAUTHORIZED);
-    why.map_or(refusal, |why| why.0.clone()).into_response()
+/// Whether a caller has what the route needs.
+pub(crate) fn admit(needs: Needs, who: &Who) -> Result<(), ApiError> {
+    check(needs, &who.caller).map_err(|refusal| match &who.unknown {
+        // Who is unknown because the store is away, or came too often, is told that.
+        Some(why) if refusal.status() == StatusCode::UNAUTHORIZED => why.clone(),
+        _ => refusal,
+    })
 }
 
 fn check(needs: Needs, caller: &Caller) -> Result<(), ApiError> {

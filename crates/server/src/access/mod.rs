@@ -21,7 +21,7 @@ mod tokens;
 
 pub use caller::Caller;
 pub use grant::{Grant, GrantError};
-pub(crate) use guard::{admit, identify};
+pub(crate) use guard::{Who, admit, identify};
 pub use peer::{Network, NetworkError, Peer};
 pub use rate::Rate;
 pub use scope::{Scope, UnknownScope};

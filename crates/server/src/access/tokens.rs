@@ -54,6 +54,8 @@ struct Known {
 struct Index {
     by_head: HashMap<[u8; 8], Vec<usize>>,
     all: Vec<Filed>,
+    /// The holder of each, made once and not for every request.
+    holders: Vec<Caller>,
 }
 
 impl Index {
@@ -62,12 +64,14 @@ impl Index {
         for (at, one) in all.iter().enumerate() {
             by_head.entry(one.grant.hash.head()).or_default().push(at);
         }
-        Self { by_head, all }
+        let holders = all.iter().map(|one| one.grant.caller()).collect();
+        Self { by_head, all, holders }
     }
 
-    fn find(&self, hash: &TokenHash) -> Option<&Filed> {
+    fn find(&self, hash: &TokenHash) -> Option<(&Filed, &Caller)> {
         let near = self.by_head.get(&hash.head())?;
-        near.iter().map(|at| &self.all[*at]).find(|one| one.grant.hash.is(hash))
+        let mut near = near.iter().map(|at| (&self.all[*at], &self.holders[*at]));
+        near.find(|(one, _)| one.grant.hash.is(hash))
     }
 }
 
@@ -94,20 +98,20 @@ impl Tokens {
     /// Who holds this token; `None` asks for somebody who shows none.
     pub(crate) async fn find(&self, text: Option<&str>) -> Result<Found, StoreError> {
         let hash = text.map(TokenHash::of);
-        if let Some(one) = hash.as_ref().and_then(|hash| self.inner.configured.find(hash)) {
+        if let Some((one, holder)) = hash.as_ref().and_then(|hash| self.inner.configured.find(hash)) {
             // Expiry is the only thing about it that needs a clock, and only then the store is asked for one.
             let expired = one.grant.expires.is_some() && !one.is_live(self.known().await?.1);
-            return Ok(if expired { Found::Nobody } else { Found::Holder(one.grant.caller()) });
+            return Ok(if expired { Found::Nobody } else { Found::Holder(holder.clone()) });
         }
         let (index, now) = self.known().await?;
         // One that has expired or was revoked still keeps the door shut: otherwise it would open by itself one day.
         if index.all.is_empty() && self.inner.configured.all.is_empty() {
             return Ok(Found::Open);
         }
-        let found = hash.as_ref().and_then(|hash| index.find(hash)).filter(|one| one.is_live(now));
-        Ok(found.map_or(Found::Nobody, |one| {
+        let found = hash.as_ref().and_then(|hash| index.find(hash)).filter(|(one, _)| one.is_live(now));
+        Ok(found.map_or(Found::Nobody, |(one, holder)| {
             self.note_use(&one.grant.name, now);
-            Found::Holder(one.grant.caller())
+            Found::Holder(holder.clone())
         }))
     }
 

@@ -62,19 +62,19 @@ impl Writer {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line that is stored soon.
-    pub(super) fn add(self: &Arc<Self>, line: Line) {
+    /// Adds a line that is stored soon, or counts it to one that is like it.
+    pub(super) fn add(self: &Arc<Self>, is_like: impl Fn(&Line) -> bool, line: impl FnOnce() -> Line) {
         let mut pending = self.pending();
-        pending.take(line);
+        pending.take(is_like, line);
         self.run(&mut pending);
     }
 
     /// Adds a line and waits until it is stored; false when that took too long.
-    pub(super) async fn add_and_wait(self: &Arc<Self>, line: Line) -> bool {
+    pub(super) async fn add_and_wait(self: &Arc<Self>, is_like: impl Fn(&Line) -> bool, line: Line) -> bool {
         let stored = {
             let (tell, stored) = oneshot::channel();
             let mut pending = self.pending();
-            pending.take(line);
+            pending.take(is_like, || line);
             pending.waiting.push(tell);
             self.run(&mut pending);
             stored
@@ -161,11 +161,11 @@ fn told(waiting: oneshot::Sender<()>) {
 }
 
 impl Pending {
-    fn take(&mut self, line: Line) {
-        if let Some(known) = self.lines.iter_mut().rev().take(16).find(|known| known.is_like(&line)) {
+    fn take(&mut self, is_like: impl Fn(&Line) -> bool, line: impl FnOnce() -> Line) {
+        if let Some(known) = self.lines.iter_mut().rev().take(16).find(|known| is_like(known)) {
             known.count += 1;
         } else if self.lines.len() < WAITING {
-            self.lines.push(line);
+            self.lines.push(line());
         } else {
             self.lost += 1;
         }

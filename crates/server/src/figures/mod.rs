@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use backstop::figures::{Family, Labelled, SHORT, Sample, Sort, Times, float};
 use tokio::time::Instant;
 
 use crate::api::Api;
+use crate::routes::Sign;
 pub(crate) use text::CONTENT_TYPE;
 
 /// How long a scrape stands for the next ones.
@@ -63,36 +63,35 @@ impl Default for Requests {
     }
 }
 
-/// Counts a request by its route, which is one of a fixed list, and not by its path, which anybody can make up.
-pub(crate) async fn count(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str);
-    let route = format!("{} {path}", method(request.method()));
-    let heard = api.tell().requests.listener.get().map(|listener| (listener, trace_parent(&request)));
-    let began = Instant::now();
-    let response = next.run(request).await;
-    let (requests, took) = (&api.tell().requests, began.elapsed());
-    requests.count.add(&route, response.status().as_str(), 1);
-    requests.time.add(&route, "", SHORT, took);
-    if let Some((listener, trace_parent)) = heard {
-        listener(Answered { route, status: response.status().as_u16(), took, trace_parent });
+/// A request that is under way. It is counted by its route, which is one of a fixed list, and not by its path, which
+/// anybody can make up.
+pub(crate) struct Asked<'a> {
+    requests: &'a Requests,
+    route: &'a Arc<str>,
+    heard: Option<(&'a Listener, Option<String>)>,
+    began: Instant,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(api: &'a Api, sign: &'a Sign, request: &Request) -> Self {
+        let requests = &api.tell().requests;
+        let heard = requests.listener.get().map(|listener| (listener, trace_parent(request)));
+        Self { requests, route: sign.name(request.method()), heard, began: Instant::now() }
     }
-    response
+
+    pub(crate) fn answered(self, response: &Response) {
+        let (status, took) = (response.status(), self.began.elapsed());
+        self.requests.count.add(self.route, status.as_str(), 1);
+        self.requests.time.add(self.route, "", SHORT, took);
+        if let Some((listener, trace_parent)) = self.heard {
+            let (route, status) = (self.route.to_string(), status.as_u16());
+            listener(Answered { route, status, took, trace_parent });
+        }
+    }
 }
 
 fn trace_parent(request: &Request) -> Option<String> {
     Some(request.headers().get("traceparent")?.to_str().ok()?.to_owned())
-}
-
-/// A method that anybody made up is none of ours.
-fn method(method: &axum::http::Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "DELETE" => "DELETE",
-        "HEAD" => "HEAD",
-        _ => "OTHER",
-    }
 }
 
 /// Every figure as text, at most a second old.

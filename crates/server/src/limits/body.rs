@@ -19,7 +19,7 @@ pub(super) async fn read(
     api: &Api,
 ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
     let (limits, began) = (&api.settings().limits, Instant::now());
-    let (mut whole, mut held): (Vec<u8>, Option<OwnedSemaphorePermit>) = (Vec::new(), None);
+    let (mut whole, mut held) = (Gathered::default(), None::<OwnedSemaphorePermit>);
     while !body.is_end_stream() {
         let patience = began + patience(limits, whole.len(), began.elapsed());
         let Some(frame) = timeout_at(patience, body.frame()).await.map_err(|_| too_slow())? else { break };
@@ -34,9 +34,37 @@ pub(super) async fn read(
             Some(held) => held.merge(more),
             none => *none = Some(more),
         }
-        whole.extend_from_slice(&data);
+        whole.add(data);
     }
-    Ok((whole.into(), held))
+    Ok((whole.into_bytes(), held))
+}
+
+/// Pieces of a body. One that comes in one piece, as most do, is never copied.
+#[derive(Default)]
+struct Gathered {
+    first: Bytes,
+    all: Vec<u8>,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn add(&mut self, piece: Bytes) {
+        if self.first.is_empty() {
+            self.first = piece;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&piece);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.into() }
+    }
 }
 
 /// Until when, from its beginning, the next piece of a body must come: it may pause for the grace and no longer, and

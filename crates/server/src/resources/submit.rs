@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use backstop::core::failure::Backoff;
 use backstop::core::job::is_trace_parent;
 use backstop::{Callback, Enqueue, JobId, Refusal, Submitted};
 use serde_json::json;
-use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 use super::{jobs, names};
@@ -30,12 +29,9 @@ use crate::shape::{
 /// Jobs of one batch at most.
 const MOST: usize = 1_000;
 
-/// Bytes of a batch at most.
-const BATCH_BYTES: usize = 16 * 1024 * 1024;
-
 pub(crate) fn routes(routes: Routes) -> Routes {
-    let batches = routes!(submit_batch).layer(DefaultBodyLimit::max(BATCH_BYTES));
-    routes.add(Needs::Right(Scope::Submit), routes!(submit)).add(Needs::Right(Scope::Submit), batches)
+    let right = Needs::Right(Scope::Submit);
+    routes.add(right, routes!(submit)).add(right, routes!(submit_batch))
 }
 
 /// Stores a job. An answer means that it is durable.
