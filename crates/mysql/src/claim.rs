@@ -97,6 +97,7 @@ impl Taking<'_> {
     fn settle(&mut self, room: &mut Room<'_>, lifted: Vec<File>) -> usize {
         let Some(desk) = self.desk.as_mut() else { return 0 };
         let before = self.expired;
+        desk.expect(lifted.len());
         for file in lifted {
             let id = file.job.spec.id;
             let expired = file.record.has_expired(desk.now);

@@ -90,6 +90,7 @@ impl Taking<'_> {
     fn settle(&mut self, room: &mut Room<'_>, lifted: Vec<File>) -> usize {
         let Some(desk) = self.desk.as_mut() else { return 0 };
         let before = self.expired;
+        desk.expect(lifted.len());
         for file in lifted {
             let id = file.job.spec.id;
             let expired = file.record.has_expired(desk.now);
@@ -136,8 +137,7 @@ impl Taking<'_> {
         for mut row in picked {
             let place: usize = row.number()?;
             row.skip(1);
-            let sketch = load::sketch(&mut row, &shared.lanes, false)?;
-            found.push((place - 1, sketch.into_file()));
+            found.push((place - 1, load::picked(&mut row, &shared.lanes)?));
         }
         let aging = self.claim.aging;
         found.sort_by_cached_key(|(place, file)| {

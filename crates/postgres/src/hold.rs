@@ -69,6 +69,7 @@ pub(crate) async fn lock(
         }
     }
     let mut desk = Desk::new(now, ground.wants);
+    desk.expect(leases.len());
     lay(session, ground, &mut desk, grips, all_known, &fences).await?;
     Ok((Held { desk, live }, rest))
 }

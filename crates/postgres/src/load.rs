@@ -41,14 +41,22 @@ impl Sketch {
 /// Searches that begin anew before we give up: each of them means that the job moved in between.
 const MOST_SEARCHES: usize = 50;
 
-/// Reads columns of `job`, `record` and, when `with_done`, `done`.
-pub(crate) fn sketch(row: &mut Row, lanes: &Lanes, with_done: bool) -> Result<Sketch, Failure> {
-    let found = rows::job(row, |id| lanes.get(id))?;
-    let past = rows::record(row)?;
-    let done = if with_done { rows::done(row)? } else { None };
+/// Reads columns of `job`, `record` and `done`.
+pub(crate) fn sketch(row: &mut Row, lanes: &Lanes) -> Result<Sketch, Failure> {
+    let found = rows::job(row, false, |id| lanes.get(id))?;
+    let (past, done) = (rows::record(row)?, rows::done(row)?);
     let rowed = past.is_some();
     let record = done.or(past).unwrap_or_else(|| Record::new(&found.job.spec, found.run_at));
     Ok(Sketch { job: Arc::new(found.job), lane: found.lane, record, rowed })
+}
+
+/// Reads a pending job as `sql::PICK` answers it.
+pub(crate) fn picked(row: &mut Row, lanes: &Lanes) -> Result<File, Failure> {
+    let found = rows::job(row, true, |id| lanes.get(id))?;
+    let past = rows::folded_record(row)?;
+    let rowed = past.is_some();
+    let record = past.unwrap_or_else(|| Record::new(&found.job.spec, found.run_at));
+    Ok(File { job: Arc::new(found.job), record, rowed })
 }
 
 /// Makes sure that the lanes of rows are known; the columns of `job` begin at `offset`.
@@ -75,7 +83,7 @@ pub(crate) async fn sketches(
     meet_lanes(session, lanes, &rows, 0).await?;
     let mut found = HashMap::with_capacity(rows.len());
     for mut row in rows {
-        let sketch = sketch(&mut row, lanes, true)?;
+        let sketch = sketch(&mut row, lanes)?;
         found.insert(sketch.job.spec.id, sketch);
     }
     Ok(found)

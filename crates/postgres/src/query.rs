@@ -59,7 +59,7 @@ pub(crate) async fn views(
     load::meet_lanes(unit, &shared.lanes, &rows, 0).await?;
     let mut found: HashMap<JobId, (Sketch, Extras)> = HashMap::with_capacity(rows.len());
     for mut row in rows {
-        let sketch = load::sketch(&mut row, &shared.lanes, true)?;
+        let sketch = load::sketch(&mut row, &shared.lanes)?;
         let extras = Extras {
             last_failure: rows::failure(&mut row)?,
             result: row.maybe_text()?.map(Arc::from),

@@ -48,9 +48,10 @@ pub(crate) struct JobRow {
     pub(crate) run_at: Timestamp,
 }
 
-/// Reads the columns of `job`.
+/// Reads the columns of `job`. `folded`: those that most jobs leave empty came as one.
 pub(crate) fn job(
     row: &mut Row,
+    folded: bool,
     lane: impl Fn(i64) -> Result<Arc<LaneKey>, Failure>,
 ) -> Result<JobRow, Failure> {
     let (id, lane_id) = (row.job()?, row.int()?);
@@ -60,6 +61,16 @@ pub(crate) fn job(
     spec.version = lane.version;
     spec.queue = lane.queue.clone();
     spec.priority = lane.priority;
+    if folded {
+        row.maybe_several()?.map_or(Ok(()), |mut row| extras(&mut row, &mut spec))?;
+    } else {
+        extras(row, &mut spec)?;
+    }
+    Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
+}
+
+/// Reads the columns of `job` that most jobs leave empty.
+fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), Failure> {
     spec.policy = row.maybe_json::<Policy>()?.unwrap_or_default();
     spec.expires_at = row.maybe_moment()?;
     spec.idempotency_key = row.maybe_text()?;
@@ -71,7 +82,12 @@ pub(crate) fn job(
     spec.on_failure = row.maybe_json()?;
     spec.callback_of = row.maybe_job()?;
     spec.papers = row.maybe_json()?.map(Box::new);
-    Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
+    Ok(())
+}
+
+/// Reads the columns of `record` that came as one.
+pub(crate) fn folded_record(row: &mut Row) -> Result<Option<Record>, Failure> {
+    row.maybe_several()?.map_or(Ok(None), |mut row| record(&mut row))
 }
 
 /// Reads the columns of `record`; none when the job has no past.
@@ -187,7 +203,7 @@ fn marked(record: &Record) -> Value {
     maybe_text(record.marks.as_deref().and_then(Marks::to_text))
 }
 
-/// The columns of `job`, in the order of `sql::JOBS_INSERT`.
+/// The columns of `job`, in the order of `insert::JOBS`.
 pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Vec<Value>, Failure> {
     let spec = &job.spec;
     Ok(vec![
@@ -206,15 +222,11 @@ pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Ve
         json(spec.on_success.as_ref())?,
         json(spec.on_failure.as_ref())?,
         Value::Id(spec.callback_of.map(|id| id.as_uuid())),
+        maybe_text(spec.papers.as_ref().and_then(|papers| papers.to_text())),
     ])
 }
 
-/// The last column of `sql::JOBS_INSERT_PAPERS`.
-pub(crate) fn papers_value(job: &Job) -> Value {
-    maybe_text(job.spec.papers.as_ref().and_then(|papers| papers.to_text()))
-}
-
-/// The columns of `record`, in the order of `sql::RECORDS_SAVE`.
+/// The columns of `record`, in the order of `insert::RECORDS`.
 pub(crate) fn record_values(row: &RecordRow, lane: Value) -> Result<Vec<Value>, Failure> {
     let record = &row.record;
     Ok(vec![
@@ -240,7 +252,7 @@ pub(crate) fn record_values(row: &RecordRow, lane: Value) -> Result<Vec<Value>, 
     ])
 }
 
-/// The columns of `done`, in the order of `sql::DONE_INSERT`.
+/// The columns of `done`, in the order of `insert::DONE`.
 pub(crate) fn done_values(done: &Done, lane: Value) -> Result<Vec<Value>, Failure> {
     let (record, run) = (&done.record, done.run.as_ref());
     Ok(vec![
@@ -266,7 +278,7 @@ pub(crate) fn done_values(done: &Done, lane: Value) -> Result<Vec<Value>, Failur
     ])
 }
 
-/// The columns of `attempt`, in the order of `sql::ATTEMPTS_INSERT`.
+/// The columns of `attempt`, in the order of `insert::ATTEMPTS`.
 pub(crate) fn attempt_values(job: JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
     let failure = run.failure.as_ref();
     Ok(vec![

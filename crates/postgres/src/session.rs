@@ -161,6 +161,7 @@ impl<'a> FromSql<'a> for Cell {
             Type::BOOL => Self::Bool(bool::from_sql(ty, raw)?),
             Type::BYTEA => Self::Bytes(raw.to_vec()),
             Type::UUID => Self::Id(uuid::Uuid::from_sql(ty, raw)?),
+            Type::RECORD => Self::Several(several(raw)?),
             _ => Self::Text(String::from_sql(ty, raw)?),
         })
     }
@@ -178,11 +179,37 @@ impl<'a> FromSql<'a> for Cell {
                 | Type::BOOL
                 | Type::BYTEA
                 | Type::UUID
+                | Type::RECORD
                 | Type::TEXT
                 | Type::VARCHAR
                 | Type::NAME
         )
     }
+}
+
+/// Reads a row in a column: how many columns it has, then for each the number of its type, its length and its bytes.
+fn several(raw: &[u8]) -> Result<Vec<Cell>, Boxed> {
+    let (count, mut rest) = number(raw)?;
+    let mut cells = Vec::with_capacity(usize::try_from(count)?);
+    for _ in 0..count {
+        let (of_type, after) = number(rest)?;
+        let (length, after) = number(after)?;
+        rest = after;
+        let Ok(length) = usize::try_from(length) else {
+            cells.push(Cell::Null);
+            continue;
+        };
+        let (bytes, after) = rest.split_at_checked(length).ok_or("a row that ends too early")?;
+        rest = after;
+        let of_type = Type::from_oid(u32::try_from(of_type)?).unwrap_or(Type::TEXT);
+        cells.push(Cell::from_sql(&of_type, bytes)?);
+    }
+    Ok(cells)
+}
+
+fn number(raw: &[u8]) -> Result<(i32, &[u8]), Boxed> {
+    let (bytes, rest) = raw.split_first_chunk::<4>().ok_or("a row that ends too early")?;
+    Ok((i32::from_be_bytes(*bytes), rest))
 }
 
 #[cfg(test)]
@@ -195,6 +222,21 @@ mod tests {
         assert_eq!(Schema::default().text(sql), sql);
         let other = Schema::named("jobs_2").expect("a plain name");
         assert_eq!(other.text(sql), "SELECT 1 FROM jobs_2.job JOIN jobs_2.done USING (id)");
+    }
+
+    #[test]
+    fn a_row_in_a_column_is_read_to_its_end_and_not_beyond() {
+        let mut raw = 3_i32.to_be_bytes().to_vec();
+        for (of_type, bytes) in [(20_i32, Some(&7_i64.to_be_bytes()[..])), (25, Some(b"ada")), (25, None)] {
+            raw.extend(of_type.to_be_bytes());
+            raw.extend(bytes.map_or(-1, |bytes| i32::try_from(bytes.len()).expect("short")).to_be_bytes());
+            raw.extend(bytes.unwrap_or_default());
+        }
+        let cells = several(&raw).expect("whole");
+        assert_eq!(cells, [Cell::Int(7), Cell::Text("ada".to_owned()), Cell::Null]);
+        for end in 0..raw.len() {
+            assert!(several(&raw[..end]).is_err(), "{end} bytes");
+        }
     }
 
     #[test]

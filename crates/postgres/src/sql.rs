@@ -5,20 +5,27 @@
 //! 7 succeeded. Several rows are bound as one array per column, so that a batch is one statement whatever its size.
 //!
 //! # Layout
-//! - Here: what the verbs about jobs have in common. [`archive`]: jobs that leave. [`document`], [`incident`],
-//!   [`list`].
+//! - Here: what the verbs about jobs have in common. [`insert`]: new rows. [`archive`]: jobs that leave. [`document`],
+//!   [`incident`], [`list`].
 
 pub(crate) mod archive;
 pub(crate) mod document;
 pub(crate) mod incident;
+pub(crate) mod insert;
 pub(crate) mod list;
+
+/// The columns of `job` that most jobs leave empty.
+macro_rules! job_extras {
+    () => {
+        "j.policy, j.expires_at, j.idempotency_key, j.business_key, j.correlation_id, j.tags, j.params, \
+         j.on_success, j.on_failure, j.callback_of, j.papers"
+    };
+}
 
 /// The columns of `job`, in the order that `rows` reads them.
 macro_rules! job_columns {
     () => {
-        "j.id, j.lane, j.created_at, j.run_at, j.payload, j.policy, j.expires_at, j.idempotency_key, \
-         j.business_key, j.correlation_id, j.tags, j.params, j.on_success, j.on_failure, j.callback_of, \
-         j.papers"
+        concat!("j.id, j.lane, j.created_at, j.run_at, j.payload, ", job_extras!())
     };
 }
 
@@ -86,9 +93,6 @@ pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.prior
      sum(succeeded) AS succeeded, sum(failed) AS failed, sum(paused) AS paused, sum(canceled) AS canceled, \
      sum(waiting) AS waiting FROM backstop.tally GROUP BY lane) t ON t.lane = l.id \
      ORDER BY l.queue, l.kind, l.version, l.priority";
-pub(crate) const TALLY_INSERT: &str = "INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, \
-     canceled, waiting) SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], \
-     $6::bigint[], $7::bigint[], $8::bigint[])";
 /// Adds what has piled up to the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM \
      backstop.tally LIMIT 20000 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
@@ -144,43 +148,10 @@ pub(crate) const WORKERS_EXPIRY: &str =
 
 // Writing.
 
-pub(crate) const JOBS_INSERT: &str = "INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, \
-     expires_at, idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of) \
-     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bigint[], \
-     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::uuid[])";
-/// The same for jobs of which one has papers at least: most batches have none, and then nothing is sent for them.
-pub(crate) const JOBS_INSERT_PAPERS: &str = "INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, \
-     expires_at, idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of, \
-     papers) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], \
-     $7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], \
-     $15::uuid[], $16::text[])";
-pub(crate) const READY_INSERT: &str = "INSERT INTO backstop.ready (lane, run_at, id, expires_at, rowed) \
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bigint[], $5::boolean[])";
 pub(crate) const READY_DELETE: &str = "DELETE FROM backstop.ready r \
      USING unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
      WHERE r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id";
-pub(crate) const RECORDS_SAVE: &str = "INSERT INTO backstop.record (id, lane, status, run_at, expires_at, attempt, \
-     crashes, deferrals, runs, redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, \
-     cancel_reason, superseded_by, marks) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
-     $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], \
-     $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[], $17::text[], $18::uuid[], $19::text[]) \
-     ON CONFLICT (id) DO UPDATE SET status = excluded.status, run_at = excluded.run_at, \
-     expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, \
-     deferrals = excluded.deferrals, runs = excluded.runs, redrives = excluded.redrives, fence = excluded.fence, \
-     last_failed_run = excluded.last_failed_run, progress = excluded.progress, paused_from = excluded.paused_from, \
-     finished_at = excluded.finished_at, reason = excluded.reason, cancel_reason = excluded.cancel_reason, \
-     superseded_by = excluded.superseded_by, marks = excluded.marks";
 pub(crate) const RECORDS_DELETE: &str = "DELETE FROM backstop.record WHERE id = ANY($1::uuid[])";
-pub(crate) const DONE_INSERT: &str = "INSERT INTO backstop.done (id, lane, run_at, expires_at, attempt, crashes, \
-     deferrals, runs, redrives, fence, progress, finished_at, worker, code_version, started_at, result, warning, \
-     output, marks) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], \
-     $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[], $13::uuid[], \
-     $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[])";
-pub(crate) const ATTEMPTS_INSERT: &str = "INSERT INTO backstop.attempt (job, number, fence, worker, code_version, \
-     cause, due_at, started_at, finished_at, error_type, message, fingerprint, decision, result, warning, output) \
-     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bigint[], \
-     $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], \
-     $16::text[])";
 pub(crate) const TAGS_INSERT: &str = "INSERT INTO backstop.tag (tag, id) SELECT * FROM unnest($1::text[], $2::uuid[]) \
      ON CONFLICT DO NOTHING";
 pub(crate) const IDEMPOTENCY_INSERT: &str =
@@ -223,11 +194,14 @@ pub(crate) const PICK: &str = concat!(
        ORDER BY r.lane, r.run_at, r.id LIMIT q.quota FOR UPDATE SKIP LOCKED) r), \
      gone AS (DELETE FROM backstop.ready r USING picked p WHERE r.ctid = p.row \
        RETURNING p.place, r.id, r.rowed) \
-     SELECT g.place, (SELECT now FROM moment), ",
-    job_columns!(),
-    ", ",
+     SELECT g.place, (SELECT now FROM moment), j.id, j.lane, j.created_at, j.run_at, j.payload, \
+     CASE WHEN num_nonnulls(",
+    job_extras!(),
+    ") > 0 THEN ROW(",
+    job_extras!(),
+    ") END, CASE WHEN g.rowed THEN ROW(",
     record_columns!(),
-    " FROM gone g JOIN backstop.job j ON j.id = g.id LEFT JOIN backstop.record r ON g.rowed AND r.id = g.id"
+    ") END FROM gone g JOIN backstop.job j ON j.id = g.id LEFT JOIN backstop.record r ON g.rowed AND r.id = g.id"
 );
 pub(crate) const PEEK: &str = concat!(
     "WITH lanes AS MATERIALIZED (SELECT l.id AS lane FROM unnest($2::text[], $3::boolean[]) w(queue, any_kind) \

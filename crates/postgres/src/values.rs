@@ -72,23 +72,79 @@ impl Value {
     }
 }
 
-/// Columns of rows to insert, filled row by row and bound as arrays.
+/// Columns of rows, filled row by row.
 #[derive(Debug, Default)]
-pub(crate) struct Columns(Vec<Value>);
+pub(crate) struct Columns(Vec<Column>);
 
-impl Columns {
-    /// One array for each value of a row, in order.
-    pub(crate) fn push(&mut self, row: Vec<Value>) {
-        if self.0.is_empty() {
-            self.0 = row.iter().map(empty_array).collect();
-        }
-        for (column, value) in self.0.iter_mut().zip(row) {
-            append(column, value);
+/// One column of several rows.
+#[derive(Debug)]
+pub(crate) enum Column {
+    /// So many rows, all with this value.
+    Same(Value, usize),
+    /// An array with the value of each row.
+    Each(Value),
+}
+
+impl Column {
+    fn push(&mut self, value: Value) {
+        match self {
+            Self::Same(first, count) if *first == value => *count += 1,
+            Self::Same(..) => {
+                self.spread();
+                self.push(value);
+            }
+            Self::Each(values) => append(values, value),
         }
     }
 
-    pub(crate) fn into_params(self) -> Vec<Value> {
+    /// Makes an array of it.
+    fn spread(&mut self) {
+        if let Self::Same(first, count) = self {
+            let mut values = empty_array(first);
+            (0..*count).for_each(|_| append(&mut values, first.clone()));
+            *self = Self::Each(values);
+        }
+    }
+
+    /// True when no row has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Same(Value::Int(None) | Value::Text(None) | Value::Id(None), _))
+    }
+}
+
+impl Columns {
+    /// Adds a row: one value for each column, in order.
+    pub(crate) fn push(&mut self, row: Vec<Value>) {
+        if self.0.is_empty() {
+            self.0 = row.into_iter().map(|value| Column::Same(value, 1)).collect();
+            return;
+        }
+        self.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    }
+
+    /// How many columns there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The columns. If there are several rows, one of them at least is an array: it says how many.
+    pub(crate) fn into_columns(mut self) -> Vec<Column> {
+        let alike = self.0.iter().all(|column| matches!(column, Column::Same(_, count) if *count > 1));
+        if let Some(first) = self.0.first_mut().filter(|_| alike) {
+            first.spread();
+        }
         self.0
+    }
+
+    /// One array for each column.
+    pub(crate) fn into_params(self) -> Vec<Value> {
+        let array = |mut column: Column| {
+            column.spread();
+            match column {
+                Column::Same(value, _) | Column::Each(value) => value,
+            }
+        };
+        self.0.into_iter().map(array).collect()
     }
 }
 
@@ -128,6 +184,8 @@ pub enum Cell {
     Bytes(Vec<u8>),
     /// `uuid`.
     Id(Uuid),
+    /// Several columns in one, which are NULL together for most rows.
+    Several(Vec<Cell>),
 }
 
 /// A row, read from the left.
@@ -271,6 +329,15 @@ impl Row {
     pub(crate) fn maybe_json<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Failure> {
         let Some(text) = self.maybe_text()? else { return Ok(None) };
         Ok(Some(serde_json::from_str(&text)?))
+    }
+
+    /// Several columns that came as one.
+    pub(crate) fn maybe_several(&mut self) -> Result<Option<Self>, Failure> {
+        match self.next()? {
+            Cell::Null => Ok(None),
+            Cell::Several(cells) => Ok(Some(Self::new(cells))),
+            other => self.odd("row", &other),
+        }
     }
 
     /// A word that one of the core's vocabularies knows.

@@ -48,7 +48,10 @@ impl Grip {
     #[must_use]
     pub fn open_slot(&self, job: JobId) -> Option<usize> {
         let held = |slot: &usize| self.slots.get(*slot).is_some_and(|slot| *slot != Slot::Closed);
-        self.jobs.iter().position(|id| *id == job).filter(held)
+        // Jobs that were submitted one after the other are claimed so: mostly they are in order, and asked for one by
+        // one. Where they are not, the search may miss what is there, and all of them are looked at.
+        let slot = self.jobs.binary_search(&job).ok();
+        slot.or_else(|| self.jobs.iter().position(|id| *id == job)).filter(held)
     }
 
     /// The jobs that are still held, with their slots.

@@ -140,6 +140,11 @@ impl Desk {
         }
     }
 
+    /// Makes room for so many jobs: a table that grows moves all its records each time.
+    pub fn expect(&mut self, jobs: usize) {
+        self.files.reserve(jobs);
+    }
+
     /// Lays a loaded job on the desk.
     pub fn lay(&mut self, file: File) {
         self.files.insert(file.job.spec.id, file);

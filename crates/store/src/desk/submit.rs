@@ -68,6 +68,7 @@ impl Desk {
         if actual > limit {
             return Err(Error::TooMany { what: "the batch", actual, limit });
         }
+        self.expect(actual);
         let mut answers: Vec<_> =
             submit.jobs.iter().map(|new| self.submit_one(new)).collect::<Result<_, _>>()?;
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
