@@ -28,7 +28,7 @@ impl App {
     pub(crate) async fn client(&self) -> Result<Client, Problem> {
         match self.there()? {
             Some(client) => Ok(client),
-            None => Ok(Client::here(self.open().await?, who(None))),
+            None => Ok(self.here(self.open().await?)),
         }
     }
 
@@ -36,8 +36,12 @@ impl App {
     pub(crate) async fn looking(&self) -> Result<Client, Problem> {
         match self.there()? {
             Some(client) => Ok(client),
-            None => Ok(Client::here(self.look().await?, who(None))),
+            None => Ok(self.here(self.look().await?)),
         }
+    }
+
+    fn here(&self, engine: Backstop) -> Client {
+        Client::here(engine, &self.settings.server.settings.access.tokens, who(None))
     }
 
     fn there(&self) -> Result<Option<Client>, Problem> {
@@ -46,7 +50,7 @@ impl App {
     }
 
     /// Refuses a server to a command that works on a store itself.
-    fn no_server(&self) -> Result<(), Problem> {
+    pub(crate) fn no_server(&self) -> Result<(), Problem> {
         if self.settings.remote.is_none() {
             return Ok(());
         }

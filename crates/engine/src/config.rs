@@ -14,6 +14,9 @@ use crate::alerts::Alerts;
 use crate::sealing::Encryption;
 use crate::signing::Signing;
 
+/// A year and a month: whoever looks back once a year finds the whole year.
+const AUDIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -32,6 +35,9 @@ pub struct Config {
     pub retry_budgets: BTreeMap<String, Option<BudgetSettings>>,
     /// How long ended jobs stay before they are archived (L16).
     pub retention: Retention,
+    /// How long what was done over HTTP stays in the audit log, counted from the newest line of each of its documents;
+    /// none for ever.
+    pub audit_retention: Option<Duration>,
     /// Who is told of dead letters, and how often (D3).
     pub alerts: Alerts,
     /// What takes secrets out of errors before they are stored (F11).
@@ -66,6 +72,7 @@ impl Default for Config {
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
             retention: Retention::default(),
+            audit_retention: Some(AUDIT),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
             signing: None,
@@ -83,6 +90,7 @@ impl std::fmt::Debug for Config {
             .field("queues", &self.queues)
             .field("kinds", &self.kinds)
             .field("retention", &self.retention)
+            .field("audit_retention", &self.audit_retention)
             .field("alerts", &self.alerts)
             .field("signing", &self.signing)
             .field("encryption", &self.encryption)
@@ -110,6 +118,13 @@ impl Config {
     #[must_use]
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Sets how long the audit log stays; none for ever.
+    #[must_use]
+    pub const fn audit_retention(mut self, span: Option<Duration>) -> Self {
+        self.audit_retention = span;
         self
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - `settings`: what is open. `target`: reads URLs strictly. `address`: what addresses are for.
 //! - `connect`: resolves, checks every address, connects to one that was checked. `exchange`: request and answer.
-//! - `answer`: what an answer means for the job.
+//! - `answer`: what an answer means for the job. `message`: the same way out for messages that are no job's payload.
 //!
 //! It must not use a proxy of the environment, decompress anything, or tell a tenant which address a name led to.
 
@@ -10,6 +10,7 @@ mod address;
 mod answer;
 mod connect;
 mod exchange;
+mod message;
 mod resolve;
 mod settings;
 mod target;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use backstop::Health;
+use backstop_kinds::HttpSettings;
 
 use crate::api::Api;
 use crate::figures::{Answered, Requests};
@@ -22,11 +23,19 @@ pub struct Telling {
     pub kept_bytes: usize,
     /// True lets everybody read `/metrics`, without a token.
     pub open_metrics: bool,
+    /// Where webhooks may lead to; public addresses only by default.
+    pub webhooks: HttpSettings,
 }
 
 impl Default for Telling {
     fn default() -> Self {
-        Self { streams: 10_000, kept_events: 65_536, kept_bytes: 32 * 1024 * 1024, open_metrics: false }
+        Self {
+            streams: 10_000,
+            kept_events: 65_536,
+            kept_bytes: 32 * 1024 * 1024,
+            open_metrics: false,
+            webhooks: HttpSettings::default().section("webhooks"),
+        }
     }
 }
 

@@ -30,7 +30,8 @@ pub enum Drawer {
     AlertLog,
     /// API tokens (E13).
     Tokens,
-    /// What was done over HTTP, and by whom.
+    /// What was done over HTTP, and by whom. Keys begin with [`Drawer::audit_moment`] of the newest line, so that the
+    /// newest documents come first.
     Audit,
     /// Keys that all nodes of one store share.
     Secrets,
@@ -52,6 +53,12 @@ impl Drawer {
         Self::Secrets,
         Self::Webhooks,
     ];
+
+    /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
+    #[must_use]
+    pub fn audit_moment(moment: Timestamp) -> String {
+        format!("{:019}", i64::MAX - moment.as_micros().max(0))
+    }
 
     /// Its name, as stores keep it.
     #[must_use]

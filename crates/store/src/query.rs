@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::TerminalReason;
 use backstop_core::job::{Attempt, JobDetail, State};
 use backstop_core::{Timestamp, WorkerId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::KnownKind;
 
@@ -142,7 +142,8 @@ impl Archived {
 }
 
 /// A queue with its kept counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Queue))]
 pub struct QueueView {
     /// Its name.
     pub name: String,
@@ -165,6 +166,7 @@ pub struct QueueView {
     /// Jobs that were called off.
     pub canceled: u64,
     /// When the longest-waiting due job became due.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub oldest_due: Option<Timestamp>,
     /// Live workers that serve it.
     pub workers: u64,

@@ -13,6 +13,7 @@ struct Layer {
 
 const STORES: &[&str] = &["backstop-sqlite", "backstop-postgres", "backstop-mysql"];
 const UPPER: &[&str] = &["backstop", "backstop-core", "backstop-store"];
+const SERVER: &[&str] = &["backstop", "backstop-core", "backstop-store", "backstop-kinds"];
 const CONTRACT: &[&str] = &["backstop-core", "backstop-store"];
 
 /// The layers from the bottom to the top. The program `backstop-cli` stands above all and may use anything.
@@ -30,7 +31,7 @@ const LAYERS: [Layer; 11] = [
     },
     Layer { package: "backstop-bridges", may_use: UPPER, may_offer: &[] },
     Layer { package: "backstop-kinds", may_use: &["backstop"], may_offer: &[] },
-    Layer { package: "backstop-server", may_use: UPPER, may_offer: &[] },
+    Layer { package: "backstop-server", may_use: SERVER, may_offer: &[] },
     Layer { package: "backstop-testing", may_use: UPPER, may_offer: &["backstop-sqlite"] },
 ];
 

@@ -32,6 +32,7 @@ pub(crate) async fn run(args: Bench, app: &App) -> Result<Exit, Problem> {
         app.out.document(&bench::child(path, backlog).await?)?;
         return Ok(Exit::Done);
     }
+    app.no_server()?;
     let sizes = Sizes::new(args.quick);
     let place = Place::new(args.dir.as_deref())?;
     let chosen = |measure: &&Measure| args.only.is_empty() || args.only.contains(measure);

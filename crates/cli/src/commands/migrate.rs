@@ -20,6 +20,7 @@ pub(crate) struct Migrate {
 }
 
 pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
+    app.no_server()?;
     let on_server = is_postgres(&app.settings.store) || is_mysql(&app.settings.store);
     if (asked.print_roles || asked.roles) && !on_server {
         let message = "roles belong to a database server, and this store is none";

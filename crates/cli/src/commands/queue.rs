@@ -1,7 +1,8 @@
 //! `backstop queue list|pause|resume`.
 
 use backstop::Timestamp;
-use backstop_server::shape::{Changed, Items, Note, Queue as QueueView};
+use backstop::store::QueueView;
+use backstop_server::shape::{Changed, Items, Note};
 use clap::Subcommand;
 use serde_json::json;
 

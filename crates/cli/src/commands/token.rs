@@ -3,18 +3,25 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use backstop::{Backstop, Timestamp};
-use backstop_server::shape::{MadeToken, TokenView};
-use backstop_server::{Grant, Scope, TokenError, TokenInfo, Tokens, Wish};
+use backstop::Timestamp;
+use backstop::core::Tenant;
+use backstop_server::shape::{Changed, Items, MadeToken, NewToken, TokenView};
+use backstop_server::{Scope, TokenError, Wish};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::app::{App, who};
+use crate::app::App;
+use crate::client::{Client, escaped};
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::{self, relative};
 use crate::output::table::{Listing, inked, short, text};
 use crate::problem::{Exit, Problem};
+
+const TOKENS: &str = "/api/v1/tokens";
+
+/// What a server says of a name that no token has.
+const UNKNOWN: &str = "no_such_token";
 
 /// Commands about API tokens.
 #[derive(Debug, Subcommand)]
@@ -56,58 +63,63 @@ pub(crate) struct New {
 pub(crate) async fn run(command: Token, app: &App) -> Result<Exit, Problem> {
     match command {
         Token::New(new) => make(new, app).await?,
-        Token::List => {
-            let engine = app.look().await?;
-            list(&engine, app).await?;
-        }
-        Token::Revoke { name } => {
-            let engine = app.look().await?;
-            let changed = tokens(&engine, app).revoke(&name, &who(None)).await?;
-            if app.out.json {
-                app.out.document(&json!({ "name": name, "changed": changed, "status": "revoked" }))?;
-            } else {
-                let was = if changed { "is now worth nothing" } else { "was revoked before" };
-                app.out.page(&format!("token `{}` {was}", clean(&name)))?;
-            }
-        }
+        Token::List => list(&app.looking().await?, app).await?,
+        Token::Revoke { name } => revoke(&app.looking().await?, app, &name).await?,
     }
     Ok(Exit::Done)
 }
 
-fn tokens(engine: &Backstop, app: &App) -> Tokens {
-    Tokens::new(engine, &app.settings.server.settings.access.tokens)
+async fn make(new: New, app: &App) -> Result<(), Problem> {
+    let New { name, scopes, tenant, queues, expires, for_config } = new;
+    // The first token is often made before anything else.
+    let client = app.client().await?;
+    let expires_at = match expires {
+        Some(span) => Some(client.now().await?.after(span)),
+        None => None,
+    };
+    let scopes: BTreeSet<Scope> = scopes.into_iter().collect();
+    let queues = Some(queues).filter(|queues| !queues.is_empty());
+    let wanted = NewToken { name, scopes, tenant, queues, expires_at };
+    if for_config {
+        return configured(wanted, app);
+    }
+    let MadeToken { token, made } = client.post(TOKENS, &wanted).await.map_err(judged)?;
+    if app.out.json {
+        return app.out.document(&MadeToken { token, made });
+    }
+    app.out.note(&format!("{}; it is shown this once:", told(&made.name, &made.scopes, made.expires_at)));
+    app.out.page(&token)
 }
 
-async fn make(new: New, app: &App) -> Result<(), Problem> {
-    // The first token is often made before anything else.
-    let engine = app.open().await?;
-    let now = engine.store().now().await?;
-    let tenant = new.tenant.map(|tenant| tenant.parse()).transpose();
-    let wish = Wish {
-        name: new.name,
-        scopes: new.scopes.into_iter().collect::<BTreeSet<_>>(),
-        tenant: tenant.map_err(|error: backstop::core::tenant::TenantError| {
-            Problem::usage("invalid", error.to_string())
-        })?,
-        queues: Some(new.queues).filter(|queues| !queues.is_empty()),
-        expires: new.expires.map(|span| now.after(span)),
+async fn revoke(client: &Client, app: &App, name: &str) -> Result<(), Problem> {
+    let revoked = client.delete::<Changed>(&format!("{TOKENS}/{}", escaped(name))).await;
+    let changed = match revoked {
+        Ok(Changed { changed, .. }) => changed,
+        // A server does not repeat a name that nobody has: it may be a token that was taken for one.
+        Err(problem) if problem.is(UNKNOWN) => {
+            return Err(Problem::refused(UNKNOWN, format!("there is no token `{}`", clean(name)))
+                .hint("`backstop token list` shows those that exist"));
+        }
+        Err(problem) => return Err(judged(problem)),
     };
-    if new.for_config {
-        return configured(wish, app);
-    }
-    let (token, info) = tokens(&engine, app).create(wish, &who(None)).await?;
-    let told = told(&info.grant);
     if app.out.json {
-        let made = MadeToken { token: token.reveal().to_owned(), made: TokenView::of(info) };
-        return app.out.document(&made);
+        return app.out.document(&json!({ "name": name, "changed": changed, "status": "revoked" }));
     }
-    app.out.note(&format!("{told}; it is shown this once:"));
-    app.out.page(token.reveal())
+    let was = if changed { "is now worth nothing" } else { "was revoked before" };
+    app.out.page(&format!("token `{}` {was}", clean(name)))
+}
+
+/// What a refusal means to scripts: what was asked for can never be, or a guard stands in the way.
+fn judged(problem: Problem) -> Problem {
+    if problem.is("invalid") { problem.exiting(Exit::Usage) } else { problem }
 }
 
 /// A token that only the configuration will know.
-fn configured(wish: Wish, app: &App) -> Result<(), Problem> {
-    let (token, grant) = wish.granted()?;
+fn configured(wanted: NewToken, app: &App) -> Result<(), Problem> {
+    let NewToken { name, scopes, tenant, queues, expires_at } = wanted;
+    let tenant = tenant.map(|tenant| tenant.parse::<Tenant>()).transpose();
+    let tenant = tenant.map_err(|error| Problem::usage("invalid", error.to_string()))?;
+    let (token, grant) = Wish { name, scopes, tenant, queues, expires: expires_at }.granted()?;
     let line = json!({ "token": token.reveal(), "grant": grant });
     if app.out.json {
         return app.out.document(&line);
@@ -125,43 +137,40 @@ fn configured(wish: Wish, app: &App) -> Result<(), Problem> {
     parts.extend(grant.expires.map(|expires| format!("expires = \"{expires}\"")));
     app.out.note(&format!(
         "{}; nothing is kept in the store. The token, and the line for [server] tokens:",
-        told(&grant)
+        told(&grant.name, &grant.scopes, grant.expires)
     ));
     app.out.page(&format!("{}\n{{ {} }}", token.reveal(), parts.join(", ")))
 }
 
-fn told(grant: &Grant) -> String {
-    let scopes: Vec<&str> = grant.scopes.iter().map(|scope| scope.as_str()).collect();
+fn told(name: &str, scopes: &BTreeSet<Scope>, expires: Option<Timestamp>) -> String {
+    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
     let until =
-        grant.expires.map_or_else(|| "until it is revoked".to_owned(), |expires| format!("until {expires}"));
-    format!("token `{}` may {} {until}", clean(&grant.name), scopes.join(", "))
+        expires.map_or_else(|| "until it is revoked".to_owned(), |expires| format!("until {expires}"));
+    format!("token `{}` may {} {until}", clean(name), scopes.join(", "))
 }
 
-async fn list(engine: &Backstop, app: &App) -> Result<(), Problem> {
-    let listed = tokens(engine, app).list().await?;
+async fn list(client: &Client, app: &App) -> Result<(), Problem> {
+    let listed = client.get::<Items<TokenView>>(TOKENS).await?.items;
     if app.out.json {
-        let views: Vec<TokenView> = listed.into_iter().map(TokenView::of).collect();
-        return app.out.items(&views, None);
+        return app.out.items(&listed, None);
     }
     if listed.is_empty() {
         return app.out.page(
             "there is no token: whoever is on this machine may do everything over HTTP, others nothing",
         );
     }
-    let now = engine.store().now().await?;
+    let now = client.now().await?;
     let heads = ["name", "state", "scopes", "tenant", "queues", "kept in", "last used", "expires"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[2, 4]).drop_first(&[5, 4, 3]);
-    for info in listed {
-        let state = state(&info, now);
-        let view = TokenView::of(info);
+    for view in listed {
         let scopes: Vec<&str> = view.scopes.iter().map(|scope| scope.as_str()).collect();
         let moment = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| relative(now, at));
         table.row(vec![
             text(&view.name),
-            state,
+            state(&view, now),
             text(&scopes.join(", ")),
             text(view.tenant.as_deref().unwrap_or("-")),
-            short(&view.queues.map_or_else(|| "all".to_owned(), |queues| queues.join(", ")), 200),
+            short(&view.queues.as_ref().map_or_else(|| "all".to_owned(), |queues| queues.join(", ")), 200),
             text(&view.kept_in),
             text(&moment(view.last_used_at)),
             text(&moment(view.expires_at)),
@@ -170,22 +179,18 @@ async fn list(engine: &Backstop, app: &App) -> Result<(), Problem> {
     app.out.page(&table.text())
 }
 
-fn state(info: &TokenInfo, now: Timestamp) -> comfy_table::Cell {
-    match &info.revoked {
-        Some((_, by)) => inked(Ink::Red, &format!("revoked by {by}")),
-        None if info.grant.is_live(now) => inked(Ink::Green, "live"),
-        None => inked(Ink::Yellow, "expired"),
+fn state(view: &TokenView, now: Timestamp) -> comfy_table::Cell {
+    match (&view.revoked_by, view.expires_at) {
+        (Some(by), _) => inked(Ink::Red, &format!("revoked by {by}")),
+        (None, Some(expires)) if expires <= now => inked(Ink::Yellow, "expired"),
+        (None, _) => inked(Ink::Green, "live"),
     }
 }
 
 impl From<TokenError> for Problem {
     fn from(error: TokenError) -> Self {
         match error {
-            TokenError::Store(error) => error.into(),
             error @ TokenError::Invalid(_) => Self::usage("invalid", error.to_string()),
-            error @ TokenError::Exists(_) => Self::refused("token_exists", error.to_string()),
-            error @ TokenError::Unknown(_) => Self::refused("no_such_token", error.to_string()),
-            error @ TokenError::Configured(_) => Self::refused("token_configured", error.to_string()),
             error => Self::failed("token", error.to_string()),
         }
     }

@@ -1,9 +1,11 @@
-//! `[handlers.*]`: what the built-in kinds may do (E4, E5, E6). No message repeats a secret.
+//! `[handlers.*]`: what the built-in kinds may do (E4, E5, E6); `[webhooks]`: where messages may go, by the same words
+//! (V2). No message repeats a secret.
 
 use std::mem::take;
 
 use backstop_kinds::command::ProcessLimits;
 use backstop_kinds::{CommandSettings, EventSettings, HttpSettings, Kinds, Program, SettingsError};
+use backstop_server::Telling;
 use serde_json::Value;
 
 use super::read::{Fault, Found, Plain};
@@ -33,6 +35,24 @@ pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
     }
     kinds.command = kinds.command.limits(limits);
     if faults.is_empty() { Ok(kinds) } else { Err(faults) }
+}
+
+/// Where messages to webhooks may go; without a word of it, to public addresses.
+pub(super) fn webhooks(found: &[Found]) -> Result<HttpSettings, Vec<Fault>> {
+    let mut faults = Vec::new();
+    let mut settings = Telling::default().webhooks;
+    for one in found {
+        let ["webhooks", word] = one.path.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        match http(take(&mut settings), word, &one.value) {
+            Ok(taken) => settings = taken,
+            Err(message) => {
+                faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+            }
+        }
+    }
+    if faults.is_empty() { Ok(settings) } else { Err(faults) }
 }
 
 fn told(error: SettingsError) -> String {
@@ -134,7 +154,7 @@ fn port_list(ports: &Value) -> Result<Vec<u16>, String> {
     let port =
         |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     let read = ports.as_array().and_then(|list| list.iter().map(port).collect());
-    read.ok_or_else(|| "`handlers.http.ports` must be a list of numbers from 1 to 65535".to_owned())
+    read.ok_or_else(|| "`ports` must be a list of numbers from 1 to 65535".to_owned())
 }
 
 fn event(settings: EventSettings, word: &str, value: &Plain) -> Result<EventSettings, String> {

@@ -156,6 +156,9 @@ impl Walk {
     }
 }
 
+/// What is never removed.
+const FOREVER: &str = "forever";
+
 /// The value in its kind, or what it must be.
 fn plain(kind: Kind, value: &DeValue<'_>) -> Result<Plain, String> {
     match kind {
@@ -171,6 +174,13 @@ fn plain(kind: Kind, value: &DeValue<'_>) -> Result<Plain, String> {
             let wrong = |_| "a duration with its unit, such as \"250ms\", \"30s\" or \"5 min\"".to_owned();
             span::parse(&given).map(Plain::Span).map_err(wrong)
         }
+        Kind::Keep => match text(value).as_deref() {
+            Some(FOREVER) => Ok(Plain::Text(FOREVER.to_owned())),
+            given => given
+                .and_then(|given| span::parse(given).ok())
+                .map(Plain::Span)
+                .ok_or_else(|| format!("\"{FOREVER}\" or a duration in quotes, such as \"400 days\"")),
+        },
         Kind::Millis => count(value)
             .map(|millis| Plain::Span(Duration::from_millis(millis)))
             .ok_or_else(|| "whole milliseconds".to_owned()),

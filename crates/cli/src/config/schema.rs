@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Flag,
     /// A duration as a string: `"30s"`.
     Span,
+    /// A duration as a string, or `"forever"`.
+    Keep,
     /// A duration as whole milliseconds.
     Millis,
     /// A list of strings.
@@ -155,12 +157,17 @@ const SERVER: &[Key] = &[
     value("max_connections", Kind::Count),
     value("max_requests", Kind::Count),
     value("max_streams", Kind::Count),
+    value("audit_retention", Kind::Keep),
 ];
+
+const WEBHOOKS: &[Key] =
+    &[value("allow_private", Kind::Flag), value("allow", Kind::Texts), key("ports", Shape::Open)];
 
 /// The whole file.
 pub(crate) const FILE: &[Key] = &[
     key("store", Shape::Section(&[value("url", Kind::Text)])),
     key("server", Shape::Section(SERVER)),
+    key("webhooks", Shape::Section(WEBHOOKS)),
     key("queues", Shape::Named(QUEUE)),
     key("kinds", Shape::Named(KIND)),
     key("handlers", Shape::Section(HANDLERS)),

@@ -147,6 +147,10 @@ impl Settings {
             Ok(server) => settings.server = server,
             Err(fault) => faults.push(fault),
         }
+        match handlers::webhooks(&found) {
+            Ok(webhooks) => settings.server.settings.telling.webhooks = webhooks,
+            Err(further) => faults.extend(further),
+        }
         if let Err(fault) = keys::take(&found, &mut settings.engine) {
             faults.push(fault);
         }
@@ -183,6 +187,8 @@ impl Settings {
             (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
+            (["server", "audit_retention"], Plain::Span(span)) => self.engine.audit_retention = Some(*span),
+            (["server", "audit_retention"], _) => self.engine.audit_retention = None,
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
             (["telemetry", "otlp_endpoint"], Plain::Text(endpoint)) => self.otlp = Some(endpoint.clone()),
             (["retry_budget", word], value) => self.take_budget(word, value)?,
@@ -259,6 +265,7 @@ impl Settings {
         let mut all = vec![
             ("store.url".to_owned(), json!(self.store)),
             ("server.listen".to_owned(), json!(self.server.listen.to_string())),
+            ("webhooks.allow_private".to_owned(), json!(false)),
             ("workers.lease".to_owned(), json!(exact(self.lease))),
             ("workers.grace".to_owned(), json!(exact(self.grace))),
             ("workers.poll".to_owned(), json!(exact(self.poll))),
@@ -287,6 +294,8 @@ impl Settings {
         ] {
             all.extend(span.map(|span| (format!("retention.{word}"), json!(exact(span)))));
         }
+        let audit = self.engine.audit_retention.map(exact);
+        all.push(("server.audit_retention".to_owned(), json!(audit.unwrap_or_else(|| "forever".to_owned()))));
         all.extend(
             self.queues.iter().map(|(name, count)| (format!("queues.{name}.concurrency"), json!(count))),
         );

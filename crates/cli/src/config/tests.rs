@@ -261,3 +261,33 @@ fn keys_that_cannot_be_used_are_explained() {
     }
     assert!(load("[signing]\nrequired = false").engine.signing.is_none());
 }
+
+#[test]
+fn where_webhooks_lead_and_how_long_the_audit_log_stays_are_read() {
+    let usual = load("");
+    assert_eq!(usual.engine.audit_retention, Some(Duration::from_secs(400 * 86_400)));
+    let closed = usual.server.settings.telling.webhooks;
+    assert!(closed.admits("http://127.0.0.1/x").is_err_and(|told| told.contains("webhooks.allow")));
+    assert!(closed.admits("https://a.example:9443/x").is_err_and(|told| told.contains("webhooks.ports")));
+    let settings =
+        load("[webhooks]\nallow = ['10.1.0.0/16']\nports = [9443]\n[server]\naudit_retention = '30 days'");
+    assert_eq!(settings.engine.audit_retention, Some(Duration::from_secs(30 * 86_400)));
+    let opened = settings.server.settings.telling.webhooks;
+    assert!(
+        opened.admits("https://10.1.2.3:9443/x").is_ok() && opened.admits("https://10.2.2.3:9443/x").is_err()
+    );
+    let forever = load("[server]\naudit_retention = 'forever'\n[webhooks]\nallow_private = true");
+    assert_eq!(forever.engine.audit_retention, None);
+    assert!(forever.server.settings.telling.webhooks.admits("http://127.0.0.1/x").is_ok());
+    for (text, told) in [
+        ("[server]\naudit_retention = 'never'", "`server.audit_retention` must be \"forever\" or a duration"),
+        ("[server]\naudit_retention = 400", "`server.audit_retention` must be \"forever\" or a duration"),
+        ("[webhooks]\nallow = ['a/b']", "is neither a host name nor an address nor a network"),
+        ("[webhooks]\nports = ['x']", "`ports` must be a list of numbers"),
+        ("[webhooks]\nsecrets = {}", "unknown key `secrets`"),
+    ] {
+        let found = read(text).and_then(|found| Settings::build(&Given::default(), found, None).map(drop));
+        let found = found.expect_err(text);
+        assert!(found[0].message.contains(told), "{text}: {found:?}");
+    }
+}

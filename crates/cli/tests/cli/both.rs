@@ -43,8 +43,13 @@ impl Served {
 
     /// Runs a command through the server.
     pub(crate) fn run(&self, program: &Program, args: &[&str]) -> Ran {
+        self.run_with(program, args, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) fn run_with(&self, program: &Program, args: &[&str], env: &[(&str, &str)]) -> Ran {
         let server = format!("http://{}", self.address);
-        program.run(&[args, &["--server", &server]].concat())
+        program.run_with(&[args, &["--server", &server]].concat(), env)
     }
 }
 
@@ -75,7 +80,7 @@ fn alike(program: &Program, served: &Served, args: &[&str]) {
 }
 
 /// Archives all that has ended, at once.
-fn archive(program: &Program) {
+pub(crate) fn archive(program: &Program) {
     on_engine(program, async |_| {
         let at_once = Some(Duration::ZERO);
         let retention = Retention::default().succeeded(at_once).canceled(at_once).failed(at_once);

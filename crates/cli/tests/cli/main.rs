@@ -6,6 +6,7 @@ mod archive;
 mod bench;
 mod both;
 mod config;
+mod every;
 mod failures;
 mod jobs;
 mod masking;

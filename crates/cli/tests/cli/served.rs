@@ -140,11 +140,51 @@ fn workers_and_the_doctor() {
 }
 
 #[test]
+fn tokens() {
+    // E13
+    let both = Both::played(&["well"]);
+    let wrong = |code: i32, args: &[&str]| both.same(code, &[&["token"], args].concat());
+    wrong(2, &["new", "--name", "a b", "--scope", "read"]);
+    wrong(2, &["new", "--name", "x", "--scope", "read", "--tenant", "A B"]);
+    wrong(3, &["revoke", "nobody"]);
+    assert_eq!(wrong(0, &["list"])["items"], json!([]));
+    let made = both.there(&["token", "new", "--name", "root", "--scope", "admin"]).exits(0).json();
+    let token = made["token"].as_str().expect("a token").to_owned();
+    let there = |args: &[&str]| {
+        let args = [&["token"], args, &["--json"]].concat();
+        both.server.run_with(&both.program, &args, &[("BACKSTOP_TOKEN", &token)])
+    };
+    there(&["list"]).exits(0).says(&["root", "store"]);
+    // A table needs a clock, and this token may not read the server's.
+    let table = both.server.run_with(&both.program, &["token", "list"], &[("BACKSTOP_TOKEN", &token)]);
+    table.exits(0).says(&["root", "live", "now"]);
+    both.there(&["token", "list"]).exits(3).tells(&["unauthorized"]);
+    let again = ["new", "--name", "root", "--scope", "read"];
+    assert_eq!(there(&again).exits(3).error()["code"], "token_exists");
+    assert_eq!(both.here(&[&["token"], &again[..]].concat()).exits(3).error()["code"], "token_exists");
+    let new =
+        ["new", "--name", "ci", "--scope", "read", "--tenant", "acme", "--queue", "mail", "--expires", "9d"];
+    assert_eq!(there(&new).exits(0).json()["made"]["queues"], json!(["mail"]));
+    assert_eq!(
+        there(&["revoke", "ci"]).exits(0).json(),
+        json!({ "name": "ci", "changed": true, "status": "revoked" })
+    );
+    // What the one has done the other sees, and who did it.
+    let listed = both.here(&["token", "list"]).exits(0).json();
+    assert_eq!(listed["items"][0]["revoked_by"], "root", "{listed}");
+}
+
+#[test]
 fn tables_are_the_same_words() {
     let both = Both::played(&["permanent"]);
-    for args in
-        [&["incident", "list"][..], &["redrive", "list"], &["rule", "list"], &["worker", "list"], &["doctor"]]
-    {
+    for args in [
+        &["incident", "list"][..],
+        &["redrive", "list"],
+        &["rule", "list"],
+        &["worker", "list"],
+        &["doctor"],
+        &["token", "list"],
+    ] {
         let words = |ran: Ran| {
             let plain = ran.exits(0).stdout.replace(|c: char| c.is_ascii_digit(), "");
             plain.split_whitespace().map(str::to_owned).collect::<Vec<_>>()

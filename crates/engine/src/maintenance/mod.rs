@@ -3,6 +3,7 @@
 mod alert;
 mod alert_loop;
 mod archive;
+mod audit;
 mod expire;
 mod forget;
 mod prune;
@@ -97,7 +98,10 @@ async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), S
         Duty::Expire => expire::expire(engine, term).await,
         Duty::WatchCode => watch_code::watch(engine).await,
         Duty::Archive => archive::archive(engine, term).await,
-        Duty::Prune => prune::prune(engine, term).await,
+        Duty::Prune => {
+            prune::prune(engine, term).await?;
+            audit::prune(engine, term).await
+        }
         Duty::Alert => alert::alert(engine, term, lease).await,
         Duty::Redrive => redrive::redrive(engine, term).await.map(|_pause| ()),
         // A duty of a newer contract is led by newer nodes.

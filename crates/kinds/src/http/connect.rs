@@ -27,18 +27,36 @@ pub(super) async fn connect(
     target: &Target,
     settings: &HttpSettings,
 ) -> Result<Box<dyn Connection>, BoxError> {
-    if !settings.ports.contains(&target.port) {
-        return Err(Outcome::permanent(format!(
-            "port {} may not be connected to: handlers.http.ports does not list it",
-            target.port
-        ))
-        .into());
+    if let Some(told) = closed(target, settings) {
+        return Err(Outcome::permanent(told).into());
     }
     let limit = settings.connect_timeout;
     match tokio::time::timeout(limit, connect_now(target, settings)).await {
         Ok(connected) => connected,
         Err(_) => Err(failed(target, &format!("no connection within {limit:?}"))),
     }
+}
+
+/// Why a target is closed whatever its name leads to; none when only its addresses can tell.
+pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<String> {
+    if !settings.ports.contains(&target.port) {
+        let section = settings.section;
+        return Some(format!(
+            "port {} may not be connected to: {section}.ports does not list it",
+            target.port
+        ));
+    }
+    match &target.host {
+        Host::Address(address) if !settings.opens(&target.host, *address) => {
+            Some(not_public(target, settings))
+        }
+        _ => None,
+    }
+}
+
+fn not_public(target: &Target, settings: &HttpSettings) -> String {
+    let (host, section) = (target.host.shown(), settings.section);
+    format!("`{host}` does not lead to public addresses only: list it in {section}.allow if it is meant")
 }
 
 async fn connect_now(target: &Target, settings: &HttpSettings) -> Result<Box<dyn Connection>, BoxError> {
@@ -78,11 +96,7 @@ async fn checked(target: &Target, settings: &HttpSettings) -> Result<Vec<IpAddr>
     }
     // One address that is closed closes all: whoever mixes them hopes that another check takes the other one.
     if addresses.iter().any(|address| !settings.opens(&target.host, *address)) {
-        return Err(Outcome::permanent(format!(
-            "`{}` does not lead to public addresses only: list it in handlers.http.allow if jobs may go there",
-            target.host.shown()
-        ))
-        .into());
+        return Err(Outcome::permanent(not_public(target, settings)).into());
     }
     Ok(addresses)
 }

@@ -62,6 +62,15 @@ impl Outgoing {
         Self { method, headers, body, signing: None }
     }
 
+    /// A message as JSON that is signed under `id`.
+    pub(super) fn message(body: String, id: &str, secret: Secret) -> Self {
+        let mut message = Self::new(Method::POST, Vec::new(), None);
+        message.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        message.body = body.into();
+        message.signing = Some((id.to_owned(), vec![secret]));
+        message
+    }
+
     /// Signs from now on with the secrets of this name.
     pub(super) fn sign_with(
         &mut self,

@@ -18,6 +18,9 @@ use crate::SettingsError;
 pub(super) const METHODS: [Method; 7] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
 
+/// Where the configuration has these settings, unless somebody else's are meant.
+const SECTION: &str = "handlers.http";
+
 /// Ports that web servers have; any other is more likely a database.
 const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 const CONNECT: Duration = Duration::from_secs(5);
@@ -30,6 +33,7 @@ const SECRETS_MAX: usize = 5;
 /// What the kind `http` may do.
 #[derive(Clone)]
 pub struct HttpSettings {
+    pub(super) section: &'static str,
     allow_private: bool,
     hosts: Vec<String>,
     networks: Vec<Network>,
@@ -46,6 +50,7 @@ pub struct HttpSettings {
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
+            section: SECTION,
             allow_private: false,
             hosts: Vec::new(),
             networks: Vec::new(),
@@ -75,6 +80,13 @@ impl std::fmt::Debug for HttpSettings {
 }
 
 impl HttpSettings {
+    /// The section of the configuration that refusals name, for settings that are not those of the kind `http`.
+    #[must_use]
+    pub const fn section(mut self, section: &'static str) -> Self {
+        self.section = section;
+        self
+    }
+
     /// Opens loopback and private networks. Addresses at which clouds hand out credentials stay closed.
     #[must_use]
     pub const fn allow_private(mut self, allow: bool) -> Self {

@@ -1,8 +1,8 @@
 //! Rows on their way into a table: only what they hold is sent.
 //!
-//! Most columns of most batches are empty, or hold the same in every row: a plain job has no keys, tags or callbacks, and
-//! the runs of one claim share their fence, worker and end. A column without a value is not mentioned, and one with the
-//! same value in all rows is sent once. So a batch of plain successes is three arrays instead of nineteen.
+//! Most columns of most batches are empty, or hold the same in every row: a plain job has no keys, tags or callbacks,
+//! and the runs of one claim share their fence, worker and end. A column without a value is not mentioned, and one with
+//! the same value in all rows is sent once.
 
 use std::fmt::Write as _;
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backstop::Timestamp;
 use backstop::store::{Amend, Drawer, Edit, Error as StoreError, Expect, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
@@ -137,12 +138,13 @@ impl Writer {
 
     /// The newest come first in the order of keys.
     fn key(&self, lines: &[Line]) -> String {
-        let moment = lines.last().map_or(0, |line| line.at.as_micros());
+        // The newest line, wherever it stands: a document goes only when all of its lines are old enough.
+        let moment = lines.iter().map(|line| line.at).max().unwrap_or(Timestamp::EPOCH);
         let mut pending = self.pending();
         pending.written += 1;
         // Within one microsecond a later document has a smaller key too.
         let later = u64::MAX - pending.written;
-        format!("{:019}-{}-{later:020}", i64::MAX - moment.max(0), self.node)
+        format!("{}-{}-{later:020}", Drawer::audit_moment(moment), self.node)
     }
 
     async fn write(&self, key: &str, lines: &[Line]) -> Result<(), StoreError> {

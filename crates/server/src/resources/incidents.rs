@@ -92,17 +92,35 @@ async fn show(
     Ok(Json(IncidentShown { incident, sample_jobs, samples }))
 }
 
-/// Says that somebody looks after an incident.
-#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/ack", tag = "incidents",
-    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
-    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
-async fn ack(
-    api: State<Api>,
-    caller: Caller,
-    fingerprint: Path<String>,
-    saying: Option<Body<Saying>>,
-) -> Result<Json<Incident>, ApiError> {
-    say(&api, &caller, &fingerprint.0, IncidentVerb::Acknowledge, saying).await
+/// A route by which people say one word of an incident.
+macro_rules! says {
+    ($(#[$about:meta])* $handler:ident, $path:literal, $verb:expr) => {
+        $(#[$about])*
+        #[utoipa::path(post, path = $path, tag = "incidents",
+            params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
+            request_body = Option<Saying>, responses((status = 200, body = Incident)))]
+        async fn $handler(
+            api: State<Api>,
+            caller: Caller,
+            fingerprint: Path<String>,
+            saying: Option<Body<Saying>>,
+        ) -> Result<Json<Incident>, ApiError> {
+            say(&api, &caller, &fingerprint.0, $verb, saying).await
+        }
+    };
+}
+
+says! {
+    /// Says that somebody looks after an incident.
+    ack, "/api/v1/incidents/{fingerprint}/ack", IncidentVerb::Acknowledge
+}
+says! {
+    /// Lets alerts be silent about an incident.
+    mute, "/api/v1/incidents/{fingerprint}/mute", IncidentVerb::Mute
+}
+says! {
+    /// Treats an incident as if nobody had said anything.
+    reopen, "/api/v1/incidents/{fingerprint}/reopen", IncidentVerb::Reopen
 }
 
 /// Says that an incident is mended; a failure in that version or a later one makes it a regression.
@@ -122,32 +140,6 @@ async fn fixed(
     }
     let saying = Some(Body(Saying { note, by }));
     say(&api, &caller, &fingerprint.0, IncidentVerb::Fix { version }, saying).await
-}
-
-/// Lets alerts be silent about an incident.
-#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/mute", tag = "incidents",
-    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
-    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
-async fn mute(
-    api: State<Api>,
-    caller: Caller,
-    fingerprint: Path<String>,
-    saying: Option<Body<Saying>>,
-) -> Result<Json<Incident>, ApiError> {
-    say(&api, &caller, &fingerprint.0, IncidentVerb::Mute, saying).await
-}
-
-/// Treats an incident as if nobody had said anything.
-#[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/reopen", tag = "incidents",
-    params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
-    request_body = Option<Saying>, responses((status = 200, body = Incident)))]
-async fn reopen(
-    api: State<Api>,
-    caller: Caller,
-    fingerprint: Path<String>,
-    saying: Option<Body<Saying>>,
-) -> Result<Json<Incident>, ApiError> {
-    say(&api, &caller, &fingerprint.0, IncidentVerb::Reopen, saying).await
 }
 
 async fn say(

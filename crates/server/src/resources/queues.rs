@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use backstop::store::QueueView;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
@@ -9,7 +10,7 @@ use crate::api::Api;
 use crate::body::{Body, Path};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, Note, Queue};
+use crate::shape::{Changed, Items, Note};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
@@ -19,12 +20,12 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Every queue with its counts, which are kept, not counted.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", responses((status = 200, body = Items<Queue>)))]
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<Items<Queue>>, ApiError> {
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", responses((status = 200, body = Items<QueueView>)))]
+async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<Items<QueueView>>, ApiError> {
     let queues = api.engine().queues().await?;
     let seen = queues.into_iter().filter_map(|queue| {
         let name = caller.sees(&queue.name)?.to_owned();
-        Some(Queue::of(queue, name))
+        Some(QueueView { name, ..queue })
     });
     Ok(Json(Items::all(seen)))
 }

@@ -48,6 +48,8 @@ async fn make(
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "this machine has no randomness")
     })?;
     Webhook::new(&wanted.url, &[&secret]).map_err(|problem| invalid("url", problem.to_string()))?;
+    let way_out = &api.settings().telling.webhooks;
+    way_out.admits(wanted.url.trim()).map_err(|problem| invalid("url", problem))?;
     if subscription::all(store).await?.len() >= MOST {
         let message = format!("there are {MOST} webhooks already");
         return Err(

@@ -1,11 +1,10 @@
 //! One message to one receiver, as a job of our own engine: kept, tried again, and a dead letter when nothing helps.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
+use backstop::Event;
 use backstop::prelude::*;
-use backstop::{Event, Webhook};
+use backstop_kinds::HttpSettings;
 use serde_json::{Value, json};
 
 use super::subscription::{self, Subscription};
@@ -44,28 +43,11 @@ impl Delivery {
     }
 }
 
-/// What a post came to: the status of the answer, or why there was none.
-pub(crate) type Posted<'a> = Pin<Box<dyn Future<Output = Result<u16, BoxError>> + Send + 'a>>;
-
-/// What carries messages out.
-pub(crate) trait Carrier: Send + Sync + 'static {
-    /// Posts a signed message.
-    fn post<'a>(&'a self, to: &'a Subscription, id: &'a str, body: String) -> Posted<'a>;
-}
-
-/// Posts over HTTP, signed after the Standard Webhooks conventions.
-pub(crate) struct Http;
-
-impl Carrier for Http {
-    fn post<'a>(&'a self, to: &'a Subscription, id: &'a str, body: String) -> Posted<'a> {
-        Box::pin(async move { Ok(Webhook::new(&to.url, &[&to.secret])?.post(id, body).await?) })
-    }
-}
-
 /// What deliveries share.
 pub(crate) struct Courier {
     pub(crate) engine: Backstop,
-    pub(crate) carrier: Box<dyn Carrier>,
+    /// Where messages may go: public addresses, until more is opened.
+    pub(crate) way_out: HttpSettings,
 }
 
 impl Job for Delivery {
@@ -78,7 +60,10 @@ impl Job for Delivery {
         let Some(subscription) = subscription::one(&**courier.engine.store(), &self.webhook).await? else {
             return Err(Outcome::cancel("the webhook was removed"))?;
         };
-        let status = courier.carrier.post(&subscription, &self.id, self.message.to_string()).await?;
+        let status = courier
+            .way_out
+            .post_signed(&subscription.url, &subscription.secret, &self.id, self.message.to_string())
+            .await?;
         match status {
             200..300 => Ok(()),
             // By the conventions this receiver is gone for good.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use backstop::Timestamp;
 use backstop::core::failure::{Fingerprint, TerminalReason};
 use backstop::core::redrive::{Settings, Survey};
-use backstop_server::shape::{Care as Settled, Items, NewPlan, PlanMade, PlanShown, Queue};
+use backstop::store::QueueView;
+use backstop_server::shape::{Care as Settled, Items, NewPlan, PlanMade, PlanShown};
 use clap::Args;
 use serde_json::json;
 
@@ -157,7 +158,7 @@ fn missing(what: &str) -> Problem {
 }
 
 async fn dead_letters(client: &Client) -> Result<u64, Problem> {
-    let queues = client.get::<Items<Queue>>("/api/v1/queues").await?.items;
+    let queues = client.get::<Items<QueueView>>("/api/v1/queues").await?.items;
     Ok(queues.iter().map(|queue| queue.failed).sum())
 }
 

@@ -54,7 +54,7 @@ impl Listening {
             // That nobody holds it any more says as much as a word.
             let _ = closed.await;
         };
-        let webhooks = api.deliver_webhooks().await?;
+        let webhooks = api.deliver_webhooks().await;
         let served = tokio::spawn(serve(listener, api.clone(), stop));
         Ok((Self { api, webhooks, served }, open))
     }

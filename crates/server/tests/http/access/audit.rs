@@ -1,10 +1,15 @@
 //! The audit log: every call that changes something, and nothing that should not be told.
 
+use std::time::Duration;
+
+use backstop::Config;
 use backstop_server::{Scope, Settings, table};
 use backstop_testing::TokioClock;
 use serde_json::{Value, json};
 
 use super::stage::Stage;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 async fn log(stage: &Stage, token: &str) -> Vec<Value> {
     stage.call("GET", "/api/v1/audit", Some(token)).await.json()["items"].as_array().unwrap().clone()
@@ -94,6 +99,71 @@ async fn no_secret_and_no_payload_is_in_it() {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
     assert!(text.contains("/api/v1/tokens/[redacted]"), "{text}");
+}
+
+/// The paths that are in the log, newest first.
+async fn paths(stage: &Stage) -> Vec<String> {
+    let page = stage.call("GET", "/api/v1/audit?limit=1000", None).await.json();
+    let lines = page["items"].as_array().unwrap();
+    lines.iter().map(|line| line["path"].as_str().unwrap().to_owned()).collect()
+}
+
+/// An API whose clock is tokio's, and what removes from its log.
+struct Years {
+    stage: Stage,
+    node: backstop::WorkerId,
+}
+
+impl Years {
+    fn new(retention: Option<Duration>) -> Self {
+        let engine = TokioClock::engine_with(Config::default().audit_retention(retention));
+        Self { stage: Stage::on(engine, Settings::default()), node: backstop::worker_id() }
+    }
+
+    async fn pause(&self, queue: &str) -> String {
+        let path = format!("/api/v1/queues/{queue}/pause");
+        assert_eq!(self.stage.call("POST", &path, None).await.status, 200);
+        path
+    }
+
+    /// Lets time pass, and does one round of maintenance.
+    async fn pass(&self, span: Duration) {
+        tokio::time::advance(span).await;
+        self.stage.api.engine().maintain(self.node, Duration::from_secs(30)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_go_when_their_time_is_over_and_not_a_moment_before() {
+    let years = Years::new(Some(DAY * 400));
+    let old = years.pause("old").await;
+    tokio::time::advance(DAY).await;
+    let new = years.pause("new").await;
+    years.pass(DAY * 399).await;
+    assert_eq!(paths(&years.stage).await, [new.clone(), old], "it is as old as the limit, and not older");
+    // A tick of a clock that stands is a millisecond.
+    years.pass(Duration::from_millis(1)).await;
+    assert_eq!(paths(&years.stage).await, [new]);
+    // Whoever is at the place where something went reads on behind it.
+    let rest = years.stage.call("GET", "/api/v1/audit?cursor=9223372036854775807-0.1", None).await;
+    assert_eq!(rest.json()["items"], json!([]), "{}", rest.text);
+    years.pass(DAY).await;
+    assert!(paths(&years.stage).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_removes_a_bounded_number_and_for_ever_is_for_ever() {
+    let (years, ages) = (Years::new(Some(DAY)), Years::new(None));
+    for nth in 0..401 {
+        years.pause(&format!("q{nth}")).await;
+        ages.pause(&format!("q{nth}")).await;
+    }
+    years.pass(DAY * 1_000).await;
+    assert_eq!(paths(&years.stage).await.len(), 1, "twenty batches of twenty went");
+    years.pass(Duration::ZERO).await;
+    assert!(paths(&years.stage).await.is_empty());
+    ages.pass(DAY * 1_000).await;
+    assert_eq!(paths(&ages.stage).await.len(), 401);
 }
 
 #[test]

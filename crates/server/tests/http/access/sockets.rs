@@ -58,6 +58,30 @@ async fn heads_have_bounds() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_as_a_request_is_answered_without_a_body_and_closed() {
+    let listening = Stage::new(Settings::default()).await.listen().await;
+    let many = format!("GET /health/live HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(70));
+    let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(70_000));
+    for (request, expected) in [
+        (many.as_str(), 431),
+        (long.as_str(), 431),
+        ("this is no request\r\n\r\n", 400),
+        ("GET /health/live HTTP/1.1\r\nno colon here\r\n\r\n", 400),
+        ("GET /health/live HTTP/1.1\r\nhost: a\r\nx: \u{1}\r\n\r\n", 400),
+    ] {
+        let mut stream = listening.connect().await;
+        // What is more than it reads may meet an end that is closed already.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let answer = timeout(LONG, rest(&mut stream)).await.expect("it is closed");
+        assert_eq!(status(&answer), expected, "{answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
+        let lower = head.to_lowercase();
+        assert!(lower.contains("connection: close") && lower.contains("content-length: 0"), "{head}");
+        assert_eq!(body, "", "hyper answers by itself, and in no shape");
+    }
+}
+
+#[tokio::test]
 async fn who_takes_too_long_is_cut_off() {
     let listening = Stage::new(quick()).await.listen().await;
     // Nothing said, half a head, and a rest that is too long after a whole request.

@@ -1,6 +1,7 @@
 //! What the server tells the outside: events, figures, readiness, webhooks.
 
 mod health;
+mod inside;
 mod metrics;
 mod reader;
 mod sink;

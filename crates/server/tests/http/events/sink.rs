@@ -19,14 +19,24 @@ pub(crate) struct Arrived {
 /// A receiver.
 pub(crate) struct Sink {
     pub(crate) url: String,
+    pub(crate) port: u16,
     arrived: mpsc::UnboundedReceiver<Arrived>,
 }
 
 impl Sink {
     /// Answers with these statuses in turn, the last one for ever; 0 never answers.
     pub(crate) async fn new(statuses: &[u16]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hooks/secret-path", listener.local_addr().unwrap());
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), statuses)
+    }
+
+    /// Answers well on every address of this machine, of either version.
+    pub(crate) async fn everywhere() -> Self {
+        Self::on(TcpListener::bind("[::]:0").await.unwrap(), &[204])
+    }
+
+    fn on(listener: TcpListener, statuses: &[u16]) -> Self {
+        let address = listener.local_addr().unwrap();
+        let (url, port) = (format!("http://{address}/hooks/secret-path"), address.port());
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut statuses = statuses.to_vec();
         tokio::spawn(async move {
@@ -36,7 +46,7 @@ impl Sink {
                 tokio::spawn(answer(stream, status, sender.clone()));
             }
         });
-        Self { url, arrived }
+        Self { url, port, arrived }
     }
 
     pub(crate) async fn next(&mut self) -> Arrived {

@@ -15,6 +15,17 @@ use crate::harness::Harness;
 const WEBHOOKS: &str = "/api/v1/webhooks";
 const QUEUE: &str = "backstop.webhooks";
 
+/// An API whose webhooks may lead to this machine, on any port.
+async fn harness() -> Harness {
+    Harness::with(backstop::Config::default(), opened()).await
+}
+
+fn opened() -> Settings {
+    let mut settings = Settings::default();
+    settings.telling.webhooks = settings.telling.webhooks.allow_private(true).ports(1..=u16::MAX);
+    settings
+}
+
 async fn make(harness: &Harness, body: Value) -> Value {
     let made = harness.post(WEBHOOKS, body).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -33,8 +44,8 @@ async fn deliveries(events: &mut Events, name: &str, mut count: usize) {
 #[tokio::test]
 async fn an_event_arrives_signed_and_the_secret_is_shown_once() {
     // V2
-    let harness = Harness::new().await;
-    let service = harness.api.deliver_webhooks().await.unwrap();
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
     let mut sink = Sink::new(&[204]).await;
     let made = make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
     let secret = made["secret"].as_str().unwrap();
@@ -57,8 +68,8 @@ async fn an_event_arrives_signed_and_the_secret_is_shown_once() {
 async fn a_receiver_that_fails_gets_the_same_message_again() {
     // V2
     let test = TestEngine::new();
-    let harness = Harness::of(test.engine().clone(), Settings::default());
-    let service = harness.api.deliver_webhooks().await.unwrap();
+    let harness = Harness::of(test.engine().clone(), opened());
+    let service = harness.api.deliver_webhooks().await;
     let mut sink = Sink::new(&[500, 302, 200]).await;
     make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
     let mut events = harness.engine().events();
@@ -79,8 +90,8 @@ async fn a_receiver_that_fails_gets_the_same_message_again() {
 #[tokio::test]
 async fn a_receiver_that_hangs_holds_nothing_up_and_what_it_is_owed_is_kept() {
     // V2
-    let harness = Harness::new().await;
-    let service = harness.api.deliver_webhooks().await.unwrap();
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
     let sink = Sink::new(&[0]).await;
     make(&harness, json!({ "url": sink.url })).await;
     let mut events = harness.engine().events();
@@ -100,8 +111,8 @@ async fn a_receiver_that_hangs_holds_nothing_up_and_what_it_is_owed_is_kept() {
 #[tokio::test]
 async fn a_tenants_webhook_gets_that_tenants_events_by_its_own_names() {
     // V2
-    let harness = Harness::new().await;
-    let service = harness.api.deliver_webhooks().await.unwrap();
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
     let (mut of_acme, mut of_bills) = (Sink::new(&[200]).await, Sink::new(&[200]).await);
     make(&harness, json!({ "url": of_acme.url, "tenant": "acme" })).await;
     make(&harness, json!({ "url": of_bills.url, "queues": ["bills"], "events": ["enqueued"] })).await;
@@ -117,8 +128,8 @@ async fn a_tenants_webhook_gets_that_tenants_events_by_its_own_names() {
 #[tokio::test]
 async fn a_webhook_that_was_removed_gets_nothing_more() {
     // V2
-    let harness = Harness::new().await;
-    let service = harness.api.deliver_webhooks().await.unwrap();
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
     let (gone, mut stays) = (Sink::new(&[200]).await, Sink::new(&[200]).await);
     let id = make(&harness, json!({ "url": gone.url })).await["id"].as_str().unwrap().to_owned();
     make(&harness, json!({ "url": stays.url, "events": ["enqueued"] })).await;
@@ -136,7 +147,7 @@ async fn a_webhook_that_was_removed_gets_nothing_more() {
 
 #[tokio::test]
 async fn what_is_no_webhook_is_refused_and_only_admins_of_all_may_make_one() {
-    let harness = Harness::new().await;
+    let harness = harness().await;
     for (body, field) in [
         (json!({ "url": "ftp://a.example/x" }), "url"),
         (json!({ "url": "https://u:p@a.example/x" }), "url"),
@@ -158,4 +169,32 @@ async fn what_is_no_webhook_is_refused_and_only_admins_of_all_may_make_one() {
         let request = Request::get(WEBHOOKS).extension(caller).body(Body::empty()).unwrap();
         assert_eq!(harness.send(request).await.status, status);
     }
+}
+
+#[tokio::test]
+async fn nothing_works_until_there_is_something_to_deliver() {
+    // V2
+    let harness = harness().await;
+    let service = harness.api.deliver_webhooks().await;
+    let workers = async || harness.engine().workers().await.unwrap().len();
+    assert_eq!(workers().await, 0, "nobody subscribes");
+    let mut sink = Sink::new(&[200]).await;
+    make(&harness, json!({ "url": sink.url, "events": ["enqueued"] })).await;
+    assert_eq!(workers().await, 1);
+    harness.engine().enqueue_raw("mail", "{}").submit().await.unwrap();
+    sink.next().await;
+    service.stop().await;
+    assert_eq!(workers().await, 0);
+}
+
+#[tokio::test]
+async fn what_a_dead_process_left_is_called_off_when_nobody_subscribes_any_more() {
+    // V2
+    let harness = harness().await;
+    let left = json!({ "webhook": "wh_gone", "id": "msg_1", "message": {} }).to_string();
+    harness.engine().enqueue_raw("backstop.webhook", left).queue(QUEUE).submit().await.unwrap();
+    let mut events = harness.engine().events();
+    let service = harness.api.deliver_webhooks().await;
+    deliveries(&mut events, "canceled", 1).await;
+    service.stop().await;
 }
