@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_core::JobId;
 use backstop_core::job::{JobView, State};
-use backstop_store::show::{self, Roster, Scope};
+use backstop_store::show::{self, Reach, Roster, Scope, Source};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
@@ -16,12 +16,14 @@ use crate::unit::Unit;
 use crate::values::Value;
 use crate::worker::{grips, roster};
 
-/// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
-const FEW: u64 = 20_000;
+/// Jobs that succeeded have a table of their own. Each lane is a part of the statement, so there is an end to them.
+const REACH: Reach = Reach { walks_succeeded: true, lanes: 200 };
 
 /// A query under construction: where it reads and what must hold, with the lists of values in each condition.
 struct Listing {
     source: &'static str,
+    /// The query is run for each of them, and the newest rows of all are the list: the values that come first.
+    walks: Vec<Vec<Vec<Value>>>,
     conditions: Vec<&'static str>,
     lists: Vec<Vec<Value>>,
 }
@@ -46,45 +48,63 @@ impl Listing {
     }
 
     /// Adds a condition on one value, as the source of the rows while there is none better.
-    fn narrow(&mut self, by: &Narrowing, value: Option<Value>) {
-        let list = value.map(|value| vec![value]);
-        if self.source == sql::LIST_ALL {
+    fn narrow(&mut self, by: &Narrowing, value: &str) {
+        let condition = if self.source == sql::LIST_ALL {
             self.source = by.source;
-            self.must(by.as_source, list);
-        } else if by.source == sql::LIST_SHELF && self.is_shelf(false) {
-            self.must(by.as_source, list);
+            by.as_source
         } else {
-            self.must(by.otherwise, list);
-        }
+            by.otherwise
+        };
+        self.must(condition, [vec![Value::text(value)]]);
+    }
+
+    /// Reads from `source` in several walks, each with its own values for these conditions.
+    fn walk(&mut self, source: &'static str, by: &[&'static str], walks: Vec<Vec<Vec<Value>>>) {
+        (self.source, self.walks) = (source, walks);
+        self.conditions.extend(by);
     }
 
     /// The query for up to `limit` ids.
     fn query(&self, limit: usize) -> Query {
-        Query::listed(&[sql::IDS, &self.text()].concat(), self.lists(limit))
+        let (text, lists) = self.text(sql::IDS, limit);
+        Query::listed(&text, lists)
     }
 
     /// The query that counts up to `most` jobs by what they have in common.
     fn survey(&self, most: usize) -> Query {
-        let [begin, end] = if self.is_shelf(false) { sql::SURVEY_HERE } else { sql::SURVEY };
-        Query::listed(&[begin, &self.text(), end].concat(), self.lists(most))
+        let here = self.is_record();
+        let (facts, [begin, end]) =
+            if here { (sql::FACTS_HERE, sql::SURVEY_HERE) } else { (sql::FACTS, sql::SURVEY) };
+        let (text, lists) = self.text(facts, most);
+        Query::listed(&[begin, &text, end].concat(), lists)
     }
 
-    /// All but what is told of each job.
-    fn text(&self) -> String {
+    /// The text that tells `what` of each job, and its values.
+    fn text(&self, what: &str, limit: usize) -> (String, Vec<Vec<Value>>) {
         let conditions = if self.conditions.is_empty() { &[sql::ALWAYS] } else { &self.conditions[..] };
-        [self.source, sql::WHERE, &conditions.join(sql::AND), sql::LIST_END].concat()
+        let one = [what, self.source, sql::WHERE, &conditions.join(sql::AND), sql::LIST_END].concat();
+        let limit = || vec![Value::count(limit)];
+        let values = |walk: &Vec<Vec<Value>>| -> Vec<Vec<Value>> {
+            walk.iter().chain(&self.lists).cloned().chain([limit()]).collect()
+        };
+        if let [walk] = &self.walks[..] {
+            return (one, values(walk));
+        }
+        let [begin, between, end] = sql::EACH;
+        let each = vec![&*one; self.walks.len()].join(between);
+        let lists = self.walks.iter().flat_map(values).chain([limit()]).collect();
+        ([begin, &each, end].concat(), lists)
     }
 
-    fn lists(&self, limit: usize) -> Vec<Vec<Value>> {
-        self.lists.iter().cloned().chain([vec![Value::count(limit)]]).collect()
+    /// True when the rows come from `job`.
+    fn is_job(&self) -> bool {
+        let others = [sql::LIST_DONE, sql::LIST_READY];
+        !self.is_record() && !others.contains(&self.source)
     }
 
-    /// True when the rows come from `record`, or from `done` too where that is asked for.
-    fn is_shelf(&self, or_done: bool) -> bool {
-        let source = self.source;
-        source == sql::LIST_SHELF
-            || source == sql::LIST_BY_FINGERPRINT
-            || (or_done && source == sql::LIST_DONE)
+    /// True when the rows come from `record`.
+    fn is_record(&self) -> bool {
+        [sql::LIST_SHELF, sql::LIST_LANE_SHELF, sql::LIST_BY_FINGERPRINT].contains(&self.source)
     }
 }
 
@@ -95,6 +115,9 @@ struct Narrowing {
     otherwise: &'static str,
 }
 
+/// Asked for first, so it is always the source.
+const BY_KEY: Narrowing =
+    Narrowing { source: sql::LIST_BY_KEY, as_source: sql::WHERE_KEY, otherwise: sql::WHERE_KEY };
 const BY_FINGERPRINT: Narrowing = Narrowing {
     source: sql::LIST_BY_FINGERPRINT,
     as_source: sql::WHERE_FINGERPRINT,
@@ -102,12 +125,6 @@ const BY_FINGERPRINT: Narrowing = Narrowing {
 };
 const BY_TAG: Narrowing =
     Narrowing { source: sql::LIST_BY_TAG, as_source: sql::WHERE_TAG, otherwise: sql::WHERE_TAGGED };
-const READY: Narrowing =
-    Narrowing { source: sql::LIST_READY, as_source: sql::ALWAYS, otherwise: sql::WHERE_READY };
-const DONE: Narrowing =
-    Narrowing { source: sql::LIST_DONE, as_source: sql::ALWAYS, otherwise: sql::WHERE_DONE };
-const SHELF: Narrowing =
-    Narrowing { source: sql::LIST_SHELF, as_source: sql::WHERE_SHELF, otherwise: sql::WHERE_SHELVED };
 
 /// Lists jobs, newest id first.
 pub(crate) async fn list(
@@ -118,7 +135,8 @@ pub(crate) async fn list(
     show::page_limit(page.limit)?;
     let now = unit.now().await?;
     let roster = roster(unit, now).await?;
-    let Some(listing) = listing(unit, filter, &roster).await?.filter(|_| page.limit > 0) else {
+    let Some(listing) = listing(unit, filter, &roster, page.limit + 1).await?.filter(|_| page.limit > 0)
+    else {
         return Ok(Page { items: Vec::new(), next: None });
     };
     let ids = read(unit, listing.after(page.after).query(page.limit + 1)).await?;
@@ -134,7 +152,7 @@ async fn read(unit: &mut Unit, query: Query) -> Result<Vec<JobId>, Failure> {
 pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
     let now = unit.now().await?;
     let roster = roster(unit, now).await?;
-    let Some(listing) = listing(unit, filter, &roster).await? else {
+    let Some(listing) = listing(unit, filter, &roster, most).await? else {
         return Ok(Survey::of(Vec::new(), true));
     };
     let rows = unit.one(listing.survey(most)).await?;
@@ -164,8 +182,13 @@ fn group(((queue, kind, reason, fingerprint), jobs): (Name, u64)) -> Result<Surv
     Ok(SurveyGroup { queue, kind, reason: rows::reason(reason)?, fingerprint, jobs })
 }
 
-/// What `filter` means now; none when no job can match.
-async fn listing(unit: &mut Unit, filter: &JobFilter, roster: &Roster) -> Result<Option<Listing>, Failure> {
+/// What `filter` means now, for so many rows; none when no job can match.
+async fn listing(
+    unit: &mut Unit,
+    filter: &JobFilter,
+    roster: &Roster,
+    limit: usize,
+) -> Result<Option<Listing>, Failure> {
     let scope = Scope::of(filter, &lane_counts(unit).await?, roster);
     if scope.empty {
         return Ok(None);
@@ -175,55 +198,109 @@ async fn listing(unit: &mut Unit, filter: &JobFilter, roster: &Roster) -> Result
     } else {
         Vec::new()
     };
-    Ok(Some(narrow(filter, &scope, &running)))
+    Ok(Some(narrow(filter, &scope, &running, limit)))
 }
 
-fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId]) -> Listing {
-    let mut listing = Listing { source: sql::LIST_ALL, conditions: Vec::new(), lists: Vec::new() };
-    if let Some(key) = &filter.business_key {
-        listing.must(sql::WHERE_KEY, [vec![Value::text(key)]]);
+fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId], limit: usize) -> Listing {
+    let mut listing =
+        Listing { source: sql::LIST_ALL, walks: vec![Vec::new()], conditions: Vec::new(), lists: Vec::new() };
+    for (by, value) in
+        [(BY_KEY, &filter.business_key), (BY_FINGERPRINT, &filter.fingerprint), (BY_TAG, &filter.tag)]
+    {
+        if let Some(value) = value {
+            listing.narrow(&by, value);
+        }
     }
-    if let Some(fingerprint) = &filter.fingerprint {
-        listing.narrow(&BY_FINGERPRINT, Some(Value::text(fingerprint)));
-    }
-    if let Some(tag) = &filter.tag {
-        listing.narrow(&BY_TAG, Some(Value::text(tag)));
-    }
+    let source = if listing.source == sql::LIST_ALL { scope.source(limit, REACH) } else { Source::All };
+    by_source(&mut listing, source, scope);
     if let Some(state) = filter.state {
         by_state(&mut listing, state, scope, running);
     }
-    if let Some(lanes) = &scope.allowed {
-        listing.must(sql::WHERE_LANES, [Value::ints(lanes.iter().copied())]);
+    if scope.confined && !matches!(source, Source::Lanes | Source::LaneStates) {
+        listing.must(sql::WHERE_LANES, [Value::ints(scope.lanes.iter().copied())]);
     }
-    let pick = |here: bool, (condition, elsewhere)| if here { condition } else { elsewhere };
-    let (in_record, ends) = (listing.is_shelf(false), listing.is_shelf(true));
-    let reason = pick(in_record, (sql::WHERE_REASON_HERE, sql::WHERE_REASON));
-    let after = pick(ends, (sql::WHERE_ENDED_AFTER, sql::WHERE_FINISHED_AFTER));
-    let before = pick(ends, (sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE));
-    for (condition, value) in [
-        (reason, filter.reason.map(|reason| Value::text(reason.as_str()))),
-        (sql::WHERE_CREATED_AFTER, filter.created_after.map(Value::at)),
-        (sql::WHERE_CREATED_BEFORE, filter.created_before.map(Value::at)),
-        (after, filter.finished_after.map(Value::at)),
-        (before, filter.finished_before.map(Value::at)),
-    ] {
-        listing.also(condition, value);
-    }
+    and_also(&mut listing, filter);
     listing
 }
 
-/// Adds the condition on the state that is shown, and the source for it when nothing narrower was asked for.
+/// Takes the rows from where the scope says.
+fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
+    let states = scope.states.as_deref().unwrap_or_default();
+    let statuses: Vec<Value> = states.iter().map(|state| Value::int(status_code(*state))).collect();
+    let lanes = Value::ints(scope.lanes.iter().copied());
+    // More than can be walked side by side are one walk, which the server sorts.
+    let apart = |values: Vec<Value>, walks: usize| -> Vec<Vec<Value>> {
+        if walks > REACH.lanes { vec![values] } else { values.into_iter().map(|value| vec![value]).collect() }
+    };
+    match (source, states) {
+        (Source::All, _) => {}
+        (Source::Lanes, _) => {
+            let walks = apart(lanes, scope.lanes.len()).into_iter().map(|lane| vec![lane]).collect();
+            listing.walk(sql::LIST_LANE, &[sql::WHERE_LANES], walks);
+        }
+        (Source::LaneStates, _) => {
+            let many = scope.lanes.len() * states.len();
+            let statuses = apart(statuses, many);
+            let every = |lane: Vec<Value>| {
+                statuses.iter().map(move |status| vec![lane.clone(), status.clone()]).collect::<Vec<_>>()
+            };
+            let walks = apart(lanes, many).into_iter().flat_map(every).collect();
+            listing.walk(sql::LIST_LANE_SHELF, &[sql::WHERE_LANES, sql::WHERE_STATES], walks);
+        }
+        (Source::States, [State::Pending]) => listing.source = sql::LIST_READY,
+        (Source::States, [State::Succeeded]) => listing.source = sql::LIST_DONE,
+        // Those that are held are named one by one.
+        (Source::States, [State::Running]) => listing.source = sql::LIST_RUNNING,
+        (Source::States, _) => {
+            let walks = statuses.into_iter().map(|status| vec![vec![status]]).collect();
+            listing.walk(sql::LIST_SHELF, &[sql::WHERE_STATES], walks);
+        }
+    }
+}
+
+/// Adds the condition on the state that is shown, unless the source has nothing else.
 fn by_state(listing: &mut Listing, state: State, scope: &Scope, running: &[JobId]) {
+    let covers = [sql::LIST_READY, sql::LIST_DONE, sql::LIST_SHELF, sql::LIST_LANE_SHELF];
     match state {
+        _ if covers.contains(&listing.source) => {}
         State::Waiting if !scope.held.is_empty() => {
             listing.must(sql::WHERE_WAITING_OR_HELD, [Value::ints(scope.held.iter().copied())]);
         }
-        State::Pending if scope.pending <= FEW => listing.narrow(&READY, None),
         State::Pending => listing.must(sql::WHERE_READY, None),
         State::Running => listing.must(sql::WHERE_RUNNING, [Value::jobs(running)]),
-        State::Succeeded => listing.narrow(&DONE, None),
+        State::Succeeded => listing.must(sql::WHERE_DONE, None),
         State::Failed | State::Paused | State::Canceled | State::Waiting => {
-            listing.narrow(&SHELF, Some(Value::int(status_code(state))));
+            let condition = if listing.is_record() { sql::WHERE_STATES } else { sql::WHERE_SHELVED };
+            listing.must(condition, [vec![Value::int(status_code(state))]]);
         }
+    }
+}
+
+/// Adds the conditions that no index knows.
+fn and_also(listing: &mut Listing, filter: &JobFilter) {
+    let pick =
+        |here: bool, [condition, elsewhere]: [&'static str; 2]| if here { condition } else { elsewhere };
+    let (job, record) = (listing.is_job(), listing.is_record());
+    let ends = record || listing.source == sql::LIST_DONE;
+    for (condition, value) in [
+        (
+            pick(record, [sql::WHERE_REASON_HERE, sql::WHERE_REASON]),
+            filter.reason.map(|reason| Value::text(reason.as_str())),
+        ),
+        (pick(job, [sql::WHERE_CREATED_AFTER, sql::WHERE_STORED_AFTER]), filter.created_after.map(Value::at)),
+        (
+            pick(job, [sql::WHERE_CREATED_BEFORE, sql::WHERE_STORED_BEFORE]),
+            filter.created_before.map(Value::at),
+        ),
+        (
+            pick(ends, [sql::WHERE_ENDED_AFTER, sql::WHERE_FINISHED_AFTER]),
+            filter.finished_after.map(Value::at),
+        ),
+        (
+            pick(ends, [sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE]),
+            filter.finished_before.map(Value::at),
+        ),
+    ] {
+        listing.also(condition, value);
     }
 }

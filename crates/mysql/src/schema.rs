@@ -10,7 +10,7 @@ use crate::values::Value;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -246,6 +246,15 @@ const SECOND: &[&str] = &[
 /// beside it: none of their statements reads or writes it.
 const THIRD: &[&str] = &["ALTER TABLE backstop_job ADD COLUMN /*M! IF NOT EXISTS */ papers LONGBLOB"];
 
+/// Lists of one queue, kind or tenant read its lanes and nothing else (decision 14). `job` is written once, at submit,
+/// so no claim and no end of a run changes the first; `record` holds what has failed or was looked after. Both are made
+/// while others write, or not at all. Programs of earlier versions go on beside it.
+const FOURTH: &[&str] = &[
+    "ALTER TABLE backstop_job ADD INDEX /*M! IF NOT EXISTS */ job_lane (lane, id), ALGORITHM=INPLACE, LOCK=NONE",
+    "ALTER TABLE backstop_record ADD INDEX /*M! IF NOT EXISTS */ record_lane (lane, status, id), \
+     ALGORITHM=INPLACE, LOCK=NONE",
+];
+
 /// The migrations that a database at `version` has not seen, each ending in the version it leads to.
 pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
     let missing = (1..).zip(MIGRATIONS).filter(move |(leads_to, _)| *leads_to > version);
@@ -300,7 +309,7 @@ mod tests {
         assert!(tables.iter().any(|table| table.name == "ready" && table.indexes == ["ready_expiring"]));
         assert!(tables.iter().any(|table| table.name == "archive" && table.indexes == ["archive_outworn"]));
         let record = tables.iter().find(|table| table.name == "record").expect("a table of records");
-        assert_eq!(record.indexes, ["record_shelf", "record_ended"]);
+        assert_eq!(record.indexes, ["record_shelf", "record_ended", "record_lane"]);
         let plain = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         assert!(tables.iter().all(|table| plain(table.name) && table.indexes.iter().all(|name| plain(name))));
     }

@@ -7,7 +7,7 @@
 //! # Layout
 //! - [`PostgresStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction,
 //!   over any [`Session`].
-//! - `open`, `tls`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
+//! - `open`, `tls`, `migrate`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
@@ -30,6 +30,7 @@ mod lanes;
 mod list;
 mod listen;
 mod load;
+mod migrate;
 mod open;
 mod operate;
 mod purge;
@@ -64,5 +65,7 @@ pub use tx::InSqlx;
 pub use tx::{InTransaction, finish_in, submit_in};
 pub use values::{Cell, Row, Value};
 
+#[cfg(test)]
+mod online_tests;
 #[cfg(test)]
 mod schema_tests;

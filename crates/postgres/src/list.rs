@@ -6,7 +6,7 @@ use backstop_core::failure::TerminalReason;
 use backstop_core::job::{JobView, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::LaneKey;
-use backstop_store::show::{self, Scope};
+use backstop_store::show::{self, Reach, Scope, Source};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
@@ -18,13 +18,60 @@ use crate::unit::Unit;
 use crate::values::Value;
 use crate::worker::{grips, roster};
 
-/// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
-const FEW: u64 = 20_000;
+/// Jobs that succeeded have a table of their own; and one statement walks any number of lanes.
+const REACH: Reach = Reach { walks_succeeded: true, lanes: usize::MAX };
+/// Rows so many lanes on, those with the newest jobs are found first.
+const MANY_LANES: usize = 16;
+
+/// Where the rows come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    All,
+    Key,
+    Tag,
+    Fingerprint,
+    Ready,
+    Done,
+    Lanes,
+    States,
+    LanesAndStates,
+}
+
+impl Rows {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::All | Self::Key | Self::Lanes => sql::LIST_ALL,
+            Self::Tag => sql::LIST_BY_TAG,
+            Self::Fingerprint => sql::LIST_BY_FINGERPRINT,
+            Self::Ready => sql::LIST_READY,
+            Self::Done => sql::LIST_DONE,
+            Self::States | Self::LanesAndStates => sql::LIST_SHELF,
+        }
+    }
+
+    /// True when the rows are those of `job`.
+    fn is_job(self) -> bool {
+        self.text() == sql::LIST_ALL || self == Self::Tag
+    }
+
+    /// True when the rows are those of `record`.
+    fn is_record(self) -> bool {
+        self.text() == sql::LIST_SHELF || self == Self::Fingerprint
+    }
+
+    /// Picks the condition for where the rows come from.
+    fn pick(self, here: bool, [as_source, otherwise]: [&'static str; 2]) -> &'static str {
+        if here { as_source } else { otherwise }
+    }
+}
 
 /// A query under construction: where it reads and what must hold. Every query has the same parameters.
 struct Listing {
-    source: &'static str,
+    from: Rows,
     conditions: Vec<&'static str>,
+    /// 1 when it follows another page, 0 for the first one.
+    page: usize,
+    many_lanes: bool,
 }
 
 impl Listing {
@@ -32,16 +79,10 @@ impl Listing {
         self.conditions.push(condition);
     }
 
-    /// Adds a condition on when a job ended, with less to read when the source knows it.
-    fn ended(&mut self, as_source: &'static str, otherwise: &'static str) {
-        let knows = [sql::LIST_SHELF, sql::LIST_DONE, sql::LIST_BY_FINGERPRINT].contains(&self.source);
-        self.must(if knows { as_source } else { otherwise });
-    }
-
     /// Adds a condition on one value, as the source of the rows while there is none better.
-    fn narrow(&mut self, source: &'static str, as_source: &'static str, otherwise: &'static str) {
-        if self.source == sql::LIST_ALL {
-            self.source = source;
+    fn narrow(&mut self, from: Rows, as_source: &'static str, otherwise: &'static str) {
+        if self.from == Rows::All {
+            self.from = from;
             self.must(as_source);
         } else {
             self.must(otherwise);
@@ -49,9 +90,26 @@ impl Listing {
     }
 
     fn text(&self) -> String {
-        let conditions =
-            if self.conditions.is_empty() { "TRUE".to_owned() } else { self.conditions.join(" AND ") };
-        format!("{} WHERE {conditions} {}", self.source, sql::LIST_END)
+        let (walks, bounds, end) = match self.from {
+            Rows::Lanes => (sql::LANES, sql::IN_LANE, sql::LANE_END),
+            Rows::States => (sql::STATES, sql::IN_STATE, sql::STATE_END),
+            Rows::LanesAndStates => (sql::LANES_AND_STATES, sql::IN_LANE_AND_STATE, sql::LANE_AND_STATE_END),
+            _ => return [sql::IDS, self.from.text(), &self.bounded(None), sql::LIST_END].concat(),
+        };
+        let bounded = self.bounded(Some(bounds[self.page]));
+        let newest = [sql::NEWEST_LANES[0], &bounded, sql::NEWEST_LANES[1]].concat();
+        let walks = if self.many_lanes { &newest } else { walks };
+        let [each, reads, merged] = sql::EACH;
+        [each, walks, reads, sql::IDS, self.from.text(), &bounded, end, merged].concat()
+    }
+
+    /// What must hold of each row.
+    fn bounded(&self, bounds: Option<&'static str>) -> String {
+        let after = (bounds.is_none() && self.page > 0).then_some(sql::WHERE_AFTER);
+        let conditions: Vec<_> =
+            bounds.into_iter().chain(after).chain(self.conditions.iter().copied()).collect();
+        let conditions = if conditions.is_empty() { &[sql::ALWAYS] } else { &conditions[..] };
+        [sql::WHERE, &conditions.join(sql::AND)].concat()
     }
 }
 
@@ -69,9 +127,10 @@ pub(crate) async fn list(
         return Ok(Page { items: Vec::new(), next: None });
     }
     let running = running(unit, filter).await?;
-    let listing = listing(filter, &scope, page.after);
+    let listing = listing(filter, &scope, page);
     let params = params(filter, &scope, &running, page);
-    let walks = listing.source == sql::LIST_BY_FINGERPRINT;
+    // What is sorted may be read in any way.
+    let walks = listing.from != Rows::Ready;
     if walks {
         unit.one(Query::new(sql::WALK, Vec::new())).await?;
     }
@@ -105,8 +164,9 @@ pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> 
         return Ok(Survey::of(Vec::new(), true));
     }
     let running = running(unit, filter).await?;
-    let text = [sql::SURVEY_BEGIN, &listing(filter, &scope, None).text(), sql::SURVEY_END].concat();
-    let params = params(filter, &scope, &running, PageRequest::first(most));
+    let page = PageRequest::first(most);
+    let text = [sql::SURVEY_BEGIN, &listing(filter, &scope, page).text(), sql::SURVEY_END].concat();
+    let params = params(filter, &scope, &running, page);
     let lanes: HashMap<i64, LaneKey> = lanes.into_iter().map(|counts| (counts.id, counts.lane)).collect();
     let (mut groups, mut left) = (HashMap::<Common, u64>::new(), 0);
     for mut row in unit.one(Query::new(text, params)).await? {
@@ -126,15 +186,14 @@ pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> 
 /// The parameters of every listing, in the order of the numbers in `sql`.
 fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageRequest<JobId>) -> Vec<Value> {
     let text = |text: &Option<String>| text.as_ref().map_or(Value::Text(None), Value::text);
-    let ints = |ids: &[i64]| Value::Ints(ids.iter().copied().map(Some).collect());
     let moment = |moment: Option<Timestamp>| Value::Int(moment.map(Timestamp::as_micros));
     vec![
         text(&filter.tag),
         text(&filter.business_key),
         text(&filter.fingerprint),
-        ints(scope.allowed.as_deref().unwrap_or_default()),
+        Value::ints(scope.lanes.iter().copied()),
         Value::Int(filter.state.map(status_code)),
-        ints(&scope.held),
+        Value::ints(scope.held.iter().copied()),
         Value::jobs(running),
         filter.reason.map_or(Value::Text(None), |reason| Value::text(reason.as_str())),
         Value::Id(page.after.map(|id| id.as_uuid())),
@@ -143,52 +202,77 @@ fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageReques
         Value::count(page.limit.saturating_add(1)),
         moment(filter.finished_after),
         moment(filter.finished_before),
+        Value::ints(scope.states.iter().flatten().map(|state| status_code(*state))),
     ]
 }
 
-fn listing(filter: &JobFilter, scope: &Scope, after: Option<JobId>) -> Listing {
-    let mut listing = Listing { source: sql::LIST_ALL, conditions: Vec::new() };
+fn listing(filter: &JobFilter, scope: &Scope, page: PageRequest<JobId>) -> Listing {
+    let (page, limit) = (usize::from(page.after.is_some()), page.limit.saturating_add(1));
+    let mut listing = Listing { from: Rows::All, conditions: Vec::new(), page, many_lanes: false };
     if filter.business_key.is_some() {
-        listing.must(sql::WHERE_KEY);
+        listing.narrow(Rows::Key, sql::WHERE_KEY, sql::WHERE_KEY);
     }
     if filter.fingerprint.is_some() {
-        listing.narrow(sql::LIST_BY_FINGERPRINT, sql::WHERE_FINGERPRINT, sql::WHERE_FAILED_BY);
+        listing.narrow(Rows::Fingerprint, sql::WHERE_FINGERPRINT, sql::WHERE_FAILED_BY);
     }
     if filter.tag.is_some() {
-        listing.narrow(sql::LIST_BY_TAG, sql::WHERE_TAG, sql::WHERE_TAGGED);
+        listing.narrow(Rows::Tag, sql::WHERE_TAG, sql::WHERE_TAGGED);
+    }
+    if listing.from == Rows::All {
+        listing.from = rows(scope, limit);
+        listing.many_lanes = listing.from == Rows::Lanes && scope.lanes.len() > MANY_LANES;
     }
     if let Some(state) = filter.state {
         by_state(&mut listing, state, scope);
     }
-    let mut also = |asked: bool, condition| {
-        if asked {
-            listing.must(condition);
-        }
-    };
-    also(scope.allowed.is_some(), sql::WHERE_LANES);
-    also(filter.reason.is_some(), sql::WHERE_REASON);
-    also(after.is_some(), sql::WHERE_AFTER);
-    also(filter.created_after.is_some(), sql::WHERE_CREATED_AFTER);
-    also(filter.created_before.is_some(), sql::WHERE_CREATED_BEFORE);
-    if filter.finished_after.is_some() {
-        listing.ended(sql::WHERE_ENDED_AFTER, sql::WHERE_FINISHED_AFTER);
+    if scope.confined && !matches!(listing.from, Rows::Lanes | Rows::LanesAndStates) {
+        listing.must(sql::WHERE_LANES);
     }
-    if filter.finished_before.is_some() {
-        listing.ended(sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE);
-    }
+    and_also(&mut listing, filter);
     listing
 }
 
-/// Adds the condition on the state that is shown, and the source for it when nothing narrower was asked for.
+/// Where the scope says that the rows come from.
+fn rows(scope: &Scope, limit: usize) -> Rows {
+    match (scope.source(limit, REACH), scope.states.as_deref()) {
+        (Source::Lanes, _) => Rows::Lanes,
+        (Source::LaneStates, _) => Rows::LanesAndStates,
+        (Source::States, Some([State::Pending])) => Rows::Ready,
+        (Source::States, Some([State::Succeeded])) => Rows::Done,
+        // Those that are held are named one by one.
+        (Source::States, Some([State::Running])) | (Source::All, _) => Rows::All,
+        (Source::States, _) => Rows::States,
+    }
+}
+
+/// Adds the condition on the state that is shown, unless the source has nothing else.
 fn by_state(listing: &mut Listing, state: State, scope: &Scope) {
+    let from = listing.from;
     match state {
+        _ if matches!(from, Rows::States | Rows::LanesAndStates | Rows::Ready | Rows::Done) => {}
         State::Waiting if !scope.held.is_empty() => listing.must(sql::WHERE_WAITING_OR_HELD),
-        State::Pending if scope.pending <= FEW => listing.narrow(sql::LIST_READY, "TRUE", sql::WHERE_READY),
         State::Pending => listing.must(sql::WHERE_READY),
         State::Running => listing.must(sql::WHERE_RUNNING),
-        State::Succeeded => listing.narrow(sql::LIST_DONE, "TRUE", sql::WHERE_DONE),
+        State::Succeeded => listing.must(sql::WHERE_DONE),
         State::Failed | State::Paused | State::Canceled | State::Waiting => {
-            listing.narrow(sql::LIST_SHELF, sql::WHERE_SHELF, sql::WHERE_SHELVED);
+            listing.must(from.pick(from.is_record(), [sql::WHERE_STATUS, sql::WHERE_SHELVED]));
         }
     }
+}
+
+/// Adds the conditions that no index knows.
+fn and_also(listing: &mut Listing, filter: &JobFilter) {
+    let from = listing.from;
+    let (job, record) = (from.is_job(), from.is_record());
+    let ends = record || from == Rows::Done;
+    let mut also = |asked: bool, here, conditions| {
+        if asked {
+            listing.must(from.pick(here, conditions));
+        }
+    };
+    also(filter.reason.is_some(), record, [sql::WHERE_REASON_HERE, sql::WHERE_REASON]);
+    also(filter.created_after.is_some(), job, [sql::WHERE_CREATED_AFTER, sql::WHERE_STORED_AFTER]);
+    also(filter.created_before.is_some(), job, [sql::WHERE_CREATED_BEFORE, sql::WHERE_STORED_BEFORE]);
+    also(filter.finished_after.is_some(), ends, [sql::WHERE_ENDED_AFTER, sql::WHERE_FINISHED_AFTER]);
+    also(filter.finished_before.is_some(), ends, [sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE]);
 }

@@ -1,22 +1,17 @@
-//! Finding the server: the URL, encryption, the pool of connections, and the tables.
+//! Finding the server: the URL, encryption, and the pool of connections.
 
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error;
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::error::Failure;
-use crate::schema;
-use crate::session::{Query, Schema, Session, Wire};
-use crate::sql;
+use crate::session::Schema;
 use crate::store::{Listen, Options};
 use crate::tls::{self, Encryption};
-use crate::unit::no_connection;
-use crate::values::Value;
 
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
@@ -29,7 +24,7 @@ pub(crate) struct Place {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
+pub(crate) fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
 }
 
@@ -170,99 +165,6 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
         .create_timeout(Some(options.deadline))
         .build()
         .map_err(|problem| unusable(&place.location, problem.to_string(), "report this"))
-}
-
-/// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
-/// was found.
-pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
-    let look = async {
-        let client = pool.get().await.map_err(no_connection)?;
-        let mut wire = Wire { client: &client, schema: &options.schema };
-        let found = version(&mut wire, &options.schema).await?;
-        Ok::<_, Failure>((client, found))
-    };
-    let looked = tokio::time::timeout(options.deadline, look).await;
-    let (client, found) = looked.unwrap_or(Err(Failure::Slow("opening it"))).map_err(failed)?;
-    let version = found.map(|found| found.version);
-    if accept(found, location, options.migrate)? {
-        return Ok(version);
-    }
-    // Dropped on the way, it takes its transaction with it.
-    let client = Object::take(client);
-    let mut wire = Wire { client: &client, schema: &options.schema };
-    client.batch_execute(sql::BEGIN_INSERT).await.map_err(|error| failed(error.into()))?;
-    apply_missing(&mut wire, &options.schema, location).await?;
-    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(error.into()))?;
-    Ok(version)
-}
-
-async fn apply_missing(session: &mut impl Session, names: &Schema, location: &str) -> Result<(), Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
-    let lock = Query::new(schema::MIGRATION_LOCK, vec![Value::text(names.name())]);
-    session.one(lock).await.map_err(failed)?;
-    // Another process may have been here since it was looked at.
-    let found = version(session, names).await.map_err(failed)?;
-    if accept(found, location, true)? {
-        return Ok(());
-    }
-    if found.is_none() {
-        let there = Query::new(schema::SCHEMAS, vec![Value::text(names.name())]);
-        if session.one(there).await.map_err(failed)?.is_empty() {
-            // The name needs no quotes, see `Schema::named`.
-            let make = format!("{}{}", schema::SCHEMA_MAKE, names.name());
-            session.one(Query::new(make, Vec::new())).await.map_err(failed)?;
-        }
-    }
-    for (leads_to, statements) in schema::missing(found.map_or(0, |found| found.version)) {
-        for statement in statements {
-            session.one(Query::new(*statement, Vec::new())).await.map_err(failed)?;
-        }
-        let save = vec![Value::Int(Some(leads_to)), Value::Int(Some(schema::OLDEST))];
-        session.one(Query::new(schema::VERSION_SAVE, save)).await.map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// What a database says of its tables.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    version: i64,
-    /// The oldest program that may still work on them.
-    oldest: i64,
-}
-
-async fn version(session: &mut impl Session, names: &Schema) -> Result<Option<Found>, Failure> {
-    let rows = session.one(Query::new(schema::META_TABLES, vec![Value::text(names.name())])).await?;
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
-    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
-    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Found { version, oldest }))
-}
-
-/// True when the tables can be used as they are, false when they are to be migrated first.
-fn accept(found: Option<Found>, location: &str, migrate: bool) -> Result<bool, Error> {
-    let newest = schema::newest();
-    match found {
-        // A newer program was here. During a deploy both work side by side, as long as the tables allow it.
-        Some(Found { version, oldest }) if version >= newest && oldest <= newest => Ok(true),
-        Some(Found { version, .. }) if version > newest => Err(unusable(
-            location,
-            format!(
-                "it was written by a newer Backstop (schema {version}, this program knows up to {newest})"
-            ),
-            "use that version of the program",
-        )),
-        _ if migrate => Ok(false),
-        Some(Found { version, .. }) => Err(unusable(
-            location,
-            format!("its schema is version {version}, this program needs {newest}"),
-            "run `backstop migrate`",
-        )),
-        None => Err(unusable(location, "it holds no tables of Backstop's", "run `backstop migrate`")),
-    }
 }
 
 /// Where notices are heard: at the store's own place, or at another URL that no pooler stands before.

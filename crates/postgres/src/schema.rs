@@ -1,21 +1,23 @@
 //! The tables, as a list of migrations.
 //!
 //! A migration and its number are written in one transaction: a process killed at any statement leaves the old
-//! version or the new one, never something between. A published migration is never edited; add another.
+//! version or the new one, never something between. One that only adds indexes is different on tables with jobs in
+//! them: see [`is_online`]. A published migration is never edited; add another.
 
 mod function;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// The lock that keeps two programs from migrating at once: any number that nobody else takes.
-pub(crate) const MIGRATION_LOCK: &str = "SELECT 1 FROM pg_advisory_xact_lock(72508239, hashtext($1))";
+/// The lock that keeps two programs from migrating at once: any number that nobody else takes. It is asked for and not
+/// waited for, because an index that is made online waits for every statement that began before it.
+pub(crate) const MIGRATION_LOCK: &str = "SELECT pg_try_advisory_xact_lock(72508239, hashtext($1))";
 pub(crate) const SCHEMA_MAKE: &str = "CREATE SCHEMA IF NOT EXISTS ";
 pub(crate) const SCHEMAS: &str = "SELECT nspname::text FROM pg_namespace WHERE nspname = $1";
 pub(crate) const META_TABLES: &str =
@@ -232,6 +234,41 @@ const SECOND: &[&str] = &[
 /// beside it: none of their statements reads or writes it.
 const THIRD: &[&str] = &["ALTER TABLE backstop.job ADD COLUMN papers text"];
 
+/// Lists of one queue, kind or tenant read its lanes and nothing else (decision 14). `job` is written once, at submit,
+/// so no claim and no end of a run changes the first; the second holds what people look after. Programs of earlier
+/// versions go on beside it.
+const FOURTH: &[&str] = &[
+    "CREATE INDEX job_lane ON backstop.job (lane, id)",
+    "CREATE INDEX record_lane ON backstop.record (lane, status, id) WHERE status >= 3",
+];
+
+/// How an index is made beside everything that is going on.
+const CREATE_INDEX: &str = "CREATE INDEX ";
+const CREATE_ONLINE: &str = "CREATE INDEX CONCURRENTLY ";
+
+/// True when a migration only adds indexes. Making one in a transaction keeps every writer from its table until it is
+/// done, which is seconds for millions of jobs. So where there are jobs each is made on its own, beside everything
+/// else, and the number is written when all are there: a process killed meanwhile leaves the old version with an index
+/// that is not valid, which the next one drops and makes again.
+pub(crate) fn is_online(statements: &[&str]) -> bool {
+    statements.iter().all(|statement| statement.starts_with(CREATE_INDEX))
+}
+
+/// An index of an online migration: its name, and the statement that makes it beside everything else.
+pub(crate) fn online(statement: &str) -> (&str, String) {
+    let rest = statement.strip_prefix(CREATE_INDEX).unwrap_or(statement);
+    (rest.split(' ').next().unwrap_or_default(), [CREATE_ONLINE, rest].concat())
+}
+
+/// Drops what is left of an index that was not finished. The name is one of ours and needs no quotes.
+pub(crate) fn drop_online(name: &str) -> String {
+    format!("DROP INDEX CONCURRENTLY IF EXISTS backstop.{name}")
+}
+
+/// Says whether an index is there, and whether it is valid.
+pub(crate) const INDEX_VALID: &str = "SELECT i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+     JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
+
 /// The migrations that a database at `version` has not seen, each with the version it leads to.
 pub(crate) fn missing(version: i64) -> impl Iterator<Item = (i64, &'static [&'static str])> {
     (1..).zip(MIGRATIONS.iter().copied()).filter(move |(leads_to, _)| *leads_to > version)
@@ -251,6 +288,17 @@ pub(crate) fn relations() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn indexes_alone_are_made_online() {
+        let online_ones: Vec<bool> = MIGRATIONS.iter().map(|migration| is_online(migration)).collect();
+        assert_eq!(online_ones, [false, false, false, true]);
+        let (name, statement) = online(FOURTH[0]);
+        assert_eq!(
+            (name, &*statement),
+            ("job_lane", "CREATE INDEX CONCURRENTLY job_lane ON backstop.job (lane, id)")
+        );
+    }
 
     #[test]
     fn every_relation_is_known_by_name() {

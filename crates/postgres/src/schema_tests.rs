@@ -19,7 +19,7 @@ use crate::schema::{MIGRATIONS, SCHEMA_MAKE};
 use crate::session::Schema;
 use crate::{Options, PostgresStore};
 
-async fn connect() -> Client {
+pub(crate) async fn connect() -> Client {
     let (client, connection) =
         tokio_postgres::connect(shared::postgres(), NoTls).await.expect("the server is there");
     tokio::spawn(connection);
@@ -54,6 +54,8 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP INDEX backstop.job_lane",
+    "DROP INDEX backstop.record_lane",
     "ALTER TABLE backstop.job DROP COLUMN papers",
     "DROP TABLE backstop.document",
     "DROP INDEX backstop.archive_outworn",
@@ -67,16 +69,16 @@ const BACK_TO_THE_FIRST: &[&str] = &[
     "UPDATE backstop.meta SET value = 1 WHERE key = 'schema'",
 ];
 
-fn id(number: u128) -> JobId {
+pub(crate) fn id(number: u128) -> JobId {
     JobId::from_u128(number)
 }
 
-async fn open(name: &str) -> PostgresStore {
+pub(crate) async fn open(name: &str) -> PostgresStore {
     let url = format!("{}?schema={name}&listen=off&connections=2", shared::postgres());
     PostgresStore::open(&url, Options::default()).await.expect("it opens")
 }
 
-async fn submit(store: &PostgresStore, number: u128, key: &str) -> (JobId, State, bool) {
+pub(crate) async fn submit(store: &PostgresStore, number: u128, key: &str) -> (JobId, State, bool) {
     let mut job = NewJob::new(Spec::new(id(number), "work", "{}"));
     job.spec.idempotency_key = Some(key.to_owned());
     let mut answers = store.submit(Submit { jobs: vec![job], atomic: true }).await.expect("submitted");
@@ -85,7 +87,7 @@ async fn submit(store: &PostgresStore, number: u128, key: &str) -> (JobId, State
 }
 
 /// Runs the one job that is due, to its death or to a good end.
-async fn run(store: &PostgresStore, dies: bool) {
+pub(crate) async fn run(store: &PostgresStore, dies: bool) {
     let kinds: Arc<[KnownKind]> = [KnownKind { kind: "work".into(), version: 1 }].into();
     let worker = NewWorker {
         id: WORKER,
@@ -112,7 +114,7 @@ async fn run(store: &PostgresStore, dies: bool) {
     store.finish(vec![Finish { lease: taken.lease, ending }]).await.expect("finished")[0].expect("held");
 }
 
-async fn count(client: &Client, sql: &str) -> i64 {
+pub(crate) async fn count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("counted").get(0)
 }
 

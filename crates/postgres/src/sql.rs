@@ -63,6 +63,11 @@ macro_rules! clock {
 pub(crate) const BEGIN_WRITE: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
 pub(crate) const BEGIN_INSERT: &str = "BEGIN";
+/// It is idle while an index is made online, and must not be what that waits for: see [`LET_GO`].
+pub(crate) const BEGIN_MIGRATION: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = 0";
+/// An unnamed statement keeps its snapshot until the next one comes; this one, sent as plain text, keeps none.
+pub(crate) const LET_GO: &str = "SELECT";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off";
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";

@@ -19,6 +19,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 use crate::error::Failure;
+use crate::migrate;
 use crate::open::{self, Place};
 use crate::session::Schema;
 use crate::shared::Shared;
@@ -109,7 +110,7 @@ impl PostgresStore {
         let place = open::place(url, &mut options)?;
         let listen = open::listen_place(&place, &options)?;
         let pool = open::pool(&place, &options)?;
-        let found = open::prepare(&pool, &place.location, &options).await?;
+        let found = migrate::prepare(&pool, &place.location, &options).await?;
         let probe = options.probe;
         let shared = Arc::new(Shared::new(place.location, pool, options));
         let token = listen::token();

@@ -66,6 +66,11 @@ impl Value {
         Self::Ids(ids.into_iter().map(|id| Some(id.as_uuid())).collect())
     }
 
+    /// Several numbers.
+    pub(crate) fn ints(numbers: impl IntoIterator<Item = i64>) -> Self {
+        Self::Ints(numbers.into_iter().map(Some).collect())
+    }
+
     /// Several pieces of text.
     pub(crate) fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self::Texts(texts.into_iter().map(|text| Some(escape(text.as_ref()).into_owned())).collect())

@@ -1,10 +1,12 @@
 //! Listing jobs by any combination of conditions, from the source that reads least.
 
+use std::collections::BTreeMap;
+
 use backstop_core::job::{JobView, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::show::{self, Scope};
+use backstop_store::show::{self, Reach, Scope, Source};
 use backstop_store::{JobFilter, Page, PageRequest};
-use rusqlite::ToSql;
+use rusqlite::{Connection, Row, ToSql};
 
 use crate::error::Failure;
 use crate::query::Snapshot;
@@ -12,8 +14,15 @@ use crate::rows::{self, status_code};
 use crate::sql;
 use crate::worker::roster;
 
-/// Below this many pending jobs, sorting all of them is cheaper than looking for them among the others.
-const FEW: u64 = 20_000;
+/// Jobs that succeeded are not indexed by id: an index for them would be written at every end of a run.
+const REACH: Reach = Reach { walks_succeeded: false, lanes: usize::MAX };
+
+/// One of the parts that a list is put together from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Strand {
+    lane: Option<i64>,
+    status: Option<i64>,
+}
 
 /// A query under construction: where it reads, what must hold, and the values.
 pub(crate) struct Listing {
@@ -22,6 +31,9 @@ pub(crate) struct Listing {
     walks_failures: bool,
     conditions: Vec<&'static str>,
     values: Vec<(&'static str, Box<dyn ToSql>)>,
+    limit: usize,
+    /// The query is run for each of them, and the newest rows of all are the list.
+    strands: Vec<Strand>,
 }
 
 impl Listing {
@@ -59,9 +71,36 @@ impl Listing {
         format!("{what} {} WHERE {conditions} {end}", self.source)
     }
 
-    /// The values of its conditions.
-    pub(crate) fn bound(&self) -> Vec<(&str, &dyn ToSql)> {
-        self.values.iter().map(|(name, value)| (*name, &**value)).collect()
+    /// Reads the rows, newest first: from the second column on, the first one is the id.
+    ///
+    /// A strand begins above the oldest of the newest rows that were found so far, so most of many strands end where
+    /// they begin.
+    pub(crate) fn read<T>(
+        &self,
+        conn: &Connection,
+        what: &str,
+        read: impl Fn(&Row<'_>) -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut select = conn.prepare_cached(&self.text(what))?;
+        let mut newest: BTreeMap<[u8; 16], T> = BTreeMap::new();
+        let merged = self.strands.len() > 1;
+        for strand in &self.strands {
+            let full = newest.len() >= self.limit;
+            let floor = newest.first_key_value().filter(|_| full).map_or(Vec::new(), |(id, _)| id.to_vec());
+            let mut bound: Vec<(&str, &dyn ToSql)> =
+                self.values.iter().map(|(name, value)| (*name, &**value)).collect();
+            bound.extend(strand.lane.as_ref().map(|lane| (":lane", lane as &dyn ToSql)));
+            bound.extend(strand.status.as_ref().map(|status| (":status", status as &dyn ToSql)));
+            bound.extend(merged.then_some((":floor", &floor as &dyn ToSql)));
+            let mut rows = select.query(&bound[..])?;
+            while let Some(row) = rows.next()? {
+                newest.insert(row.get(0)?, read(row)?);
+                if newest.len() > self.limit {
+                    newest.pop_first();
+                }
+            }
+        }
+        Ok(newest.into_values().rev().collect())
     }
 }
 
@@ -73,15 +112,13 @@ impl Snapshot<'_> {
         page: PageRequest<JobId>,
     ) -> Result<Page<JobView, JobId>, Failure> {
         show::page_limit(page.limit)?;
-        let limit = rows::limit(page.limit);
         let roster = roster(self.conn, self.now)?;
         let scope = Scope::of(filter, &self.lane_counts()?, &roster);
-        if scope.empty || limit == 0 {
+        if scope.empty || page.limit == 0 {
             return Ok(Page { items: Vec::new(), next: None });
         }
-        let listing = self.listing(filter, &scope, page.after, limit + 1)?;
-        let mut select = self.conn.prepare_cached(&listing.text(sql::LIST))?;
-        let seqs: Vec<i64> = rows::collect(&mut select, &listing.bound()[..], |row| Ok(row.get(0)?))?;
+        let listing = self.listing(filter, &scope, page.after, page.limit + 1)?;
+        let seqs = listing.read(self.conn, sql::LIST, |row| Ok(row.get(1)?))?;
         let views = seqs.into_iter().map(|seq| self.view(&roster, seq)).collect::<Result<Vec<_>, _>>()?;
         Ok(show::cut(views, page.limit, |view| view.job.spec.id))
     }
@@ -92,7 +129,7 @@ impl Snapshot<'_> {
         filter: &JobFilter,
         scope: &Scope,
         after: Option<JobId>,
-        limit: i64,
+        limit: usize,
     ) -> Result<Listing, Failure> {
         let stamped = match &filter.fingerprint {
             Some(fingerprint) => {
@@ -110,7 +147,7 @@ fn listing(
     filter: &JobFilter,
     scope: &Scope,
     after: Option<JobId>,
-    limit: i64,
+    limit: usize,
     stamped: bool,
 ) -> Result<Listing, Failure> {
     let mut listing = Listing {
@@ -118,8 +155,29 @@ fn listing(
         walks_failures: false,
         conditions: Vec::new(),
         values: Vec::new(),
+        limit,
+        strands: vec![Strand { lane: None, status: None }],
     };
-    listing.value(":limit", limit);
+    listing.value(":limit", rows::limit(limit));
+    by_names(&mut listing, filter, stamped);
+    let source = if listing.source == sql::LIST_BY_ID { scope.source(limit, REACH) } else { Source::All };
+    by_source(&mut listing, source, scope);
+    if let Some(state) = filter.state {
+        by_state(&mut listing, state, scope)?;
+    }
+    if scope.confined && !matches!(source, Source::Lanes | Source::LaneStates) {
+        listing.must(sql::WHERE_LANES);
+        listing.value(":lanes", serde_json::to_string(&scope.lanes)?);
+    }
+    if listing.strands.len() > 1 {
+        listing.must(sql::WHERE_NEWER);
+    }
+    and_also(&mut listing, filter, after);
+    Ok(listing)
+}
+
+/// What names single jobs, or few of them, is the source.
+fn by_names(listing: &mut Listing, filter: &JobFilter, stamped: bool) {
     if let Some(key) = &filter.business_key {
         listing.narrow(sql::LIST_BY_KEY, sql::WHERE_KEY, sql::WHERE_KEYED, ":key", key);
     }
@@ -131,13 +189,10 @@ fn listing(
     if let Some(tag) = &filter.tag {
         listing.narrow(sql::LIST_BY_TAG, sql::WHERE_TAG, sql::WHERE_TAGGED, ":tag", tag);
     }
-    if let Some(state) = filter.state {
-        by_state(&mut listing, state, scope)?;
-    }
-    if let Some(lanes) = &scope.allowed {
-        listing.must(sql::WHERE_LANES);
-        listing.value(":lanes", serde_json::to_string(lanes)?);
-    }
+}
+
+/// The conditions that no index knows.
+fn and_also(listing: &mut Listing, filter: &JobFilter, after: Option<JobId>) {
     if let Some(reason) = filter.reason {
         listing.must(sql::WHERE_REASON);
         listing.value(":reason", reason.as_str());
@@ -156,34 +211,52 @@ fn listing(
     moment(sql::WHERE_CREATED_BEFORE, ":created_before", filter.created_before);
     moment(sql::WHERE_FINISHED_AFTER, ":finished_after", filter.finished_after);
     moment(sql::WHERE_FINISHED_BEFORE, ":finished_before", filter.finished_before);
-    Ok(listing)
 }
 
-/// Adds the condition on the state that is shown, and the index for it when nothing narrower was asked for.
+/// Takes the rows from where the scope says.
+fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
+    let states = scope.states.as_deref().unwrap_or_default();
+    let statuses = states.iter().map(|state| Some(status_code(*state)));
+    let lanes = scope.lanes.iter().copied().map(Some);
+    let strand = |lane, status| Strand { lane, status };
+    match (source, states) {
+        (Source::All, _) => {}
+        (Source::Lanes, _) => {
+            listing.source = sql::LIST_LANE;
+            listing.must(sql::WHERE_LANE);
+            listing.strands = lanes.map(|lane| strand(lane, None)).collect();
+        }
+        (Source::LaneStates, _) => {
+            listing.source = sql::LIST_LANE_SHELF;
+            listing.conditions.extend([sql::WHERE_LANE, sql::WHERE_STATUS, sql::WHERE_LANE_SHELVED]);
+            let every = |lane| statuses.clone().map(move |status| strand(lane, status));
+            listing.strands = lanes.flat_map(every).collect();
+        }
+        (Source::States, [State::Pending]) => listing.source = sql::LIST_PENDING,
+        (Source::States, [State::Succeeded]) => {
+            listing.source = sql::LIST_ENDED;
+            listing.must(sql::WHERE_ENDED);
+        }
+        (Source::States, _) => {
+            listing.source = sql::LIST_SHELF;
+            listing.conditions.extend([sql::WHERE_STATUS, sql::WHERE_SHELVED]);
+            listing.strands = statuses.map(|status| strand(None, status)).collect();
+        }
+    }
+}
+
+/// Adds the condition on the state that is shown, unless the source has nothing else.
 fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Failure> {
-    let free = listing.source == sql::LIST_BY_ID;
     match state {
+        _ if listing.strands.iter().all(|strand| strand.status.is_some()) => {}
         State::Waiting if !scope.held.is_empty() => {
             listing.must(sql::WHERE_WAITING_OR_HELD);
             listing.value(":held", serde_json::to_string(&scope.held)?);
         }
-        State::Pending => {
-            listing.must(sql::WHERE_PENDING);
-            if free && scope.pending <= FEW {
-                listing.source = sql::LIST_PENDING;
-            }
-        }
-        State::Succeeded => {
+        State::Pending => listing.must(sql::WHERE_PENDING),
+        _ => {
             listing.must(sql::WHERE_STATUS);
             listing.value(":status", status_code(state));
-        }
-        State::Running | State::Failed | State::Paused | State::Canceled | State::Waiting => {
-            listing.must(sql::WHERE_STATUS);
-            listing.value(":status", status_code(state));
-            if free {
-                listing.source = sql::LIST_SHELF;
-                listing.must(sql::WHERE_SHELVED);
-            }
         }
     }
     Ok(())
@@ -191,22 +264,73 @@ fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Fa
 
 #[cfg(test)]
 mod tests {
+    use backstop_store::show::Sizes;
+
     use super::*;
+
+    fn scope(state: State, lanes: &[i64], sizes: [u64; 4]) -> Scope {
+        let [all, inside, in_state, matching] = sizes;
+        Scope {
+            lanes: lanes.to_vec(),
+            confined: true,
+            held: Vec::new(),
+            states: Some(vec![state]),
+            sizes: Sizes { all, inside, in_state, matching },
+            empty: false,
+        }
+    }
+
+    fn plans(filter: &JobFilter, scope: &Scope) -> Vec<String> {
+        let plan = |after| {
+            let text = listing(filter, scope, after, 21, true).expect("a query").text(sql::LIST);
+            crate::schema_tests::plan(&text)
+        };
+        [None, Some(JobId::from_u128(7))].map(plan).to_vec()
+    }
 
     #[test]
     fn failures_alike_are_walked_in_the_order_of_their_jobs() {
         // D2: 20,000 dead letters of one incident are not sorted for one page of them.
-        let filter = JobFilter {
-            fingerprint: Some("00112233445566ff".to_owned()),
-            state: Some(State::Failed),
-            ..JobFilter::default()
-        };
-        let scope = Scope { allowed: None, held: Vec::new(), pending: 0, empty: false };
-        for after in [None, Some(JobId::from_u128(7))] {
-            let text = listing(&filter, &scope, after, 21, true).expect("a query").text(sql::LIST);
-            let plan = crate::schema_tests::plan(&text);
+        let filter = JobFilter { fingerprint: Some("00112233445566ff".to_owned()), ..JobFilter::default() };
+        let scope = Scope { confined: false, ..scope(State::Failed, &[1], [9; 4]) };
+        for plan in plans(&filter, &scope) {
             assert!(plan.contains("backstop_attempt_fingerprint (fingerprint=?"), "{plan}");
             assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+        }
+    }
+
+    #[test]
+    fn lanes_are_walked_in_the_order_of_their_jobs() {
+        // F20: no list of a small queue reads the jobs of others, and none of a large one sorts.
+        const MANY: u64 = 2_000_000;
+        let table = [
+            (scope(State::Succeeded, &[1, 2], [MANY, 900, MANY, 90]), "backstop_state_lane (lane=? AND id>?"),
+            (
+                scope(State::Pending, &[1], [MANY, MANY / 2, MANY / 2, MANY / 2]),
+                "backstop_state_lane (lane=?",
+            ),
+            (
+                scope(State::Failed, &[1, 2], [MANY, 900, MANY, 90]),
+                "backstop_state_lane_shelf (lane=? AND status=? AND id>?",
+            ),
+        ];
+        for (scope, index) in table {
+            let state = scope.states.as_ref().map(|states| states[0]);
+            for plan in plans(&JobFilter { state, ..JobFilter::default() }, &scope) {
+                assert!(plan.contains(index), "{plan}");
+                assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_jobs_of_a_large_lane_are_sorted() {
+        let table = [(State::Pending, "backstop_state_pending"), (State::Succeeded, "backstop_state_ended")];
+        for (state, index) in table {
+            let scope = scope(state, &[1], [2_000_000, 2_000_000, 900, 900]);
+            for plan in plans(&JobFilter { state: Some(state), ..JobFilter::default() }, &scope) {
+                assert!(plan.contains(index) && plan.contains("B-TREE"), "{plan}");
+            }
         }
     }
 }

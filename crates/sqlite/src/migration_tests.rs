@@ -261,3 +261,41 @@ fn the_third_migration_cut_off_anywhere_leaves_version_2() {
         assert_eq!(version(&conn).expect("read"), Some(newest()));
     }
 }
+
+#[test]
+fn jobs_of_version_3_are_listed_by_lane() {
+    // F20, C6: cut off anywhere, the fourth migration leaves version 3; done, its indexes hold what was there before.
+    for ran in 0..=MIGRATIONS[3].len() {
+        let dir = Scratch::new();
+        let path = dir.path("jobs.db");
+        let conn = version_2(&path, 5);
+        apply(&conn, 3, MIGRATIONS[2]).expect("applied");
+        conn.execute_batch(sql::BEGIN_WRITE).expect("begun");
+        for statement in &MIGRATIONS[3][..ran] {
+            conn.execute_batch(statement).expect("applied");
+        }
+        drop(conn);
+        let old = Connection::open(&path).expect("opened");
+        assert_eq!(version(&old).expect("read"), Some(3), "after {ran} statements");
+        let store = SqliteStore::open(&path, Options::default()).expect("migrated after the crash");
+        assert_eq!(version(&old).expect("read"), Some(newest()));
+        // A program of version 3 still has the file open, and another job dies there.
+        die(&old, 6, 50);
+        old.execute("UPDATE backstop_lane SET failed = 7", []).expect("counted");
+        let of_lane = JobFilter { queue: Some("default".to_owned()), ..JobFilter::default() };
+        for state in [None, Some(State::Failed)] {
+            let filter = JobFilter { state, ..of_lane.clone() };
+            let page = block_on(store.list(filter, PageRequest::first(10))).expect("listed");
+            let found: Vec<_> = page.items.iter().map(|view| view.job.spec.id).collect();
+            let newest_first = [1_044, 1_004, 1_003, 1_002, 1_001, 1_000].map(JobId::from_u128);
+            assert_eq!(found, [&newest_first[..], &[DEAD]].concat());
+        }
+        let indexes = "SELECT count(*) FROM backstop_state INDEXED BY backstop_state_lane WHERE lane = 1 \
+             UNION ALL SELECT count(*) FROM backstop_state INDEXED BY backstop_state_lane_shelf \
+             WHERE lane = 1 AND status = 5 AND status BETWEEN 3 AND 6";
+        let mut select = old.prepare(indexes).expect("both are there");
+        let held: Vec<i64> =
+            select.query_map([], |row| row.get(0)).expect("read").map(|row| row.expect("a number")).collect();
+        assert_eq!(held, [7, 7]);
+    }
+}

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -189,6 +189,14 @@ const THIRD: &[&str] = &[
     // What an earlier program writes meanwhile, and otherwise empty: those are given their id at the next start.
     "CREATE INDEX backstop_attempt_unstamped ON backstop_attempt (fingerprint) \
          WHERE fingerprint IS NOT NULL AND id IS NULL",
+];
+
+/// Lists of one queue, kind or tenant read its lanes and nothing else (decision 14). Written when a job is stored and
+/// when it leaves; no claim, and no run that ends well, changes an entry. Programs of earlier versions go on.
+const FOURTH: &[&str] = &[
+    "CREATE INDEX backstop_state_lane ON backstop_state (lane, id)",
+    // Waiting, paused, failed and canceled jobs by lane: a queue with few dead letters beside one with many.
+    "CREATE INDEX backstop_state_lane_shelf ON backstop_state (lane, status, id) WHERE status BETWEEN 3 AND 6",
 ];
 
 /// The version of our tables in the file behind `conn`; none when there are none yet.

@@ -243,8 +243,8 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
 // Listing: what is read of each job, one source, chosen by what is asked for, and one condition for each part of the
 // filter.
 
-pub(crate) const LIST: &str = "SELECT s.seq";
-pub(crate) const SURVEY: &str = "SELECT s.lane, s.reason, (SELECT fingerprint FROM backstop_attempt \
+pub(crate) const LIST: &str = "SELECT s.id, s.seq";
+pub(crate) const SURVEY: &str = "SELECT s.id, s.lane, s.reason, (SELECT fingerprint FROM backstop_attempt \
      WHERE job = s.seq AND number = s.last_failed_run)";
 
 pub(crate) const LIST_BY_ID: &str = "FROM backstop_state s";
@@ -261,6 +261,9 @@ pub(crate) const STAMP: &str = "UPDATE backstop_attempt INDEXED BY backstop_atte
      SET id = (SELECT id FROM backstop_state WHERE seq = job) WHERE fingerprint IS NOT NULL AND id IS NULL";
 pub(crate) const LIST_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_shelf";
 pub(crate) const LIST_PENDING: &str = "FROM backstop_state s INDEXED BY backstop_state_pending";
+pub(crate) const LIST_ENDED: &str = "FROM backstop_state s INDEXED BY backstop_state_ended";
+pub(crate) const LIST_LANE: &str = "FROM backstop_state s INDEXED BY backstop_state_lane";
+pub(crate) const LIST_LANE_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_lane_shelf";
 
 pub(crate) const WHERE_AFTER: &str = "s.id < :after";
 /// The same for what is read by its fingerprint: the index is walked from there, in its order.
@@ -276,6 +279,11 @@ pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_attempt
 pub(crate) const WHERE_LANES: &str = "s.lane IN (SELECT value FROM json_each(:lanes))";
 pub(crate) const WHERE_STATUS: &str = "s.status = :status";
 pub(crate) const WHERE_SHELVED: &str = "s.status BETWEEN 2 AND 6";
+pub(crate) const WHERE_LANE_SHELVED: &str = "s.status BETWEEN 3 AND 6";
+pub(crate) const WHERE_ENDED: &str = "s.status >= 5";
+/// What differs between the parts that a list is put together from.
+pub(crate) const WHERE_LANE: &str = "s.lane = :lane";
+pub(crate) const WHERE_NEWER: &str = "s.id > :floor";
 pub(crate) const WHERE_PENDING: &str = "s.status = 1";
 pub(crate) const WHERE_WAITING_OR_HELD: &str =
     "(s.status = 3 OR (s.status = 1 AND s.lane IN (SELECT value FROM json_each(:held))))";

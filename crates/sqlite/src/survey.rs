@@ -8,7 +8,6 @@ use backstop_store::show::Scope;
 use backstop_store::{JobFilter, Survey, SurveyGroup};
 
 use crate::error::Failure;
-use crate::list::Listing;
 use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
@@ -28,8 +27,13 @@ impl Snapshot<'_> {
             return Ok(Survey::of(Vec::new(), true));
         }
         // One more than is counted, to see whether that was all.
-        let listing = self.listing(filter, &scope, None, rows::limit(most).saturating_add(1))?;
-        let (sums, complete) = self.sums(&listing, most)?;
+        let listing = self.listing(filter, &scope, None, most.saturating_add(1))?;
+        let mut found =
+            listing.read(self.conn, sql::SURVEY, |row| Ok((row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let complete = found.len() <= most;
+        found.truncate(most);
+        let mut sums = Sums::new();
+        found.into_iter().for_each(|row| *sums.entry(row).or_default() += 1);
         let mut groups: HashMap<Common, u64> = HashMap::new();
         for ((lane, reason, fingerprint), jobs) in sums {
             let lane = self.lanes.get(self.conn, lane)?;
@@ -44,21 +48,5 @@ impl Snapshot<'_> {
             jobs,
         };
         Ok(Survey::of(groups.into_iter().map(group).collect(), complete))
-    }
-
-    /// The sums over the first `most` rows, and whether these are all.
-    fn sums(&self, listing: &Listing, most: usize) -> Result<(Sums, bool), Failure> {
-        let mut select = self.conn.prepare_cached(&listing.text(sql::SURVEY))?;
-        let mut found = select.query(&listing.bound()[..])?;
-        let mut sums = Sums::new();
-        let mut counted = 0;
-        while let Some(row) = found.next()? {
-            if counted == most {
-                return Ok((sums, false));
-            }
-            *sums.entry((row.get(0)?, row.get(1)?, row.get(2)?)).or_default() += 1;
-            counted += 1;
-        }
-        Ok((sums, true))
     }
 }

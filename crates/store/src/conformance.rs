@@ -26,6 +26,7 @@ pub mod expiry;
 pub mod incident;
 pub mod keys;
 pub mod leadership;
+pub mod lists;
 pub mod operate;
 pub mod purge;
 pub mod query;
@@ -279,6 +280,10 @@ macro_rules! conformance {
                 a_waiting_job_is_a_pending_one_to_people
                 any_kind_takes_from_a_held_lane
                 the_oldest_due_job_is_not_a_waiting_one
+            ]
+            lists: [
+                names_and_states_agree_with_the_whole
+                the_oldest_jobs_of_many_lanes_are_found
             ]
             query: [
                 every_filter_filters

@@ -2,12 +2,14 @@
 //!
 //! # Layout
 //! - [`roster`]: workers, and which lanes they leave waiting. [`mod@queues`]: queues with counts. [`listing`]: pages,
-//!   and the lanes that a filter allows.
+//!   and where a filter can find something. [`mod@source`]: from where a list is read.
 
 pub mod listing;
 pub mod queues;
 pub mod roster;
+pub mod source;
 
-pub use listing::{Scope, cut, page_limit};
+pub use listing::{Scope, Sizes, cut, page_limit};
 pub use queues::{LaneCounts, held_lanes, queues};
 pub use roster::{PauseNote, Roster, WorkerRow};
+pub use source::{Reach, Source};

@@ -1,4 +1,4 @@
-//! Pages, and the lanes that a filter allows.
+//! Pages, and the lanes in which a filter can find something.
 
 use backstop_core::Limits;
 use backstop_core::job::State;
@@ -27,41 +27,86 @@ pub fn cut<T, K>(mut items: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Page
     Page { items, next }
 }
 
-/// The lanes that a filter allows, and what its state means in them.
+/// The states in which a job can have a reason: a dead letter may be paused, and then be canceled.
+const DEAD: [State; 3] = [State::Failed, State::Paused, State::Canceled];
+
+/// Where a filter can find something, by the kept counts.
 #[derive(Debug)]
 pub struct Scope {
-    /// Numbers of the lanes; none when every lane is allowed.
-    pub allowed: Option<Vec<i64>>,
+    /// Numbers of the lanes with jobs that can match, those with most of them first.
+    pub lanes: Vec<i64>,
+    /// True when other lanes have jobs that only their lane keeps out: then the lane of every job is looked at.
+    pub confined: bool,
     /// When waiting jobs are asked for: the lanes whose pending jobs are shown as waiting (H10).
     pub held: Vec<i64>,
-    /// Pending jobs in the allowed lanes.
-    pub pending: u64,
+    /// The states, as they are shown, that a match can be in; none when it can be in any.
+    pub states: Option<Vec<State>>,
+    /// How much there is to read.
+    pub sizes: Sizes,
     /// True when no job can match.
     pub empty: bool,
+}
+
+/// Numbers of jobs that a list may have to read, by the kept counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// In all lanes and states.
+    pub all: u64,
+    /// In the lanes of the scope, in any state.
+    pub inside: u64,
+    /// In the states of the scope, in any lane.
+    pub in_state: u64,
+    /// In the lanes and the states of the scope.
+    pub matching: u64,
 }
 
 impl Scope {
     /// What `filter` means for these lanes.
     #[must_use]
     pub fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
-        let named = |counts: &&LaneCounts| {
-            filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
-                && filter.tenant.as_deref().is_none_or(|name| name == tenant::shown(&counts.lane.queue))
-                && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
-        };
-        let held = |counts: &&LaneCounts| counts.pending > 0 && counts.is_held(roster);
-        let open: Vec<&LaneCounts> = lanes
-            .iter()
-            .filter(named)
-            .filter(|counts| filter.state != Some(State::Pending) || !held(counts))
-            .collect();
-        let waiting = filter.state == Some(State::Waiting);
-        let ids = |lanes: &[&LaneCounts]| lanes.iter().map(|counts| counts.id).collect::<Vec<_>>();
-        Self {
-            empty: open.is_empty(),
-            allowed: (open.len() < lanes.len()).then(|| ids(&open)),
-            pending: open.iter().map(|counts| counts.pending).sum(),
-            held: if waiting { ids(&open.into_iter().filter(held).collect::<Vec<_>>()) } else { Vec::new() },
+        let states = states(filter);
+        let mut sizes = Sizes::default();
+        let mut inside: Vec<(u64, i64)> = Vec::new();
+        let (mut held, mut confined) = (Vec::new(), false);
+        for counts in lanes {
+            let (jobs, is_held) = (counts.jobs(), counts.is_held(roster));
+            let matching = states
+                .as_deref()
+                .map_or(jobs, |states| states.iter().map(|state| counts.shown(*state, is_held)).sum());
+            sizes.all += jobs;
+            sizes.in_state += matching;
+            let named = is_named(filter, counts);
+            // A pending job of a held lane is stored like the others, and shown as waiting.
+            confined |= !named || (filter.state == Some(State::Pending) && is_held && counts.pending > 0);
+            if named && matching > 0 {
+                sizes.inside += jobs;
+                sizes.matching += matching;
+                inside.push((matching, counts.id));
+                if filter.state == Some(State::Waiting) && is_held && counts.pending > 0 {
+                    held.push(counts.id);
+                }
+            }
+        }
+        inside.sort_unstable_by(|one, other| other.cmp(one));
+        let lanes: Vec<i64> = inside.into_iter().map(|(_, lane)| lane).collect();
+        Self { empty: lanes.is_empty(), lanes, confined, held, states, sizes }
+    }
+}
+
+/// True when the names in a filter are those of a lane.
+fn is_named(filter: &JobFilter, counts: &LaneCounts) -> bool {
+    filter.queue.as_deref().is_none_or(|queue| queue == &*counts.lane.queue)
+        && filter.tenant.as_deref().is_none_or(|name| name == tenant::shown(&counts.lane.queue))
+        && filter.kind.as_deref().is_none_or(|kind| kind == &*counts.lane.kind)
+}
+
+/// The states that a match can be in; none when it can be in any.
+fn states(filter: &JobFilter) -> Option<Vec<State>> {
+    match (filter.state, filter.reason) {
+        (None, None) => None,
+        (Some(state), None) => Some(vec![state]),
+        (asked, Some(_)) => {
+            Some(DEAD.into_iter().filter(|state| asked.is_none_or(|asked| asked == *state)).collect())
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::Timestamp;
+use backstop_core::job::State;
 
 use super::{PauseNote, Roster};
 use crate::desk::LaneKey;
@@ -36,6 +37,34 @@ impl LaneCounts {
     #[must_use]
     pub fn is_held(&self, roster: &Roster) -> bool {
         roster.holds(&self.lane.queue, &self.lane.kind, self.lane.version)
+    }
+
+    /// How many jobs it has.
+    #[must_use]
+    pub const fn jobs(&self) -> u64 {
+        self.pending
+            + self.running
+            + self.succeeded
+            + self.failed
+            + self.paused
+            + self.canceled
+            + self.waiting
+    }
+
+    /// How many jobs are shown in this state, when it is held or not.
+    #[must_use]
+    pub const fn shown(&self, state: State, held: bool) -> u64 {
+        match state {
+            State::Pending if held => 0,
+            State::Pending => self.pending,
+            State::Waiting if held => self.waiting + self.pending,
+            State::Waiting => self.waiting,
+            State::Running => self.running,
+            State::Succeeded => self.succeeded,
+            State::Failed => self.failed,
+            State::Paused => self.paused,
+            State::Canceled => self.canceled,
+        }
     }
 
     /// True when it has pending jobs that may be claimed: then the queue's oldest one may be here.

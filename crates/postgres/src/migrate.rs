@@ -1,0 +1,179 @@
+//! Bringing the tables to this program's version, by one program at a time.
+//!
+//! Owns the order of transactions, and who may go on when. What a migration does is the business of `schema`.
+
+use std::time::Duration;
+
+use backstop_store::Error;
+use deadpool_postgres::{Object, Pool};
+use tokio_postgres::Client;
+
+use crate::error::Failure;
+use crate::open::unusable;
+use crate::schema;
+use crate::session::{Query, Schema, Session, Wire};
+use crate::sql;
+use crate::store::Options;
+use crate::unit::no_connection;
+use crate::values::Value;
+
+/// How often a program that waits for another one to migrate looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
+/// was found.
+pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    let look = async {
+        let client = pool.get().await.map_err(no_connection)?;
+        let mut wire = Wire { client: &client, schema: &options.schema };
+        let found = version(&mut wire, &options.schema).await?;
+        Ok::<_, Failure>((client, found))
+    };
+    let looked = tokio::time::timeout(options.deadline, look).await;
+    let (client, found) = looked.unwrap_or(Err(Failure::Slow("opening it"))).map_err(failed)?;
+    let version = found.map(|found| found.version);
+    if accept(found, location, options.migrate)? {
+        return Ok(version);
+    }
+    // Dropped on the way, it takes its transaction with it.
+    let client = Object::take(client);
+    while let Next::Again = step(&client, pool, &options.schema, location).await? {}
+    Ok(version)
+}
+
+/// What is left to do.
+enum Next {
+    /// Nothing.
+    Done,
+    /// Look again: what was done is committed.
+    Again,
+    /// A migration that must not be part of a transaction, and the version it leads to.
+    Online(i64, &'static [&'static str]),
+}
+
+/// Does what fits into one transaction. Throughout it holds the lock that keeps others from migrating.
+async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> Result<Next, Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    begin(client, names).await.map_err(failed)?;
+    let mut wire = Wire { client, schema: names };
+    let mut next = apply_missing(&mut wire, names, location).await?;
+    if let Next::Online(leads_to, statements) = next {
+        client.batch_execute(sql::LET_GO).await.map_err(|error| failed(error.into()))?;
+        make_online(pool, names, statements).await.map_err(failed)?;
+        save(&mut wire, leads_to).await.map_err(failed)?;
+        next = Next::Again;
+    }
+    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(error.into()))?;
+    Ok(next)
+}
+
+/// Begins a transaction in which nobody else migrates.
+async fn begin(client: &Client, names: &Schema) -> Result<(), Failure> {
+    loop {
+        client.batch_execute(sql::BEGIN_MIGRATION).await?;
+        let mut wire = Wire { client, schema: names };
+        let lock = Query::new(schema::MIGRATION_LOCK, vec![Value::text(names.name())]);
+        let locked = wire.one(lock).await?.into_iter().next().map(|mut row| row.bool()).transpose()?;
+        if locked == Some(true) {
+            return Ok(());
+        }
+        client.batch_execute(sql::ROLLBACK).await?;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn apply_missing(session: &mut impl Session, names: &Schema, location: &str) -> Result<Next, Error> {
+    let failed = |failure: Failure| failure.into_error(location, false);
+    // Another process may have been here since it was looked at.
+    let found = version(session, names).await.map_err(failed)?;
+    if accept(found, location, true)? {
+        return Ok(Next::Done);
+    }
+    if found.is_none() {
+        let there = Query::new(schema::SCHEMAS, vec![Value::text(names.name())]);
+        if session.one(there).await.map_err(failed)?.is_empty() {
+            // The name needs no quotes, see `Schema::named`.
+            let make = format!("{}{}", schema::SCHEMA_MAKE, names.name());
+            session.one(Query::new(make, Vec::new())).await.map_err(failed)?;
+        }
+    }
+    let mut next = Next::Done;
+    for (leads_to, statements) in schema::missing(found.map_or(0, |found| found.version)) {
+        // New tables are empty, and nobody else knows them yet.
+        if found.is_some() && schema::is_online(statements) {
+            // It would wait for ever for what this transaction has changed.
+            let first = matches!(next, Next::Done);
+            return Ok(if first { Next::Online(leads_to, statements) } else { next });
+        }
+        for statement in statements {
+            session.one(Query::new(*statement, Vec::new())).await.map_err(failed)?;
+        }
+        save(session, leads_to).await.map_err(failed)?;
+        next = Next::Again;
+    }
+    Ok(next)
+}
+
+async fn save(session: &mut impl Session, version: i64) -> Result<(), Failure> {
+    let versions = vec![Value::Int(Some(version)), Value::Int(Some(schema::OLDEST))];
+    session.one(Query::new(schema::VERSION_SAVE, versions)).await.map(drop)
+}
+
+/// Makes indexes beside everything that is going on, over a connection without a transaction.
+async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result<(), Failure> {
+    let client = Object::take(pool.get().await.map_err(no_connection)?);
+    let mut wire = Wire { client: &client, schema: names };
+    for statement in statements {
+        let (name, create) = schema::online(statement);
+        let asked = Query::new(schema::INDEX_VALID, vec![Value::text(names.name()), Value::text(name)]);
+        match wire.one(asked).await?.into_iter().next().map(|mut row| row.bool()).transpose()? {
+            Some(true) => continue,
+            Some(false) => client.batch_execute(&names.text(&schema::drop_online(name))).await?,
+            None => {}
+        }
+        client.batch_execute(&names.text(&create)).await?;
+    }
+    Ok(())
+}
+
+/// What a database says of its tables.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    version: i64,
+    /// The oldest program that may still work on them.
+    oldest: i64,
+}
+
+async fn version(session: &mut impl Session, names: &Schema) -> Result<Option<Found>, Failure> {
+    let rows = session.one(Query::new(schema::META_TABLES, vec![Value::text(names.name())])).await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
+    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
+    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Found { version, oldest }))
+}
+
+/// True when the tables can be used as they are, false when they are to be migrated first.
+fn accept(found: Option<Found>, location: &str, migrate: bool) -> Result<bool, Error> {
+    let newest = schema::newest();
+    match found {
+        // A newer program was here. During a deploy both work side by side, as long as the tables allow it.
+        Some(Found { version, oldest }) if version >= newest && oldest <= newest => Ok(true),
+        Some(Found { version, .. }) if version > newest => Err(unusable(
+            location,
+            format!(
+                "it was written by a newer Backstop (schema {version}, this program knows up to {newest})"
+            ),
+            "use that version of the program",
+        )),
+        _ if migrate => Ok(false),
+        Some(Found { version, .. }) => Err(unusable(
+            location,
+            format!("its schema is version {version}, this program needs {newest}"),
+            "run `backstop migrate`",
+        )),
+        None => Err(unusable(location, "it holds no tables of Backstop's", "run `backstop migrate`")),
+    }
+}
