@@ -1,0 +1,124 @@
+//! What a job costs the server: statements, commits and bytes of write-ahead log, each with a ceiling.
+//!
+//! Counted, not timed, so it says the same on every machine. A change that needs more moves a ceiling, and its commit
+//! says why. The log of a server is shared by all that happens on it, so this test has one of its own.
+
+mod place;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::{Ending, NewJob, Spec};
+use backstop_core::{JobId, WorkerId};
+use backstop_postgres::{Options, PostgresStore};
+use backstop_store::conformance::Place;
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, NewWorker, Store, Submit};
+use backstop_testbed::{Folder, Postgres, Settings};
+use place::InSchema;
+
+/// Jobs of one submit, and of one claim.
+const BATCH: usize = 500;
+
+/// What something has cost.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    statements: u64,
+    commits: u64,
+    /// Bytes of log for each job of the batch.
+    log: u64,
+}
+
+struct Bench {
+    server: Postgres,
+    store: PostgresStore,
+    worker: WorkerId,
+    kinds: Arc<[KnownKind]>,
+    next: u128,
+}
+
+impl Bench {
+    async fn new(folder: &Folder) -> Self {
+        // Nothing but what we do writes to the log.
+        let settings = Settings::new(folder.join("server")).with("autovacuum", "off");
+        let server = Postgres::start(settings.with("checkpoint_timeout", "1h")).expect("a server of its own");
+        let url = format!("{}?listen=off", server.url());
+        let store = PostgresStore::open(&url, Options::default()).await.expect("opened");
+        let kinds: Arc<[KnownKind]> = Arc::new([KnownKind { kind: "work".into(), version: 1 }]);
+        let worker = WorkerId::from_u128(1);
+        let enlisted = NewWorker {
+            id: worker,
+            name: "w".into(),
+            code_version: None,
+            queues: vec!["default".into()],
+            kinds: kinds.clone(),
+            lease: Duration::from_secs(3_600),
+        };
+        store.enlist(enlisted).await.expect("enlisted");
+        Self { server, store, worker, kinds, next: 1 << 80 }
+    }
+
+    /// The bytes of log that were ever written.
+    fn log(&self) -> u64 {
+        let bytes = self.server.psql("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint");
+        bytes.expect("an answer").trim().parse().expect("a number")
+    }
+
+    async fn cost<T>(&mut self, what: impl AsyncFnOnce(&mut Self) -> T) -> (T, Cost) {
+        let (log, statements, commits) = (self.log(), self.store.statements(), self.store.commits());
+        let answer = what(self).await;
+        let (statements, commits) = (self.store.statements() - statements, self.store.commits() - commits);
+        let batch = u64::try_from(BATCH).expect("small");
+        (answer, Cost { statements, commits, log: (self.log() - log) / batch })
+    }
+
+    async fn submit(&mut self) {
+        // As large as a small e-mail's order, and ids that grow, as those of the engine do.
+        let payload = format!(r#"{{"to":"{}"}}"#, "x".repeat(100));
+        let jobs = (0..BATCH).map(|_| {
+            self.next += 1;
+            NewJob::new(Spec::new(JobId::from_u128(self.next), "work", payload.clone()))
+        });
+        let jobs = jobs.collect();
+        let answers = self.store.submit(Submit { jobs, atomic: true }).await.expect("stored");
+        assert!(answers.iter().all(Result::is_ok));
+    }
+
+    async fn claim(&mut self) -> Vec<ClaimedJob> {
+        let queue = ClaimQueue { queue: "default".into(), limit: BATCH, start: BATCH, any_kind: false };
+        let (worker, kinds, queues) = (self.worker, self.kinds.clone(), vec![queue]);
+        let claimed = self.store.claim(Claim { worker, queues, kinds, aging: Default::default() }).await;
+        let jobs = claimed.expect("claimed").jobs;
+        assert_eq!(jobs.len(), BATCH);
+        jobs
+    }
+
+    async fn finish(&mut self, jobs: Vec<ClaimedJob>) {
+        let endings = jobs.iter().map(|claimed| Finish {
+            lease: claimed.lease,
+            ending: Ending::plain(claimed.job.spec.header(), Cause::Succeeded, Decision::succeeded()),
+        });
+        let answers = self.store.finish(endings.collect()).await.expect("finished");
+        assert!(answers.iter().all(Result::is_ok));
+    }
+}
+
+#[test]
+fn a_plain_job_stays_cheap() {
+    let folder = Folder::new("cost").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        // The first round makes the lane, and pages that later ones only fill.
+        bench.submit().await;
+        let jobs = bench.claim().await;
+        bench.finish(jobs).await;
+
+        let ((), submit) = bench.cost(Bench::submit).await;
+        let (jobs, claim) = bench.cost(Bench::claim).await;
+        let ((), finish) = bench.cost(async |bench: &mut Bench| bench.finish(jobs).await).await;
+        let shown = format!("{submit:?} {claim:?} {finish:?}");
+        assert_eq!((submit.commits, claim.commits, finish.commits), (1, 1, 1), "{shown}");
+        assert!(submit.statements <= 5 && claim.statements <= 5 && finish.statements <= 6, "{shown}");
+        assert!(submit.log <= 580 && claim.log <= 145 && finish.log <= 300, "{shown}");
+    });
+}
