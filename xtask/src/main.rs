@@ -64,8 +64,8 @@ const COMMANDS: [Entry; 6] = [
     },
     Entry {
         name: "bench",
-        arguments: "[ARGUMENT...]",
-        about: "`backstop bench` in release mode, arguments passed through",
+        arguments: "[compare [--quick] [--only NAME,...]] [ARGUMENT...]",
+        about: "`backstop bench` in release mode; compare: beside other job engines, all installed",
         run: bench::run,
     },
 ];

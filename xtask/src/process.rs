@@ -136,6 +136,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// The folder that cargo builds into.
+pub(crate) fn build_folder() -> PathBuf {
+    let build = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    repository_root().join(build)
+}
+
 /// The folder that holds the workspace's Cargo.toml.
 pub(crate) fn repository_root() -> PathBuf {
     let manifest =

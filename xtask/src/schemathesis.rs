@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::process::{CommandLine, repository_root};
+use crate::process::{CommandLine, build_folder};
 
 /// The version that the tests are written for.
 const VERSION: &str = "4.32.5";
@@ -17,8 +17,7 @@ const PINS: &str = "xtask/schemathesis.txt";
 
 /// Finds it, or installs it, and answers where the program is.
 pub(crate) fn program() -> Result<PathBuf, Failure> {
-    let build = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let folder = repository_root().join(build).join(format!("schemathesis-{VERSION}"));
+    let folder = build_folder().join(format!("schemathesis-{VERSION}"));
     let program = folder.join("bin/schemathesis");
     if !is_there(&program) {
         install(&folder)?;
@@ -60,6 +59,7 @@ fn install(folder: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::repository_root;
 
     #[test]
     fn a_program_that_is_no_schemathesis_is_not_taken_for_it() {

@@ -10,11 +10,14 @@ use std::thread;
 use backstop_testbed::{Mariadb, Pgbouncer, Postgres, Settings, Trouble, shared};
 
 use crate::failure::Failure;
-use crate::process::{CommandLine, repository_root};
+use crate::process::{CommandLine, build_folder};
 use crate::{schemathesis, setup};
 
 /// The command line that lends the servers to another one.
 pub(crate) const PREFIX: &str = "cargo xtask servers --";
+
+/// Where the data of the shared servers is, below the build folder.
+const FOLDER: &str = "servers";
 
 /// The shared servers; they stop and their data goes away with this value. They are quick and not durable.
 pub(crate) struct Servers {
@@ -26,8 +29,20 @@ pub(crate) struct Servers {
     _data: Data,
 }
 
-/// The folder of this process below the folder for servers.
-struct Data(PathBuf);
+/// The folder of this process below a folder for servers; it goes away with this value.
+pub(crate) struct Data(PathBuf);
+
+impl Data {
+    /// The folder of this process below the one of this name; it is not made yet.
+    pub(crate) fn new(name: &str) -> Self {
+        Self(base(name).join(std::process::id().to_string()))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Drop for Data {
     fn drop(&mut self) {
@@ -66,9 +81,8 @@ impl Servers {
     pub(crate) fn start() -> Result<Self, Failure> {
         setup::programs()?;
         let schemathesis = schemathesis::program()?;
-        let base = base();
-        sweep(&base);
-        let data = Data(base.join(std::process::id().to_string()));
+        sweep(&base(FOLDER));
+        let data = Data::new(FOLDER);
         let settings = |name: &str| Settings::new(data.0.join(name));
         let (postgres, mariadb) = thread::scope(|scope| {
             let mariadb = scope.spawn(|| Mariadb::start(settings("mariadb")));
@@ -93,10 +107,13 @@ impl Servers {
 }
 
 /// Below the build folder where the servers' users can reach it; the home of root is closed to them.
-fn base() -> PathBuf {
-    let build = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let build = repository_root().join(build);
-    if is_reachable(&build) { build.join("servers") } else { std::env::temp_dir().join("backstop-servers") }
+pub(crate) fn base(name: &str) -> PathBuf {
+    let build = build_folder();
+    if is_reachable(&build) {
+        build.join(name)
+    } else {
+        std::env::temp_dir().join(format!("backstop-{name}"))
+    }
 }
 
 fn is_reachable(folder: &Path) -> bool {
@@ -105,7 +122,7 @@ fn is_reachable(folder: &Path) -> bool {
 }
 
 /// Removes what killed runs left behind: folders named by the id of a process that is gone.
-fn sweep(base: &Path) {
+pub(crate) fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };

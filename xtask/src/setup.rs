@@ -66,9 +66,24 @@ pub(crate) fn machine() -> Result<(), Failure> {
     programs()
 }
 
+/// What only the comparison with other engines calls.
+const BENCH_NEEDS: [Need; 2] = [
+    need("redis-server", "redis-server", "BullMQ keeps its jobs in it"),
+    need("npm", "npm", "engines written in JavaScript are installed by it"),
+];
+
 /// Finds or installs everything beyond the Rust toolchain.
 pub(crate) fn programs() -> Result<(), Failure> {
-    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)(need.name)).collect();
+    all(&NEEDS)
+}
+
+/// Finds or installs a program that only the comparison with other engines calls.
+pub(crate) fn bench_program(name: &str) -> Result<(), Failure> {
+    BENCH_NEEDS.iter().filter(|need| need.name == name).try_for_each(|need| all(std::slice::from_ref(need)))
+}
+
+fn all(needs: &[Need]) -> Result<(), Failure> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)(need.name)).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,138 @@
+//! The phases of the contest for any engine that says how to set up, store, run and count.
+
+use std::future::Future;
+use std::time::Instant;
+
+use contest::{Answer, Arguments, Failure, LOOK, Phase, Tally, filling, now_micros, schedule, shares};
+use serde::{Deserialize, Serialize};
+
+/// The payload of the contest: about 200 bytes of JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Work {
+    /// When it was due to be sent, in microseconds.
+    pub sent: u64,
+    /// What makes it long enough.
+    pub filling: String,
+}
+
+impl Work {
+    fn due_at(sent: u64) -> Self {
+        Self { sent, filling: filling() }
+    }
+}
+
+/// A job engine with its store open.
+pub trait Engine: Clone + Send + Sync + 'static {
+    /// Makes the tables. It runs on the main thread only: some engines' own futures cannot leave it.
+    fn setup(&self) -> impl Future<Output = Result<(), Failure>>;
+    /// Stores jobs through the engine's own call for many.
+    fn add_many(&self, all: Vec<Work>) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Stores one job.
+    fn add_one(&self, one: Work) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Starts the worker, whose handlers report to the tally; it runs until the process ends.
+    fn start_worker(&self, tally: Tally) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Whether a job is stored that is not done.
+    fn has_unfinished(&self) -> impl Future<Output = Result<bool, Failure>> + Send;
+}
+
+/// Runs the phase that the command line asks for, and prints the answer.
+pub async fn contend<E: Engine, O: Future<Output = Result<E, Failure>>>(
+    version: &str,
+    settings: &str,
+    open: impl FnOnce(Arguments) -> O,
+) -> Result<(), Failure> {
+    let arguments = Arguments::read()?;
+    if arguments.phase == Phase::Version {
+        Answer::Version { version: version.to_owned(), settings: settings.to_owned() }.print();
+        return Ok(());
+    }
+    let engine = open(arguments.clone()).await?;
+    let answer = match arguments.phase {
+        Phase::Version => Answer::Done,
+        Phase::Setup => engine.setup().await.map(|()| Answer::Done)?,
+        Phase::EnqueueBulk => bulk(&engine, &arguments).await?,
+        Phase::EnqueueSingle => single(&engine, &arguments).await?,
+        Phase::Drain => drain(&engine, &arguments).await?,
+        Phase::Latency => latency(&engine, &arguments).await?,
+    };
+    answer.print();
+    // Some workers take seconds to stop, and nothing is measured any more.
+    std::process::exit(0)
+}
+
+async fn bulk<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+    let began = Instant::now();
+    let producers: Vec<_> = shares(arguments.jobs, arguments.clients)
+        .into_iter()
+        .map(|batches| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for batch in batches {
+                    engine.add_many((0..batch).map(|_| Work::due_at(0)).collect()).await?;
+                }
+                Ok::<(), Failure>(())
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await??;
+    }
+    Ok(Answer::Rate { jobs: arguments.jobs, spent: began.elapsed() })
+}
+
+async fn single<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+    let each = arguments.jobs / arguments.clients;
+    let began = Instant::now();
+    let producers: Vec<_> = (0..arguments.clients)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for _ in 0..each {
+                    engine.add_one(Work::due_at(0)).await?;
+                }
+                Ok::<(), Failure>(())
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await??;
+    }
+    Ok(Answer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
+}
+
+async fn drain<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+    let tally = Tally::default();
+    let began = Instant::now();
+    engine.start_worker(tally.clone()).await?;
+    while tally.runs() < arguments.jobs && began.elapsed() < arguments.limit {
+        tokio::time::sleep(LOOK).await;
+    }
+    let ran = tally.runs();
+    // The handlers have run; now the endings have to be stored. Whoever is stopped early is not waited for.
+    while ran == arguments.jobs && engine.has_unfinished().await? {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(Answer::Rate { jobs: ran, spent: began.elapsed() })
+}
+
+async fn latency<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+    let tally = Tally::default();
+    engine.start_worker(tally.clone()).await?;
+    let mut producers = Vec::with_capacity(arguments.jobs);
+    for moment in schedule(arguments.jobs, arguments.rate) {
+        tokio::time::sleep_until(moment.into()).await;
+        // What the producer itself is late counts as waiting: a slow enqueue must not slow the clock down.
+        let late = u64::try_from(moment.elapsed().as_micros()).unwrap_or(0);
+        let one = Work::due_at(now_micros().saturating_sub(late));
+        let engine = engine.clone();
+        producers.push(tokio::spawn(async move { engine.add_one(one).await }));
+    }
+    for producer in producers {
+        producer.await??;
+    }
+    let ended = Instant::now();
+    while tally.runs() < arguments.jobs && ended.elapsed() < arguments.limit {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(Answer::Waits(tally.waits()))
+}

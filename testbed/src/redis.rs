@@ -1,0 +1,149 @@
+//! A Redis server of our own, which writes everything to its append-only file.
+//!
+//! Owns how the server is configured, and speaks just enough of its protocol to give it orders.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::account;
+use crate::daemon::{Daemon, Launch};
+use crate::find;
+use crate::port::{self, Port};
+use crate::settings::Settings;
+use crate::trouble::Trouble;
+
+/// How often a start with another port is tried when somebody took the first.
+const PORT_TRIES: usize = 5;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running Redis; it is stopped when this value goes away, and killed when this process dies.
+#[derive(Debug)]
+pub struct Redis {
+    port: Port,
+    daemon: Daemon,
+}
+
+impl Redis {
+    /// Starts the server on a free loopback port. A durable one flushes its file before it confirms a write, any other
+    /// flushes it every second.
+    ///
+    /// # Errors
+    /// When Redis is not installed or does not come up within a minute; the message ends with the end of its log.
+    pub fn start(settings: &Settings) -> Result<Self, Trouble> {
+        let program = find::needed("redis-server", "redis-server")?;
+        let account = account::account("redis")?;
+        account::prepare(&settings.folder, account.as_ref())?;
+        let mut tries = 1;
+        loop {
+            let port = port::reserve()?;
+            let mut daemon = Daemon::new(Launch {
+                program: program.clone(),
+                arguments: arguments(settings, port.number),
+                account: account.clone(),
+                folder: settings.folder.clone(),
+                log: settings.folder.join("log"),
+                stop_signal: "TERM",
+            });
+            let ready = |_| order(port.number, "PING").is_ok_and(|said| said == "PONG");
+            match daemon.start(ready) {
+                Ok(()) => return Ok(Self { port, daemon }),
+                Err(trouble) if trouble.is_taken_port() && tries < PORT_TRIES => tries += 1,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    /// The loopback port.
+    pub fn port(&self) -> u16 {
+        self.port.number
+    }
+
+    /// The id of the server's process, when it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.pid()
+    }
+
+    /// Where the server writes its log.
+    pub fn log(&self) -> &Path {
+        &self.daemon.launch.log
+    }
+
+    /// Gives one order, such as `FLUSHALL`, and returns the answer; only those with one text as the answer.
+    ///
+    /// # Errors
+    /// When the server is away or refuses.
+    pub fn order(&self, words: &str) -> Result<String, Trouble> {
+        order(self.port(), words)
+    }
+}
+
+fn arguments(settings: &Settings, port: u16) -> Vec<String> {
+    let folder = settings.folder.display().to_string();
+    let port = port.to_string();
+    let flush = if settings.durable { "always" } else { "everysec" };
+    let clients = settings.max_connections.to_string();
+    let own = [
+        ("bind", "127.0.0.1"),
+        ("port", port.as_str()),
+        ("dir", folder.as_str()),
+        ("maxclients", clients.as_str()),
+        ("appendonly", "yes"),
+        ("appendfsync", flush),
+        // No snapshots besides: the append-only file has everything.
+        ("save", ""),
+    ];
+    let extra = settings.extra.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    own.into_iter().chain(extra).flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]).collect()
+}
+
+fn order(port: u16, words: &str) -> Result<String, Trouble> {
+    let cannot = |error: std::io::Error| Trouble::new(format!("redis does not answer `{words}`: {error}"));
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(cannot)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
+    stream.write_all(format!("{words}\r\n").as_bytes()).map_err(cannot)?;
+    answer(&mut BufReader::new(stream))
+        .map_err(cannot)?
+        .map_err(|said| Trouble::new(format!("redis refuses `{words}`: {said}")))
+}
+
+/// Reads one answer: a line behind `+`, `:` or `-`, or a text whose length comes first behind `$`.
+fn answer(from: &mut impl BufRead) -> std::io::Result<Result<String, String>> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    let line = line.trim_end();
+    let (kind, rest) = line.split_at_checked(1).unwrap_or(("", ""));
+    let length = rest.parse::<usize>().ok();
+    match (kind, length) {
+        ("+" | ":", _) => Ok(Ok(rest.to_owned())),
+        ("$", Some(length)) => {
+            let mut text = vec![0; length];
+            from.read_exact(&mut text)?;
+            Ok(Ok(String::from_utf8_lossy(&text).into_owned()))
+        }
+        _ => Ok(Err(line.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_apart() {
+        let read = |text: &str| answer(&mut text.as_bytes()).unwrap();
+        assert_eq!(read("+PONG\r\n"), Ok("PONG".to_owned()));
+        assert_eq!(read(":12\r\n"), Ok("12".to_owned()));
+        assert_eq!(read("$4\r\na\r\nb\r\n"), Ok("a\r\nb".to_owned()));
+        assert_eq!(read("-ERR no\r\n"), Err("-ERR no".to_owned()));
+        assert!(read("").is_err());
+    }
+}

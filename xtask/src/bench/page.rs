@@ -1,0 +1,178 @@
+//! The tables of the comparison, for the terminal and for `docs/benchmarks.md`.
+
+use super::figures::{shown, times};
+use super::measure::{MEASURES, Measure};
+use super::results::{Cell, Results, Row};
+
+/// The tables, each with its title and the measures in its columns.
+const TABLES: [(&str, &[&str]); 3] = [
+    ("Rates, jobs a second", &["enqueue_bulk", "enqueue_single", "drain"]),
+    (
+        "Pick-up latency, milliseconds",
+        &[
+            "latency_100_p50",
+            "latency_100_p99",
+            "latency_100_p999",
+            "latency_2000_p50",
+            "latency_2000_p99",
+            "latency_2000_p999",
+        ],
+    ),
+    ("Cost", &["log_bytes", "commits", "memory"]),
+];
+
+/// The tables in plain text, then what is absent and why.
+pub(crate) fn terminal(results: &Results) -> String {
+    let mut out = String::new();
+    for (title, names) in TABLES {
+        let measures = measures(names);
+        let mut heading = vec!["contender"];
+        heading.extend(measures.iter().map(|measure| measure.title));
+        let rows: Vec<Vec<String>> = results.rows.iter().map(|row| line(results, row, &measures)).collect();
+        out.push_str(&format!("\n{title}\n\n{}\n", crate::table::render(&heading, &rows)));
+    }
+    out.push('\n');
+    for absence in absences(results) {
+        out.push_str(&format!("{absence}\n"));
+    }
+    out
+}
+
+/// The page: the template with its marks replaced.
+pub(crate) fn markdown(template: &str, results: &Results) -> String {
+    let tables: Vec<String> = TABLES
+        .iter()
+        .map(|(title, names)| {
+            let measures = measures(names);
+            let titles: Vec<&str> = measures.iter().map(|measure| measure.title).collect();
+            let head = format!("| contender | {} |", titles.join(" | "));
+            let rule = format!("|---|{}", "---:|".repeat(measures.len()));
+            let rows =
+                results.rows.iter().map(|row| format!("| {} |", line(results, row, &measures).join(" | ")));
+            let lines: Vec<String> = [head, rule].into_iter().chain(rows).collect();
+            format!("### {title}\n\n{}", lines.join("\n"))
+        })
+        .collect();
+    let listed =
+        |lines: Vec<String>| lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n");
+    let absent = match absences(results) {
+        none if none.is_empty() => "- Nobody.".to_owned(),
+        some => listed(some),
+    };
+    template
+        .replace("{tables}", &tables.join("\n\n"))
+        .replace("{absent}", &absent)
+        .replace("{contenders}", &listed(versions(results)))
+        .replace("{facts}", &facts(results))
+        .replace("{jobs}", &shown(f64::from(results.sizes.jobs)))
+        .replace("{singles}", &shown(f64::from(results.sizes.singles)))
+        .replace("{seconds}", &results.sizes.latency_seconds.to_string())
+        .replace("{limit}", &results.sizes.drain_limit.as_secs().to_string())
+        .replace("{rounds}", &results.sizes.rounds.to_string())
+}
+
+fn measures(names: &[&str]) -> Vec<&'static Measure> {
+    MEASURES.iter().filter(|measure| names.contains(&measure.name)).collect()
+}
+
+fn line(results: &Results, row: &Row, measures: &[&Measure]) -> Vec<String> {
+    let cells = measures.iter().map(|measure| cell(results, row, measure));
+    [row.contender.label.to_owned()].into_iter().chain(cells).collect()
+}
+
+/// The median, and behind it how many times Backstop's that is; the row of Backstop itself has the median only.
+fn cell(results: &Results, row: &Row, measure: &Measure) -> String {
+    match row.cell(measure) {
+        Cell::None => "–".to_owned(),
+        Cell::Absent(_) => "absent".to_owned(),
+        Cell::Value { median, partial, .. } => {
+            let mark = if partial { "†" } else { "" };
+            let is_base = row.contender.base() == row.contender.name;
+            let ratio = results.ratio(row, measure).filter(|_| !is_base).map(times);
+            let ratio = ratio.map(|ratio| format!(" ({ratio})")).unwrap_or_default();
+            format!("{}{mark}{ratio}", shown(median))
+        }
+    }
+}
+
+/// One sentence for each thing that is absent; the same reason for several figures is told once.
+fn absences(results: &Results) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for row in &results.rows {
+        let label = row.contender.label;
+        if let Some(reason) = &row.absent {
+            all.push(format!("{label}: absent: {reason}"));
+            continue;
+        }
+        let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+        for measure in &MEASURES {
+            if let Cell::Absent(reason) = row.cell(measure) {
+                match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                    Some((_, names)) => names.push(measure.title),
+                    None => reasons.push((reason, vec![measure.title])),
+                }
+            }
+        }
+        all.extend(
+            reasons.iter().map(|(why, names)| format!("{label}, {}: absent: {why}", names.join(", "))),
+        );
+    }
+    all
+}
+
+fn versions(results: &Results) -> Vec<String> {
+    let there = results.rows.iter().filter(|row| row.absent.is_none());
+    there.map(|row| format!("**{}** {}: {}", row.contender.label, row.version, row.settings)).collect()
+}
+
+fn facts(results: &Results) -> String {
+    let shown: Vec<String> = results
+        .facts
+        .iter()
+        .map(|(name, value)| match *name {
+            "cores" => format!("{value} cores shared by servers and clients"),
+            "flush_us" => format!("a disk that flushes 8 KiB in {value} µs"),
+            "busy_percent" => format!("{value} % of them busy with other work"),
+            "postgresql" => format!("PostgreSQL {value}"),
+            "mariadb" => format!("MariaDB {value}"),
+            "redis" => format!("Redis {value}"),
+            name => format!("{name} {value}"),
+        })
+        .collect();
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::tests::sample;
+    use super::*;
+
+    #[test]
+    fn the_page_has_figures_ratios_and_reasons() {
+        let page = markdown("{facts}\n{tables}\n{absent}\n{contenders}\n{jobs} {limit}", &sample());
+        for part in [
+            "| Backstop, PostgreSQL | – | – | 50,000 |",
+            "| pg-boss, polling | – | – | 5,000† (0.10×) |",
+            "- awa: absent: cargo could not build it",
+            "- pg-boss, polling, p99 at 100/s: absent: too slow",
+            "- **Backstop, PostgreSQL** 0.1.0: ",
+            "PostgreSQL 15\n",
+            "50,000 60",
+        ] {
+            assert!(page.contains(part), "{part} is missing in\n{page}");
+        }
+        assert!(!page.contains('{') && !page.contains("NaN"), "{page}");
+    }
+
+    #[test]
+    fn the_terminal_shows_every_contender_in_every_table() {
+        let text = terminal(&sample());
+        assert_eq!(text.matches("pg-boss, polling  ").count(), TABLES.len(), "{text}");
+    }
+
+    #[test]
+    fn every_measure_has_its_table() {
+        let shown: usize = TABLES.iter().map(|(_, names)| measures(names).len()).sum();
+        assert_eq!(shown, MEASURES.len());
+    }
+}

@@ -1,0 +1,188 @@
+//! What all rounds found out together: medians, ratios, and their JSON.
+
+use super::contender::Contender;
+use super::figures::{median, ratio};
+use super::json::Json;
+use super::measure::{Found, MEASURES, Measure};
+use super::options::Sizes;
+
+/// The whole comparison.
+#[derive(Debug)]
+pub(crate) struct Results {
+    /// Versions of the servers, the number of cores and the like.
+    pub(crate) facts: Vec<(&'static str, String)>,
+    pub(crate) sizes: Sizes,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One contender.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) contender: &'static Contender,
+    pub(crate) version: String,
+    pub(crate) settings: String,
+    /// Why it takes no part at all.
+    pub(crate) absent: Option<String>,
+    found: Vec<Found>,
+}
+
+/// One figure of one contender.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    /// The median of its runs.
+    Value { median: f64, runs: Vec<f64>, partial: bool },
+    /// It should be there and is not, for this reason.
+    Absent(String),
+    /// There is no such figure for this contender.
+    None,
+}
+
+impl Row {
+    /// A contender of which nothing is known yet.
+    pub(crate) fn new(contender: &'static Contender) -> Self {
+        Self { contender, version: String::new(), settings: String::new(), absent: None, found: Vec::new() }
+    }
+
+    /// Adds what a round found.
+    pub(crate) fn add(&mut self, found: Vec<Found>) {
+        self.found.extend(found);
+    }
+
+    /// What all rounds say about a measure. A contender that failed in one round has no median to show.
+    pub(crate) fn cell(&self, measure: &Measure) -> Cell {
+        if let Some(reason) = &self.absent {
+            return Cell::Absent(reason.clone());
+        }
+        let found: Vec<&Found> = self.found.iter().filter(|found| found.measure == measure.name).collect();
+        if let Some(reason) = found.iter().find_map(|found| found.value.as_ref().err()) {
+            return Cell::Absent(reason.clone());
+        }
+        let runs: Vec<f64> = found.iter().filter_map(|found| found.value.as_ref().ok().copied()).collect();
+        let partial = found.iter().any(|found| found.partial);
+        median(&runs).map_or(Cell::None, |median| Cell::Value { median, runs, partial })
+    }
+
+    /// The median of a measure.
+    pub(crate) fn value(&self, measure: &Measure) -> Option<f64> {
+        if let Cell::Value { median, .. } = self.cell(measure) { Some(median) } else { None }
+    }
+}
+
+impl Results {
+    /// How many times Backstop's figure on the same kind of store this row's is.
+    pub(crate) fn ratio(&self, row: &Row, measure: &Measure) -> Option<f64> {
+        let base = self.rows.iter().find(|other| other.contender.name == row.contender.base())?;
+        ratio(row.value(measure)?, base.value(measure)?)
+    }
+
+    /// Everything, every run included.
+    pub(crate) fn json(&self) -> Json {
+        let facts = self.facts.iter().map(|(name, value)| ((*name).to_owned(), Json::text(value.as_str())));
+        let rows = self.rows.iter().map(|row| self.row_json(row)).collect();
+        let number = |number: u32| Json::number(f64::from(number));
+        Json::object([
+            ("facts", Json::Object(facts.collect())),
+            ("jobs", number(self.sizes.jobs)),
+            ("singles", number(self.sizes.singles)),
+            ("latency_seconds", number(self.sizes.latency_seconds)),
+            ("rounds", number(self.sizes.rounds)),
+            ("contenders", Json::List(rows)),
+        ])
+    }
+
+    fn row_json(&self, row: &Row) -> Json {
+        let measures = MEASURES.iter().filter_map(|measure| {
+            let cell = match row.cell(measure) {
+                Cell::None => return None,
+                Cell::Absent(reason) => Json::object([("absent", Json::text(reason))]),
+                Cell::Value { median, runs, partial } => Json::object([
+                    ("median", Json::number(rounded(median))),
+                    ("unit", Json::text(measure.unit)),
+                    (
+                        "ratio",
+                        self.ratio(row, measure).map_or(Json::Null, |ratio| Json::number(rounded(ratio))),
+                    ),
+                    ("partial", Json::Flag(partial)),
+                    ("runs", Json::List(runs.into_iter().map(|run| Json::number(rounded(run))).collect())),
+                ]),
+            };
+            Some((measure.name.to_owned(), cell))
+        });
+        Json::object([
+            ("name", Json::text(row.contender.name)),
+            ("version", Json::text(row.version.as_str())),
+            ("settings", Json::text(row.settings.as_str())),
+            ("held_against", Json::text(row.contender.base())),
+            ("measures", Json::Object(measures.collect())),
+        ])
+    }
+}
+
+/// Six digits that count: more than any benchmark has.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::super::contender::ALL;
+    use super::*;
+
+    /// A comparison of three contenders, one of which is absent and one of which failed in a phase.
+    pub(crate) fn sample() -> Results {
+        let found = |measure: &str, value: Result<f64, &str>, partial: bool| Found {
+            measure: measure.to_owned(),
+            value: value.map_err(str::to_owned),
+            partial,
+        };
+        let contender = |name: &str| ALL.iter().find(|contender| contender.name == name).unwrap();
+        let mut ours = Row::new(contender("backstop-postgres"));
+        ours.version = "0.1.0".to_owned();
+        for drain in [40_000.0, 60_000.0, 50_000.0] {
+            ours.add(vec![found("drain", Ok(drain), false), found("latency_100_p99", Ok(2.0), false)]);
+        }
+        let mut peer = Row::new(contender("pg-boss"));
+        peer.add(vec![found("drain", Ok(5_000.0), true), found("latency_100_p99", Err("too slow"), false)]);
+        let mut gone = Row::new(contender("awa"));
+        gone.absent = Some("cargo could not build it".to_owned());
+        let sizes = Sizes {
+            jobs: 50_000,
+            singles: 100,
+            latency_seconds: 1,
+            rounds: 3,
+            drain_limit: Duration::from_secs(60),
+        };
+        Results { facts: vec![("postgresql", "15".to_owned())], sizes, rows: vec![ours, peer, gone] }
+    }
+
+    fn measure(name: &str) -> &'static Measure {
+        MEASURES.iter().find(|measure| measure.name == name).unwrap()
+    }
+
+    #[test]
+    fn the_median_counts_and_ratios_are_to_backstop() {
+        let results = sample();
+        assert_eq!(results.rows[0].value(measure("drain")), Some(50_000.0));
+        assert_eq!(results.ratio(&results.rows[1], measure("drain")), Some(0.1));
+        assert_eq!(results.ratio(&results.rows[1], measure("latency_100_p99")), None);
+    }
+
+    #[test]
+    fn what_is_absent_says_why_and_what_does_not_exist_says_nothing() {
+        let results = sample();
+        assert_eq!(results.rows[1].cell(measure("latency_100_p99")), Cell::Absent("too slow".to_owned()));
+        assert!(matches!(results.rows[2].cell(measure("drain")), Cell::Absent(why) if why.contains("cargo")));
+        assert_eq!(results.rows[0].cell(measure("memory")), Cell::None);
+    }
+
+    #[test]
+    fn the_json_has_every_run_and_can_be_read() {
+        let json = Json::parse(&sample().json().pretty()).unwrap();
+        let Some(Json::List(rows)) = json.get("contenders") else { panic!("{json}") };
+        let drain = rows[0].get("measures").and_then(|measures| measures.get("drain")).unwrap();
+        assert_eq!(drain.numbers_at("runs"), Some(vec![40_000.0, 60_000.0, 50_000.0]));
+        assert_eq!(drain.number_at("median"), Some(50_000.0));
+    }
+}
