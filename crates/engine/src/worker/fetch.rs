@@ -22,7 +22,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
     /// Runs until the worker stops.
     pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
         let mut arrivals = self.engine().inner.bus.arrivals();
-        let mut more = false;
+        // A wake-up may be for the queues of others. One that was is a reason to look before the next claim.
+        let (mut expected, mut credible) = (false, true);
         let mut unready = Quiet::default();
         let mut patience = Patience::new(self.executor.pace.poll);
         while !self.stop.is_cancelled() {
@@ -34,10 +35,16 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
                 continue;
             }
-            match self.round(more).await {
+            match self.round(expected).await {
                 Ok(wait) => {
-                    more = matches!(wait, Wait::Room);
-                    self.rest(wait, &mut arrivals, &mut patience).await;
+                    match wait {
+                        Wait::Room | Wait::Nothing => credible = true,
+                        Wait::Misled => credible = false,
+                        Wait::Work { .. } | Wait::Pause(_) => {}
+                    }
+                    let more = matches!(wait, Wait::Room);
+                    let arrived = self.rest(wait, &mut arrivals, &mut patience).await;
+                    expected = more || (arrived && credible);
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
@@ -50,15 +57,16 @@ impl<C: Send + Sync + 'static> Shared<C> {
 
     /// Starts what was claimed ahead, claims what there is room for, and says what to wait for.
     ///
-    /// `more` says that the last claim was filled: then looking before taking would only cost time.
-    async fn round(self: &Arc<Self>, more: bool) -> Result<Wait, StoreError> {
+    /// `expected` says that there is work, because it has just been stored or the last claim was filled: then looking
+    /// before taking would only cost time.
+    async fn round(self: &Arc<Self>, expected: bool) -> Result<Wait, StoreError> {
         self.start_buffered().await?;
         self.gather_room().await;
         let claim = self.claim();
         if claim.queues.is_empty() {
             return Ok(Wait::Room);
         }
-        if !more {
+        if !expected {
             let peek = self.store().peek(&claim).await?;
             if !peek.has_work() {
                 let next = peek.next_due.map(|due| peek.now.until(due));
@@ -70,7 +78,11 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let taken = claimed.jobs.len();
         self.dispatch(claimed.jobs);
         // A claim that was filled has more behind it; one that was not looks again before it rests.
-        Ok(if taken >= asked { Wait::Room } else { Wait::Nothing })
+        Ok(match taken {
+            0 => Wait::Misled,
+            taken if taken >= asked => Wait::Room,
+            _ => Wait::Nothing,
+        })
     }
 
     /// Lets slots that are being given back come back together, so that one claim fills them all.
@@ -158,9 +170,14 @@ impl<C: Send + Sync + 'static> Shared<C> {
         Ok(())
     }
 
-    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>, patience: &mut Patience) {
+    /// Waits for something to do; true when it was told that work has arrived.
+    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>, patience: &mut Patience) -> bool {
         let (longest, until_room, until_arrival) = match wait {
-            Wait::Nothing => return patience.found_work(),
+            Wait::Nothing => {
+                patience.found_work();
+                return false;
+            }
+            Wait::Misled => return false,
             Wait::Room => {
                 patience.found_work();
                 (self.executor.pace.poll, true, false)
@@ -172,13 +189,13 @@ impl<C: Send + Sync + 'static> Shared<C> {
             Wait::Pause(pause) => (pause, false, false),
         };
         if until_room && !until_arrival && self.queues.iter().any(|queue| queue.slots.room() > 0) {
-            return;
+            return false;
         }
         tokio::select! {
-            () = self.freed.notified(), if until_room => {}
-            _ = arrivals.changed(), if until_arrival => {}
-            () = tokio::time::sleep(longest) => {}
-            () = self.stop.cancelled() => {}
+            () = self.freed.notified(), if until_room => false,
+            arrived = arrivals.changed(), if until_arrival => arrived.is_ok(),
+            () = tokio::time::sleep(longest) => false,
+            () = self.stop.cancelled() => false,
         }
     }
 
@@ -226,6 +243,8 @@ impl Patience {
 enum Wait {
     /// Nothing: look again at once.
     Nothing,
+    /// Nothing either, although the claim found no work.
+    Misled,
     /// A free slot.
     Room,
     /// Work that arrives or becomes due, or room in a queue that is full.

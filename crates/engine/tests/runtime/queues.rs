@@ -50,6 +50,42 @@ async fn a_submit_wakes_an_idle_worker_at_once() {
     running.stop().await;
 }
 
+/// How often a verb of the store was called.
+fn calls(engine: &Backstop, verb: &str) -> u64 {
+    let families = engine.figures().families();
+    let times = families.iter().find(|family| family.name == "backstop_store_seconds").expect("it is kept");
+    let of_verb = times.samples.iter().find(|sample| sample.labels.iter().any(|(_, value)| **value == *verb));
+    of_verb.map_or(0, |sample| match sample.value {
+        backstop::figures::Value::Times { count, .. } => count,
+        backstop::figures::Value::Number(_) => 0,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_is_believed_until_it_was_for_somebody_else() {
+    // L13: looking before taking costs every job a round trip; claiming for others costs them all.
+    let engine = engine();
+    let running = worker(&engine).poll(Duration::from_secs(3_600)).start().await.expect("started");
+    settle().await;
+    let (looks, claims) = (calls(&engine, "peek"), calls(&engine, "claim"));
+    let counted = || (calls(&engine, "peek") - looks, calls(&engine, "claim") - claims);
+    engine.enqueue(act(&["ok"])).submit().await.expect("admitted");
+    settle().await;
+    assert_eq!(counted(), (1, 1), "it takes, then looks whether there is more");
+    for told in 1..=3 {
+        engine.enqueue(act(&["ok"])).queue("other").submit().await.expect("admitted");
+        settle().await;
+        assert_eq!(counted(), (1 + told, 2), "one claim for nothing, then looks only");
+    }
+    engine.enqueue(act(&["ok"])).submit().await.expect("admitted");
+    settle().await;
+    assert_eq!(counted(), (6, 3), "it looked first");
+    engine.enqueue(act(&["ok"])).submit().await.expect("admitted");
+    settle().await;
+    assert_eq!(counted(), (7, 4), "and believes again");
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn polling_finds_what_no_hint_told() {
     // L13: the observer is another engine's, as if another process had submitted.
