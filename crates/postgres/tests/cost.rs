@@ -117,8 +117,11 @@ fn a_plain_job_stays_cheap() {
         let (jobs, claim) = bench.cost(Bench::claim).await;
         let ((), finish) = bench.cost(async |bench: &mut Bench| bench.finish(jobs).await).await;
         let shown = format!("{submit:?} {claim:?} {finish:?}");
-        assert_eq!((submit.commits, claim.commits, finish.commits), (1, 1, 1), "{shown}");
-        assert!(submit.statements <= 5 && claim.statements <= 5 && finish.statements <= 6, "{shown}");
+        // Others are told of new jobs beside the submit, and of those of the first round maybe only now.
+        let (notices, costs) = (2, [&submit, &claim, &finish]);
+        let sum = |count: fn(&Cost) -> u64| costs.iter().map(|cost| count(cost)).sum::<u64>();
+        assert!(sum(|cost| cost.commits) <= 3 + notices, "{shown}");
+        assert!(sum(|cost| cost.statements) <= 15 + notices, "{shown}");
         assert!(submit.log <= 580 && claim.log <= 145 && finish.log <= 300, "{shown}");
     });
 }
