@@ -97,18 +97,15 @@ mod tests {
     fn a_full_millisecond_ends_early() {
         let mut order = order();
         let first = order.next(7).as_u128();
-        order.last = first | HIGH | LOW;
+        let end = first | HIGH | LOW;
+        order.last = end;
         let next = order.next(7);
         assert_eq!(next.as_u128() >> 80, 8);
-        assert!(next.as_u128() > order_end(first));
+        assert!(next.as_u128() > end);
         // The carry from one part to the other.
         order.last = (next.as_u128() & !HIGH) | LOW;
         let carried = order.next(8).as_u128();
         assert_eq!((carried & HIGH) >> 64, 1);
-    }
-
-    fn order_end(first: u128) -> u128 {
-        first | HIGH | LOW
     }
 
     #[test]
