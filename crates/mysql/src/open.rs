@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_store::Error;
+use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
@@ -125,7 +125,7 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
     let looked = tokio::time::timeout(patience, look).await;
     let (mut conn, found) = looked.unwrap_or_else(|_| silent()).map_err(failed)?;
     let version = found.map(|found| found.version);
-    if accept(found, location, options.migrate)? {
+    if Versions::accept(found, schema::newest(), location, options.migrate)? {
         return Ok(version);
     }
     let migrated = migrate(&mut conn, &options.prefix, location).await;
@@ -166,7 +166,7 @@ async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &s
     let failed = |failure: Failure| failure.into_error(location, false);
     // Another process may have been here since it was looked at.
     let found = version(session, prefix).await.map_err(failed)?;
-    if accept(found, location, true)? {
+    if Versions::accept(found, schema::newest(), location, true)? {
         return Ok(());
     }
     for migration in schema::steps(found.map_or(0, |found| found.version)) {
@@ -180,45 +180,14 @@ async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &s
     Ok(())
 }
 
-/// What a database says of its tables.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    version: i64,
-    /// The oldest program that may still work on them.
-    oldest: i64,
-}
-
-async fn version(session: &mut impl Session, prefix: &Prefix) -> Result<Option<Found>, Failure> {
+async fn version(session: &mut impl Session, prefix: &Prefix) -> Result<Option<Versions>, Failure> {
     let name = Value::text(format!("{}meta", prefix.name()));
     if session.one(Query::new(schema::META_TABLES, vec![name])).await?.is_empty() {
         return Ok(None);
     }
     let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
     let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
-    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Found { version, oldest }))
-}
-
-/// True when the tables can be used as they are, false when they are to be migrated first.
-fn accept(found: Option<Found>, location: &str, migrate: bool) -> Result<bool, Error> {
-    let newest = schema::newest();
-    match found {
-        // A newer program was here. During a deploy both work side by side, as long as the tables allow it.
-        Some(Found { version, oldest }) if version >= newest && oldest <= newest => Ok(true),
-        Some(Found { version, .. }) if version > newest => Err(unusable(
-            location,
-            format!(
-                "it was written by a newer Backstop (schema {version}, this program knows up to {newest})"
-            ),
-            "use that version of the program",
-        )),
-        _ if migrate => Ok(false),
-        Some(Found { version, .. }) => Err(unusable(
-            location,
-            format!("its schema is version {version}, this program needs {newest}"),
-            "run `backstop migrate`",
-        )),
-        None => Err(unusable(location, "it holds no tables of Backstop's", "run `backstop migrate`")),
-    }
+    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Versions { version, oldest }))
 }
 
 #[cfg(test)]

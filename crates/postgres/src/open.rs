@@ -24,7 +24,7 @@ pub(crate) struct Place {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
+fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
 }
 

@@ -28,6 +28,7 @@ pub mod observer;
 pub mod query;
 pub mod show;
 pub mod submit;
+pub mod versions;
 pub mod worker;
 
 pub use backstop_core::incident::Incident;
@@ -45,4 +46,5 @@ pub use query::{
     SurveyGroup, WorkerView,
 };
 pub use submit::{Submit, Submitted};
+pub use versions::Versions;
 pub use worker::{KnownKind, NewWorker, Renewed};
