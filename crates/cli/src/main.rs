@@ -31,8 +31,8 @@ use crate::config::Settings;
 use crate::output::Output;
 use crate::problem::{Exit, Problem};
 
-/// Small things that live as long as a request: glibc took an eighth of the processor of a busy server for them, and this
-/// half of that.
+/// For small things that live as long as a request: glibc took an eighth of a busy server's processor for them, and
+/// this half of that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

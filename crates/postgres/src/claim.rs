@@ -2,16 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::Slot;
-use backstop_store::desk::{Desk, File, Grip, Writes, lane_of, stale};
+use backstop_store::desk::{Begin, Desk, File, Grip, Position, Writes, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
 use crate::error::Failure;
 use crate::hold;
 use crate::load;
+use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
@@ -22,7 +24,14 @@ const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
 
 /// Takes due jobs for a worker.
 pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Failure> {
-    let mut taking = Taking { claim, desk: None, taken: Vec::new(), expired: 0, callbacks: Vec::new() };
+    let mut taking = Taking {
+        claim,
+        desk: None,
+        taken: Vec::new(),
+        expired: 0,
+        reached: HashMap::new(),
+        callbacks: Vec::new(),
+    };
     for round in rounds(&claim.queues) {
         taking.serve(unit, round).await?;
     }
@@ -52,6 +61,13 @@ struct Room<'a> {
     started: usize,
 }
 
+impl Room<'_> {
+    /// What is left of it when so many are taken.
+    fn less(&self, taken: usize) -> Self {
+        Self { free: self.free.saturating_sub(taken), ..*self }
+    }
+}
+
 /// A claim under way.
 struct Taking<'a> {
     claim: &'a Claim,
@@ -59,6 +75,8 @@ struct Taking<'a> {
     /// What was taken, and whether it is started.
     taken: Vec<(JobId, bool)>,
     expired: usize,
+    /// The last of what was lifted out of each lane: the cursors once it is committed.
+    reached: HashMap<i64, Position>,
     /// Of jobs that expired; stored last, so that this claim does not take them.
     callbacks: Vec<NewJob>,
 }
@@ -111,6 +129,32 @@ impl Taking<'_> {
 
     /// Lifts due jobs out of `ready`, best first for each queue.
     async fn pick(&mut self, unit: &mut Unit, rooms: &[Room<'_>]) -> Result<Vec<(usize, File)>, Failure> {
+        let shared = unit.shared.clone();
+        let begin = shared.cursors.begin(Instant::now());
+        let mut found = self.lift(unit, rooms, &begin).await?;
+        let wanted: usize = rooms.iter().map(|room| room.free).sum();
+        if found.len() < wanted && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
+            let taken = |place| found.iter().filter(|(of, _)| *of == place).count();
+            let left: Vec<Room<'_>> =
+                rooms.iter().enumerate().map(|(place, room)| room.less(taken(place))).collect();
+            let missed = self.lift(unit, &left, &Begin::Start).await?;
+            found.extend(missed);
+        }
+        let aging = self.claim.aging;
+        found.sort_by_cached_key(|(place, file)| {
+            let spec = &file.job.spec;
+            (*place, aging.rank(spec.priority, file.record.run_at), spec.id)
+        });
+        Ok(found)
+    }
+
+    /// Lifts due jobs out of `ready`, from where to begin.
+    async fn lift(
+        &mut self,
+        unit: &mut Unit,
+        rooms: &[Room<'_>],
+        begin: &Begin,
+    ) -> Result<Vec<(usize, File)>, Failure> {
         let moment = self.desk.as_ref().map(|desk| desk.now);
         let given = moment.map_or_else(|| unit.shared.moment(), Value::at);
         let mut batch = Vec::new();
@@ -122,34 +166,40 @@ impl Taking<'_> {
             ));
         }
         if !rooms.is_empty() {
-            batch.push(Query::new(sql::PICK, self.pick_params(given, rooms)));
+            batch.push(Query::new(sql::PICK, self.pick_params(given, rooms, begin)));
         }
+        let began = Instant::now();
         let mut answers = unit.run(batch).await?;
         let picked = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
         if moment.is_none() {
             // What was due by the statement's own clock must not seem to start before it was due by an earlier one.
-            let moment = picked.first().and_then(|row| row.peek_int(1)).map(Timestamp::from_micros);
+            let moment = picked.first().and_then(|row| row.peek_int(0)).map(Timestamp::from_micros);
             self.begin(unit, answers, moment)?;
         }
         let shared = unit.shared.clone();
-        load::meet_lanes(unit, &shared.lanes, &picked, 2).await?;
+        if *begin == Begin::Start && !rooms.is_empty() {
+            shared.cursors.note(began, Instant::now());
+        }
+        load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
+        let mut places: HashMap<i64, usize> = HashMap::new();
         let mut found = Vec::with_capacity(picked.len());
         for mut row in picked {
-            let place: usize = row.number()?;
             row.skip(1);
-            found.push((place - 1, load::picked(&mut row, &shared.lanes)?));
+            let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
+            let file = load::picked(&mut row, &shared.lanes)?;
+            let at = (file.record.run_at, file.job.spec.id);
+            let reached = self.reached.entry(lane).or_insert(at);
+            *reached = at.max(*reached);
+            let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
+            let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
+            found.push((place, file));
         }
-        let aging = self.claim.aging;
-        found.sort_by_cached_key(|(place, file)| {
-            let spec = &file.job.spec;
-            (*place, aging.rank(spec.priority, file.record.run_at), spec.id)
-        });
         Ok(found)
     }
 
-    fn pick_params(&self, now: Value, rooms: &[Room<'_>]) -> Vec<Value> {
+    fn pick_params(&self, now: Value, rooms: &[Room<'_>], begin: &Begin) -> Vec<Value> {
         let aging = i64::try_from(self.claim.aging.0.as_micros()).unwrap_or(i64::MAX);
-        vec![
+        let mut params = vec![
             now,
             Value::texts(rooms.iter().map(|room| &room.queue.queue)),
             Value::Ints(rooms.iter().map(|room| i64::try_from(room.free).ok()).collect()),
@@ -157,7 +207,9 @@ impl Taking<'_> {
             Value::texts(self.claim.kinds.iter().map(|known| &known.kind)),
             Value::Ints(self.claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
             Value::Int(Some(aging.min(LONGEST_AGING))),
-        ]
+        ];
+        params.extend(cursors(begin));
+        params
     }
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live.
@@ -207,6 +259,7 @@ impl Taking<'_> {
         {
             grip.fence = Fence(row.int()?);
         }
+        shared.cursors.advance(self.reached);
         Ok(Claimed { jobs: hand_out(unit, &grip, files), now, expired: self.expired })
     }
 
@@ -249,17 +302,39 @@ fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
     jobs
 }
 
+/// The parameters that name the cursors: lanes, moments and jobs.
+fn cursors(begin: &Begin) -> [Value; 3] {
+    let at: &[(i64, Position)] = match begin {
+        Begin::Start => &[],
+        Begin::Cursors(at) => at,
+    };
+    [
+        Value::Ints(at.iter().map(|(lane, _)| Some(*lane)).collect()),
+        Value::Ints(at.iter().map(|(_, (run_at, _))| Some(run_at.as_micros())).collect()),
+        Value::Ids(at.iter().map(|(_, (_, id))| Some(id.as_uuid())).collect()),
+    ]
+}
+
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
     let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
-    let params = vec![
+    let begin = match unit.shared.cursors.begin(Instant::now()) {
+        Begin::Cursors(_) if unit.shared.cursors.may_start_over(Instant::now()) => Begin::Start,
+        begin => begin,
+    };
+    let mut params = vec![
         unit.shared.moment(),
         Value::texts(open().map(|wanted| &wanted.queue)),
         Value::Bools(open().map(|wanted| wanted.any_kind).collect()),
         Value::texts(claim.kinds.iter().map(|known| &known.kind)),
         Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
     ];
+    params.extend(cursors(&begin));
+    let began = Instant::now();
     let mut answers = unit.commit(vec![Query::new(sql::PEEK, params)]).await?;
+    if begin == Begin::Start {
+        unit.shared.cursors.note(began, Instant::now());
+    }
     let row = answers.pop().unwrap_or_default().into_iter().next();
     let mut row = row.ok_or_else(|| Failure::Unreadable("a look for work gave no answer".to_owned()))?;
     Ok(Peek { now: row.moment()?, next_due: row.maybe_moment()? })

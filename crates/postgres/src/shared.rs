@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{Hands, Turns, Wants};
+use backstop_store::desk::{Cursors, Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::sync::Notify;
@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) old_transaction: Duration,
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
+    pub(crate) cursors: Cursors,
     pub(crate) turns: Turns,
     pub(crate) collector: Collector,
     /// Statements sent and transactions committed so far.
@@ -59,6 +60,7 @@ impl Shared {
             old_transaction,
             lanes: Lanes::default(),
             hands: Hands::default(),
+            cursors: Cursors::default(),
             turns: Turns::default(),
             collector: Collector::default(),
             statements: AtomicU64::new(0),

@@ -171,53 +171,24 @@ pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slo
      FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
 pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
-// Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
-// lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
+// Claim. Where a lane is not read from its start, its cursor is named.
 
-pub(crate) const PICK: &str = concat!(
-    "WITH moment AS MATERIALIZED (SELECT ",
-    clock!("$1"),
-    " AS now), \
-     wanted AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[], $4::boolean[]) WITH ORDINALITY \
-       w(queue, room, any_kind, place)), \
-     lanes AS MATERIALIZED (SELECT w.place, w.room, l.id AS lane, l.priority, \
-       count(*) OVER (PARTITION BY w.place) AS n \
-       FROM wanted w JOIN backstop.lane l ON l.queue = w.queue \
-       WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest($5::text[], $6::bigint[]) k(kind, version) \
-         WHERE k.kind = l.kind AND l.version <= k.version)) \
-       AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)), \
-     heads AS MATERIALIZED (SELECT x.place, x.lane FROM (SELECT l.place, l.room, l.lane, row_number() OVER \
-         (PARTITION BY l.place ORDER BY CASE WHEN $7 = 0 THEN 4 - l.priority ELSE 0 END, \
-         r.run_at - $7 * l.priority, r.id) AS rank \
-       FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane \
-         AND r.run_at <= (SELECT now FROM moment) ORDER BY r.lane, r.run_at, r.id LIMIT l.room) r WHERE l.n > 1) x \
-       WHERE x.rank <= x.room), \
-     quotas AS MATERIALIZED (SELECT place, lane, count(*) AS quota FROM heads GROUP BY place, lane \
-       UNION ALL SELECT place, lane, room FROM lanes WHERE n = 1), \
-     picked AS MATERIALIZED (SELECT q.place, r.row FROM quotas q CROSS JOIN LATERAL (SELECT r.ctid AS row \
-       FROM backstop.ready r WHERE r.lane = q.lane AND r.run_at <= (SELECT now FROM moment) \
-       ORDER BY r.lane, r.run_at, r.id LIMIT q.quota FOR UPDATE SKIP LOCKED) r), \
-     gone AS (DELETE FROM backstop.ready r USING picked p WHERE r.ctid = p.row \
-       RETURNING p.place, r.id, r.rowed) \
-     SELECT g.place, (SELECT now FROM moment), j.id, j.lane, j.created_at, j.run_at, j.payload, \
-     CASE WHEN num_nonnulls(",
-    job_extras!(),
-    ") > 0 THEN ROW(",
-    job_extras!(),
-    ") END, CASE WHEN g.rowed THEN ROW(",
-    record_columns!(),
-    ") END FROM gone g JOIN backstop.job j ON j.id = g.id LEFT JOIN backstop.record r ON g.rowed AND r.id = g.id"
-);
+/// See `schema::pick`.
+pub(crate) const PICK: &str = "SELECT * FROM backstop.pick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) p(now bigint, \
+     id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
 pub(crate) const PEEK: &str = concat!(
-    "WITH lanes AS MATERIALIZED (SELECT l.id AS lane FROM unnest($2::text[], $3::boolean[]) w(queue, any_kind) \
-       JOIN backstop.lane l ON l.queue = w.queue \
+    "WITH lanes AS MATERIALIZED (SELECT l.id AS lane, coalesce(c.run_at, -9223372036854775808) AS cursor_at, \
+       coalesce(c.id, '00000000-0000-0000-0000-000000000000') AS cursor_id \
+       FROM unnest($2::text[], $3::boolean[]) w(queue, any_kind) JOIN backstop.lane l ON l.queue = w.queue \
+       LEFT JOIN unnest($6::bigint[], $7::bigint[], $8::uuid[]) c(lane, run_at, id) ON c.lane = l.id \
        WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest($4::text[], $5::bigint[]) k(kind, version) \
          WHERE k.kind = l.kind AND l.version <= k.version)) \
        AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)) \
      SELECT ",
     clock!("$1"),
     ", (SELECT min(r.run_at) FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at FROM backstop.ready r \
-       WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r)"
+       WHERE r.lane = l.lane AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) \
+       ORDER BY r.lane, r.run_at, r.id LIMIT 1) r)"
 );
 
 // Workers.

@@ -107,6 +107,7 @@ macro_rules! conformance {
                 all_five_levels_are_in_order
                 waiting_is_worth_levels
                 an_old_job_is_not_starved
+                what_is_stored_behind_the_last_claim_is_found
                 order_follows_the_current_due_time
                 a_worker_takes_what_it_knows
                 a_queue_may_give_any_kind

@@ -8,7 +8,7 @@ use backstop_core::job::{Aging, Operation, Priority, State};
 use super::build::{Crew, handed_back, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, numbers, room, secs};
 use super::place::at_once;
-use crate::{ClaimedJob, Error};
+use crate::{ClaimedJob, Error, Submit};
 
 /// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
 pub async fn a_job_is_taken_when_it_is_due(w: World) {
@@ -69,6 +69,20 @@ pub async fn an_old_job_is_not_starved(w: World) {
     }
     assert_eq!(rounds, 45, "three levels are worth 45 minutes");
     assert_eq!(w.detail(id(1)).await.view.job.spec.priority, Priority::Lowest);
+}
+
+/// L2, L3: what becomes due behind the last claim is found, by whomever it was stored, and goes first if it was we.
+pub async fn what_is_stored_behind_the_last_claim_is_found(w: World) {
+    let (worker, other) = (w.worker(1).await, w.beside().await);
+    w.offer_all(false, [job(10), job(20), job(30)]).await;
+    assert_eq!(numbers(&w.claim(worker, 2).await), [10, 20]);
+    w.offer_all(false, [job(15), job(16).at(w.now().before(secs(9)))]).await;
+    assert_eq!(numbers(&w.claim(worker, 2).await), [16, 15]);
+    other.submit(Submit { jobs: vec![job(5).0, job(6).0], atomic: true }).await.expect("submit");
+    assert!(w.store.peek(&claim(worker, 1)).await.expect("peek").has_work());
+    let mut rest = numbers(&w.claim(worker, 9).await);
+    rest.sort_unstable();
+    assert_eq!(rest, [5, 6, 30]);
 }
 
 /// L3: a retried job goes by its new due time.

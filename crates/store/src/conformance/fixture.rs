@@ -64,6 +64,11 @@ impl World {
         Self { store, clock, told, open }
     }
 
+    /// The same data in a store of another process, as far as this one can tell.
+    pub(super) async fn beside(&self) -> Arc<dyn Store> {
+        (self.open)().await
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }

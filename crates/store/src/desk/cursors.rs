@@ -1,0 +1,157 @@
+//! How far claims have come in each lane, so that the next one goes on from there.
+//!
+//! A job that is taken leaves a dead entry at the head of its lane. The database clears it away, but not while anybody
+//! keeps an old snapshot open: then every claim would walk over all that was ever taken. A claim that begins at the
+//! cursor walks over nothing.
+//!
+//! Something can still become due behind a cursor: a transaction of another process that was slow to commit, or a claim
+//! of another process that was rolled back. (What this process writes moves its cursors back.) So a part of the claims
+//! reads from the start, as often as that costs little: where it is cheap, whenever a lane seems empty; and
+//! always at least so often that it takes one part in twenty of the time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use backstop_core::{JobId, Timestamp};
+
+/// After reading from the start for some time, cursors are believed for this many times as long.
+const BELIEVED: u32 = 19;
+
+/// Reading from the start for less than this is cheap: a lane that seems empty is read so before it is believed.
+const CHEAP: Duration = Duration::from_millis(50);
+
+/// A place in a lane, in the order of its jobs.
+pub type Position = (Timestamp, JobId);
+
+/// Where a claim begins to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begin {
+    /// At the start of every lane.
+    Start,
+    /// At the cursors: by the ids of lanes. A lane that is not named is read from its start.
+    Cursors(Vec<(i64, Position)>),
+}
+
+/// The cursors of one process, by the ids of lanes.
+#[derive(Debug, Default)]
+pub struct Cursors(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: HashMap<i64, Position>,
+    /// When everything was last read from the start, and how long that took.
+    whole: Option<(Instant, Duration)>,
+}
+
+impl State {
+    fn is_due(&self, now: Instant) -> bool {
+        self.whole.is_none_or(|(at, took)| now.saturating_duration_since(at) >= took * BELIEVED)
+    }
+}
+
+impl Cursors {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is a single insert: nothing can be half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where to begin.
+    #[must_use]
+    pub fn begin(&self, now: Instant) -> Begin {
+        let mut state = self.lock();
+        if state.is_due(now) {
+            // One at a time: others meanwhile go by the cursors, unless there has been none yet.
+            state.whole = state.whole.map(|(_, took)| (now, took));
+            return Begin::Start;
+        }
+        Begin::Cursors(state.lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
+    }
+
+    /// Whether to read from the start after all, when there seems to be less than was asked for.
+    #[must_use]
+    pub fn may_start_over(&self, now: Instant) -> bool {
+        let state = self.lock();
+        state.is_due(now) || state.whole.is_some_and(|(_, took)| took < CHEAP)
+    }
+
+    /// Notes what it cost to read from the start.
+    pub fn note(&self, began: Instant, ended: Instant) {
+        self.lock().whole = Some((ended, ended.saturating_duration_since(began)));
+    }
+
+    /// Everything up to here is taken, for good.
+    pub fn advance(&self, reached: impl IntoIterator<Item = (i64, Position)>) {
+        let mut state = self.lock();
+        for (lane, at) in reached {
+            let cursor = state.lanes.entry(lane).or_insert(at);
+            *cursor = at.max(*cursor);
+        }
+    }
+
+    /// Something is there now, perhaps behind a cursor.
+    pub fn go_back(&self, added: impl IntoIterator<Item = (i64, Position)>) {
+        let mut state = self.lock();
+        for (lane, at) in added {
+            if let Some(cursor) = state.lanes.get_mut(&lane) {
+                *cursor = at.min(*cursor);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: i64, id: u128) -> Position {
+        (Timestamp::from_micros(micros), JobId::from_u128(id))
+    }
+
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    #[test]
+    fn the_first_claim_reads_everything_and_the_next_go_on_from_there() {
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        assert_eq!(cursors.begin(zero), Begin::Start);
+        cursors.note(zero, zero + ms(2));
+        cursors.advance([(7, at(5, 1)), (7, at(9, 2)), (7, at(6, 3))]);
+        assert_eq!(cursors.begin(zero + ms(3)), Begin::Cursors(vec![(7, at(9, 2))]));
+    }
+
+    #[test]
+    fn reading_from_the_start_takes_a_twentieth_of_the_time() {
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        cursors.note(zero, zero + ms(100));
+        assert!(matches!(cursors.begin(zero + ms(1_999)), Begin::Cursors(_)));
+        assert_eq!(cursors.begin(zero + ms(2_000)), Begin::Start);
+        // Who comes while it is read does not read it too.
+        assert!(matches!(cursors.begin(zero + ms(2_001)), Begin::Cursors(_)));
+        cursors.note(zero + ms(2_000), zero + ms(2_010));
+        assert_eq!(cursors.begin(zero + ms(2_200)), Begin::Start);
+    }
+
+    #[test]
+    fn a_lane_that_seems_empty_is_read_again_where_that_is_cheap() {
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        for (cost, again) in [(49, true), (50, false), (500, false)] {
+            cursors.note(zero, zero + ms(cost));
+            assert_eq!(cursors.may_start_over(zero + ms(cost + 1)), again, "{cost} ms");
+            assert!(cursors.may_start_over(zero + ms(cost * 20)), "{cost} ms, and long ago");
+        }
+    }
+
+    #[test]
+    fn what_is_written_behind_a_cursor_moves_it_back() {
+        // L3
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        cursors.note(zero, zero + ms(1));
+        cursors.advance([(1, at(9, 2)), (2, at(9, 2))]);
+        cursors.go_back([(1, at(9, 1)), (1, at(10, 1)), (2, at(9, 3)), (3, at(1, 1))]);
+        let Begin::Cursors(mut begin) = cursors.begin(zero + ms(2)) else { panic!("not yet") };
+        begin.sort_unstable();
+        assert_eq!(begin, [(1, at(9, 1)), (2, at(9, 2))]);
+    }
+}
