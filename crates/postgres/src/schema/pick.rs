@@ -1,8 +1,8 @@
 //! The SQL function that takes due jobs out of `ready` for a claim.
 //!
 //! A function, because each connection plans it once: as a statement of its own it was parsed and planned for every
-//! claim, which took a fifth of the server's time, and a prepared statement would not live behind a pooler. Its settings
-//! keep the plan from depending on statistics, which are wrong right after a bulk load.
+//! claim, which took a fifth of the server's time, and a prepared statement would not live behind a pooler. Its own
+//! settings keep the plan from depending on statistics, which are wrong right after a bulk load.
 //!
 //! How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 //! gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
