@@ -11,6 +11,10 @@ use backstop_contest::{
     Answer, Arguments, Failure, LOOK, Phase, Tally, filling, now_micros, schedule, shares,
 };
 
+/// As in the program `backstop`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs at once. Handlers that wait for nothing need no more than what one claim brings.
 const CONCURRENCY: usize = 3_000;
 const QUEUE: &str = "default";
