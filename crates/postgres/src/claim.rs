@@ -17,7 +17,7 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
-use crate::values::Value;
+use crate::values::{Row, Value};
 
 /// The longest interval of aging that is told to the server: five levels of it do not overflow.
 const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
@@ -59,13 +59,6 @@ struct Room<'a> {
     queue: &'a ClaimQueue,
     free: usize,
     started: usize,
-}
-
-impl Room<'_> {
-    /// What is left of it when so many are taken.
-    fn less(&self, taken: usize) -> Self {
-        Self { free: self.free.saturating_sub(taken), ..*self }
-    }
 }
 
 /// A claim under way.
@@ -132,13 +125,8 @@ impl Taking<'_> {
         let shared = unit.shared.clone();
         let begin = shared.cursors.begin(Instant::now());
         let mut found = self.lift(unit, rooms, &begin).await?;
-        let wanted: usize = rooms.iter().map(|room| room.free).sum();
-        if found.len() < wanted && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
-            let taken = |place| found.iter().filter(|(of, _)| *of == place).count();
-            let left: Vec<Room<'_>> =
-                rooms.iter().enumerate().map(|(place, room)| room.less(taken(place))).collect();
-            let missed = self.lift(unit, &left, &Begin::Start).await?;
-            found.extend(missed);
+        if found.is_empty() && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
+            found = self.lift(unit, rooms, &Begin::Start).await?;
         }
         let aging = self.claim.aging;
         found.sort_by_cached_key(|(place, file)| {
@@ -156,30 +144,16 @@ impl Taking<'_> {
         begin: &Begin,
     ) -> Result<Vec<(usize, File)>, Failure> {
         let moment = self.desk.as_ref().map(|desk| desk.now);
-        let given = moment.map_or_else(|| unit.shared.moment(), Value::at);
-        let mut batch = Vec::new();
-        if moment.is_none() {
-            batch.push(unit.clock());
-            batch.push(Query::new(
-                sql::WORKERS_EXPIRY,
-                vec![Value::Ids(vec![Some(self.claim.worker.as_uuid())])],
-            ));
-        }
-        if !rooms.is_empty() {
-            batch.push(Query::new(sql::PICK, self.pick_params(given, rooms, begin)));
-        }
+        let now = moment.map_or_else(|| unit.shared.moment(), Value::at);
         let began = Instant::now();
-        let mut answers = unit.run(batch).await?;
-        let picked = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-        if moment.is_none() {
-            // What was due by the statement's own clock must not seem to start before it was due by an earlier one.
-            let moment = picked.first().and_then(|row| row.peek_int(0)).map(Timestamp::from_micros);
-            self.begin(unit, answers, moment)?;
-        }
+        let mut picked =
+            unit.one(Query::new(sql::PICK, self.pick_params(now, rooms, begin))).await?.into_iter();
+        self.begin(unit, picked.next())?;
         let shared = unit.shared.clone();
-        if *begin == Begin::Start && !rooms.is_empty() {
+        if *begin == Begin::Start {
             shared.cursors.note(began, Instant::now());
         }
+        let picked: Vec<Row> = picked.collect();
         load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
         let mut places: HashMap<i64, usize> = HashMap::new();
         let mut found = Vec::with_capacity(picked.len());
@@ -201,6 +175,7 @@ impl Taking<'_> {
         let aging = i64::try_from(self.claim.aging.0.as_micros()).unwrap_or(i64::MAX);
         let mut params = vec![
             now,
+            Value::worker(self.claim.worker),
             Value::texts(rooms.iter().map(|room| &room.queue.queue)),
             Value::Ints(rooms.iter().map(|room| i64::try_from(room.free).ok()).collect()),
             Value::Bools(rooms.iter().map(|room| room.queue.any_kind).collect()),
@@ -212,25 +187,19 @@ impl Taking<'_> {
         params
     }
 
-    /// Opens the desk once the moment is known, and refuses a worker that is not live.
-    fn begin(
-        &mut self,
-        unit: &Unit,
-        mut answers: Vec<Vec<crate::values::Row>>,
-        moment: Option<Timestamp>,
-    ) -> Result<(), Failure> {
-        let expiry = answers.pop().unwrap_or_default();
-        let asked = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
-        let now = moment.unwrap_or(asked);
-        let mut live = false;
-        for mut row in expiry {
-            let _ = row.worker()?;
-            live = row.moment()? > now;
-        }
-        if !live {
+    /// Opens the desk once the moment is known, and refuses a worker that is not live. The moment is that of the
+    /// statement: what was due by it must not seem to start before.
+    fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<(), Failure> {
+        let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
+        let mut row = about_us.ok_or_else(no_answer)?;
+        let now = row.moment()?;
+        row.skip(2);
+        if row.maybe_moment()?.is_none_or(|expiry| expiry <= now) {
             return Err(Error::NotEnlisted { worker: self.claim.worker }.into());
         }
-        self.desk = Some(unit.desk(now));
+        if self.desk.is_none() {
+            self.desk = Some(unit.desk(now));
+        }
         Ok(())
     }
 

@@ -131,7 +131,7 @@ fn for_everyone(error: &Error) -> Option<Error> {
 /// Stores a batch in a transaction of its own.
 pub(crate) async fn store(shared: &Arc<Shared>, batch: Submit) -> Result<Answers, Error> {
     let plain = SubmitNeeds::are_plain(&batch.jobs);
-    let begin = if plain { sql::BEGIN_INSERT } else { sql::BEGIN_WRITE };
+    let begin = if plain { sql::BEGIN_PLAIN } else { sql::BEGIN_WRITE };
     let batch = Arc::new(batch);
     // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
     let tried = Arc::new(AtomicBool::new(false));

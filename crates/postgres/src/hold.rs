@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use backstop_core::{Fence, JobId, Lease, WorkerId};
+use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::desk::{Desk, File, Hands, Wants};
 
 use crate::error::Failure;
@@ -51,27 +51,33 @@ pub(crate) async fn lock(
     let workers = Value::Ids(workers.iter().map(|worker| Some(worker.as_uuid())).collect());
     let numbers = Value::Ints(fences.keys().map(|fence| Some(fence.0)).collect());
     let mut batch = vec![
-        Query::new(sql::CLOCK, vec![ground.moment.clone()]),
-        Query::new(sql::WORKERS_EXPIRY, vec![workers]),
+        Query::new(sql::MOMENT_AND_WORKERS, vec![ground.moment.clone(), workers]),
         Query::new(statement, vec![numbers]),
     ];
     batch.extend(also);
     let mut answers = session.run(batch).await?;
-    let rest = answers.split_off(3);
+    let rest = answers.split_off(2);
     let grips = answers.pop().unwrap_or_default();
-    let expiries = answers.pop().unwrap_or_default();
-    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
-    let mut live = BTreeSet::new();
-    for mut row in expiries {
-        let worker = row.worker()?;
-        if row.moment()? > now {
-            live.insert(worker);
-        }
-    }
+    let (now, live) = moment_and_live(answers.pop().unwrap_or_default())?;
     let mut desk = Desk::new(now, ground.wants);
     desk.expect(leases.len());
     lay(session, ground, &mut desk, grips, all_known, &fences).await?;
     Ok((Held { desk, live }, rest))
+}
+
+/// The moment, and the workers that live at it.
+fn moment_and_live(rows: Vec<Row>) -> Result<(Timestamp, BTreeSet<WorkerId>), Failure> {
+    let (mut moment, mut live) = (None, BTreeSet::new());
+    for mut row in rows {
+        let now = row.moment()?;
+        moment = Some(now);
+        let Some(worker) = row.maybe_worker()? else { continue };
+        if row.moment()? > now {
+            live.insert(worker);
+        }
+    }
+    let moment = moment.ok_or_else(|| Failure::Unreadable("the clock gave no answer".to_owned()))?;
+    Ok((moment, live))
 }
 
 /// Lays claims on the desk, with the jobs of their leases.

@@ -61,7 +61,7 @@ async fn send(shared: &Arc<Shared>, payloads: Vec<String>) -> Result<(), backsto
     let channel = channel(shared);
     let payloads = Arc::new(payloads);
     shared
-        .transact(sql::BEGIN_INSERT, move |unit| {
+        .transact(sql::BEGIN_PLAIN, move |unit| {
             let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
             Box::pin(async move { unit.commit(vec![Query::new(sql::NOTIFY, params)]).await.map(drop) })
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error;
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -160,6 +160,8 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
     let manager = Manager::from_config(place.config.clone(), connector, recycle);
     Pool::builder(manager)
         .max_size(options.connections)
+        // The one that was used last has its plans and pages at hand.
+        .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(options.deadline))
         .create_timeout(Some(options.deadline))

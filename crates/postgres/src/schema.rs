@@ -243,8 +243,8 @@ const FOURTH: &[&str] = &[
     "CREATE INDEX record_lane ON backstop.record (lane, status, id) WHERE status >= 3",
 ];
 
-/// Claims call a function. Programs of earlier versions go on beside it with a statement of their own.
-const FIFTH: &[&str] = &[pick::PICK];
+/// Claims call functions. Programs of earlier versions go on beside them with statements of their own.
+const FIFTH: &[&str] = &[pick::PICK, pick::PEEK];
 
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";

@@ -62,7 +62,7 @@ macro_rules! clock {
 /// The plans of claims must not depend on statistics: right after a bulk load they are wrong.
 pub(crate) const BEGIN_WRITE: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
-pub(crate) const BEGIN_INSERT: &str = "BEGIN";
+pub(crate) const BEGIN_PLAIN: &str = "BEGIN";
 /// It is idle while an index is made online, and must not be what that waits for: see [`LET_GO`].
 pub(crate) const BEGIN_MIGRATION: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = 0";
@@ -148,8 +148,12 @@ pub(crate) const GRIPS: &str =
 pub(crate) const IDEMPOTENCY_FIND: &str =
     "SELECT key, job, ended FROM backstop.idempotency WHERE key = ANY($1::text[])";
 pub(crate) const KEYS_FIND: &str = "SELECT key, job FROM backstop.business WHERE key = ANY($1::text[])";
-pub(crate) const WORKERS_EXPIRY: &str =
-    "SELECT id, expires_at FROM backstop.worker WHERE id = ANY($1::uuid[])";
+/// The moment in every row, and at least one row.
+pub(crate) const MOMENT_AND_WORKERS: &str = concat!(
+    "SELECT m.now, w.id, w.expires_at FROM (SELECT ",
+    clock!("$1"),
+    " AS now) m LEFT JOIN backstop.worker w ON w.id = ANY($2::uuid[])"
+);
 
 // Writing.
 
@@ -174,22 +178,9 @@ pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = 
 // Claim. Where a lane is not read from its start, its cursor is named.
 
 /// See `schema::pick`.
-pub(crate) const PICK: &str = "SELECT * FROM backstop.pick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) p(now bigint, \
+pub(crate) const PICK: &str = "SELECT * FROM backstop.pick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) p(now bigint, \
      id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
-pub(crate) const PEEK: &str = concat!(
-    "WITH lanes AS MATERIALIZED (SELECT l.id AS lane, coalesce(c.run_at, -9223372036854775808) AS cursor_at, \
-       coalesce(c.id, '00000000-0000-0000-0000-000000000000') AS cursor_id \
-       FROM unnest($2::text[], $3::boolean[]) w(queue, any_kind) JOIN backstop.lane l ON l.queue = w.queue \
-       LEFT JOIN unnest($6::bigint[], $7::bigint[], $8::uuid[]) c(lane, run_at, id) ON c.lane = l.id \
-       WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest($4::text[], $5::bigint[]) k(kind, version) \
-         WHERE k.kind = l.kind AND l.version <= k.version)) \
-       AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)) \
-     SELECT ",
-    clock!("$1"),
-    ", (SELECT min(r.run_at) FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at FROM backstop.ready r \
-       WHERE r.lane = l.lane AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) \
-       ORDER BY r.lane, r.run_at, r.id LIMIT 1) r)"
-);
+pub(crate) const PEEK: &str = "SELECT p.now, p.next_due FROM backstop.peek($1, $2, $3, $4, $5, $6, $7, $8) p";
 
 // Workers.
 

@@ -162,6 +162,15 @@ impl PostgresStore {
         Box::pin(self.shared.transact(sql::BEGIN_WRITE, verb))
     }
 
+    /// Like [`PostgresStore::write`], for the verbs of every run: each of their statements goes by a key, so it has one
+    /// plan only, or brings its settings along.
+    fn write_by_key<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(self.shared.transact(sql::BEGIN_PLAIN, verb))
+    }
+
     fn read<'a, T: Send + 'a>(
         &'a self,
         question: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
@@ -225,7 +234,7 @@ impl Store for PostgresStore {
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
-        self.write(verb!(claim::claim, claim))
+        self.write_by_key(verb!(claim::claim, claim))
     }
 
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
@@ -239,7 +248,7 @@ impl Store for PostgresStore {
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         let endings = Arc::new(endings);
-        self.write(move |unit| {
+        self.write_by_key(move |unit| {
             let endings = endings.clone();
             Box::pin(async move { finish::finish(unit, &endings, None).await })
         })

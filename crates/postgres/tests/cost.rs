@@ -121,7 +121,7 @@ fn a_plain_job_stays_cheap() {
         let (notices, costs) = (2, [&submit, &claim, &finish]);
         let sum = |count: fn(&Cost) -> u64| costs.iter().map(|cost| count(cost)).sum::<u64>();
         assert!(sum(|cost| cost.commits) <= 3 + notices, "{shown}");
-        assert!(sum(|cost| cost.statements) <= 15 + notices, "{shown}");
+        assert!(sum(|cost| cost.statements) <= 12 + notices, "{shown}");
         assert!(submit.log <= 580 && claim.log <= 145 && finish.log <= 300, "{shown}");
     });
 }

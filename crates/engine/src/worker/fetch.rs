@@ -175,7 +175,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let (longest, until_room, until_arrival) = match wait {
             Wait::Nothing => {
                 patience.found_work();
-                return false;
+                // What was stored while we claimed is not worth a look first either.
+                return arrivals.has_changed().unwrap_or(false);
             }
             Wait::Misled => return false,
             Wait::Room => {

@@ -1,16 +1,29 @@
-//! The SQL function that takes due jobs out of `ready` for a claim.
+//! The SQL functions of claims: one takes due jobs out of `ready`, the other says when there will be some.
 //!
-//! A function, because each connection plans it once: as a statement of its own it was parsed and planned for every
-//! claim, which took a fifth of the server's time, and a prepared statement would not live behind a pooler. Its own
-//! settings keep the plan from depending on statistics, which are wrong right after a bulk load.
-//!
-//! How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
-//! gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
-//! its cursor. The last columns hold what most jobs leave empty, and the past of those that have one; `rows::job` and
-//! `rows::folded_record` read them.
+//! Functions, because each connection plans them once: as statements of their own they were parsed and planned for
+//! every claim, which took a fifth of the server's time, and a prepared statement would not live behind a pooler. Their
+//! own settings keep the plans from depending on statistics, which are wrong right after a bulk load.
 
-pub(crate) const PICK: &str = "CREATE OR REPLACE FUNCTION backstop.pick(
+macro_rules! settings {
+    () => {
+        "LANGUAGE plpgsql SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+"
+    };
+}
+
+/// The first row is about the caller: the moment, and until when its worker lives. One that does not gets nothing else.
+///
+/// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
+/// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
+/// its cursor. The last columns hold what most jobs leave empty, and the past of those that have one; `rows::job` and
+/// `rows::folded_record` read them.
+pub(crate) const PICK: &str = concat!(
+    "CREATE OR REPLACE FUNCTION backstop.pick(
     moment bigint,
+    worker uuid,
     queues text[],
     rooms bigint[],
     any_kinds boolean[],
@@ -20,14 +33,18 @@ pub(crate) const PICK: &str = "CREATE OR REPLACE FUNCTION backstop.pick(
     cursor_lanes bigint[],
     cursor_moments bigint[],
     cursor_ids uuid[])
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
-SET plan_cache_mode = force_generic_plan
-AS $pick$
+RETURNS SETOF record VOLATILE ",
+    settings!(),
+    "AS $pick$
 DECLARE
     due CONSTANT bigint := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
+    live_until CONSTANT bigint := (SELECT w.expires_at FROM backstop.worker w WHERE w.id = worker);
 BEGIN
+    RETURN QUERY SELECT due, NULL::uuid, NULL::integer, live_until, NULL::bigint, NULL::text,
+        CASE WHEN false THEN ROW(0) END, CASE WHEN false THEN ROW(0) END;
+    IF live_until IS NULL OR live_until <= due THEN
+        RETURN;
+    END IF;
     RETURN QUERY WITH
     lanes AS MATERIALIZED (
         SELECT w.place, w.room, l.id AS lane, l.priority, count(*) OVER (PARTITION BY w.place) AS n,
@@ -66,4 +83,37 @@ BEGIN
             r.runs, r.redrives, r.fence, r.last_failed_run, r.progress, r.paused_from, r.finished_at, r.reason,
             r.cancel_reason, r.superseded_by, r.marks) FROM backstop.record r WHERE r.id = g.id) END
     FROM gone g JOIN backstop.job j ON j.id = g.id;
-END $pick$";
+END $pick$"
+);
+
+/// The moment, and when the next job of the lanes that a claim would serve becomes due.
+pub(crate) const PEEK: &str = concat!(
+    "CREATE OR REPLACE FUNCTION backstop.peek(
+    moment bigint,
+    queues text[],
+    any_kinds boolean[],
+    kinds text[],
+    versions bigint[],
+    cursor_lanes bigint[],
+    cursor_moments bigint[],
+    cursor_ids uuid[],
+    OUT now bigint,
+    OUT next_due bigint)
+STABLE ",
+    settings!(),
+    "AS $peek$
+BEGIN
+    now := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
+    next_due := (SELECT min(r.run_at)
+        FROM unnest(queues, any_kinds) w(queue, any_kind)
+        JOIN backstop.lane l ON l.queue = w.queue
+        LEFT JOIN unnest(cursor_lanes, cursor_moments, cursor_ids) c(lane, run_at, id) ON c.lane = l.id
+        CROSS JOIN LATERAL (SELECT r.run_at FROM backstop.ready r WHERE r.lane = l.id
+            AND (r.run_at, r.id) >= (coalesce(c.run_at, -9223372036854775808),
+                coalesce(c.id, '00000000-0000-0000-0000-000000000000'))
+            ORDER BY r.lane, r.run_at, r.id LIMIT 1) r
+        WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest(kinds, versions) k(kind, version)
+            WHERE k.kind = l.kind AND l.version <= k.version))
+        AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused));
+END $peek$"
+);

@@ -80,7 +80,15 @@ pub async fn what_is_stored_behind_the_last_claim_is_found(w: World) {
     assert_eq!(numbers(&w.claim(worker, 2).await), [16, 15]);
     other.submit(Submit { jobs: vec![job(5).0, job(6).0], atomic: true }).await.expect("submit");
     assert!(w.store.peek(&claim(worker, 1)).await.expect("peek").has_work());
-    let mut rest = numbers(&w.claim(worker, 9).await);
+    // Perhaps not by the first claim, but before one finds nothing.
+    let mut rest = Vec::new();
+    loop {
+        let more = numbers(&w.claim(worker, 9).await);
+        if more.is_empty() {
+            break;
+        }
+        rest.extend(more);
+    }
     rest.sort_unstable();
     assert_eq!(rest, [5, 6, 30]);
 }

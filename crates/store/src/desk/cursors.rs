@@ -6,8 +6,8 @@
 //!
 //! Something can still become due behind a cursor: a transaction of another process that was slow to commit, or a claim
 //! of another process that was rolled back. (What this process writes moves its cursors back.) So a part of the claims
-//! reads from the start, as often as that costs little: where it is cheap, whenever a lane seems empty; and
-//! always at least so often that it takes one part in twenty of the time.
+//! reads from the start, as often as that costs little: where it is cheap, whenever there seems to be nothing; and in
+//! any case so often that it takes one part in twenty of the time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use backstop_core::{JobId, Timestamp};
 /// After reading from the start for some time, cursors are believed for this many times as long.
 const BELIEVED: u32 = 19;
 
-/// Reading from the start for less than this is cheap: a lane that seems empty is read so before it is believed.
+/// Reading from the start for less than this is cheap: it is done before it is believed that there is nothing.
 const CHEAP: Duration = Duration::from_millis(50);
 
 /// A place in a lane, in the order of its jobs.
@@ -68,7 +68,7 @@ impl Cursors {
         Begin::Cursors(state.lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
     }
 
-    /// Whether to read from the start after all, when there seems to be less than was asked for.
+    /// Whether to read from the start after all, when there seems to be nothing.
     #[must_use]
     pub fn may_start_over(&self, now: Instant) -> bool {
         let state = self.lock();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_seems_empty_is_read_again_where_that_is_cheap() {
+    fn when_there_seems_to_be_nothing_it_is_read_again_where_that_is_cheap() {
         let (cursors, zero) = (Cursors::default(), Instant::now());
         for (cost, again) in [(49, true), (50, false), (500, false)] {
             cursors.note(zero, zero + ms(cost));
