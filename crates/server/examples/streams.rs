@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Jobs submitted for one figure, and how many of them at a time.
-const JOBS: usize = 50_000;
+const JOBS: usize = 400_000;
 const BATCH: usize = 100;
 
 #[tokio::main]

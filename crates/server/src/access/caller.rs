@@ -149,6 +149,11 @@ impl Caller {
         self.inner.queues.is_none()
     }
 
+    /// What decides what it sees: its tenant, and the queues of its token.
+    pub(crate) fn view(&self) -> (Option<&str>, Option<&[String]>) {
+        (self.tenant(), self.inner.queues.as_deref())
+    }
+
     /// True when nothing is hidden from it: no tenant, no list of queues.
     #[must_use]
     pub fn sees_all(&self) -> bool {

@@ -5,7 +5,7 @@ use backstop::{Event, JobId, What};
 use crate::access::Caller;
 
 /// What a subscriber asked for. What is none lets everything through.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Filter {
     /// Queues, by the names of the store.
     pub(crate) queues: Option<Vec<String>>,

@@ -2,27 +2,30 @@
 //!
 //! One task takes the engine's events, numbers them and writes each of them once, into a ring that all subscribers
 //! read. It starts with the first subscriber and stops some minutes after the last: who does not look pays nothing.
-//! Nothing here ever waits for a subscriber.
+//! Subscribers that ask for the same form a circle, and only a circle that has something to read is woken. Nothing here
+//! ever waits for a subscriber.
 
+mod circle;
 mod filter;
 mod frame;
 mod ring;
 mod subscriber;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use backstop::{Backstop, Event, Events};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::access::Caller;
+use circle::Circles;
 pub(crate) use filter::{Filter, about};
 use frame::Why;
 pub(crate) use frame::of_tenant;
 use ring::Ring;
+use subscriber::Seen;
 pub(crate) use subscriber::Subscriber;
 
 /// How long events are kept for subscribers that come back, when none is there.
@@ -31,15 +34,16 @@ const LINGER: Duration = Duration::from_secs(300);
 /// Events that are put into the ring together.
 const BATCH: usize = 512;
 
-/// The shortest time between two rounds of waking subscribers, for each of them: with five thousand a round follows a
-/// round after a tenth of a second, which keeps their share of a processor small however fast events come.
+/// The shortest time between two rounds of waking subscribers, for each that is woken: with five thousand a round follows
+/// a round after a tenth of a second, which keeps their share of a processor small however fast events come.
 const PAUSE_PER_SUBSCRIBER: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The ring and those who read it.
 pub(crate) struct Hub {
     ring: RwLock<Ring>,
-    news: Arc<Notify>,
+    /// Locked after the ring, where both are.
+    circles: Mutex<Circles>,
     seats: Arc<AtomicUsize>,
     closed: AtomicBool,
     pump: Mutex<Pump>,
@@ -81,7 +85,7 @@ impl Hub {
     pub(crate) fn new(events: usize, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             ring: RwLock::new(Ring::new(&new_epoch(), events, bytes)),
-            news: Arc::new(Notify::new()),
+            circles: Mutex::default(),
             seats: Arc::new(AtomicUsize::new(0)),
             closed: AtomicBool::new(false),
             pump: Mutex::new(Pump::default()),
@@ -96,11 +100,15 @@ impl Hub {
     /// Ends every stream, now and for good.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.news.notify_waiters();
+        self.circles().wake(true);
     }
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    fn circles(&self) -> MutexGuard<'_, Circles> {
+        self.circles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Ring> {
@@ -125,12 +133,13 @@ impl Hub {
     ) -> Option<Subscriber> {
         let seat = self.seat(most)?;
         self.start(engine);
-        let (epoch, seen, first) = {
-            let ring = self.read();
-            let (seen, first) = begin(&ring, after);
-            (ring.epoch.clone(), seen, first)
-        };
-        Some(Subscriber::new(self.clone(), seat, caller, filter, (epoch, seen), first))
+        // Before the ring is read: from its last number on, the circle knows what is for it.
+        let circle = self.circles().join(caller, filter);
+        let ring = self.read();
+        let (seen, first) = begin(&ring, after);
+        let (epoch, known_from) = (ring.epoch.clone(), ring.last());
+        drop(ring);
+        Some(Subscriber::new(self.clone(), seat, circle, Seen { epoch, seq: seen, known_from }, first))
     }
 
     /// Starts taking events, unless that is done already.
@@ -167,15 +176,20 @@ impl Hub {
         *ring = ring.anew(&new_epoch());
     }
 
-    /// Puts events into the ring, each with how many were lost just before it.
-    fn put(&self, batch: Vec<(u64, Arc<Event>)>) {
+    /// Puts events into the ring, each with how many were lost just before it. Answers how many subscribers have
+    /// something to read now.
+    fn put(&self, batch: Vec<(u64, Arc<Event>)>) -> usize {
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        let circles = self.circles();
         for (lost, event) in batch {
             if lost > 0 {
                 ring.lose(lost);
+                circles.tell_all(ring.last());
             }
-            ring.push(event);
+            ring.push(event.clone());
+            circles.tell(&event, ring.last());
         }
+        circles.stirred()
     }
 }
 
@@ -221,16 +235,16 @@ async fn run(hub: Weak<Hub>, mut events: Events) {
             event = events.next() => event,
             () = at(due) => {
                 let Some(hub) = hub.upgrade() else { return };
-                hub.news.notify_waiters();
+                hub.circles().wake(false);
                 (due, woken) = (None, Instant::now());
                 continue;
             }
         };
         let (Some(first), Some(hub)) = (event, hub.upgrade()) else { return };
-        hub.put(batch(first, &mut events, &mut missed));
-        let subscribers = u32::try_from(hub.subscribers()).unwrap_or(u32::MAX);
-        let pause = PAUSE_PER_SUBSCRIBER.saturating_mul(subscribers).min(PAUSE_MAX);
-        due.get_or_insert(woken + pause);
+        let readers = u32::try_from(hub.put(batch(first, &mut events, &mut missed))).unwrap_or(u32::MAX);
+        if readers > 0 {
+            due.get_or_insert(woken + PAUSE_PER_SUBSCRIBER.saturating_mul(readers).min(PAUSE_MAX));
+        }
         if hub.is_deserted() {
             return;
         }

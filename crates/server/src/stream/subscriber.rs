@@ -14,11 +14,10 @@ use hyper::body::{Body, Frame};
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 
-use super::filter::{Filter, visible};
+use super::circle::Circle;
 use super::frame::{self, Why};
 use super::ring::Next;
 use super::{Hub, Seat};
-use crate::access::Caller;
 
 /// How long nothing may be sent, so that proxies and clients know that the connection lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,10 +31,8 @@ const PASSED: usize = 4_096;
 /// The body of one subscriber.
 pub(crate) struct Subscriber {
     hub: Arc<Hub>,
-    caller: Caller,
-    filter: Filter,
-    epoch: Arc<str>,
-    seen: u64,
+    circle: Arc<Circle>,
+    seen: Seen,
     ready: VecDeque<Bytes>,
     news: Pin<Box<OwnedNotified>>,
     silence: Pin<Box<Sleep>>,
@@ -43,26 +40,26 @@ pub(crate) struct Subscriber {
     _seat: Seat,
 }
 
+/// How far a subscriber has come.
+pub(super) struct Seen {
+    pub(super) epoch: Arc<str>,
+    /// It has seen everything up to here.
+    pub(super) seq: u64,
+    /// Behind this number its circle knows what is for it; what came before it must look through itself.
+    pub(super) known_from: u64,
+}
+
 impl Subscriber {
     /// A subscriber that has seen everything up to `seen`, and is sent `first` before anything else.
-    pub(super) fn new(
-        hub: Arc<Hub>,
-        seat: Seat,
-        caller: Caller,
-        filter: Filter,
-        seen: (Arc<str>, u64),
-        first: Vec<Bytes>,
-    ) -> Self {
+    pub(super) fn new(hub: Arc<Hub>, seat: Seat, circle: Arc<Circle>, seen: Seen, first: Vec<Bytes>) -> Self {
         Self {
-            news: Box::pin(hub.news.clone().notified_owned()),
+            news: Box::pin(circle.news.clone().notified_owned()),
             silence: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
             sent_at: Instant::now(),
             ready: first.into(),
-            epoch: seen.0,
-            seen: seen.1,
+            seen,
             hub,
-            caller,
-            filter,
+            circle,
             _seat: seat,
         }
     }
@@ -71,18 +68,23 @@ impl Subscriber {
     fn take(&mut self) -> bool {
         let hub = self.hub.clone();
         let ring = hub.read();
+        let Seen { epoch, seq, known_from } = &mut self.seen;
+        if *seq >= *known_from && self.circle.latest() <= *seq {
+            *seq = ring.last().max(*seq);
+            return true;
+        }
         for _ in 0..PASSED {
-            match ring.after(self.seen) {
+            match ring.after(*seq) {
                 Next::Nothing => return true,
                 Next::Gone { through } => {
-                    let missed = through.checked_sub(self.seen);
-                    self.ready.push_back(frame::gap(&self.epoch, through, Why::TooFast, None, missed));
-                    self.seen = through;
+                    let missed = through.checked_sub(*seq);
+                    self.ready.push_back(frame::gap(epoch, through, Why::TooFast, None, missed));
+                    *seq = through;
                 }
                 Next::Told(told) => {
-                    self.seen = told.seq;
-                    if visible(&self.caller, &told.event) && self.filter.wants(&told.event) {
-                        self.ready.push_back(told.frame(&self.epoch, self.caller.tenant()));
+                    *seq = told.seq;
+                    if self.circle.wants(&told.event) {
+                        self.ready.push_back(told.frame(epoch, self.circle.tenant()));
                     }
                 }
             }
@@ -113,9 +115,15 @@ impl Subscriber {
             }
             self.sent_at = Instant::now();
             self.silence.as_mut().reset(self.sent_at + KEEP_ALIVE);
-            return Some(frame::keep_alive(&self.epoch, self.seen));
+            return Some(frame::keep_alive(&self.seen.epoch, self.seen.seq));
         }
         None
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.hub.circles().leave(&self.circle);
     }
 }
 
@@ -150,8 +158,56 @@ impl Body for Subscriber {
                 return Poll::Pending;
             }
             // Listens again before it looks again, so that nothing falls in between.
-            let news = this.hub.news.clone().notified_owned();
+            let news = this.circle.news.clone().notified_owned();
             this.news.as_mut().set(news);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use backstop::Backstop;
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::access::Caller;
+    use crate::stream::{After, Filter};
+
+    /// Counts how often a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_has_nothing_to_read_is_not_woken_and_keeps_its_place() {
+        // V2
+        let engine = Backstop::open("memory:").await.expect("a store in memory");
+        let hub = Hub::new(1_000, 1_000_000);
+        let subscribe = |events: Option<Vec<String>>| {
+            let filter = Filter { events, ..Filter::default() };
+            hub.subscribe(&engine, 2, Caller::local("me"), filter, &After::Now).expect("a place")
+        };
+        let (mut busy, mut idle) = (subscribe(None), subscribe(Some(vec!["dead".to_owned()])));
+        let (wakes, opening) = (Arc::new(Wakes::default()), idle.frame().await);
+        assert!(opening.is_some() && busy.frame().await.is_some(), "each is greeted");
+        let waker = Waker::from(wakes.clone());
+        assert!(Pin::new(&mut idle).poll_frame(&mut Context::from_waker(&waker)).is_pending());
+        let before = idle.seen.seq;
+
+        engine.enqueue_raw("mail", "{}").submit().await.expect("stored");
+        assert!(busy.frame().await.is_some(), "it is told");
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0, "and the other is let sleep");
+        assert!(Pin::new(&mut idle).poll_frame(&mut Context::from_waker(&waker)).is_pending());
+        assert!(idle.seen.seq > before, "but knows where it is when it looks");
+        drop((busy, idle));
+        assert_eq!(hub.subscribers(), 0);
     }
 }
