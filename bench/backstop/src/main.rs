@@ -2,11 +2,12 @@
 //!
 //! Everything is as any program has it: full history, every acknowledged job durable, maintenance on.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use backstop::WorkerHandle;
+use backstop::core::redrive::Selector;
 use backstop::prelude::*;
+use backstop::store::QueueView;
+use backstop::{Config, TerminalReason, WorkerHandle};
 use backstop_contest::{
     Answer, Arguments, Failure, LOOK, Phase, Tally, filling, now_micros, schedule, shares,
 };
@@ -28,12 +29,34 @@ struct Work {
 
 impl Job for Work {
     const KIND: &'static str = "work";
-    type Context = Tally;
+    type Context = Scene;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<Tally>) -> JobResult {
-        cx.app().started(self.sent);
-        Ok(())
+    async fn run(self, cx: JobContext<Scene>) -> JobResult {
+        cx.app().tally.started(self.sent);
+        match cx.app().mood {
+            Mood::Well => Ok(()),
+            Mood::Broken => Err(Outcome::permanent("the recipient does not exist").into()),
+            Mood::Stumbling if cx.run_number() > 1 => Ok(()),
+            Mood::Stumbling => Err(Outcome::retry_in(Duration::ZERO, "the connection was reset").into()),
+        }
     }
+}
+
+/// What handlers do.
+#[derive(Clone, Copy)]
+enum Mood {
+    /// They succeed.
+    Well,
+    /// They fail for good.
+    Broken,
+    /// They fail once.
+    Stumbling,
+}
+
+/// What handlers share.
+struct Scene {
+    tally: Tally,
+    mood: Mood,
 }
 
 fn work(sent: u64) -> Work {
@@ -49,12 +72,16 @@ async fn main() -> Result<(), Failure> {
         Answer::Version { version, settings }.print();
         return Ok(());
     }
-    let engine = Backstop::open(&arguments.url).await?;
+    // A budget is there to hold retries back, and here they are what is measured.
+    let engine = Backstop::open_with(&arguments.url, Config::default().retry_budget(None)).await?;
     let answer = match arguments.phase {
         Phase::Version | Phase::Setup => Answer::Done,
         Phase::EnqueueBulk => bulk(&engine, &arguments).await?,
         Phase::EnqueueSingle => single(&engine, &arguments).await?,
-        Phase::Drain => drain(&engine, &arguments).await?,
+        Phase::Drain => drain(&engine, &arguments, Mood::Well, |queue| queue.succeeded).await?,
+        Phase::Fail => drain(&engine, &arguments, Mood::Broken, |queue| queue.failed).await?,
+        Phase::Retry => drain(&engine, &arguments, Mood::Stumbling, |queue| queue.succeeded).await?,
+        Phase::Redrive => redrive(&engine, &arguments).await?,
         Phase::Latency => latency(&engine, &arguments).await?,
     };
     answer.print();
@@ -104,48 +131,81 @@ async fn single(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Fail
     Ok(Answer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
 }
 
-async fn worker(engine: &Backstop, tally: &Tally) -> Result<WorkerHandle, Failure> {
+async fn worker(engine: &Backstop, tally: &Tally, mood: Mood) -> Result<WorkerHandle, Failure> {
     Ok(engine
-        .worker_sharing(Arc::new(tally.clone()))
+        .worker(Scene { tally: tally.clone(), mood })
         .register::<Work>()
         .queue(QUEUE, CONCURRENCY)
         .start()
         .await?)
 }
 
-async fn drain(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
+/// Runs what is stored until so many jobs have ended, as `ended` counts them.
+async fn drain(
+    engine: &Backstop,
+    arguments: &Arguments,
+    mood: Mood,
+    ended: fn(&QueueView) -> u64,
+) -> Result<Answer, Failure> {
     let tally = Tally::default();
     let began = Instant::now();
-    let worker = worker(engine, &tally).await?;
+    let worker = worker(engine, &tally, mood).await?;
     while tally.runs() < arguments.jobs && began.elapsed() < arguments.limit {
         tokio::time::sleep(LOOK).await;
     }
-    let ran = tally.runs();
+    let mut jobs = tally.runs().min(arguments.jobs);
     // The handlers have run; now the endings have to be stored. Whoever is stopped early is not waited for.
-    while ran == arguments.jobs && succeeded(engine).await? < ran {
+    while jobs == arguments.jobs && count(engine, ended).await? < jobs {
+        if began.elapsed() > arguments.limit {
+            jobs = count(engine, ended).await?;
+            break;
+        }
         tokio::time::sleep(LOOK).await;
     }
     let spent = began.elapsed();
     worker.stop().await;
-    Ok(Answer::Rate { jobs: ran, spent })
+    Ok(Answer::Rate { jobs, spent })
 }
 
-async fn succeeded(engine: &Backstop) -> Result<usize, Failure> {
+async fn count(engine: &Backstop, ended: fn(&QueueView) -> u64) -> Result<usize, Failure> {
     let queues = engine.queues().await?;
     let queue = queues.iter().find(|queue| queue.name == QUEUE);
-    Ok(queue.map_or(0, |queue| usize::try_from(queue.succeeded).unwrap_or(0)))
+    Ok(queue.map_or(0, |queue| usize::try_from(ended(queue)).unwrap_or(0)))
+}
+
+/// Drives all dead letters again, as fast as a plan may, beside a worker that is well now.
+async fn redrive(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
+    // What failed for good is driven again only when it is asked for by name.
+    let reason = Some(TerminalReason::NonRetryable);
+    let selector = Selector { kind: Some(Work::KIND.to_owned()), reason, ..Selector::default() };
+    let plan = engine.redrive(selector).batch(1_000).per_second(u32::MAX).in_flight(10_000).create().await?;
+    let began = Instant::now();
+    engine.start_redrive(&plan.id, "bench").await?;
+    let worker = worker(engine, &Tally::default(), Mood::Well).await?;
+    let mut jobs = 0;
+    while jobs < arguments.jobs && began.elapsed() < arguments.limit {
+        tokio::time::sleep(LOOK).await;
+        jobs = count(engine, |queue| queue.succeeded).await?;
+    }
+    let spent = began.elapsed();
+    worker.stop().await;
+    Ok(Answer::Rate { jobs, spent })
 }
 
 async fn latency(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
     let tally = Tally::default();
-    let worker = worker(engine, &tally).await?;
+    let worker = worker(engine, &tally, Mood::Well).await?;
     let mut producers = Vec::with_capacity(arguments.jobs);
     for moment in schedule(arguments.jobs, arguments.rate) {
         tokio::time::sleep_until(moment.into()).await;
-        // What the producer itself is late counts as waiting: a slow enqueue must not slow the clock down.
         let late = u64::try_from(moment.elapsed().as_micros()).unwrap_or(0);
-        let job = engine.enqueue(work(now_micros().saturating_sub(late)));
-        producers.push(tokio::spawn(job.submit()));
+        let sent = now_micros().saturating_sub(late);
+        let (job, tally) = (engine.enqueue(work(sent)), tally.clone());
+        producers.push(tokio::spawn(async move {
+            job.submit().await?;
+            tally.acknowledged(sent);
+            Ok::<(), Failure>(())
+        }));
     }
     for producer in producers {
         producer.await??;

@@ -15,6 +15,12 @@ pub enum Phase {
     EnqueueSingle,
     /// Run the jobs that are stored, until the last ending is stored too.
     Drain,
+    /// Run the jobs that are stored; each of them fails for good.
+    Fail,
+    /// Run the jobs that are stored; each of them fails once, is tried again at once, and succeeds.
+    Retry,
+    /// Drive the jobs that have failed for good again, until the last of them has succeeded.
+    Redrive,
     /// Store jobs at a steady rate beside an idle worker, and tell how long each waited for its handler.
     Latency,
 }
@@ -80,6 +86,9 @@ fn parse_phase(word: &str) -> Result<Phase, String> {
         "enqueue_bulk" => Phase::EnqueueBulk,
         "enqueue_single" => Phase::EnqueueSingle,
         "drain" => Phase::Drain,
+        "fail" => Phase::Fail,
+        "retry" => Phase::Retry,
+        "redrive" => Phase::Redrive,
         "latency" => Phase::Latency,
         _ => return Err(format!("no phase {word}")),
     })

@@ -1,7 +1,8 @@
-//! What the handlers of a driver report to: how many have run, and how long each job waited.
+//! What a driver counts: how many handlers have run, and how long each job waited for its own.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::now_micros;
 
@@ -12,10 +13,16 @@ pub const WARM_UP: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Counts>);
 
+/// Jobs are known by the moment at which they were due to be sent, moments are in microseconds.
 #[derive(Debug, Default)]
 struct Counts {
     runs: AtomicUsize,
-    waits: Mutex<Vec<u64>>,
+    acknowledged: Mutex<HashMap<u64, u64>>,
+    started: Mutex<Vec<(u64, u64)>>,
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tally {
@@ -24,10 +31,14 @@ impl Tally {
         self.0.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more handler has run, of a job that was due at `sent`.
+    /// The producer knows that the job that was due at `sent` is stored.
+    pub fn acknowledged(&self, sent: u64) {
+        lock(&self.0.acknowledged).insert(sent, now_micros());
+    }
+
+    /// One more handler has run, of the job that was due at `sent`.
     pub fn started(&self, sent: u64) {
-        let wait = now_micros().saturating_sub(sent);
-        self.0.waits.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
+        lock(&self.0.started).push((sent, now_micros()));
         self.count();
     }
 
@@ -37,10 +48,13 @@ impl Tally {
         self.0.runs.load(Ordering::Relaxed)
     }
 
-    /// The waits in the order in which handlers started, in microseconds, without those of the warm-up.
+    /// How long each job waited from its acknowledgement, in microseconds and in the order in which handlers started,
+    /// without those of the warm-up. A handler that was faster than the acknowledgement has not let its job wait.
     #[must_use]
     pub fn waits(&self) -> Vec<u64> {
-        self.0.waits.lock().unwrap_or_else(PoisonError::into_inner).iter().skip(WARM_UP).copied().collect()
+        let acknowledged = lock(&self.0.acknowledged);
+        let wait = |(sent, at): &(u64, u64)| at.saturating_sub(*acknowledged.get(sent).unwrap_or(sent));
+        lock(&self.0.started).iter().skip(WARM_UP).map(wait).collect()
     }
 }
 
@@ -55,5 +69,17 @@ mod tests {
             tally.started(now_micros());
         }
         assert_eq!((tally.runs(), tally.clone().waits().len()), (WARM_UP + 2, 2));
+    }
+
+    #[test]
+    fn a_wait_begins_when_the_job_is_acknowledged() {
+        let (tally, sent) = (Tally::default(), now_micros() - 1_000_000);
+        for number in 0..WARM_UP as u64 {
+            tally.started(number);
+        }
+        tally.started(sent);
+        assert!(tally.waits()[0] >= 1_000_000, "nobody has acknowledged it");
+        tally.acknowledged(sent);
+        assert_eq!(tally.waits(), [0], "its handler was faster");
     }
 }

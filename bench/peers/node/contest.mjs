@@ -23,13 +23,22 @@ export const nowMicros = () => (performance.timeOrigin + performance.now()) * 10
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const work = (sent = 0) => ({ sent, filling: "x".repeat(170) });
 
-// Counts runs of handlers and how long each job waited.
+// Counts runs of handlers and how long each job waited. Jobs are known by the moment at which they were due to be sent.
 export const tally = {
   runs: 0,
-  waits: [],
+  acks: new Map(),
+  starts: [],
+  acknowledged(sent) {
+    this.acks.set(sent, nowMicros());
+  },
   started(sent) {
     this.runs += 1;
-    this.waits.push(Math.max(0, Math.round(nowMicros() - sent)));
+    this.starts.push([sent, nowMicros()]);
+  },
+  // From the acknowledgement; a handler that was faster has not let its job wait.
+  waits() {
+    const wait = ([sent, at]) => Math.max(0, Math.round(at - (this.acks.get(sent) ?? sent)));
+    return this.starts.slice(WARM_UP).map(wait);
   },
 };
 
@@ -94,12 +103,13 @@ async function latency(startWorker, addOne) {
       await pause(Math.max(0, due - now));
       continue;
     }
-    sent.push(addOne(work(Math.round((performance.timeOrigin + due) * 1000))));
+    const job = work(Math.round((performance.timeOrigin + due) * 1000));
+    sent.push(addOne(job).then(() => tally.acknowledged(job.sent)));
   }
   await Promise.all(sent);
   const ended = performance.now();
   while (tally.runs < jobs && performance.now() - ended < limitMs) await pause(LOOK_MS);
-  return { waits_us: tally.waits.slice(WARM_UP) };
+  return { waits_us: tally.waits() };
 }
 
 // Runs the phase that was asked for. An engine says how to set up, add, work, count and close.

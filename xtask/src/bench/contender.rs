@@ -49,6 +49,11 @@ impl Contender {
         }
     }
 
+    /// Whether it is Backstop, the only one whose failure path is measured.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.program == Program::Ours
+    }
+
     /// Whether it is the floor, which has no handlers and so no latency and no memory of its own.
     pub(crate) fn is_floor(&self) -> bool {
         self.program == Program::Floor

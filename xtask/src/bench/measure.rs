@@ -37,7 +37,7 @@ const STOPPED_EARLY: f64 = 2_000.0;
 const ADDING_UP: Duration = Duration::from_millis(300);
 
 /// What is measured, by name; the tables are made of these.
-pub(crate) const MEASURES: [Measure; 12] = [
+pub(crate) const MEASURES: [Measure; 15] = [
     Measure { name: "enqueue_bulk", title: "bulk enqueue", unit: "jobs/s" },
     Measure { name: "enqueue_single", title: "single enqueue, 64 clients", unit: "jobs/s" },
     Measure { name: "drain", title: "drain of a backlog", unit: "jobs/s" },
@@ -47,6 +47,9 @@ pub(crate) const MEASURES: [Measure; 12] = [
     Measure { name: "latency_2000_p50", title: "p50 at 2,000/s", unit: "ms" },
     Measure { name: "latency_2000_p99", title: "p99 at 2,000/s", unit: "ms" },
     Measure { name: "latency_2000_p999", title: "p99.9 at 2,000/s", unit: "ms" },
+    Measure { name: "fail", title: "failures for good", unit: "jobs/s" },
+    Measure { name: "redrive", title: "dead letters driven again", unit: "jobs/s" },
+    Measure { name: "retry", title: "jobs that fail once and succeed", unit: "jobs/s" },
     Measure { name: "log_bytes", title: "log written for a job", unit: "bytes" },
     Measure { name: "commits", title: "commits for a job", unit: "commits" },
     Measure { name: "memory", title: "peak memory of the worker", unit: "MB" },
@@ -85,6 +88,10 @@ impl Turn<'_> {
         let names = ["enqueue_bulk", "drain", "log_bytes", "commits"];
         let mut found = phase(&names, self.fill_and_drain());
         found.extend(phase(&["enqueue_single"], self.single()));
+        if self.contender.is_ours() {
+            found.extend(phase(&["fail", "redrive"], self.fill_and(&["fail", "redrive"])));
+            found.extend(phase(&["retry"], self.fill_and(&["retry"])));
+        }
         if !self.contender.is_floor() {
             for rate in RATES {
                 let names = ["p50", "p99", "p999"].map(|end| format!("latency_{rate}_{end}"));
@@ -141,6 +148,24 @@ impl Turn<'_> {
         );
         found.extend(per_job(fill_cost.commits, drain_cost.commits).map(|commits| value("commits", commits)));
         found.extend(megabytes.filter(|_| !self.contender.is_floor()).map(|peak| value("memory", peak)));
+        Ok(found)
+    }
+
+    /// Stores a backlog, then does phases with it, one after the other.
+    fn fill_and(&mut self, phases: &[&str]) -> Result<Vec<Found>, String> {
+        let place = self.place()?;
+        let driver = self.driver.ok_or("the floor has no handlers")?;
+        let (jobs, limit) =
+            (self.sizes.jobs, u32::try_from(self.sizes.drain_limit.as_secs()).unwrap_or(u32::MAX));
+        driver.run(&words("enqueue_bulk", &place, &[("jobs", jobs), ("clients", BULK_CLIENTS)]), LIMIT)?;
+        let mut found = Vec::new();
+        for name in phases {
+            self.stage.settle(&place)?;
+            let answered = driver.run(&words(name, &place, &[("jobs", jobs), ("limit", limit)]), LIMIT)?;
+            let done = rate(&answered.answer)?;
+            found.push(Found { partial: done.jobs < f64::from(jobs), ..value(name, done.a_second()) });
+        }
+        self.stage.remove(&place);
         Ok(found)
     }
 

@@ -5,7 +5,7 @@ use super::measure::{MEASURES, Measure};
 use super::results::{Cell, Results, Row};
 
 /// The tables, each with its title and the measures in its columns.
-const TABLES: [(&str, &[&str]); 3] = [
+const TABLES: [(&str, &[&str]); 4] = [
     ("Rates, jobs a second", &["enqueue_bulk", "enqueue_single", "drain"]),
     (
         "Pick-up latency, milliseconds",
@@ -18,6 +18,7 @@ const TABLES: [(&str, &[&str]); 3] = [
             "latency_2000_p999",
         ],
     ),
+    ("The failure path, jobs a second", &["fail", "redrive", "retry"]),
     ("Cost", &["log_bytes", "commits", "memory"]),
 ];
 
@@ -28,7 +29,8 @@ pub(crate) fn terminal(results: &Results) -> String {
         let measures = measures(names);
         let mut heading = vec!["contender"];
         heading.extend(measures.iter().map(|measure| measure.title));
-        let rows: Vec<Vec<String>> = results.rows.iter().map(|row| line(results, row, &measures)).collect();
+        let rows: Vec<Vec<String>> =
+            shown_rows(results, &measures).map(|row| line(results, row, &measures)).collect();
         out.push_str(&format!("\n{title}\n\n{}\n", crate::table::render(&heading, &rows)));
     }
     out.push('\n');
@@ -47,8 +49,8 @@ pub(crate) fn markdown(template: &str, results: &Results) -> String {
             let titles: Vec<&str> = measures.iter().map(|measure| measure.title).collect();
             let head = format!("| contender | {} |", titles.join(" | "));
             let rule = format!("|---|{}", "---:|".repeat(measures.len()));
-            let rows =
-                results.rows.iter().map(|row| format!("| {} |", line(results, row, &measures).join(" | ")));
+            let rows = shown_rows(results, &measures)
+                .map(|row| format!("| {} |", line(results, row, &measures).join(" | ")));
             let lines: Vec<String> = [head, rule].into_iter().chain(rows).collect();
             format!("### {title}\n\n{}", lines.join("\n"))
         })
@@ -73,6 +75,11 @@ pub(crate) fn markdown(template: &str, results: &Results) -> String {
 
 fn measures(names: &[&str]) -> Vec<&'static Measure> {
     MEASURES.iter().filter(|measure| names.contains(&measure.name)).collect()
+}
+
+/// Those who have something to show in a table.
+fn shown_rows<'a>(results: &'a Results, measures: &'a [&Measure]) -> impl Iterator<Item = &'a Row> {
+    results.rows.iter().filter(|row| measures.iter().any(|measure| row.cell(measure) != Cell::None))
 }
 
 fn line(results: &Results, row: &Row, measures: &[&Measure]) -> Vec<String> {
@@ -165,9 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_shows_every_contender_in_every_table() {
+    fn a_contender_is_in_the_tables_that_it_has_figures_for() {
         let text = terminal(&sample());
-        assert_eq!(text.matches("pg-boss, polling  ").count(), TABLES.len(), "{text}");
+        // Rates, and a latency that is absent; nothing of its failure path or its cost.
+        assert_eq!(text.matches("pg-boss, polling  ").count(), 2, "{text}");
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub async fn contend<E: Engine, O: Future<Output = Result<E, Failure>>>(
         Phase::EnqueueSingle => single(&engine, &arguments).await?,
         Phase::Drain => drain(&engine, &arguments).await?,
         Phase::Latency => latency(&engine, &arguments).await?,
+        Phase::Fail | Phase::Retry | Phase::Redrive => return Err("only Backstop is asked this".into()),
     };
     answer.print();
     // Some workers take seconds to stop, and nothing is measured any more.
@@ -121,11 +122,14 @@ async fn latency<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer,
     let mut producers = Vec::with_capacity(arguments.jobs);
     for moment in schedule(arguments.jobs, arguments.rate) {
         tokio::time::sleep_until(moment.into()).await;
-        // What the producer itself is late counts as waiting: a slow enqueue must not slow the clock down.
         let late = u64::try_from(moment.elapsed().as_micros()).unwrap_or(0);
-        let one = Work::due_at(now_micros().saturating_sub(late));
-        let engine = engine.clone();
-        producers.push(tokio::spawn(async move { engine.add_one(one).await }));
+        let sent = now_micros().saturating_sub(late);
+        let (engine, tally) = (engine.clone(), tally.clone());
+        producers.push(tokio::spawn(async move {
+            engine.add_one(Work::due_at(sent)).await?;
+            tally.acknowledged(sent);
+            Ok::<(), Failure>(())
+        }));
     }
     for producer in producers {
         producer.await??;
