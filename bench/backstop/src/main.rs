@@ -4,10 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use backstop::core::redrive::Selector;
 use backstop::prelude::*;
 use backstop::store::QueueView;
-use backstop::{Config, TerminalReason, WorkerHandle};
+use backstop::{Config, WorkerHandle};
 use backstop_contest::{
     Answer, Arguments, Failure, LOOK, Phase, Tally, filling, now_micros, schedule, shares,
 };
@@ -81,7 +80,6 @@ async fn main() -> Result<(), Failure> {
         Phase::Drain => drain(&engine, &arguments, Mood::Well, |queue| queue.succeeded).await?,
         Phase::Fail => drain(&engine, &arguments, Mood::Broken, |queue| queue.failed).await?,
         Phase::Retry => drain(&engine, &arguments, Mood::Stumbling, |queue| queue.succeeded).await?,
-        Phase::Redrive => redrive(&engine, &arguments).await?,
         Phase::Latency => latency(&engine, &arguments).await?,
     };
     answer.print();
@@ -171,25 +169,6 @@ async fn count(engine: &Backstop, ended: fn(&QueueView) -> u64) -> Result<usize,
     let queues = engine.queues().await?;
     let queue = queues.iter().find(|queue| queue.name == QUEUE);
     Ok(queue.map_or(0, |queue| usize::try_from(ended(queue)).unwrap_or(0)))
-}
-
-/// Drives all dead letters again, as fast as a plan may, beside a worker that is well now.
-async fn redrive(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
-    // What failed for good is driven again only when it is asked for by name.
-    let reason = Some(TerminalReason::NonRetryable);
-    let selector = Selector { kind: Some(Work::KIND.to_owned()), reason, ..Selector::default() };
-    let plan = engine.redrive(selector).batch(1_000).per_second(u32::MAX).in_flight(10_000).create().await?;
-    let began = Instant::now();
-    engine.start_redrive(&plan.id, "bench").await?;
-    let worker = worker(engine, &Tally::default(), Mood::Well).await?;
-    let mut jobs = 0;
-    while jobs < arguments.jobs && began.elapsed() < arguments.limit {
-        tokio::time::sleep(LOOK).await;
-        jobs = count(engine, |queue| queue.succeeded).await?;
-    }
-    let spent = began.elapsed();
-    worker.stop().await;
-    Ok(Answer::Rate { jobs, spent })
 }
 
 async fn latency(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {

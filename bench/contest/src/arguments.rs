@@ -19,8 +19,6 @@ pub enum Phase {
     Fail,
     /// Run the jobs that are stored; each of them fails once, is tried again at once, and succeeds.
     Retry,
-    /// Drive the jobs that have failed for good again, until the last of them has succeeded.
-    Redrive,
     /// Store jobs at a steady rate beside an idle worker, and tell how long each waited for its handler.
     Latency,
 }
@@ -88,7 +86,6 @@ fn parse_phase(word: &str) -> Result<Phase, String> {
         "drain" => Phase::Drain,
         "fail" => Phase::Fail,
         "retry" => Phase::Retry,
-        "redrive" => Phase::Redrive,
         "latency" => Phase::Latency,
         _ => return Err(format!("no phase {word}")),
     })

@@ -7,7 +7,7 @@ use std::time::Instant;
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::Slot;
-use backstop_store::desk::{Begin, Desk, File, Grip, Position, Writes, lane_of, stale};
+use backstop_store::desk::{Begin, Desk, File, Grip, Position, Writes, is_settled, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
 use crate::error::Failure;
@@ -148,7 +148,7 @@ impl Taking<'_> {
         let began = Instant::now();
         let mut picked =
             unit.one(Query::new(sql::PICK, self.pick_params(now, rooms, begin))).await?.into_iter();
-        self.begin(unit, picked.next())?;
+        let now = self.begin(unit, picked.next())?;
         let shared = unit.shared.clone();
         if *begin == Begin::Start {
             shared.cursors.note(began, Instant::now());
@@ -162,8 +162,10 @@ impl Taking<'_> {
             let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
             let file = load::picked(&mut row, &shared.lanes)?;
             let at = (file.record.run_at, file.job.spec.id);
-            let reached = self.reached.entry(lane).or_insert(at);
-            *reached = at.max(*reached);
+            if is_settled(at.0, now) {
+                let reached = self.reached.entry(lane).or_insert(at);
+                *reached = at.max(*reached);
+            }
             let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
             let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
             found.push((place, file));
@@ -189,7 +191,7 @@ impl Taking<'_> {
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live. The moment is that of the
     /// statement: what was due by it must not seem to start before.
-    fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<(), Failure> {
+    fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<Timestamp, Failure> {
         let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
         let mut row = about_us.ok_or_else(no_answer)?;
         let now = row.moment()?;
@@ -200,7 +202,7 @@ impl Taking<'_> {
         if self.desk.is_none() {
             self.desk = Some(unit.desk(now));
         }
-        Ok(())
+        Ok(now)
     }
 
     async fn finish(mut self, unit: &mut Unit) -> Result<Claimed, Failure> {

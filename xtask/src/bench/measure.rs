@@ -37,7 +37,7 @@ const STOPPED_EARLY: f64 = 2_000.0;
 const ADDING_UP: Duration = Duration::from_millis(300);
 
 /// What is measured, by name; the tables are made of these.
-pub(crate) const MEASURES: [Measure; 15] = [
+pub(crate) const MEASURES: [Measure; 14] = [
     Measure { name: "enqueue_bulk", title: "bulk enqueue", unit: "jobs/s" },
     Measure { name: "enqueue_single", title: "single enqueue, 64 clients", unit: "jobs/s" },
     Measure { name: "drain", title: "drain of a backlog", unit: "jobs/s" },
@@ -48,7 +48,6 @@ pub(crate) const MEASURES: [Measure; 15] = [
     Measure { name: "latency_2000_p99", title: "p99 at 2,000/s", unit: "ms" },
     Measure { name: "latency_2000_p999", title: "p99.9 at 2,000/s", unit: "ms" },
     Measure { name: "fail", title: "failures for good", unit: "jobs/s" },
-    Measure { name: "redrive", title: "dead letters driven again", unit: "jobs/s" },
     Measure { name: "retry", title: "jobs that fail once and succeed", unit: "jobs/s" },
     Measure { name: "log_bytes", title: "log written for a job", unit: "bytes" },
     Measure { name: "commits", title: "commits for a job", unit: "commits" },
@@ -89,8 +88,8 @@ impl Turn<'_> {
         let mut found = phase(&names, self.fill_and_drain());
         found.extend(phase(&["enqueue_single"], self.single()));
         if self.contender.is_ours() {
-            found.extend(phase(&["fail", "redrive"], self.fill_and(&["fail", "redrive"])));
-            found.extend(phase(&["retry"], self.fill_and(&["retry"])));
+            found.extend(phase(&["fail"], self.fill_and("fail")));
+            found.extend(phase(&["retry"], self.fill_and("retry")));
         }
         if !self.contender.is_floor() {
             for rate in RATES {
@@ -151,22 +150,18 @@ impl Turn<'_> {
         Ok(found)
     }
 
-    /// Stores a backlog, then does phases with it, one after the other.
-    fn fill_and(&mut self, phases: &[&str]) -> Result<Vec<Found>, String> {
+    /// Stores a backlog, and does a phase with it.
+    fn fill_and(&mut self, name: &str) -> Result<Vec<Found>, String> {
         let place = self.place()?;
         let driver = self.driver.ok_or("the floor has no handlers")?;
-        let (jobs, limit) =
-            (self.sizes.jobs, u32::try_from(self.sizes.drain_limit.as_secs()).unwrap_or(u32::MAX));
+        let jobs = self.sizes.jobs;
+        let limit = u32::try_from(self.sizes.drain_limit.as_secs()).unwrap_or(u32::MAX);
         driver.run(&words("enqueue_bulk", &place, &[("jobs", jobs), ("clients", BULK_CLIENTS)]), LIMIT)?;
-        let mut found = Vec::new();
-        for name in phases {
-            self.stage.settle(&place)?;
-            let answered = driver.run(&words(name, &place, &[("jobs", jobs), ("limit", limit)]), LIMIT)?;
-            let done = rate(&answered.answer)?;
-            found.push(Found { partial: done.jobs < f64::from(jobs), ..value(name, done.a_second()) });
-        }
+        self.stage.settle(&place)?;
+        let answered = driver.run(&words(name, &place, &[("jobs", jobs), ("limit", limit)]), LIMIT)?;
         self.stage.remove(&place);
-        Ok(found)
+        let done = rate(&answered.answer)?;
+        Ok(vec![Found { partial: done.jobs < f64::from(jobs), ..value(name, done.a_second()) }])
     }
 
     fn single(&mut self) -> Result<Vec<Found>, String> {

@@ -18,7 +18,7 @@ const TABLES: [(&str, &[&str]); 4] = [
             "latency_2000_p999",
         ],
     ),
-    ("The failure path, jobs a second", &["fail", "redrive", "retry"]),
+    ("The failure path, jobs a second", &["fail", "retry"]),
     ("Cost", &["log_bytes", "commits", "memory"]),
 ];
 

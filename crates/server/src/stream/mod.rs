@@ -34,8 +34,8 @@ const LINGER: Duration = Duration::from_secs(300);
 /// Events that are put into the ring together.
 const BATCH: usize = 512;
 
-/// The shortest time between two rounds of waking subscribers, for each that is woken: with five thousand a round follows
-/// a round after a tenth of a second, which keeps their share of a processor small however fast events come.
+/// The shortest time between two rounds of waking subscribers, for each that is woken: with five thousand a round
+/// follows a round after a tenth of a second, which keeps their share of a processor small however fast events come.
 const PAUSE_PER_SUBSCRIBER: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 

@@ -74,11 +74,14 @@ pub async fn an_old_job_is_not_starved(w: World) {
 /// L2, L3: what becomes due behind the last claim is found, by whomever it was stored, and goes first if it was we.
 pub async fn what_is_stored_behind_the_last_claim_is_found(w: World) {
     let (worker, other) = (w.worker(1).await, w.beside().await);
+    let then = w.now();
     w.offer_all(false, [job(10), job(20), job(30)]).await;
+    w.pass(secs(9));
     assert_eq!(numbers(&w.claim(worker, 2).await), [10, 20]);
-    w.offer_all(false, [job(15), job(16).at(w.now().before(secs(9)))]).await;
+    w.offer_all(false, [job(15).at(then), job(16).at(then.before(secs(9)))]).await;
     assert_eq!(numbers(&w.claim(worker, 2).await), [16, 15]);
-    other.submit(Submit { jobs: vec![job(5).0, job(6).0], atomic: true }).await.expect("submit");
+    let late = [5, 6].map(|number| job(number).at(then).0).to_vec();
+    other.submit(Submit { jobs: late, atomic: true }).await.expect("submit");
     assert!(w.store.peek(&claim(worker, 1)).await.expect("peek").has_work());
     // Perhaps not by the first claim, but before one finds nothing.
     let mut rest = Vec::new();

@@ -4,10 +4,11 @@
 //! keeps an old snapshot open: then every claim would walk over all that was ever taken. A claim that begins at the
 //! cursor walks over nothing.
 //!
-//! Something can still become due behind a cursor: a transaction of another process that was slow to commit, or a claim
-//! of another process that was rolled back. (What this process writes moves its cursors back.) So a part of the claims
-//! reads from the start, as often as that costs little: where it is cheap, whenever there seems to be nothing; and in
-//! any case so often that it takes one part in twenty of the time.
+//! A cursor stays a little behind the moment, because transactions commit in another order than they read the clock
+//! in. Something can still become due behind it: a transaction that was slower than that, or a claim of another process
+//! that was rolled back. (What this process writes moves its cursors back.) So a part of the claims reads from the
+//! start, as often as that costs little: where it is cheap, whenever there seems to be nothing and a few times a
+//! second; and in any case so often that it takes one part in twenty of the time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,12 @@ use backstop_core::{JobId, Timestamp};
 
 /// After reading from the start for some time, cursors are believed for this many times as long.
 const BELIEVED: u32 = 19;
+
+/// And where that was cheap, no longer than this.
+const BELIEVED_AT_MOST: Duration = Duration::from_millis(250);
+
+/// How far cursors stay behind the moment: the most that a commit usually takes.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// Reading from the start for less than this is cheap: it is done before it is believed that there is nothing.
 const CHEAP: Duration = Duration::from_millis(50);
@@ -33,6 +40,12 @@ pub enum Begin {
     Cursors(Vec<(i64, Position)>),
 }
 
+/// True when nothing is expected any more before a job that was due then: a cursor may move there.
+#[must_use]
+pub fn is_settled(run_at: Timestamp, now: Timestamp) -> bool {
+    run_at <= now.before(SETTLED)
+}
+
 /// The cursors of one process, by the ids of lanes.
 #[derive(Debug, Default)]
 pub struct Cursors(Mutex<State>);
@@ -46,7 +59,11 @@ struct State {
 
 impl State {
     fn is_due(&self, now: Instant) -> bool {
-        self.whole.is_none_or(|(at, took)| now.saturating_duration_since(at) >= took * BELIEVED)
+        self.whole.is_none_or(|(at, took)| {
+            let believed = took * BELIEVED;
+            let believed = if took < CHEAP { believed.min(BELIEVED_AT_MOST) } else { believed };
+            now.saturating_duration_since(at) >= believed
+        })
     }
 }
 
@@ -141,6 +158,22 @@ mod tests {
             assert_eq!(cursors.may_start_over(zero + ms(cost + 1)), again, "{cost} ms");
             assert!(cursors.may_start_over(zero + ms(cost * 20)), "{cost} ms, and long ago");
         }
+    }
+
+    #[test]
+    fn where_it_is_cheap_it_is_done_a_few_times_a_second() {
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        cursors.note(zero, zero + ms(49));
+        assert!(matches!(cursors.begin(zero + ms(298)), Begin::Cursors(_)));
+        assert_eq!(cursors.begin(zero + ms(299)), Begin::Start);
+    }
+
+    #[test]
+    fn cursors_stay_behind_what_may_still_be_committed() {
+        let now = Timestamp::from_micros(1_000_000);
+        let settled =
+            [799_999, 800_000, 800_001, 1_000_000].map(|due| is_settled(Timestamp::from_micros(due), now));
+        assert_eq!(settled, [true, true, false, false]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub async fn contend<E: Engine, O: Future<Output = Result<E, Failure>>>(
         Phase::EnqueueSingle => single(&engine, &arguments).await?,
         Phase::Drain => drain(&engine, &arguments).await?,
         Phase::Latency => latency(&engine, &arguments).await?,
-        Phase::Fail | Phase::Retry | Phase::Redrive => return Err("only Backstop is asked this".into()),
+        Phase::Fail | Phase::Retry => return Err("only Backstop is asked this".into()),
     };
     answer.print();
     // Some workers take seconds to stop, and nothing is measured any more.
