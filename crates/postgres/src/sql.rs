@@ -59,9 +59,10 @@ macro_rules! clock {
 
 // Transactions.
 
-/// The plans of claims must not depend on statistics: right after a bulk load they are wrong.
+/// Plans must not depend on statistics: right after a bulk load they are wrong.
 pub(crate) const BEGIN_WRITE: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
+/// For statements that have one plan only, or bring their settings along.
 pub(crate) const BEGIN_PLAIN: &str = "BEGIN";
 /// It is idle while an index is made online, and must not be what that waits for: see [`LET_GO`].
 pub(crate) const BEGIN_MIGRATION: &str =
