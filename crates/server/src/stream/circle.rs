@@ -118,13 +118,10 @@ impl Circles {
         stirred.map(|circle| circle.members.load(Ordering::Acquire)).sum()
     }
 
-    /// Wakes those, or everybody.
-    pub(super) fn wake(&self, everybody: bool) {
-        for circle in self.all.values() {
-            if circle.stirred.swap(false, Ordering::AcqRel) || everybody {
-                circle.news.notify_waiters();
-            }
-        }
+    /// The bells of those, or of everybody. To be rung when nothing is locked: whoever is woken may leave at once.
+    pub(super) fn bells(&self, everybody: bool) -> Vec<Arc<Notify>> {
+        let told = |circle: &&Arc<Circle>| circle.stirred.swap(false, Ordering::AcqRel) || everybody;
+        self.all.values().filter(told).map(|circle| circle.news.clone()).collect()
     }
 
     fn peers(&mut self, circle: &Circle) -> &mut Vec<Arc<Circle>> {

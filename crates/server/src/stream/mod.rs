@@ -100,11 +100,17 @@ impl Hub {
     /// Ends every stream, now and for good.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.circles().wake(true);
+        self.wake(true);
     }
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// Wakes those who have something to read, or everybody.
+    fn wake(&self, everybody: bool) {
+        let bells = self.circles().bells(everybody);
+        bells.iter().for_each(|bell| bell.notify_waiters());
     }
 
     fn circles(&self) -> MutexGuard<'_, Circles> {
@@ -235,7 +241,7 @@ async fn run(hub: Weak<Hub>, mut events: Events) {
             event = events.next() => event,
             () = at(due) => {
                 let Some(hub) = hub.upgrade() else { return };
-                hub.circles().wake(false);
+                hub.wake(false);
                 (due, woken) = (None, Instant::now());
                 continue;
             }
