@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
-use backstop_store::desk::grip::Slot;
+use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{Desk, File, Grip, LaneKey, Writes, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
@@ -73,13 +73,10 @@ struct Taking<'a> {
 impl Taking<'_> {
     /// Takes from queues that differ, all in one go; again from one where jobs had expired instead.
     async fn serve(&mut self, unit: &mut Unit, round: Vec<&ClaimQueue>) -> Result<(), Failure> {
-        let mut left = Grip::MOST - self.taken.len();
-        let mut rooms = Vec::with_capacity(round.len());
-        for queue in round {
-            let free = queue.limit.min(left);
-            left -= free;
-            rooms.push(Room { queue, free, started: 0 });
-        }
+        let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
+        let shares = shares(&limits, Grip::MOST - self.taken.len());
+        let room = |(queue, free)| Room { queue, free, started: 0 };
+        let rooms: Vec<Room<'_>> = round.into_iter().zip(shares).map(room).collect();
         let mut found = self.pick(unit, &rooms).await?.into_iter().peekable();
         for (place, mut room) in rooms.into_iter().enumerate() {
             let mine: Vec<File> =

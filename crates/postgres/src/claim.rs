@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
-use backstop_store::desk::grip::Slot;
+use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{Begin, Desk, File, Grip, Position, Writes, is_settled, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
@@ -16,14 +16,22 @@ use crate::load;
 use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
+use crate::take;
 use crate::unit::Unit;
 use crate::values::{Row, Value};
 
 /// The longest interval of aging that is told to the server: five levels of it do not overflow.
 const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
 
-/// Takes due jobs for a worker.
+/// Takes due jobs for a worker: in one statement if that can be, in a transaction otherwise.
 pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Failure> {
+    let rounds = rounds(&claim.queues);
+    if let [round] = &*rounds
+        && take::is_plain(unit, round)
+        && let Some(claimed) = take::take(unit, claim, &rooms(round, usize::MAX)).await?
+    {
+        return Ok(claimed);
+    }
     let mut taking = Taking {
         claim,
         desk: None,
@@ -32,8 +40,8 @@ pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Fai
         reached: HashMap::new(),
         callbacks: Vec::new(),
     };
-    for round in rounds(&claim.queues) {
-        taking.serve(unit, round).await?;
+    for round in rounds {
+        taking.serve(unit, &round).await?;
     }
     taking.finish(unit).await
 }
@@ -55,10 +63,17 @@ fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
 }
 
 /// What a claim may still take from a queue.
-struct Room<'a> {
-    queue: &'a ClaimQueue,
+pub(crate) struct Room<'a> {
+    pub(crate) queue: &'a ClaimQueue,
     free: usize,
     started: usize,
+}
+
+/// What a claim may take from queues, `most` jobs at most.
+fn rooms<'a>(round: &[&'a ClaimQueue], most: usize) -> Vec<Room<'a>> {
+    let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
+    let shares = shares(&limits, most);
+    round.iter().zip(shares).map(|(queue, free)| Room { queue, free, started: 0 }).collect()
 }
 
 /// A claim under way.
@@ -76,14 +91,8 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// Takes from queues that differ, all in one go; again from one where jobs had expired instead.
-    async fn serve(&mut self, unit: &mut Unit, round: Vec<&ClaimQueue>) -> Result<(), Failure> {
-        let mut left = Grip::MOST - self.taken.len();
-        let mut rooms = Vec::with_capacity(round.len());
-        for queue in round {
-            let free = queue.limit.min(left);
-            left -= free;
-            rooms.push(Room { queue, free, started: 0 });
-        }
+    async fn serve(&mut self, unit: &mut Unit, round: &[&ClaimQueue]) -> Result<(), Failure> {
+        let rooms = rooms(round, Grip::MOST - self.taken.len());
         let mut found = self.pick(unit, &rooms).await?.into_iter().peekable();
         for (place, mut room) in rooms.into_iter().enumerate() {
             let mine: Vec<File> =
@@ -128,11 +137,7 @@ impl Taking<'_> {
         if found.is_empty() && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
             found = self.lift(unit, rooms, &Begin::Start).await?;
         }
-        let aging = self.claim.aging;
-        found.sort_by_cached_key(|(place, file)| {
-            let spec = &file.job.spec;
-            (*place, aging.rank(spec.priority, file.record.run_at), spec.id)
-        });
+        in_order(self.claim, &mut found);
         Ok(found)
     }
 
@@ -146,59 +151,19 @@ impl Taking<'_> {
         let moment = self.desk.as_ref().map(|desk| desk.now);
         let now = moment.map_or_else(|| unit.shared.moment(), Value::at);
         let began = Instant::now();
-        let mut picked =
-            unit.one(Query::new(sql::PICK, self.pick_params(now, rooms, begin))).await?.into_iter();
+        let params = params(self.claim, now, rooms, begin);
+        let mut picked = unit.one(Query::new(sql::PICK, params)).await?.into_iter();
         let now = self.begin(unit, picked.next())?;
-        let shared = unit.shared.clone();
         if *begin == Begin::Start {
-            shared.cursors.note(began, Instant::now());
+            unit.shared.cursors.note(began, Instant::now());
         }
-        let picked: Vec<Row> = picked.collect();
-        load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
-        let mut places: HashMap<i64, usize> = HashMap::new();
-        let mut found = Vec::with_capacity(picked.len());
-        for mut row in picked {
-            row.skip(1);
-            let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
-            let file = load::picked(&mut row, &shared.lanes)?;
-            let at = (file.record.run_at, file.job.spec.id);
-            if is_settled(at.0, now) {
-                let reached = self.reached.entry(lane).or_insert(at);
-                *reached = at.max(*reached);
-            }
-            let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
-            let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
-            found.push((place, file));
-        }
-        Ok(found)
-    }
-
-    fn pick_params(&self, now: Value, rooms: &[Room<'_>], begin: &Begin) -> Vec<Value> {
-        let aging = i64::try_from(self.claim.aging.0.as_micros()).unwrap_or(i64::MAX);
-        let mut params = vec![
-            now,
-            Value::worker(self.claim.worker),
-            Value::texts(rooms.iter().map(|room| &room.queue.queue)),
-            Value::Ints(rooms.iter().map(|room| i64::try_from(room.free).ok()).collect()),
-            Value::Bools(rooms.iter().map(|room| room.queue.any_kind).collect()),
-            Value::texts(self.claim.kinds.iter().map(|known| &known.kind)),
-            Value::Ints(self.claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
-            Value::Int(Some(aging.min(LONGEST_AGING))),
-        ];
-        params.extend(cursors(begin));
-        params
+        read(unit, picked.collect(), rooms, now, &mut self.reached).await
     }
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live. The moment is that of the
     /// statement: what was due by it must not seem to start before.
     fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<Timestamp, Failure> {
-        let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
-        let mut row = about_us.ok_or_else(no_answer)?;
-        let now = row.moment()?;
-        row.skip(2);
-        if row.maybe_moment()?.is_none_or(|expiry| expiry <= now) {
-            return Err(Error::NotEnlisted { worker: self.claim.worker }.into());
-        }
+        let (now, _) = about(self.claim, about_us)?;
         if self.desk.is_none() {
             self.desk = Some(unit.desk(now));
         }
@@ -247,6 +212,71 @@ impl Taking<'_> {
     }
 }
 
+/// The moment of a claim, and the rest of the row that tells it. A worker that is not live is refused.
+pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<(Timestamp, Row), Failure> {
+    let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
+    let mut row = row.ok_or_else(no_answer)?;
+    let now = row.moment()?;
+    row.skip(2);
+    if row.maybe_moment()?.is_none_or(|expiry| expiry <= now) {
+        return Err(Error::NotEnlisted { worker: claim.worker }.into());
+    }
+    Ok((now, row))
+}
+
+/// The parameters of both functions that take jobs.
+pub(crate) fn params(claim: &Claim, now: Value, rooms: &[Room<'_>], begin: &Begin) -> Vec<Value> {
+    let aging = i64::try_from(claim.aging.0.as_micros()).unwrap_or(i64::MAX);
+    let mut params = vec![
+        now,
+        Value::worker(claim.worker),
+        Value::texts(rooms.iter().map(|room| &room.queue.queue)),
+        Value::Ints(rooms.iter().map(|room| i64::try_from(room.free).ok()).collect()),
+        Value::Bools(rooms.iter().map(|room| room.queue.any_kind).collect()),
+        Value::texts(claim.kinds.iter().map(|known| &known.kind)),
+        Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
+        Value::Int(Some(aging.min(LONGEST_AGING))),
+    ];
+    params.extend(cursors(begin));
+    params
+}
+
+/// Reads jobs that were lifted out of `ready`, each with the place of its queue, and notes how far each lane was read.
+pub(crate) async fn read(
+    unit: &mut Unit,
+    lifted: Vec<Row>,
+    rooms: &[Room<'_>],
+    now: Timestamp,
+    reached: &mut HashMap<i64, Position>,
+) -> Result<Vec<(usize, File)>, Failure> {
+    let shared = unit.shared.clone();
+    load::meet_lanes(unit, &shared.lanes, &lifted, 1).await?;
+    let mut places: HashMap<i64, usize> = HashMap::new();
+    let mut found = Vec::with_capacity(lifted.len());
+    for mut row in lifted {
+        row.skip(1);
+        let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
+        let file = load::picked(&mut row, &shared.lanes)?;
+        let at = (file.record.run_at, file.job.spec.id);
+        if is_settled(at.0, now) {
+            let reached = reached.entry(lane).or_insert(at);
+            *reached = at.max(*reached);
+        }
+        let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
+        let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
+        found.push((place, file));
+    }
+    Ok(found)
+}
+
+/// Sorts jobs as they are to be run: by queue, and in it the best first.
+pub(crate) fn in_order(claim: &Claim, found: &mut [(usize, File)]) {
+    found.sort_by_cached_key(|(place, file)| {
+        let spec = &file.job.spec;
+        (*place, claim.aging.rank(spec.priority, file.record.run_at), spec.id)
+    });
+}
+
 fn count_taken(writes: &mut Writes, files: &[File]) {
     for file in files {
         writes.count(&lane_of(&file.job.spec), Some(State::Pending), Some(State::Running));
@@ -260,7 +290,7 @@ fn insert(grip: &Grip) -> Query {
 }
 
 /// The jobs as their worker gets them; this process remembers what it handed out.
-fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
+pub(crate) fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
     let mut jobs = Vec::with_capacity(files.len());
     let mut remembered = HashMap::with_capacity(files.len());
     for (file, slot) in files.into_iter().zip(&grip.slots) {
@@ -302,11 +332,11 @@ pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure
     ];
     params.extend(cursors(&begin));
     let began = Instant::now();
-    let mut answers = unit.commit(vec![Query::new(sql::PEEK, params)]).await?;
+    let rows = unit.alone(Query::new(sql::PEEK, params)).await?;
     if begin == Begin::Start {
         unit.shared.cursors.note(began, Instant::now());
     }
-    let row = answers.pop().unwrap_or_default().into_iter().next();
+    let row = rows.into_iter().next();
     let mut row = row.ok_or_else(|| Failure::Unreadable("a look for work gave no answer".to_owned()))?;
     Ok(Peek { now: row.moment()?, next_due: row.maybe_moment()? })
 }

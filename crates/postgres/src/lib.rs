@@ -42,6 +42,7 @@ mod shared;
 mod sql;
 mod store;
 mod submit;
+mod take;
 mod tls;
 mod tx;
 mod unit;

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) deadline: Duration,
     /// What `doctor` calls an old transaction.
     pub(crate) old_transaction: Duration,
+    /// See [`Options::short_claims`].
+    pub(crate) short_claims: bool,
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
     pub(crate) cursors: Cursors,
@@ -50,7 +52,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
-        let Options { clock, schema, deadline, old_transaction, .. } = options;
+        let Options { clock, schema, deadline, old_transaction, short_claims, .. } = options;
         Self {
             location,
             schema,
@@ -58,6 +60,7 @@ impl Shared {
             clock,
             deadline,
             old_transaction,
+            short_claims,
             lanes: Lanes::default(),
             hands: Hands::default(),
             cursors: Cursors::default(),

@@ -178,9 +178,20 @@ pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = 
 
 // Claim. Where a lane is not read from its start, its cursor is named.
 
+macro_rules! lifted {
+    ($function:literal) => {
+        concat!(
+            "SELECT * FROM backstop.",
+            $function,
+            "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) p(now bigint, id uuid, lane integer, created_at bigint, \
+             run_at bigint, payload text, extras record, past record)"
+        )
+    };
+}
+
 /// See `schema::pick`.
-pub(crate) const PICK: &str = "SELECT * FROM backstop.pick($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) p(now bigint, \
-     id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
+pub(crate) const PICK: &str = lifted!("pick");
+pub(crate) const TAKE: &str = lifted!("take");
 pub(crate) const PEEK: &str = "SELECT p.now, p.next_due FROM backstop.peek($1, $2, $3, $4, $5, $6, $7, $8) p";
 
 // Workers.

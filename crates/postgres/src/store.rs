@@ -49,6 +49,9 @@ pub struct Options {
     pub migrate: bool,
     /// A transaction that is open for longer is named by `doctor`: it keeps dead rows from being removed.
     pub old_transaction: Duration,
+    /// Claims go the short way even while somebody listens to events; for tests. What is told of a start may then come
+    /// after what is told of something later.
+    pub short_claims: bool,
 }
 
 /// Where notices of other processes are heard.
@@ -74,6 +77,7 @@ impl Default for Options {
             probe: Duration::from_secs(20),
             migrate: true,
             old_transaction: Duration::from_secs(300),
+            short_claims: false,
         }
     }
 }

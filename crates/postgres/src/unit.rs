@@ -194,6 +194,20 @@ impl Unit {
         Ok(answers)
     }
 
+    /// Runs one statement as a transaction of its own: it needs none around it. The unit is as fresh as before.
+    pub(crate) async fn alone(&mut self, query: Query) -> Result<Vec<Row>, Failure> {
+        debug_assert_eq!(self.stage, Stage::Fresh, "a transaction is open");
+        self.stage = Stage::Sent;
+        self.shared.count_statements(1);
+        let Some(client) = self.client.as_deref() else {
+            return Err(Failure::Lost("the connection is gone".to_owned()));
+        };
+        let rows = Wire { client, schema: &self.shared.schema }.one(query).await?;
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.stage = Stage::Fresh;
+        Ok(rows)
+    }
+
     /// Runs the last statements and commits, in one round trip.
     pub(crate) async fn commit(&mut self, last: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
         if self.stage == Stage::Fresh && last.is_empty() {
@@ -240,6 +254,12 @@ impl Unit {
                 self.stage = Stage::Over;
             }
         }
+    }
+
+    /// Notes what is to be told of what has been committed already.
+    pub(crate) fn tell_of(&mut self, events: Vec<Event>) {
+        let (turn, lanes) = (self.shared.turns.draw(), LaneIds::default());
+        self.news = Some(News { turn, events, arrivals: BTreeSet::new(), ready: BTreeMap::new(), lanes });
     }
 
     /// Tells what was committed.

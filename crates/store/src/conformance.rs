@@ -115,6 +115,7 @@ macro_rules! conformance {
                 a_paused_queue_gives_nothing
                 a_claim_takes_no_more_than_its_limit
                 queues_are_served_in_the_order_asked_for
+                the_last_of_many_queues_is_served
                 prefetched_jobs_are_not_started
                 each_queue_starts_its_own
                 a_claim_stores_worker_time_and_fence

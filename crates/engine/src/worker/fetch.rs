@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 
-use super::runtime::{Served, Shared, lock};
+use super::runtime::{Shared, lock};
+use super::slots::Reserved;
 use crate::loops::Pulse;
 use crate::quiet::Quiet;
 
 /// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
 const BATCH: usize = 500;
+/// Claims under way at once while there is a backlog: the store looks for the next jobs while the last ones are read.
+const AHEAD: usize = 2;
 /// The loops without which a claimed job would be lost: its lease would run out, or its end would never be written.
 const RESTS_ON: [&str; 2] = ["heartbeat", "report"];
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
@@ -29,13 +33,11 @@ impl<C: Send + Sync + 'static> Shared<C> {
         while !self.stop.is_cancelled() {
             pulse.beat();
             arrivals.mark_unchanged();
-            // A worker that is not ready takes nothing that another could do (H2).
-            if let Some(silent) = self.loops.silent(&RESTS_ON) {
-                unready.warn(|| tracing::error!(loop_name = silent, "a loop is silent: nothing is claimed"));
+            if !self.is_ready(&mut unready) {
                 self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
                 continue;
             }
-            match self.round(expected).await {
+            match self.round(expected, pulse, &mut unready).await {
                 Ok(wait) => {
                     match wait {
                         Wait::Room | Wait::Nothing => credible = true,
@@ -55,42 +57,91 @@ impl<C: Send + Sync + 'static> Shared<C> {
         }
     }
 
+    /// A worker that is not ready takes nothing that another could do (H2).
+    fn is_ready(&self, unready: &mut Quiet) -> bool {
+        let silent = self.loops.silent(&RESTS_ON);
+        if let Some(silent) = silent {
+            unready.warn(|| tracing::error!(loop_name = silent, "a loop is silent: nothing is claimed"));
+        }
+        silent.is_none()
+    }
+
     /// Starts what was claimed ahead, claims what there is room for, and says what to wait for.
     ///
     /// `expected` says that there is work, because it has just been stored or the last claim was filled: then looking
     /// before taking would only cost time.
-    async fn round(self: &Arc<Self>, expected: bool) -> Result<Wait, StoreError> {
+    async fn round(
+        self: &Arc<Self>,
+        expected: bool,
+        pulse: &Pulse,
+        unready: &mut Quiet,
+    ) -> Result<Wait, StoreError> {
         self.start_buffered().await?;
         self.gather_room().await;
-        let claim = self.claim();
-        if claim.queues.is_empty() {
+        let wanted = self.want();
+        if wanted.claim.queues.is_empty() {
             return Ok(Wait::Room);
         }
         if !expected {
-            let peek = self.store().peek(&claim).await?;
+            let peek = self.store().peek(&wanted.claim).await?;
             if !peek.has_work() {
+                drop(wanted);
                 let next = peek.next_due.map(|due| peek.now.until(due));
                 return Ok(Wait::Work { next, full: self.some_are_full() });
             }
         }
-        let asked: usize = claim.queues.iter().map(|queue| queue.limit).sum();
-        let claimed = self.store().claim(claim).await?;
-        let taken = claimed.jobs.len();
-        self.dispatch(claimed.jobs);
+        let asked = wanted.asked();
         // A claim that was filled has more behind it; one that was not looks again before it rests.
-        Ok(match taken {
-            0 => Wait::Misled,
-            taken if taken >= asked => Wait::Room,
-            _ => Wait::Nothing,
-        })
+        match self.take(wanted).await? {
+            0 => Ok(Wait::Misled),
+            taken if taken < asked => Ok(Wait::Nothing),
+            _ if self.queues.iter().any(|queue| queue.prefetch > 0) => Ok(Wait::Room),
+            _ => self.work_off(pulse, unready).await,
+        }
+    }
+
+    /// Works off a backlog: claims, with another claim already under way, for as long as they are filled and there is
+    /// room for whole batches.
+    async fn work_off(self: &Arc<Self>, pulse: &Pulse, unready: &mut Quiet) -> Result<Wait, StoreError> {
+        let mut under_way: JoinSet<Result<bool, StoreError>> = JoinSet::new();
+        let mut end = None;
+        loop {
+            let goes_on = end.is_none() && !self.stop.is_cancelled();
+            if goes_on && under_way.len() < AHEAD && self.room() >= BATCH && self.is_ready(unready) {
+                let (shared, wanted) = (self.clone(), self.want());
+                let asked = wanted.asked();
+                under_way.spawn(async move { Ok(shared.take(wanted).await? >= asked) });
+                continue;
+            }
+            let Some(ended) = under_way.join_next().await else { break };
+            pulse.beat();
+            match ended.unwrap_or_else(carry_on) {
+                Ok(true) => {}
+                Ok(false) if end.is_none() => end = Some(Ok(())),
+                Ok(false) => {}
+                Err(error) => end = Some(Err(error)),
+            }
+        }
+        Ok(if end.transpose()?.is_some() { Wait::Nothing } else { Wait::Room })
+    }
+
+    /// Claims, and starts what comes; answers how many those are.
+    async fn take(self: &Arc<Self>, wanted: Wanted) -> Result<usize, StoreError> {
+        let claimed = self.store().claim(wanted.claim).await?;
+        let taken = claimed.jobs.len();
+        self.dispatch(claimed.jobs, wanted.room);
+        Ok(taken)
+    }
+
+    fn room(&self) -> usize {
+        self.queues.iter().map(|queue| queue.slots.room()).sum()
     }
 
     /// Lets slots that are being given back come back together, so that one claim fills them all.
     async fn gather_room(&self) {
-        let room = || self.queues.iter().map(|queue| queue.slots.room()).sum::<usize>();
         let mut gathered = 0;
         loop {
-            let free = room();
+            let free = self.room();
             if free == gathered || free >= BATCH {
                 return;
             }
@@ -99,53 +150,57 @@ impl<C: Send + Sync + 'static> Shared<C> {
         }
     }
 
-    fn claim(&self) -> Claim {
-        let queues = self.queues.iter().filter_map(|queue| {
-            let free = queue.slots.room();
+    /// A claim for all the room there is, which is set aside for it.
+    fn want(&self) -> Wanted {
+        let mut wanted = Vec::new();
+        let mut room = Vec::with_capacity(self.queues.len());
+        for queue in &self.queues {
+            let reserved = queue.slots.reserve(BATCH);
             let ahead = queue.prefetch.saturating_sub(lock(&queue.buffer).len());
-            let limit = free.saturating_add(ahead).min(BATCH);
-            (limit > 0).then(|| ClaimQueue {
-                queue: queue.slots.queue.clone(),
-                limit,
-                start: free.min(limit),
-                any_kind: queue.any_kind,
-            })
-        });
-        Claim {
+            let limit = reserved.count().saturating_add(ahead).min(BATCH);
+            if limit > 0 {
+                wanted.push(ClaimQueue {
+                    queue: queue.slots.queue.clone(),
+                    limit,
+                    start: reserved.count(),
+                    any_kind: queue.any_kind,
+                });
+            }
+            room.push(reserved);
+        }
+        let claim = Claim {
             worker: self.id(),
-            queues: queues.collect(),
+            queues: wanted,
             kinds: self.kinds.clone(),
             aging: self.engine().inner.config.aging,
-        }
+        };
+        Wanted { claim, room }
     }
 
     fn some_are_full(&self) -> bool {
         self.queues.iter().any(|queue| queue.slots.room() == 0)
     }
 
-    fn dispatch(self: &Arc<Self>, jobs: Vec<ClaimedJob>) {
+    fn dispatch(self: &Arc<Self>, jobs: Vec<ClaimedJob>, mut room: Vec<Reserved>) {
         for claimed in jobs {
-            let Some(queue) = self.served(&claimed) else { continue };
+            let of = |queue: &Arc<str>| *queue == claimed.job.spec.queue;
+            let Some(place) = self.queues.iter().position(|served| of(&served.slots.queue)) else { continue };
             if claimed.is_started() {
-                let slot = queue.slots.take();
+                let slot = room[place].take();
                 self.launch(claimed, slot);
             } else {
-                lock(&queue.buffer).push(claimed);
+                lock(&self.queues[place].buffer).push(claimed);
             }
         }
-    }
-
-    fn served(&self, claimed: &ClaimedJob) -> Option<&Served> {
-        self.queues.iter().find(|queue| queue.slots.queue == claimed.job.spec.queue)
     }
 
     /// Counts the start of buffered jobs in the store, then runs them (C5).
     async fn start_buffered(self: &Arc<Self>) -> Result<(), StoreError> {
         for queue in &self.queues {
-            let ready: Vec<ClaimedJob> = {
+            let (ready, mut room): (Vec<ClaimedJob>, Reserved) = {
                 let mut buffer = lock(&queue.buffer);
-                let count = queue.slots.room().min(buffer.len());
-                buffer.drain(..count).collect()
+                let room = queue.slots.reserve(buffer.len());
+                (buffer.drain(..room.count()).collect(), room)
             };
             if ready.is_empty() {
                 continue;
@@ -162,8 +217,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             for (mut claimed, answer) in ready.into_iter().zip(answers) {
                 // A stale one was canceled or taken while it waited here: nothing of it was run.
                 if answer.is_ok() && claimed.note_started() {
-                    let slot = queue.slots.take();
-                    self.launch(claimed, slot);
+                    self.launch(claimed, room.take());
                 }
             }
         }
@@ -189,7 +243,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             }
             Wait::Pause(pause) => (pause, false, false),
         };
-        if until_room && !until_arrival && self.queues.iter().any(|queue| queue.slots.room() > 0) {
+        if until_room && !until_arrival && self.room() > 0 {
             return false;
         }
         tokio::select! {
@@ -238,6 +292,26 @@ impl Patience {
         self.next = (look * 2).min(self.longest);
         look
     }
+}
+
+/// A claim, and the room for what it brings: for each queue of the worker.
+struct Wanted {
+    claim: Claim,
+    room: Vec<Reserved>,
+}
+
+impl Wanted {
+    fn asked(&self) -> usize {
+        self.claim.queues.iter().map(|queue| queue.limit).sum()
+    }
+}
+
+/// A panic goes on where it is looked after, as if what panicked had been no task of its own. Nobody aborts such a task
+/// but who drops them all.
+fn carry_on<T>(problem: JoinError) -> T {
+    std::panic::resume_unwind(
+        problem.try_into_panic().unwrap_or_else(|problem| Box::new(problem.to_string())),
+    )
 }
 
 /// What the loop waits for before it looks again.

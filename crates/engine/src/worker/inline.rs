@@ -107,8 +107,8 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
         let first = claimed.record.runs == 1;
         let canceled = CancellationToken::new();
         engine.runs.add(job, canceled.clone());
-        let slot =
-            Arc::new(QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new())).take());
+        let slots = QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new()));
+        let slot = Arc::new(slots.reserve(1).take());
         let closing = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
         engine.runs.remove(job);
         let finish = match closing {

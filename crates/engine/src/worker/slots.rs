@@ -25,11 +25,44 @@ impl QueueSlots {
         self.limit.saturating_sub(self.in_use.load(Ordering::Acquire))
     }
 
-    /// Takes a slot. Only the fetch loop takes, and only after it has seen room.
-    pub(crate) fn take(self: &Arc<Self>) -> Slot {
-        self.in_use.fetch_add(1, Ordering::AcqRel);
-        let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Slot { queue: self.clone(), number: number.unwrap_or(self.limit) }
+    /// Sets room aside, as much as there is. Only the fetch loop does, so nobody else takes it in between.
+    pub(crate) fn reserve(self: &Arc<Self>, most: usize) -> Reserved {
+        let count = self.room().min(most);
+        self.in_use.fetch_add(count, Ordering::AcqRel);
+        Reserved { queue: self.clone(), count }
+    }
+}
+
+/// Room that a claim under way may fill. What it does not fill is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    queue: Arc<QueueSlots>,
+    count: usize,
+}
+
+impl Reserved {
+    /// How many slots are left in it.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One slot of it. A store that hands out more than it was asked for gets room all the same: what it says is
+    /// started must run.
+    pub(crate) fn take(&mut self) -> Slot {
+        match self.count.checked_sub(1) {
+            Some(left) => self.count = left,
+            None => {
+                self.queue.in_use.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        let number = self.queue.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Slot { queue: self.queue.clone(), number: number.unwrap_or(self.queue.limit) }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.queue.in_use.fetch_sub(self.count, Ordering::AcqRel);
     }
 }
 

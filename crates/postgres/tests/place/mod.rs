@@ -14,7 +14,8 @@ use backstop_testbed::shared;
 /// A schema that nobody else uses; dropped at the end.
 pub(crate) struct InSchema(String);
 
-/// The same, behind a pooler in transaction mode.
+/// The same, behind a pooler in transaction mode, and with claims that go the short way although somebody listens: each
+/// case is played on both ways.
 pub(crate) struct BehindPooler(InSchema);
 
 impl Place for BehindPooler {
@@ -26,6 +27,7 @@ impl Place for BehindPooler {
         let url = format!("{}?schema={}", shared::pgbouncer(), self.0.name());
         let mut options = Options::default();
         options.clock = Some(Arc::new(clock));
+        options.short_claims = true;
         Arc::new(PostgresStore::open(&url, options).await.expect("the pooler takes a store"))
     }
 

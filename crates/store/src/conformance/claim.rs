@@ -178,6 +178,19 @@ pub async fn queues_are_served_in_the_order_asked_for(w: World) {
     assert_eq!(w.state(id(4)).await, State::Pending, "nobody asked for its queue");
 }
 
+/// L3: a queue is served however many others were asked for before it, and how much room they have.
+pub async fn the_last_of_many_queues_is_served(w: World) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, [job(1).queue("last"), job(2).queue("last")]).await;
+    for (start, number) in [(1, 1), (0, 2)] {
+        let mut wanted = claim(worker, 0);
+        wanted.queues = (0..50).map(|number| room(&format!("empty-{number}"), 500)).collect();
+        wanted.queues.push(room("last", 1));
+        wanted.queues.iter_mut().for_each(|queue| queue.start = start * queue.limit);
+        assert_eq!(numbers(&w.claim_with(wanted).await.jobs), [number]);
+    }
+}
+
 /// C2, C5: the first few are started and counted at once; the rest is prefetched and not.
 pub async fn prefetched_jobs_are_not_started(w: World) {
     let worker = w.worker(1).await;

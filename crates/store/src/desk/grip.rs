@@ -136,6 +136,21 @@ impl Grip {
     }
 }
 
+/// What queues get of a claim that may not take all they ask for: their share each, and what others leave of theirs. So
+/// the last of many queues is served as surely as the first.
+#[must_use]
+pub fn shares(limits: &[usize], most: usize) -> Vec<usize> {
+    let even = most / limits.len().max(1);
+    let mut given: Vec<usize> = limits.iter().map(|limit| *limit.min(&even)).collect();
+    let mut left = most - given.iter().sum::<usize>();
+    for (given, limit) in given.iter_mut().zip(limits) {
+        let more = (limit - *given).min(left);
+        *given += more;
+        left -= more;
+    }
+    given
+}
+
 /// The code that names a moment. Those of one batch of starts are alike, so the list stays short.
 fn code_of(moments: &mut Vec<i64>, moment: i64) -> u16 {
     let index = moments.iter().rposition(|known| *known == moment).unwrap_or_else(|| {
@@ -182,6 +197,14 @@ mod tests {
         let slots: Vec<Slot> = (0..5_000).map(|n| Slot::Started(at(n * 10))).collect();
         let grip = grip(slots.clone());
         assert_eq!(Grip::decode_slots(&grip.encode_slots(), slots.len(), at(100)), Some(slots));
+    }
+
+    #[test]
+    fn the_last_of_many_queues_gets_its_share() {
+        assert_eq!(shares(&[3, 5], 10), [3, 5], "there is enough");
+        assert_eq!(shares(&[100, 1, 100], 10), [6, 1, 3], "what one leaves goes to the others");
+        assert_eq!(shares(&[500; 200], 10_000), [50; 200]);
+        assert_eq!(shares(&[], 10), [0; 0]);
     }
 
     #[test]
