@@ -23,6 +23,24 @@ pub enum Answer {
     },
     /// How long every job waited, in microseconds.
     Waits(Vec<u64>),
+    /// What became of a steady queue beside another one.
+    Steady {
+        /// Jobs of the steady queue that have run.
+        jobs: usize,
+        /// The time from the first that was due until the last had run.
+        spent: Duration,
+        /// How long they waited, in microseconds.
+        waits: Vec<u64>,
+        /// Runs that failed on the other queue meanwhile.
+        failures: usize,
+    },
+    /// How busy a process was that had nothing to do.
+    Idle {
+        /// How long it was watched.
+        spent: Duration,
+        /// The processor time that it took.
+        busy: Duration,
+    },
 }
 
 impl Answer {
@@ -40,12 +58,24 @@ impl Answer {
             Self::Rate { jobs, spent } => {
                 format!("{{\"jobs\":{jobs},\"seconds\":{:.6}}}", spent.as_secs_f64())
             }
-            Self::Waits(waits) => {
-                let waits: Vec<String> = waits.iter().map(u64::to_string).collect();
-                format!("{{\"waits_us\":[{}]}}", waits.join(","))
-            }
+            Self::Waits(waits) => format!("{{\"waits_us\":{}}}", list(waits)),
+            Self::Steady { jobs, spent, waits, failures } => format!(
+                "{{\"jobs\":{jobs},\"seconds\":{:.6},\"waits_us\":{},\"failures\":{failures}}}",
+                spent.as_secs_f64(),
+                list(waits)
+            ),
+            Self::Idle { spent, busy } => format!(
+                "{{\"seconds\":{:.6},\"busy_seconds\":{:.6}}}",
+                spent.as_secs_f64(),
+                busy.as_secs_f64()
+            ),
         }
     }
+}
+
+fn list(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("[{}]", numbers.join(","))
 }
 
 /// A JSON string of plain words.
@@ -66,5 +96,10 @@ mod tests {
         let version = Answer::Version { version: "1".to_owned(), settings: "a \"b\"\n".to_owned() };
         assert_eq!(version.json(), r#"{"version":"1","settings":"a \"b\""}"#);
         assert_eq!(Answer::Done.json(), "{}");
+        let second = Duration::from_secs(1);
+        let steady = Answer::Steady { jobs: 2, spent: second, waits: vec![3], failures: 4 };
+        assert_eq!(steady.json(), r#"{"jobs":2,"seconds":1.000000,"waits_us":[3],"failures":4}"#);
+        let idle = Answer::Idle { spent: second, busy: Duration::from_millis(20) };
+        assert_eq!(idle.json(), r#"{"seconds":1.000000,"busy_seconds":0.020000}"#);
     }
 }

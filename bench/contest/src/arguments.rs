@@ -19,8 +19,14 @@ pub enum Phase {
     Fail,
     /// Run the jobs that are stored; each of them fails once, is tried again at once, and succeeds.
     Retry,
+    /// Drive again, by a plan, the jobs that have failed for good; now each of them succeeds.
+    Redrive,
     /// Store jobs at a steady rate beside an idle worker, and tell how long each waited for its handler.
     Latency,
+    /// The same, on a queue beside another one whose jobs all fail.
+    Storm,
+    /// Run a worker that has nothing to do, and tell how busy the process was.
+    Idle,
 }
 
 /// One call of a driver.
@@ -34,17 +40,26 @@ pub struct Arguments {
     pub jobs: usize,
     /// How many producers at once.
     pub clients: usize,
-    /// Jobs a second, for [`Phase::Latency`].
+    /// Jobs a second, for [`Phase::Latency`] and [`Phase::Storm`].
     pub rate: u32,
     /// When a drain stops and tells how far it came.
     pub limit: Duration,
+    /// How many queues the worker serves.
+    pub queues: usize,
+    /// In how many of them the jobs lie, evenly.
+    pub filled: usize,
+    /// How many jobs fail on the other queue, for [`Phase::Storm`].
+    pub beside: usize,
+    /// How long a worker is watched, for [`Phase::Idle`].
+    pub watch: Duration,
 }
 
 impl Arguments {
     /// Reads the command line of this process.
     ///
     /// # Errors
-    /// When it is not `PHASE [--url URL] [--jobs N] [--clients N] [--rate N] [--limit SECONDS]`.
+    /// When it is not a phase and pairs of `--url URL`, `--jobs N`, `--clients N`, `--rate N`, `--limit SECONDS`,
+    /// `--queues N`, `--filled N`, `--beside N` and `--watch SECONDS`.
     pub fn read() -> Result<Self, crate::Failure> {
         let words: Vec<String> = std::env::args().skip(1).collect();
         Ok(Self::parse(&words)?)
@@ -59,6 +74,10 @@ impl Arguments {
             clients: 1,
             rate: 1,
             limit: Duration::from_secs(60),
+            queues: 1,
+            filled: 1,
+            beside: 0,
+            watch: Duration::from_secs(20),
         };
         for pair in options.chunks(2) {
             let [name, value] = pair else { return Err(format!("{} needs a value", pair[0])) };
@@ -70,8 +89,15 @@ impl Arguments {
                 "--clients" => read.clients = count()?,
                 "--rate" => read.rate = number()?,
                 "--limit" => read.limit = Duration::from_secs(number()?.into()),
+                "--queues" => read.queues = count()?,
+                "--filled" => read.filled = count()?,
+                "--beside" => read.beside = count()?,
+                "--watch" => read.watch = Duration::from_secs(number()?.into()),
                 _ => return Err(format!("no option {name}")),
             }
+        }
+        if read.filled == 0 || read.filled > read.queues {
+            return Err(format!("--filled {}: at least 1 and no more than --queues", read.filled));
         }
         Ok(read)
     }
@@ -86,7 +112,10 @@ fn parse_phase(word: &str) -> Result<Phase, String> {
         "drain" => Phase::Drain,
         "fail" => Phase::Fail,
         "retry" => Phase::Retry,
+        "redrive" => Phase::Redrive,
         "latency" => Phase::Latency,
+        "storm" => Phase::Storm,
+        "idle" => Phase::Idle,
         _ => return Err(format!("no phase {word}")),
     })
 }
@@ -105,6 +134,15 @@ mod tests {
         assert_eq!(read.phase, Phase::Latency);
         assert_eq!((read.url.as_str(), read.jobs, read.clients), ("sqlite:a.db", 500, 64));
         assert_eq!((read.rate, read.limit), (100, Duration::from_secs(7)));
+        assert_eq!((read.queues, read.filled, read.beside), (1, 1, 0), "what is not named is plain");
+    }
+
+    #[test]
+    fn queues_and_what_happens_beside_them_are_read() {
+        let read = parse("drain --queues 200 --filled 5").unwrap();
+        assert_eq!((read.queues, read.filled), (200, 5));
+        assert_eq!(parse("storm --beside 300").unwrap().beside, 300);
+        assert_eq!(parse("idle --watch 4").unwrap().watch, Duration::from_secs(4));
     }
 
     #[test]
@@ -115,6 +153,8 @@ mod tests {
             ("drain --jobs", "--jobs"),
             ("drain --jobs x", "x"),
             ("drain --tea 1", "--tea"),
+            ("drain --filled 2", "--filled"),
+            ("drain --queues 0 --filled 0", "--filled"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(part), "{error}");

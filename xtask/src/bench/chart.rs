@@ -13,9 +13,12 @@ const TOP: f64 = 46.0;
 /// Room behind the longest bar for its number.
 const NUMBER: f64 = 70.0;
 
+/// The rates that everybody has.
+const RATES: [&str; 3] = ["enqueue_bulk", "enqueue_single", "drain"];
+
 /// Draws bulk enqueue, single enqueue and drain of every contender that has one of them.
 pub(crate) fn svg(results: &Results) -> String {
-    let measures: Vec<_> = MEASURES.iter().filter(|measure| measure.unit == "jobs/s").collect();
+    let measures: Vec<_> = MEASURES.iter().filter(|measure| RATES.contains(&measure.name)).collect();
     let rows: Vec<_> = results
         .rows
         .iter()

@@ -3,7 +3,8 @@
 //! The comparison runs every contender on the same servers and the same work, in turns, and writes what came out.
 //! - [`contender`]: who takes part. [`peers`]: how they are installed. [`driver`]: how their programs are called.
 //! - [`quiet`]: whether the machine has time for it. [`stage`]: the servers. [`floor`]: hand-written SQL.
-//! - [`measure`]: one round of one contender.
+//! - [`turns`]: who does what when. [`measure`]: the turn of one contender. [`progress`]: what is going on.
+//! - [`pin`]: a transaction that is held open. [`statements`]: what reaches a server.
 //! - [`results`], [`figures`], [`json`]: what came out. [`page`], [`chart`]: how it is shown.
 
 mod chart;
@@ -16,23 +17,28 @@ mod measure;
 mod options;
 mod page;
 mod peers;
+mod pin;
+mod progress;
 mod quiet;
 mod results;
 mod stage;
+mod statements;
+mod turns;
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::process::{CommandLine, repository_root};
 use crate::setup;
 use contender::Store;
 use driver::Driver;
-use measure::Turn;
 use options::Options;
+use progress::Progress;
 use results::{Results, Row};
 use stage::Stage;
+use turns::Turns;
 
 /// How long a driver may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
@@ -52,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn compare(options: &Options) -> Result<(), Failure> {
-    let begin = Instant::now();
+    let progress = Progress::begin();
     setup::programs()?;
     stage::sweep();
     let drivers = peers::install(&options.contenders);
@@ -62,34 +68,25 @@ fn compare(options: &Options) -> Result<(), Failure> {
     }
     let before = quiet::busy_share();
     let mut stage = Stage::start(&stores(&mut rows))?;
-    let mut facts = stage.describe();
     let folder = peers::folder();
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::Failed(format!("cannot create {}: {error}", folder.display())))?;
-    for round in 1..=options.sizes.rounds {
-        for (row, driver) in rows.iter_mut().zip(&drivers) {
-            if row.absent.is_some() {
-                continue;
-            }
-            println!("round {round} of {}: {}", options.sizes.rounds, row.contender.label);
-            let driver = driver.as_ref().ok().and_then(Option::as_ref);
-            let mut turn = Turn {
-                contender: row.contender,
-                driver,
-                stage: &mut stage,
-                sizes: &options.sizes,
-                folder: &folder,
-            };
-            row.add(turn.take());
-        }
+    let mut results = Results { facts: stage.describe(), sizes: options.sizes, rows };
+    Turns {
+        options,
+        drivers: &drivers,
+        stage: &mut stage,
+        folder: &folder,
+        progress: &progress,
+        results: &mut results,
     }
+    .take();
     drop(stage);
     // Whoever was busy at either end was most likely busy in between.
     let busy = [before, quiet::busy_share()].into_iter().flatten().fold(0.0, f64::max);
-    facts.push(("busy_percent", format!("{:.0}", busy * 100.0)));
-    let results = Results { facts, sizes: options.sizes, rows };
+    results.facts.push(("busy_percent", format!("{:.0}", busy * 100.0)));
     println!("{}", page::terminal(&results));
-    println!("all of it took {:.0} s", begin.elapsed().as_secs_f64());
+    println!("all of it took {:.0} s", progress.elapsed().as_secs_f64());
     let quiet = is_quiet(busy);
     write(options.is_complete() && quiet, &results)
 }

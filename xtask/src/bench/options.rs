@@ -10,7 +10,37 @@ use crate::failure::Failure;
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) contenders: Vec<&'static Contender>,
+    pub(crate) parts: Vec<Part>,
     pub(crate) sizes: Sizes,
+}
+
+/// One family of figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Storing and running, and what it costs.
+    Rates,
+    /// From the acknowledgement to the handler.
+    Latency,
+    /// What fails, is tried again, and is driven again.
+    Failure,
+    /// Whether a rate stays when work, history or the number of queues grows.
+    Flat,
+    /// What failures do to another queue.
+    Storm,
+    /// What a worker costs that has nothing to do.
+    Idle,
+}
+
+impl Part {
+    /// All parts by the names that `--parts` knows, in the order in which they are measured.
+    pub(crate) const ALL: [(&str, Self); 6] = [
+        ("rates", Self::Rates),
+        ("latency", Self::Latency),
+        ("failure", Self::Failure),
+        ("flat", Self::Flat),
+        ("storm", Self::Storm),
+        ("idle", Self::Idle),
+    ];
 }
 
 /// How much work every contender gets.
@@ -22,19 +52,41 @@ pub(crate) struct Sizes {
     pub(crate) singles: u32,
     /// How long jobs come at each rate of the latency phases.
     pub(crate) latency_seconds: u32,
-    /// How often everything is measured; the median counts.
+    /// How often rates, latency and the failure path are measured; the median counts.
     pub(crate) rounds: u32,
     /// When a drain stops and tells how far it came.
     pub(crate) drain_limit: Duration,
+    /// How often a backlog is stored and drained while a transaction is held open.
+    pub(crate) pinned_rounds: u32,
+    /// How often Backstop does that from the beginning.
+    pub(crate) pinned_sessions: u32,
+    /// How often the rates are measured that are held against each other.
+    pub(crate) repeats: u32,
+    /// Jobs of the large backlog.
+    pub(crate) backlog: u32,
+    /// Finished jobs of the long history.
+    pub(crate) history: u32,
+    /// How long a steady queue goes on alone, and beside a storm.
+    pub(crate) storm_seconds: u32,
+    /// How long an idle worker is watched.
+    pub(crate) idle_seconds: u32,
 }
 
 impl Sizes {
-    const FULL: Self = Self {
+    /// All of it takes about 50 minutes on two cores.
+    pub(crate) const FULL: Self = Self {
         jobs: 50_000,
         singles: 10_240,
-        latency_seconds: 20,
+        latency_seconds: 10,
         rounds: 3,
-        drain_limit: Duration::from_secs(60),
+        drain_limit: Duration::from_secs(20),
+        pinned_rounds: 10,
+        pinned_sessions: 3,
+        repeats: 3,
+        backlog: 2_000_000,
+        history: 10_000_000,
+        storm_seconds: 10,
+        idle_seconds: 20,
     };
 
     const QUICK: Self = Self {
@@ -43,25 +95,35 @@ impl Sizes {
         latency_seconds: 4,
         rounds: 1,
         drain_limit: Duration::from_secs(15),
+        pinned_rounds: 6,
+        pinned_sessions: 1,
+        repeats: 1,
+        backlog: 100_000,
+        history: 100_000,
+        storm_seconds: 3,
+        idle_seconds: 4,
     };
 }
 
 impl Options {
-    /// Only a full run of everybody is fit to be shown to others.
+    /// Only a full run of everything with everybody is fit to be shown to others.
     pub(crate) fn is_complete(&self) -> bool {
-        !self.quick && self.sizes == Sizes::FULL && self.contenders.len() == contender::ALL.len()
+        let everything = self.contenders.len() == contender::ALL.len() && self.parts.len() == Part::ALL.len();
+        !self.quick && self.sizes == Sizes::FULL && everything
     }
 
     /// Reads the words behind `compare`.
     pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
         let quick = words.iter().any(|word| word == "--quick");
         let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
-        let mut read = Self { quick, contenders: contender::ALL.iter().collect(), sizes };
+        let everything = Part::ALL.iter().map(|(_, part)| *part).collect();
+        let mut read = Self { quick, contenders: contender::ALL.iter().collect(), parts: everything, sizes };
         let mut words = words.iter().filter(|word| *word != "--quick");
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| Failure::Usage(format!("`{word}` needs a value")));
             match word.as_str() {
                 "--only" => read.contenders = chosen(value()?)?,
+                "--parts" => read.parts = parts(value()?)?,
                 "--jobs" => read.sizes.jobs = number(word, value()?)?,
                 "--rounds" => read.sizes.rounds = number(word, value()?)?,
                 _ => return Err(Failure::Usage(format!("`bench compare` has no option `{word}`; {USAGE}"))),
@@ -77,7 +139,7 @@ impl Options {
 /// Two producers send whole batches of 1,000.
 const JOBS_STEP: u32 = 2_000;
 
-const USAGE: &str = "it takes --quick, --only NAME,..., --jobs N and --rounds N";
+const USAGE: &str = "it takes --quick, --only NAME,..., --parts NAME,..., --jobs N and --rounds N";
 
 /// The contenders of these names, and Backstop on the same kind of store, which the others are held against.
 fn chosen(names: &str) -> Result<Vec<&'static Contender>, Failure> {
@@ -89,6 +151,21 @@ fn chosen(names: &str) -> Result<Vec<&'static Contender>, Failure> {
     let is_asked = |contender: &&Contender| names.contains(&contender.name);
     let bases: Vec<&str> = contender::ALL.iter().filter(is_asked).map(|asked| asked.base()).collect();
     Ok(contender::ALL.iter().filter(|known| is_asked(known) || bases.contains(&known.name)).collect())
+}
+
+/// The parts of these names, in the order in which they are measured.
+fn parts(names: &str) -> Result<Vec<Part>, Failure> {
+    let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
+    let known: Vec<&str> = Part::ALL.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
+        return Err(Failure::Usage(format!("no part `{unknown}`; there are {}", known.join(", "))));
+    }
+    let chosen: Vec<Part> =
+        Part::ALL.iter().filter(|(name, _)| names.contains(name)).map(|(_, part)| *part).collect();
+    if chosen.is_empty() {
+        return Err(Failure::Usage(format!("`--parts` names none of {}", known.join(", "))));
+    }
+    Ok(chosen)
 }
 
 fn number(option: &str, word: &str) -> Result<u32, Failure> {
@@ -107,7 +184,7 @@ mod tests {
     #[test]
     fn everything_is_the_default_and_only_that_is_shown_to_others() {
         assert!(parse("").unwrap().is_complete());
-        for less in ["--quick", "--jobs 2000", "--rounds 1", "--only pg-boss"] {
+        for less in ["--quick", "--jobs 2000", "--rounds 1", "--only pg-boss", "--parts rates"] {
             assert!(!parse(less).unwrap().is_complete(), "{less}");
         }
     }
@@ -123,8 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_measured_in_their_order_and_each_once() {
+        let read = |line: &str| parse(line).unwrap().parts;
+        assert_eq!(read("--parts idle,rates,idle"), [Part::Rates, Part::Idle]);
+        assert_eq!(read("").len(), Part::ALL.len());
+        assert!(parse("--parts idle,storm,flat,failure,latency,rates").unwrap().is_complete());
+    }
+
+    #[test]
     fn wrong_words_are_wrong_usage() {
-        for line in ["--only nobody", "--fast", "--jobs", "--jobs 0", "--jobs 3000", "--rounds x"] {
+        let sizes = ["--fast", "--jobs", "--jobs 0", "--jobs 3000", "--rounds x"];
+        let names = ["--only nobody", "--parts tea", "--parts", "--parts ,"];
+        for line in sizes.into_iter().chain(names) {
             assert!(matches!(parse(line), Err(Failure::Usage(_))), "{line}");
         }
     }

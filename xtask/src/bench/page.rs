@@ -1,11 +1,13 @@
 //! The tables of the comparison, for the terminal and for `docs/benchmarks.md`.
 
+use std::time::Duration;
+
 use super::figures::{shown, times};
 use super::measure::{MEASURES, Measure};
 use super::results::{Cell, Results, Row};
 
 /// The tables, each with its title and the measures in its columns.
-const TABLES: [(&str, &[&str]); 4] = [
+const TABLES: [(&str, &[&str]); 10] = [
     ("Rates, jobs a second", &["enqueue_bulk", "enqueue_single", "drain"]),
     (
         "Pick-up latency, milliseconds",
@@ -18,7 +20,34 @@ const TABLES: [(&str, &[&str]); 4] = [
             "latency_2000_p999",
         ],
     ),
-    ("The failure path, jobs a second", &["fail", "retry"]),
+    ("The failure path, jobs a second", &["fail", "retry", "redrive"]),
+    (
+        "Flat as work grows: a transaction is held open, jobs a second",
+        &["pinned_first", "pinned_last", "pinned_ratio", "pinned_trend", "pinned"],
+    ),
+    (
+        "Flat as work grows: a large backlog, jobs a second",
+        &["backlog_small", "backlog_large", "backlog_ratio"],
+    ),
+    ("Flat as work grows: a long history, jobs a second", &["history_none", "history_kept", "history_ratio"]),
+    (
+        "Flat as work grows: many queues, jobs a second",
+        &["queues_one", "queues_many", "queues_many_ratio", "queues_few", "queues_few_ratio"],
+    ),
+    (
+        "A storm of failures beside another queue",
+        &[
+            "storm_alone",
+            "storm_beside",
+            "storm_ratio",
+            "storm_alone_p50",
+            "storm_beside_p50",
+            "storm_alone_p99",
+            "storm_beside_p99",
+            "storm_failures",
+        ],
+    ),
+    ("Idle", &["idle_busy", "idle_statements"]),
     ("Cost", &["log_bytes", "commits", "memory"]),
 ];
 
@@ -31,6 +60,9 @@ pub(crate) fn terminal(results: &Results) -> String {
         heading.extend(measures.iter().map(|measure| measure.title));
         let rows: Vec<Vec<String>> =
             shown_rows(results, &measures).map(|row| line(results, row, &measures)).collect();
+        if rows.is_empty() {
+            continue;
+        }
         out.push_str(&format!("\n{title}\n\n{}\n", crate::table::render(&heading, &rows)));
     }
     out.push('\n');
@@ -42,35 +74,55 @@ pub(crate) fn terminal(results: &Results) -> String {
 
 /// The page: the template with its marks replaced.
 pub(crate) fn markdown(template: &str, results: &Results) -> String {
-    let tables: Vec<String> = TABLES
-        .iter()
-        .map(|(title, names)| {
-            let measures = measures(names);
-            let titles: Vec<&str> = measures.iter().map(|measure| measure.title).collect();
-            let head = format!("| contender | {} |", titles.join(" | "));
-            let rule = format!("|---|{}", "---:|".repeat(measures.len()));
-            let rows = shown_rows(results, &measures)
-                .map(|row| format!("| {} |", line(results, row, &measures).join(" | ")));
-            let lines: Vec<String> = [head, rule].into_iter().chain(rows).collect();
-            format!("### {title}\n\n{}", lines.join("\n"))
-        })
-        .collect();
+    let tables: Vec<String> =
+        TABLES.iter().filter_map(|(title, names)| table(results, title, &measures(names))).collect();
     let listed =
         |lines: Vec<String>| lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n");
     let absent = match absences(results) {
         none if none.is_empty() => "- Nobody.".to_owned(),
         some => listed(some),
     };
-    template
-        .replace("{tables}", &tables.join("\n\n"))
+    let sizes = &results.sizes;
+    let numbers = [
+        ("{jobs}", sizes.jobs),
+        ("{singles}", sizes.singles),
+        ("{seconds}", sizes.latency_seconds),
+        ("{limit}", seconds(sizes.drain_limit)),
+        ("{rounds}", sizes.rounds),
+        ("{pinned_rounds}", sizes.pinned_rounds),
+        ("{pinned_sessions}", sizes.pinned_sessions),
+        ("{repeats}", sizes.repeats),
+        ("{backlog}", sizes.backlog),
+        ("{history}", sizes.history),
+        ("{storm_seconds}", sizes.storm_seconds),
+        ("{idle_seconds}", sizes.idle_seconds),
+    ];
+    let page =
+        numbers.iter().fold(template.to_owned(), |page, (mark, number)| page.replace(mark, &whole(*number)));
+    page.replace("{tables}", &tables.join("\n\n"))
         .replace("{absent}", &absent)
         .replace("{contenders}", &listed(versions(results)))
         .replace("{facts}", &facts(results))
-        .replace("{jobs}", &shown(f64::from(results.sizes.jobs)))
-        .replace("{singles}", &shown(f64::from(results.sizes.singles)))
-        .replace("{seconds}", &results.sizes.latency_seconds.to_string())
-        .replace("{limit}", &results.sizes.drain_limit.as_secs().to_string())
-        .replace("{rounds}", &results.sizes.rounds.to_string())
+}
+
+/// One table, when somebody has something to show in it.
+fn table(results: &Results, title: &str, measures: &[&'static Measure]) -> Option<String> {
+    let titles: Vec<&str> = measures.iter().map(|measure| measure.title).collect();
+    let head = format!("| contender | {} |", titles.join(" | "));
+    let rule = format!("|---|{}", "---:|".repeat(measures.len()));
+    let rows: Vec<String> = shown_rows(results, measures)
+        .map(|row| format!("| {} |", line(results, row, measures).join(" | ")))
+        .collect();
+    (!rows.is_empty()).then(|| format!("### {title}\n\n{head}\n{rule}\n{}", rows.join("\n")))
+}
+
+/// A size, with its thousands apart.
+fn whole(number: u32) -> String {
+    if number < 100 { number.to_string() } else { shown(f64::from(number)) }
+}
+
+fn seconds(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
 
 fn measures(names: &[&str]) -> Vec<&'static Measure> {
@@ -164,7 +216,7 @@ mod tests {
             "- pg-boss, polling, p99 at 100/s: absent: too slow",
             "- **Backstop, PostgreSQL** 0.1.0: ",
             "PostgreSQL 15\n",
-            "50,000 60",
+            "50,000 20",
         ] {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }

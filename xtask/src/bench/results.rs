@@ -69,8 +69,12 @@ impl Row {
 }
 
 impl Results {
-    /// How many times Backstop's figure on the same kind of store this row's is.
+    /// How many times Backstop's figure on the same kind of store this row's is. A figure that is a ratio itself stands
+    /// for itself.
     pub(crate) fn ratio(&self, row: &Row, measure: &Measure) -> Option<f64> {
+        if measure.is_ratio() {
+            return None;
+        }
         let base = self.rows.iter().find(|other| other.contender.name == row.contender.base())?;
         ratio(row.value(measure)?, base.value(measure)?)
     }
@@ -86,6 +90,14 @@ impl Results {
             ("singles", number(self.sizes.singles)),
             ("latency_seconds", number(self.sizes.latency_seconds)),
             ("rounds", number(self.sizes.rounds)),
+            ("drain_limit", Json::number(self.sizes.drain_limit.as_secs_f64())),
+            ("pinned_rounds", number(self.sizes.pinned_rounds)),
+            ("pinned_sessions", number(self.sizes.pinned_sessions)),
+            ("repeats", number(self.sizes.repeats)),
+            ("backlog", number(self.sizes.backlog)),
+            ("history", number(self.sizes.history)),
+            ("storm_seconds", number(self.sizes.storm_seconds)),
+            ("idle_seconds", number(self.sizes.idle_seconds)),
             ("contenders", Json::List(rows)),
         ])
     }
@@ -125,8 +137,6 @@ fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::time::Duration;
-
     use super::super::contender::ALL;
     use super::*;
 
@@ -147,14 +157,8 @@ pub(crate) mod tests {
         peer.add(vec![found("drain", Ok(5_000.0), true), found("latency_100_p99", Err("too slow"), false)]);
         let mut gone = Row::new(contender("awa"));
         gone.absent = Some("cargo could not build it".to_owned());
-        let sizes = Sizes {
-            jobs: 50_000,
-            singles: 100,
-            latency_seconds: 1,
-            rounds: 3,
-            drain_limit: Duration::from_secs(60),
-        };
-        Results { facts: vec![("postgresql", "15".to_owned())], sizes, rows: vec![ours, peer, gone] }
+        let facts = vec![("postgresql", "15".to_owned())];
+        Results { facts, sizes: Sizes::FULL, rows: vec![ours, peer, gone] }
     }
 
     fn measure(name: &str) -> &'static Measure {
@@ -167,6 +171,11 @@ pub(crate) mod tests {
         assert_eq!(results.rows[0].value(measure("drain")), Some(50_000.0));
         assert_eq!(results.ratio(&results.rows[1], measure("drain")), Some(0.1));
         assert_eq!(results.ratio(&results.rows[1], measure("latency_100_p99")), None);
+        let mut flat = sample();
+        for row in &mut flat.rows {
+            row.add(vec![Found { measure: "pinned_ratio".to_owned(), value: Ok(0.9), partial: false }]);
+        }
+        assert_eq!(flat.ratio(&flat.rows[1], measure("pinned_ratio")), None, "it is one already");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Instant;
 use backstop_testbed::{Mariadb, Postgres, Redis, Settings, Trouble};
 
 use super::contender::Store;
+use super::statements;
 use crate::failure::Failure;
 use crate::servers::{self, Data};
 
@@ -33,6 +34,19 @@ pub(crate) struct Place {
     /// The name of the database, or the path of the file.
     pub(crate) name: String,
     store: Store,
+}
+
+impl Place {
+    /// The kind of store that it is on.
+    pub(crate) fn store(&self) -> Store {
+        self.store
+    }
+
+    /// A place that is nowhere, for tests that only pass it on.
+    #[cfg(test)]
+    pub(crate) fn sample() -> Self {
+        Self { url: String::new(), name: String::new(), store: Store::Sqlite }
+    }
 }
 
 /// What the server had written when it was asked.
@@ -65,7 +79,7 @@ impl Stage {
         let wants = |wanted: fn(&Store) -> bool| stores.iter().any(wanted);
         let postgres = wants(|store| *store == Store::Postgres).then(|| {
             let settings = settings("postgres").with("shared_buffers", "1GB").with("max_wal_size", "8GB");
-            Postgres::start(settings).map_err(|trouble| failed(&trouble))
+            statements::start_counting(settings).map_err(|trouble| failed(&trouble))
         });
         let mariadb = wants(|store| *store == Store::Mariadb).then(|| {
             let settings = settings("mariadb").with("innodb-buffer-pool-size", "1G");
@@ -131,8 +145,18 @@ impl Stage {
     /// Puts everybody into the same state before a measured phase: what was written is on the disk, and PostgreSQL
     /// knows its tables, as it does on any server that has been up for a minute.
     pub(crate) fn settle(&self, place: &Place) -> Result<(), String> {
+        self.prepare(place, "analyze; checkpoint;")
+    }
+
+    /// The same for a place that holds millions of jobs, and for what it is held against: PostgreSQL has also cleaned
+    /// up, which it would otherwise begin at some moment of the measured phase.
+    pub(crate) fn clean(&self, place: &Place) -> Result<(), String> {
+        self.prepare(place, "vacuum analyze; checkpoint;")
+    }
+
+    fn prepare(&self, place: &Place, sql: &str) -> Result<(), String> {
         if let (Store::Postgres, Some(server)) = (place.store, &self.postgres) {
-            server.psql_in(&place.name, "analyze; checkpoint;").map_err(|trouble| trouble.to_string())?;
+            server.psql_in(&place.name, sql).map_err(|trouble| trouble.to_string())?;
         }
         Ok(())
     }

@@ -108,8 +108,8 @@ END $pick$"
 /// counts, so that it needs one round trip and no transaction around it.
 ///
 /// The first row is about the caller: the moment, until when its worker lives, and the fence if anything was taken. The
-/// claim has its jobs in the order of their ids, and never more than `Grip::MOST`. While anything in `ready` has expired it takes nothing and says so:
-/// such jobs have to be failed, which is decided elsewhere.
+/// claim has its jobs in the order of their ids, and never more than `Grip::MOST`. While anything in `ready` has
+/// expired it takes nothing and says so: such jobs have to be failed, which is decided elsewhere.
 pub(crate) const TAKE: &str = concat!(
     "CREATE OR REPLACE FUNCTION backstop.take(
     moment bigint,

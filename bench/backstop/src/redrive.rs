@@ -1,0 +1,42 @@
+//! Driving again what has failed for good, by one plan that goes as fast as a plan may.
+
+use std::time::Instant;
+
+use backstop::TerminalReason;
+use backstop::core::redrive::Selector;
+use backstop::prelude::*;
+use backstop_contest::{Answer, Arguments, Failure, Tally};
+
+use crate::drain::Goal;
+use crate::served::{QUEUE, Served};
+use crate::work::Mood;
+
+/// The most that a plan may drive in one step, and have in flight.
+const BATCH: u32 = 1_000;
+const IN_FLIGHT: u32 = 10_000;
+
+/// Who does it, as the audit of the plan tells.
+const BY: &str = "bench";
+
+/// Makes a plan for every dead letter, and times it from its start until as many jobs have succeeded.
+pub(crate) async fn redrive(
+    engine: &Backstop,
+    arguments: &Arguments,
+    served: &Served,
+) -> Result<Answer, Failure> {
+    let dead = Selector {
+        queue: Some(QUEUE.to_owned()),
+        reason: Some(TerminalReason::NonRetryable),
+        ..Selector::default()
+    };
+    let plan = engine.redrive(dead).canary(1).batch(BATCH).in_flight(IN_FLIGHT).per_second(u32::MAX);
+    let plan = plan.by(BY).create().await?;
+    let goal = Goal::new(engine, arguments, served, |queue| queue.succeeded).await?;
+    let tally = Tally::default();
+    let worker = served.worker(engine, &tally, Mood::Well).await?;
+    let began = Instant::now();
+    engine.start_redrive(&plan.id, BY).await?;
+    let (jobs, spent) = goal.reached(&tally, began).await?;
+    worker.stop().await;
+    Ok(Answer::Rate { jobs, spent })
+}
