@@ -11,6 +11,7 @@ use backstop_store::{
     Archived, Error as StoreError, Finding, JobFilter, Observer, Page, PageRequest, QueueView, Store, Submit,
     Submitted, WorkerView,
 };
+use tokio::sync::Notify;
 
 use crate::budget::Budgets;
 use crate::config::Config;
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) budgets: Budgets,
     pub(crate) remotes: Remotes,
     pub(crate) figures: Arc<Figures>,
+    /// Rung when somebody here starts a re-drive plan or lets one go on.
+    pub(crate) plans_changed: Notify,
 }
 
 impl std::fmt::Debug for Backstop {
@@ -85,6 +88,7 @@ impl Backstop {
                 budgets: Budgets::default(),
                 remotes: Remotes::default(),
                 figures,
+                plans_changed: Notify::new(),
             }),
         }
     }

@@ -312,6 +312,7 @@ impl Backstop {
             let edits = vec![filed::edit(&plan, Expect::Revision(revision))];
             // The duty may have written a step meanwhile: what a person asks for goes on top of that.
             if let Amended::Done { .. } = self.inner.store.amend(Amend { edits, ..Amend::default() }).await? {
+                self.inner.plans_changed.notify_waiters();
                 return Ok(plan);
             }
         }

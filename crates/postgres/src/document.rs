@@ -15,7 +15,7 @@ use crate::operate;
 use crate::session::{Query, Session};
 use crate::sql::document as sql;
 use crate::unit::Unit;
-use crate::values::{Row, Value};
+use crate::values::Value;
 
 /// The revisions that were found, by drawer and key.
 type Revisions = HashMap<(String, String), i64>;
@@ -28,17 +28,33 @@ pub(crate) async fn documents(unit: &mut Unit, shelf: &Shelf) -> Result<Document
         Value::text(&shelf.prefix),
         shelf.after.as_ref().map_or(Value::Text(None), Value::text),
         Value::count(shelf.limit + 1),
+        unit.shared.moment(),
+        end_of(&shelf.prefix).map_or(Value::Text(None), Value::text),
     ];
-    let batch = vec![unit.clock(), Query::new(sql::PAGE, params)];
-    let mut answers = unit.run(batch).await?;
-    let rows = answers.pop().unwrap_or_default();
-    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
-    let read =
-        |mut row: Row| Ok(Document { key: row.text()?, revision: row.int()?, body: Arc::from(row.text()?) });
-    let mut items = rows.into_iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+    let rows = unit.alone(Query::new(sql::PAGE, params)).await?;
+    let (mut now, mut items) = (None, Vec::with_capacity(rows.len()));
+    for mut row in rows {
+        now = Some(row.moment()?);
+        if let Some(key) = row.maybe_text()? {
+            items.push(Document { key, revision: row.int()?, body: Arc::from(row.text()?) });
+        }
+    }
+    let now = now.ok_or_else(|| Failure::Unreadable("the clock gave no answer".to_owned()))?;
     let more = items.len() > shelf.limit && shelf.limit > 0;
     items.truncate(shelf.limit);
     Ok(Documents { now, items, more })
+}
+
+/// What is above every key that begins with `prefix`: its last character raised by one. None when nothing is.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut end: Vec<char> = prefix.chars().collect();
+    while let Some(last) = end.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end.into_iter().collect());
+        }
+    }
+    None
 }
 
 /// Changes documents and operates on jobs, all or nothing.
@@ -145,4 +161,17 @@ pub(crate) fn write_alerts(out: &mut Vec<Query>, alerts: &[Notice]) -> Result<()
     };
     add(out, sql::ALERTS, alerts.iter().map(row).collect::<Result<_, Failure>>()?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_end_of_a_prefix_is_above_all_that_begins_with_it() {
+        assert_eq!(end_of("plan/open/").as_deref(), Some("plan/open0"));
+        assert_eq!(end_of("a\u{d7ff}").as_deref(), Some("a\u{e000}"), "there are no characters in between");
+        assert_eq!(end_of("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end_of(""), None);
+    }
 }

@@ -20,6 +20,9 @@ pub(crate) async fn lead(
     duties: &[Duty],
     ttl: Duration,
 ) -> Result<Vec<Option<Term>>, Failure> {
+    if let Some(terms) = renew(unit, node, duties, ttl).await? {
+        return Ok(terms);
+    }
     let names = || Value::texts(duties.iter().map(|duty| duty.as_str()));
     let make = vec![names(), Value::worker(node), Value::at(Timestamp::MIN)];
     let batch =
@@ -50,6 +53,38 @@ pub(crate) async fn lead(
         Some(Term { duty: *duty, number, node, expires_at })
     };
     Ok(duties.iter().map(term).collect())
+}
+
+/// Renews the leadership of duties in one statement; none unless this node leads them all.
+async fn renew(
+    unit: &mut Unit,
+    node: WorkerId,
+    duties: &[Duty],
+    ttl: Duration,
+) -> Result<Option<Vec<Option<Term>>>, Failure> {
+    let span = i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX).min(Timestamp::MAX.as_micros());
+    let params = vec![
+        Value::texts(duties.iter().map(|duty| duty.as_str())),
+        Value::worker(node),
+        unit.shared.moment(),
+        Value::Int(Some(span)),
+        Value::at(Timestamp::MAX),
+    ];
+    let mut renewed = Vec::with_capacity(duties.len());
+    for mut row in unit.alone(Query::new(sql::TERMS_RENEW, params)).await? {
+        renewed.push((row.text()?, row.int()?, row.moment()?));
+    }
+    let term = |duty: &Duty| {
+        let (_, number, expires_at) = renewed.iter().find(|(name, ..)| name == duty.as_str())?;
+        Some(Term { duty: *duty, number: *number, node, expires_at: *expires_at })
+    };
+    let terms: Vec<Option<Term>> = duties.iter().map(term).collect();
+    if terms.iter().any(Option::is_none) {
+        return Ok(None);
+    }
+    // Whoever leads keeps the books too.
+    unit.alone(Query::new(sql::TALLY_FOLD, Vec::new())).await?;
+    Ok(Some(terms))
 }
 
 /// The statement that reads the current term of a duty, and keeps it from passing on until the commit.

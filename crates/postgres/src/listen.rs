@@ -63,7 +63,7 @@ async fn send(shared: &Arc<Shared>, payloads: Vec<String>) -> Result<(), backsto
     shared
         .transact(sql::BEGIN_PLAIN, move |unit| {
             let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
-            Box::pin(async move { unit.commit(vec![Query::new(sql::NOTIFY, params)]).await.map(drop) })
+            Box::pin(async move { unit.alone(Query::new(sql::NOTIFY, params)).await.map(drop) })
         })
         .await
 }

@@ -55,7 +55,8 @@ pub(crate) async fn views(
     roster: &Roster,
 ) -> Result<Vec<Option<JobView>>, Failure> {
     let shared = unit.shared.clone();
-    let rows = unit.one(Query::new(sql::VIEWS, vec![Value::jobs(ids)])).await?;
+    let batch = vec![Query::new(sql::BY_KEY, Vec::new()), Query::new(sql::VIEWS, vec![Value::jobs(ids)])];
+    let rows = unit.run(batch).await?.pop().unwrap_or_default();
     load::meet_lanes(unit, &shared.lanes, &rows, 0).await?;
     let mut found: HashMap<JobId, (Sketch, Extras)> = HashMap::with_capacity(rows.len());
     for mut row in rows {

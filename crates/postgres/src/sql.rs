@@ -8,12 +8,6 @@
 //! - Here: what the verbs about jobs have in common. [`insert`]: new rows. [`archive`]: jobs that leave. [`document`],
 //!   [`incident`], [`list`].
 
-pub(crate) mod archive;
-pub(crate) mod document;
-pub(crate) mod incident;
-pub(crate) mod insert;
-pub(crate) mod list;
-
 /// The columns of `job` that most jobs leave empty.
 macro_rules! job_extras {
     () => {
@@ -57,11 +51,27 @@ macro_rules! clock {
     };
 }
 
+/// Leaves no plan but the way over indexes.
+macro_rules! by_key {
+    () => {
+        "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
+         set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
+         set_config('jit', 'off', true)"
+    };
+}
+
+pub(crate) mod archive;
+pub(crate) mod document;
+pub(crate) mod incident;
+pub(crate) mod insert;
+pub(crate) mod list;
+
 // Transactions.
 
 /// Plans must not depend on statistics: right after a bulk load they are wrong.
-pub(crate) const BEGIN_WRITE: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off";
+pub(crate) const BEGIN_WRITE: &str = concat!("BEGIN; ", by_key!());
+/// The same for the rest of a transaction that looks for jobs first and then reads them by their ids.
+pub(crate) const BY_KEY: &str = by_key!();
 /// For statements that have one plan only, or bring their settings along.
 pub(crate) const BEGIN_PLAIN: &str = "BEGIN";
 /// It is idle while an index is made online, and must not be what that waits for: see [`LET_GO`].
@@ -207,6 +217,13 @@ pub(crate) const WORKER_RENEW: &str = concat!(
     clock!("$2"),
     " RETURNING expires_at"
 );
+/// True when a claim has no live worker.
+pub(crate) const ORPHANED: &str = concat!(
+    "SELECT EXISTS (SELECT 1 FROM backstop.claim c WHERE NOT EXISTS (SELECT 1 FROM backstop.worker w \
+     WHERE w.id = c.worker AND w.expires_at > ",
+    clock!("$1"),
+    "))"
+);
 pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop.worker WHERE id = $1";
 pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
      backstop.worker ORDER BY name, id";
@@ -217,6 +234,14 @@ pub(crate) const TERMS_MAKE: &str = "INSERT INTO backstop.duty (name, number, no
      SELECT n, 0, $2, $3 FROM unnest($1::text[]) n ORDER BY n ON CONFLICT DO NOTHING";
 pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop.duty \
      WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE";
+/// Renews what a node leads; answers only that.
+pub(crate) const TERMS_RENEW: &str = concat!(
+    "UPDATE backstop.duty SET expires_at = least(",
+    clock!("$3"),
+    " + $4, $5) WHERE name = ANY($1::text[]) AND node = $2 AND expires_at > ",
+    clock!("$3"),
+    " RETURNING name, number, expires_at"
+);
 pub(crate) const TERM_SHARE: &str =
     "SELECT number, node, expires_at FROM backstop.duty WHERE name = $1 FOR SHARE";
 pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.number, node = $3, expires_at = $4 \

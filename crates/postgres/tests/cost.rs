@@ -13,7 +13,9 @@ use backstop_core::job::{Ending, NewJob, Spec};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::Place;
-use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, NewWorker, Store, Submit};
+use backstop_store::{
+    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, KnownKind, NewWorker, Shelf, Store, Submit,
+};
 use backstop_testbed::{Folder, Postgres, Settings};
 use place::InSchema;
 
@@ -84,11 +86,14 @@ impl Bench {
         assert!(answers.iter().all(Result::is_ok));
     }
 
-    async fn claim(&mut self) -> Vec<ClaimedJob> {
+    fn wanted(&self) -> Claim {
         let queue = ClaimQueue { queue: "default".into(), limit: BATCH, start: BATCH, any_kind: false };
         let (worker, kinds, queues) = (self.worker, self.kinds.clone(), vec![queue]);
-        let claimed = self.store.claim(Claim { worker, queues, kinds, aging: Default::default() }).await;
-        let jobs = claimed.expect("claimed").jobs;
+        Claim { worker, queues, kinds, aging: Default::default() }
+    }
+
+    async fn claim(&mut self) -> Vec<ClaimedJob> {
+        let jobs = self.store.claim(self.wanted()).await.expect("claimed").jobs;
         assert_eq!(jobs.len(), BATCH);
         jobs
     }
@@ -121,7 +126,36 @@ fn a_plain_job_stays_cheap() {
         let (notices, costs) = (2, [&submit, &claim, &finish]);
         let sum = |count: fn(&Cost) -> u64| costs.iter().map(|cost| count(cost)).sum::<u64>();
         assert!(sum(|cost| cost.commits) <= 3 + notices, "{shown}");
-        assert!(sum(|cost| cost.statements) <= 12 + notices, "{shown}");
+        assert!(sum(|cost| cost.statements) <= 10 + notices, "{shown}");
         assert!(submit.log <= 580 && claim.log <= 145 && finish.log <= 300, "{shown}");
+    });
+}
+
+/// What a worker does again and again while there is no work, with how often in a minute by default.
+#[test]
+fn an_idle_worker_is_quiet() {
+    const LEASE: Duration = Duration::from_secs(3_600);
+    const DUTIES: [Duty; 2] = [Duty::Rescue, Duty::Expire];
+    let folder = Folder::new("idle").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        let terms = bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads");
+        let expire = terms[1].expect("nobody else leads");
+        let (_, look) = bench
+            .cost(async |bench: &mut Bench| bench.store.peek(&bench.wanted()).await.expect("a look"))
+            .await;
+        let shelf = Shelf::first(Drawer::Plans, 1_000);
+        let (_, plans) =
+            bench.cost(async |bench: &mut Bench| bench.store.documents(shelf).await.expect("read")).await;
+        let ((), round) = bench
+            .cost(async |bench: &mut Bench| {
+                bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads on");
+                assert!(bench.store.orphans(BATCH).await.expect("read").is_empty());
+                assert_eq!(bench.store.expire(expire, BATCH).await.expect("expired"), 0);
+                bench.store.renew(bench.worker, LEASE, Vec::new()).await.expect("lives on");
+            })
+            .await;
+        let a_minute = 60 * look.statements + 20 * plans.statements + 6 * round.statements;
+        assert!(a_minute < 3 * 60, "{look:?} {plans:?} {round:?}: {a_minute} a minute");
     });
 }

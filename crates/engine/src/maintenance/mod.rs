@@ -24,6 +24,12 @@ use crate::loops::{Loops, Pulse};
 /// Rows that one step of a duty touches at most, so that no transaction is long.
 const BATCH: usize = 500;
 
+/// What cannot wait: jobs of dead workers, and jobs that must not start any more.
+const URGENT: [Duty; 2] = [Duty::Rescue, Duty::Expire];
+
+/// What is done in one of so many rounds: what is kept for days need not be looked at every few seconds.
+const SELDOM: [(Duty, u32); 3] = [(Duty::WatchCode, 6), (Duty::Archive, 30), (Duty::Prune, 30)];
+
 /// Starts the loops that ask for leadership and do what they get.
 pub(crate) fn start(
     engine: Backstop,
@@ -51,13 +57,27 @@ async fn run(
     pulse: &Pulse,
     quit: &CancellationToken,
 ) {
-    while !quit.is_cancelled() {
+    for number in 0_u32.. {
+        if quit.is_cancelled() {
+            return;
+        }
         pulse.beat();
-        if let Err(error) = lead(engine, node, lease, duties(false)).await {
+        // Alerts have a loop of their own, and plans are stepped between the rounds.
+        let mut duties = URGENT.to_vec();
+        duties.extend(
+            SELDOM.iter().filter(|(_, rounds)| number.is_multiple_of(*rounds)).map(|(duty, _)| *duty),
+        );
+        if let Err(error) = lead(engine, node, lease, duties).await {
             pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"));
         }
         redrive::between_rounds(engine, node, lease, interval, pulse, quit).await;
     }
+}
+
+/// Lets others lead what this node led, at once: a node that stops would be waited for until its lease runs out.
+pub(crate) async fn resign(engine: &Backstop, node: WorkerId) {
+    // What cannot be written is left to the lease.
+    let _ = engine.inner.store.lead(node, duties(true), Duration::ZERO).await;
 }
 
 /// Does every duty that this node leads, once. Alerts are left to nodes that have somebody to tell.
@@ -83,27 +103,26 @@ async fn lead(
             Err(error) => return Err(error),
         }
     }
-    if engine.inner.config.alerts.channels.is_empty() {
-        alert::sweep(engine).await?;
-    }
     Ok(())
 }
 
 async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), StoreError> {
     match term.duty {
-        Duty::Rescue => {
-            rescue::rescue(engine, term).await?;
+        Duty::Rescue => rescue::rescue(engine, term).await,
+        Duty::Expire => expire::expire(engine, term).await,
+        Duty::WatchCode => {
+            watch_code::watch(engine).await?;
             forget::forget(engine).await
         }
-        Duty::Expire => expire::expire(engine, term).await,
-        Duty::WatchCode => watch_code::watch(engine).await,
         Duty::Archive => archive::archive(engine, term).await,
         Duty::Prune => {
             prune::prune(engine, term).await?;
-            audit::prune(engine, term).await
+            audit::prune(engine, term).await?;
+            // Alerts that nobody is to be told of.
+            if engine.inner.config.alerts.channels.is_empty() { alert::sweep(engine).await } else { Ok(()) }
         }
         Duty::Alert => alert::alert(engine, term, lease).await,
-        Duty::Redrive => redrive::redrive(engine, term).await.map(|_pause| ()),
+        Duty::Redrive => redrive::redrive(engine, term).await.map(drop),
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

@@ -37,29 +37,53 @@ const ENDED: usize = 2_000;
 /// How soon to look again whether jobs in flight have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// How soon to look again for plans that people started, or that wait for something slow.
-const LOOK_LATER: Duration = Duration::from_secs(2);
+/// How soon to look again for plans that people started in other processes, or that wait for something slow.
+const LOOK_LATER: Duration = Duration::from_secs(3);
 
 /// No pause between two looks is shorter.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Steps every plan that is on its way; answers how long until one of them may want another step.
-pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Duration, StoreError> {
-    let mut pause = LOOK_LATER;
+/// Nothing to do, or not for us.
+const IDLE: Stepping = Stepping { pause: LOOK_LATER, moved: false };
+
+/// What a round of steps came to.
+pub(super) struct Stepping {
+    /// Until one of the plans may want another step.
+    pause: Duration,
+    /// True when a step changed something.
+    moved: bool,
+}
+
+/// Steps every plan that is on its way.
+pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Stepping, StoreError> {
+    let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
     for filed in active(engine).await? {
-        let mut next = Some(filed);
+        let mut next = Some((filed, true));
         for _ in 0..STEPS {
-            let Some(filed) = next.take() else { break };
-            match step(engine, term, filed).await? {
-                Stepped::On(filed) => next = Some(*filed),
-                Stepped::Wait(span) => pause = pause.min(span),
+            let Some((filed, looks)) = next.take() else { break };
+            match step(engine, term, filed, looks).await? {
+                Stepped::On(filed) => {
+                    stepping.moved = true;
+                    let looks = must_look(&filed.plan);
+                    next = Some((*filed, looks));
+                }
+                Stepped::Unseen(filed) => next = Some((*filed, true)),
+                Stepped::Wait(span) => stepping.pause = stepping.pause.min(span),
             }
         }
         if next.is_some() {
-            pause = Duration::ZERO;
+            stepping.pause = Duration::ZERO;
         }
     }
-    Ok(pause)
+    Ok(stepping)
+}
+
+/// True when a plan cannot go on without knowing what became of the jobs in flight. While there is room for more of
+/// them, looking at all of them before each batch would only hold it up: how many may fail unseen is what the number in
+/// flight says.
+const fn must_look(plan: &Plan) -> bool {
+    let full = plan.open.saturating_add(plan.settings.batch) > plan.settings.in_flight;
+    full || plan.round.exhausted || !matches!(plan.phase, Phase::Driving)
 }
 
 /// Steps plans until the next round of maintenance is due: a round every few seconds is too slow for their rates.
@@ -72,15 +96,21 @@ pub(super) async fn between_rounds(
     quit: &CancellationToken,
 ) {
     let over = Instant::now() + interval;
+    let mut patience = SHORTEST_PAUSE;
     while !quit.is_cancelled() {
         pulse.beat();
-        let pause = look(engine, node, lease).await.unwrap_or_else(|error| {
+        let wanted = engine.inner.plans_changed.notified();
+        let stepping = look(engine, node, lease).await.unwrap_or_else(|error| {
             pulse.warn(&error, || tracing::warn!(%error, "re-drive plans wait for the store"));
-            LOOK_LATER
+            IDLE
         });
+        // Jobs in flight that end quickly are looked at often, and others ever more seldom.
+        patience = if stepping.moved { SHORTEST_PAUSE } else { (patience * 2).min(LOOK_AGAIN) };
+        let pause = if stepping.pause == LOOK_AGAIN { patience } else { stepping.pause };
         let until = over.min(Instant::now() + pause.max(SHORTEST_PAUSE));
         tokio::select! {
             () = tokio::time::sleep_until(until) => {}
+            () = wanted => {}
             () = quit.cancelled() => {}
         }
         if Instant::now() >= over {
@@ -89,18 +119,18 @@ pub(super) async fn between_rounds(
     }
 }
 
-async fn look(engine: &Backstop, node: WorkerId, lease: Duration) -> Result<Duration, StoreError> {
+async fn look(engine: &Backstop, node: WorkerId, lease: Duration) -> Result<Stepping, StoreError> {
     // Asking for leadership writes; without a plan on its way there is nothing to lead.
     if active(engine).await?.is_empty() {
-        return Ok(LOOK_LATER);
+        return Ok(IDLE);
     }
     let term = engine.inner.store.lead(node, vec![Duty::Redrive], lease).await?.pop().flatten();
     match term {
         Some(term) => match redrive(engine, term).await {
-            Err(StoreError::Deposed { .. }) => Ok(LOOK_LATER),
+            Err(StoreError::Deposed { .. }) => Ok(IDLE),
             answer => answer,
         },
-        None => Ok(LOOK_LATER),
+        None => Ok(IDLE),
     }
 }
 
@@ -120,18 +150,24 @@ async fn active(engine: &Backstop) -> Result<Vec<Filed>, StoreError> {
 enum Stepped {
     /// Something was done, and more may be possible at once.
     On(Box<Filed>),
+    /// Nothing was possible without seeing what became of the jobs in flight.
+    Unseen(Box<Filed>),
     /// Nothing more for this long.
     Wait(Duration),
 }
 
-/// Does one step of a plan, in one transaction.
-async fn step(engine: &Backstop, term: Term, filed: Filed) -> Result<Stepped, StoreError> {
+/// Does one step of a plan, in one transaction; `looks` says whether it sees what became of the jobs in flight.
+async fn step(engine: &Backstop, term: Term, filed: Filed, looks: bool) -> Result<Stepped, StoreError> {
     let store = &*engine.inner.store;
     let mut step = Step::new(store, &filed);
-    let want = if step.observe().await? { step.advance().await? } else { Want::Nothing };
+    let goes_on = !looks || step.observe().await?;
+    let want = if goes_on { step.advance().await? } else { Want::Nothing };
     let Step { plan, changes, operations, all_seen, .. } = step;
     let now = filed.now;
     if plan == filed.plan && changes.is_empty() {
+        if !looks {
+            return Ok(Stepped::Unseen(Box::new(filed)));
+        }
         return Ok(Stepped::Wait(pause(&plan, want, now)));
     }
     tell(&filed.plan, &plan);

@@ -22,6 +22,9 @@ use crate::maintenance;
 /// How long the last writes of a stopping worker may take before they are left to the lease.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 
+/// How long a stopped worker may take to let others lead.
+const RESIGNING: Duration = Duration::from_secs(2);
+
 /// What the loops of one worker share.
 pub(crate) struct Shared<C> {
     pub(crate) executor: Executor<C>,
@@ -183,15 +186,18 @@ pub struct WorkerHandle {
     control: Arc<dyn Control>,
     loops: Arc<Loops>,
     tasks: Vec<JoinHandle<()>>,
+    /// True when it does duties of maintenance.
+    maintains: bool,
     hurry: CancellationToken,
 }
 
-type Done<'a> = std::pin::Pin<Box<dyn Future<Output = Stopped> + Send + 'a>>;
+type Later<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a handle needs of a worker whose context type it does not know.
 trait Control: Send + Sync {
-    fn stop(&self, hurry: CancellationToken) -> Done<'_>;
+    fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped>;
     fn abandon(&self);
+    fn resign(&self, node: WorkerId) -> Later<'_, ()>;
     fn running(&self) -> usize;
 }
 
@@ -213,7 +219,8 @@ impl WorkerHandle {
                 shared.stop.clone(),
             ));
         }
-        Ok(Self { id, control: shared, loops, tasks, hurry: CancellationToken::new() })
+        let hurry = CancellationToken::new();
+        Ok(Self { id, control: shared, loops, tasks, maintains: maintenance, hurry })
     }
 
     /// This worker's identity at its start.
@@ -253,6 +260,9 @@ impl WorkerHandle {
         for task in self.tasks.drain(..) {
             task.abort();
         }
+        if self.maintains {
+            self.control.resign(self.id).await;
+        }
         stopped
     }
 }
@@ -289,7 +299,7 @@ fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops)
 }
 
 impl<C: Send + Sync + 'static> Control for Shared<C> {
-    fn stop(&self, hurry: CancellationToken) -> Done<'_> {
+    fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped> {
         Box::pin(async move {
             self.stop.cancel();
             for queue in &self.queues {
@@ -320,6 +330,13 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
     fn abandon(&self) {
         self.stop.cancel();
         self.interrupt.cancel();
+    }
+
+    fn resign(&self, node: WorkerId) -> Later<'_, ()> {
+        Box::pin(async move {
+            // It is a courtesy: a store that is away must not hold up a stop.
+            let _ = tokio::time::timeout(RESIGNING, maintenance::resign(self.engine(), node)).await;
+        })
     }
 
     fn running(&self) -> usize {

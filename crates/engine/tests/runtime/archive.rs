@@ -22,8 +22,8 @@ async fn a_worker_archives_what_ended_and_keeps_what_did_not() {
     pass(58).await;
     assert_eq!(state(&engine, id).await, State::Succeeded, "its retention is not over");
     assert!(engine.archived(id).await.expect("the model is there").is_none());
-    // The duty runs three times in a lease of 30 seconds.
-    pass(2 + 10 + 1).await;
+    // A round is a third of a lease of 30 seconds, and one of thirty looks for what is to be archived.
+    pass(2 + 300 + 1).await;
     assert!(engine.job(id).await.expect("the model is there").is_none());
     let archived = engine.archived(id).await.expect("the model is there").expect("it was archived");
     assert_eq!(archived.state, State::Succeeded);
