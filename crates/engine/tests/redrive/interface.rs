@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use backstop::RedriveError;
 use backstop::core::incident::{IncidentVerb, Statement};
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{LeftOut, Outcome, Phase, Selector};
+use backstop::prelude::*;
 use backstop::store::PageRequest;
+use backstop::{Config, RedriveError};
 
 use crate::scenario::{incident, jobs, report, submit, worker};
-use crate::stage::Stage;
+use crate::stage::{Stage, in_tokio_time};
 
 fn by_kind() -> Selector {
     Selector { kind: Some("invoice.render".into()), ..Selector::default() }
@@ -203,4 +204,25 @@ async fn what_dies_after_a_plan_was_made_waits_for_another_plan() {
     let mut redrives = stage.redrives("no customer").await;
     redrives.sort_unstable();
     assert_eq!(redrives, [0, 0, 1, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_is_started_beside_a_worker_begins_at_once() {
+    // D4: nobody waits for the next look at the plans, nor for the lease of a worker that has stopped.
+    let (engine, shop) =
+        (Backstop::on(in_tokio_time(), Config::default()), crate::scenario::Shop::with(&["no customer"]));
+    submit(&engine, "no customer", 5).await;
+    let second = Duration::from_secs(1);
+    let first = worker(&engine, &shop).start().await.expect("started");
+    tokio::time::sleep(second).await;
+    first.stop().await;
+    shop.mend("no customer");
+    let plan = engine.redrive(by_kind()).per_second(1_000).create().await.expect("five are dead");
+    let second_worker = worker(&engine, &shop).start().await.expect("started");
+    tokio::time::sleep(second).await;
+    engine.start_redrive(&plan.id, "ann").await.expect("planned");
+    tokio::time::sleep(second).await;
+    let plan = engine.redrive_plan(&plan.id).await.expect("it is there");
+    assert_eq!((plan.phase, plan.counts.succeeded), (Phase::Done, 5), "{}", plan.describe());
+    second_worker.stop().await;
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use backstop::Cause;
 use backstop::core::job::State;
+use backstop::prelude::*;
+use backstop::store::Duty;
+use backstop::{Cause, Config, worker_id};
 
 use crate::fixture::*;
 
@@ -77,4 +79,21 @@ async fn prefetched_jobs_go_back_without_a_trace() {
     running.stop().await;
     let queue = engine.queues().await.expect("the model is there").remove(0);
     assert_eq!((queue.running, queue.pending), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_lets_others_lead_at_once() {
+    // L17, L18
+    let store = model();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let running = worker(&engine).start().await.expect("started");
+    settle().await;
+    let node = worker_id();
+    let leads = async || {
+        let terms = store.lead(node, vec![Duty::Rescue], Duration::from_secs(1)).await;
+        terms.expect("the model is there")[0].is_some()
+    };
+    assert!(!leads().await, "the worker does");
+    running.stop().await;
+    assert!(leads().await);
 }
