@@ -64,7 +64,7 @@ const COMMANDS: [Entry; 6] = [
     },
     Entry {
         name: "bench",
-        arguments: "[compare [--quick] [--only NAME,...]] [ARGUMENT...]",
+        arguments: "[compare [--quick] [--only NAME,...] [--parts NAME,...]] [ARGUMENT...]",
         about: "`backstop bench` in release mode; compare: beside other job engines, all installed",
         run: bench::run,
     },
