@@ -2,6 +2,9 @@
 
 #[path = "runtime/fixture.rs"]
 mod fixture;
+#[path = "redrive/frail.rs"]
+#[expect(dead_code, reason = "not every trouble is made here")]
+mod frail;
 
 #[path = "runtime/archive.rs"]
 mod archive;

@@ -8,6 +8,7 @@ use backstop_core::{JobId, Lease, WorkerId};
 use backstop_store::{ClaimedJob, KnownKind, NewWorker, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::builder::Plan;
@@ -21,6 +22,10 @@ use crate::maintenance;
 
 /// How long the last writes of a stopping worker may take before they are left to the lease.
 const LAST_WRITES: Duration = Duration::from_secs(10);
+
+/// How long the answer to a claim is waited for when a worker stops, if its grace period is not shorter: a store that
+/// is away must not hold it up.
+const LAST_CLAIM: Duration = Duration::from_secs(5);
 
 /// How long a stopped worker may take to let others lead.
 const RESIGNING: Duration = Duration::from_secs(2);
@@ -37,6 +42,8 @@ pub(crate) struct Shared<C> {
     pub(crate) freed: Arc<Notify>,
     pub(crate) idle: Notify,
     pub(crate) stop: CancellationToken,
+    /// Fires when nothing more is claimed: not when a stop is asked for, but when the last claim has been answered.
+    pub(crate) fetched: CancellationToken,
     pub(crate) interrupt: CancellationToken,
     pub(crate) loops: Arc<Loops>,
 }
@@ -80,6 +87,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             freed,
             idle: Notify::new(),
             stop: CancellationToken::new(),
+            fetched: CancellationToken::new(),
             interrupt: CancellationToken::new(),
             loops: Arc::default(),
             executor: plan.executor,
@@ -285,7 +293,10 @@ fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops)
     vec![
         loops.supervise("fetch", deadline, shared.stop.clone(), move |pulse| {
             let shared = fetch.clone();
-            async move { shared.fetch(&pulse).await }
+            async move {
+                shared.clone().fetch(&pulse).await;
+                shared.fetched.cancel();
+            }
         }),
         loops.supervise("report", deadline, forever.clone(), move |pulse| {
             let shared = report.clone();
@@ -302,6 +313,13 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
     fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped> {
         Box::pin(async move {
             self.stop.cancel();
+            let over = Instant::now() + self.executor.pace.grace;
+            // What a claim under way brings would be left to the lease, and blamed for it.
+            tokio::select! {
+                () = self.fetched.cancelled() => {}
+                () = tokio::time::sleep_until(over.min(Instant::now() + LAST_CLAIM)) => {}
+                () = hurry.cancelled() => {}
+            }
             for queue in &self.queues {
                 for claimed in lock(&queue.buffer).drain(..) {
                     self.outbox.push(Report::new(hand_back(&claimed), false, None));
@@ -309,7 +327,7 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
             }
             let graceful = tokio::select! {
                 () = self.all_idle() => true,
-                () = tokio::time::sleep(self.executor.pace.grace) => false,
+                () = tokio::time::sleep_until(over) => false,
                 () = hurry.cancelled() => false,
             };
             let interrupted = if graceful { 0 } else { lock(&self.running).len() };

@@ -1,5 +1,6 @@
 //! Stopping: finish within the grace period, hand the rest back without blame.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::job::State;
@@ -7,7 +8,10 @@ use backstop::prelude::*;
 use backstop::store::Duty;
 use backstop::{Cause, Config, worker_id};
 
+use tokio::sync::Notify;
+
 use crate::fixture::*;
+use crate::frail::{Before, Frail, Trouble};
 
 #[tokio::test(start_paused = true)]
 async fn running_work_may_finish_within_the_grace_period() {
@@ -96,4 +100,29 @@ async fn a_worker_that_stops_lets_others_lead_at_once() {
     assert!(!leads().await, "the worker does");
     running.stop().await;
     assert!(leads().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_the_claim_that_is_under_way() {
+    // L18: its jobs would be left to the lease, and count as crashed.
+    let (store, gate) = (model(), Arc::new(Notify::new()));
+    let engine = Backstop::on(store.clone(), Config::default());
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let opened = gate.clone();
+    let before: Before = Box::new(move || {
+        let gate = opened.clone();
+        Box::pin(async move { gate.notified().await })
+    });
+    // The worker enlists, looks, and claims.
+    let slow = Frail::new(store, 3, Trouble::Overtaken(before));
+    let slow_engine = Backstop::on(slow.clone(), Config::default());
+    let running = worker(&slow_engine).without_maintenance().start().await.expect("started");
+    settle().await;
+    assert!(slow.has_struck(), "it claims");
+    let stopping = tokio::spawn(running.stop());
+    settle().await;
+    assert!(!stopping.is_finished(), "the claim is under way");
+    gate.notify_one();
+    assert!(stopping.await.expect("no panic").clean);
+    assert_eq!(state(&engine, id).await, State::Succeeded);
 }
