@@ -7,6 +7,7 @@ use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use super::doubt::Doubt;
 use super::runtime::{Shared, lock};
 use super::slots::Reserved;
 use crate::loops::Pulse;
@@ -30,12 +31,23 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let (mut expected, mut credible) = (false, true);
         let mut unready = Quiet::default();
         let mut patience = Patience::new(self.executor.pace.poll);
+        let mut doubt = Doubt::default();
         while !self.stop.is_cancelled() {
             pulse.beat();
             arrivals.mark_unchanged();
             if !self.is_ready(&mut unready) {
                 self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
                 continue;
+            }
+            if doubt.wants_a_look() {
+                match self.hand_back_unknown().await {
+                    Ok(()) => doubt.looked(self.executor.pace.lease / 2),
+                    Err(error) => {
+                        pulse.warn(&error, || tracing::warn!(%error, "what a claim took cannot be seen"));
+                        self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
+                        continue;
+                    }
+                }
             }
             match self.round(expected, pulse, &mut unready).await {
                 Ok(wait) => {
@@ -50,6 +62,9 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
+                    if error.is_unknown() {
+                        doubt.raise();
+                    }
                     pulse.warn(&error, || tracing::warn!(%error, "no work can be claimed for the moment"));
                     self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
                 }
@@ -119,6 +134,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 Ok(true) => {}
                 Ok(false) if end.is_none() => end = Some(Ok(())),
                 Ok(false) => {}
+                // That an answer was lost must not be forgotten for an error that came after it.
+                Err(_) if matches!(&end, Some(Err(first)) if StoreError::is_unknown(first)) => {}
                 Err(error) => end = Some(Err(error)),
             }
         }

@@ -2,12 +2,13 @@
 //!
 //! One file per actor: `fetch` claims, `execute` runs one job, `before` says whether it may, `conclude` and `end` turn
 //! what happened into an ending, `completion` asks what became of one that the handler committed itself, `report`
-//! writes endings, `heartbeat` renews, `runtime` starts and stops them all.
+//! writes endings, `heartbeat` renews, `doubt` looks for what a lost answer took, `runtime` starts and stops them all.
 
 pub(crate) mod before;
 mod builder;
 mod completion;
 pub(crate) mod conclude;
+mod doubt;
 pub(crate) mod end;
 pub(crate) mod execute;
 pub(crate) mod fetch;

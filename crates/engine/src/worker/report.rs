@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backstop_core::Lease;
 use backstop_core::failure::Verdict;
 use backstop_store::Finish;
 use tokio::sync::Notify;
@@ -60,6 +61,11 @@ impl Outbox {
     pub(crate) fn push(&self, report: Report) {
         self.lock().push_back(report);
         self.arrived.notify_one();
+    }
+
+    /// The leases of what is not durable yet.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.lock().iter().map(|report| report.finish.lease).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Report>> {

@@ -21,6 +21,8 @@ pub(crate) enum Trouble {
     DieBefore,
     /// It is made, its answer is lost, and the process loses the store for good.
     DieAfter,
+    /// It is made, and its answer is lost.
+    Forgotten,
     /// Something else happens first, then it is made.
     Overtaken(Before),
 }
@@ -50,7 +52,7 @@ impl Frail {
         match &self.trouble {
             Trouble::DieBefore if call >= self.call => Box::pin(std::future::ready(Err(lost))),
             Trouble::DieAfter if call > self.call => Box::pin(std::future::ready(Err(lost))),
-            Trouble::DieAfter if call == self.call => Box::pin(async move {
+            Trouble::DieAfter | Trouble::Forgotten if call == self.call => Box::pin(async move {
                 verb.await?;
                 Err(Error::Unknown { location, source: None })
             }),

@@ -9,6 +9,7 @@ use backstop::prelude::*;
 use backstop::{Cause, Config};
 
 use crate::fixture::*;
+use crate::frail::{Frail, Trouble};
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_reaches_the_running_handler_and_its_result_is_discarded() {
@@ -123,4 +124,23 @@ async fn a_poisoned_job_dies_after_exactly_its_crash_budget() {
     let record = detail(&engine, id).await.view.record;
     assert_eq!((starts, record.runs, record.crashes), (11, 11, 11));
     assert_eq!(record.reason, Some(backstop::TerminalReason::Poisoned));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_took_whose_answer_was_lost_is_handed_back() {
+    // L15, F17: the worker renews its lease, so nobody else would ever take it.
+    let store = model();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    // The worker enlists, looks, and claims.
+    let forgetful = Frail::new(store, 3, Trouble::Forgotten);
+    let forgetful_engine = Backstop::on(forgetful.clone(), Config::default());
+    let running = worker(&forgetful_engine).without_maintenance().start().await.expect("started");
+    reach(&engine, id, State::Succeeded).await;
+    assert!(forgetful.has_struck());
+    running.stop().await;
+    let causes: Vec<Cause> = ledger(&engine, id).await.iter().map(|run| run.cause).collect();
+    assert_eq!(causes, [Cause::Interrupted, Cause::Succeeded]);
+    let record = detail(&engine, id).await.view.record;
+    assert_eq!((record.attempt, record.crashes), (0, 0), "nobody is to blame");
 }
