@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) budgets: Budgets,
     pub(crate) remotes: Remotes,
     pub(crate) figures: Arc<Figures>,
-    /// Rung when somebody here starts a re-drive plan or lets one go on.
+    /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
 }
 

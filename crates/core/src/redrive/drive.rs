@@ -120,6 +120,15 @@ impl Plan {
         Some(wanted.min(self.settings.batch).min(room))
     }
 
+    /// True when the plan cannot go on without knowing what became of the jobs in flight. While there is room for more
+    /// of them, looking at all of them before each batch would only hold it up: how many may fail unseen is what the
+    /// number in flight says.
+    #[must_use]
+    pub const fn must_look(&self) -> bool {
+        let full = self.open.saturating_add(self.settings.batch) > self.settings.in_flight;
+        full || self.round.exhausted || !matches!(self.phase, Phase::Driving)
+    }
+
     fn is_held_back(&self, now: Timestamp) -> bool {
         self.waits_for_code || self.next_batch_at.is_some_and(|moment| moment > now)
     }

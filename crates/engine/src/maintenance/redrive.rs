@@ -64,7 +64,7 @@ pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Stepping, S
             match step(engine, term, filed, looks).await? {
                 Stepped::On(filed) => {
                     stepping.moved = true;
-                    let looks = must_look(&filed.plan);
+                    let looks = filed.plan.must_look();
                     next = Some((*filed, looks));
                 }
                 Stepped::Unseen(filed) => next = Some((*filed, true)),
@@ -76,14 +76,6 @@ pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Stepping, S
         }
     }
     Ok(stepping)
-}
-
-/// True when a plan cannot go on without knowing what became of the jobs in flight. While there is room for more of
-/// them, looking at all of them before each batch would only hold it up: how many may fail unseen is what the number in
-/// flight says.
-const fn must_look(plan: &Plan) -> bool {
-    let full = plan.open.saturating_add(plan.settings.batch) > plan.settings.in_flight;
-    full || plan.round.exhausted || !matches!(plan.phase, Phase::Driving)
 }
 
 /// Steps plans until the next round of maintenance is due: a round every few seconds is too slow for their rates.

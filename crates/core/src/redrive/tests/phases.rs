@@ -237,3 +237,20 @@ fn a_plan_that_needs_code_waits_for_it_and_says_so() {
     assert_eq!(world.job(2).record.needs(), Some("1.4"));
     assert!(!world.plan.describe().contains("waits until"));
 }
+
+#[test]
+fn a_plan_looks_at_what_is_in_flight_when_that_bounds_it() {
+    // D4: how many may fail unseen is what the number in flight says.
+    let mut plan = plan(Settings { batch: 3, in_flight: 10, ..Settings::default() });
+    let mut looks = |phase, open, exhausted| {
+        (plan.phase, plan.open, plan.round.exhausted) = (phase, open, exhausted);
+        plan.must_look()
+    };
+    assert!(!looks(Phase::Driving, 0, false));
+    assert!(!looks(Phase::Driving, 7, false), "there is room for a whole batch");
+    assert!(looks(Phase::Driving, 8, false), "and here there is not");
+    assert!(looks(Phase::Driving, 0, true), "nothing is left to drive");
+    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Driving) {
+        assert!(looks(phase, 0, false), "{phase}");
+    }
+}
