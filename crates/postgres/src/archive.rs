@@ -7,6 +7,7 @@ use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::{Writes, lane_of};
 use backstop_store::{Archived, Duty, Page, PageRequest, Term, show};
 
+use crate::columns::Columns;
 use crate::duty;
 use crate::error::Failure;
 use crate::flush::add;
@@ -16,7 +17,7 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql::archive as sql;
 use crate::unit::Unit;
-use crate::values::{Columns, Value};
+use crate::values::Value;
 
 /// Moves up to `limit` jobs whose retention is over.
 pub(crate) async fn archive(
@@ -84,7 +85,7 @@ async fn documents(
 fn save(details: &[JobDetail], documents: &[Archived], now: Timestamp) -> Query {
     let mut columns = Columns::default();
     for (detail, archived) in details.iter().zip(documents) {
-        columns.push(vec![
+        columns.push(&[
             Value::job(detail.view.job.spec.id),
             Value::Int(Some(rows::status_code(archived.state))),
             Value::Int(detail.view.record.finished_at.map(Timestamp::as_micros)),

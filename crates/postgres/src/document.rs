@@ -147,7 +147,7 @@ fn written<'e>(edits: impl Iterator<Item = &'e Edit>) -> Vec<Vec<Value>> {
     let mut edits: Vec<&Edit> = edits.collect();
     edits.sort_by_key(|edit| (edit.drawer.as_str(), &edit.key));
     let row = |edit: &Edit| {
-        let body = crate::rows::maybe_text(edit.body.as_deref());
+        let body = Value::maybe_text(edit.body.as_deref());
         vec![Value::text(edit.drawer.as_str()), Value::text(&edit.key), body]
     };
     edits.into_iter().map(row).collect()

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{LaneKey, Writes};
+use backstop_store::desk::{LaneKey, Writes, lane_of};
 
+use crate::columns::{Cells, Columns};
 use crate::document;
 use crate::error::Failure;
 use crate::incident;
@@ -13,7 +14,7 @@ use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
 use crate::sql::insert::Insert;
-use crate::values::{Columns, Value};
+use crate::values::Value;
 
 /// Statements that write, and the lanes they mention. When failures are counted, the last statement does that, because
 /// everybody who fails alike waits for it; what it answers is for [`incident::judge`].
@@ -56,32 +57,37 @@ fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Quer
     add(&mut out, sql::IDEMPOTENCY_INSERT, keys(&writes.idempotency));
     add(&mut out, sql::KEYS_DELETE, keys(&writes.keys_out));
     add(&mut out, sql::KEYS_INSERT, keys(&writes.keys_in));
-    write_jobs(&mut out, writes, ids)?;
+    let mut lanes = Numbers { ids, latest: None };
+    write_jobs(&mut out, writes, &mut lanes)?;
     let gone = writes.ready_out.iter();
     let gone = gone.map(|row| vec![id_of(ids, &row.lane), Value::at(row.run_at), Value::job(row.id)]);
     add(&mut out, sql::READY_DELETE, gone.collect());
-    let records = writes.records_in.iter().map(|row| rows::record_values(row, id_of(ids, &row.lane)));
-    insert(&mut out, &sql::insert::RECORDS, records)?;
+    insert(&mut out, &sql::insert::RECORDS, &writes.records_in, |row, record| {
+        rows::write_record(row, record, lanes.of(&record.lane))
+    })?;
     if !writes.records_out.is_empty() {
         out.push(Query::new(sql::RECORDS_DELETE, vec![Value::jobs(&writes.records_out)]));
     }
-    let ready = writes.ready_in.iter().map(|row| {
-        let expires_at = Value::Int(row.expires_at.map(Timestamp::as_micros));
-        let (lane, run_at) = (id_of(ids, &row.lane), Value::at(row.run_at));
-        Ok(vec![lane, run_at, Value::job(row.id), expires_at, Value::Bool(row.rowed)])
-    });
-    insert(&mut out, &sql::insert::READY, ready)?;
-    let done = writes.done.iter().map(|row| rows::done_values(row, id_of(ids, &row.lane)));
-    insert(&mut out, &sql::insert::DONE, done)?;
-    let runs = writes.attempts.iter().map(|(job, run)| rows::attempt_values(*job, run));
-    insert(&mut out, &sql::insert::ATTEMPTS, runs)?;
+    insert(&mut out, &sql::insert::READY, &writes.ready_in, |row, ready| {
+        row.maybe_int(lanes.of(&ready.lane)).int(ready.run_at.as_micros()).id(Some(ready.id.as_uuid()));
+        row.maybe_int(ready.expires_at.map(Timestamp::as_micros)).bool(ready.rowed);
+        Ok(())
+    })?;
+    insert(&mut out, &sql::insert::DONE, &writes.done, |row, done| {
+        rows::write_done(row, done, lanes.of(&done.lane))
+    })?;
+    insert(&mut out, &sql::insert::ATTEMPTS, &writes.attempts, |row, (job, run)| {
+        rows::write_attempt(row, *job, run)
+    })?;
     write_grips(&mut out, writes);
     let tally = writes.tally.iter().filter(|(_, counts)| counts.iter().any(|count| *count != 0));
-    let tally = tally.map(|(lane, counts)| {
-        let counts = counts.iter().map(|count| Value::Int(Some(*count)));
-        Ok(std::iter::once(id_of(ids, lane)).chain(counts).collect())
-    });
-    insert(&mut out, &sql::insert::TALLY, tally)?;
+    insert(&mut out, &sql::insert::TALLY, tally, |row, (lane, counts)| {
+        row.maybe_int(lanes.of(lane));
+        for count in counts {
+            row.int(*count);
+        }
+        Ok(())
+    })?;
     document::write_alerts(&mut out, &writes.alerts)?;
     incident::write_open(&mut out, writes);
     if !writes.incidents.is_empty() {
@@ -96,19 +102,20 @@ pub(crate) fn add(out: &mut Vec<Query>, sql: &'static str, rows: Vec<Vec<Value>>
         return;
     }
     let mut columns = Columns::default();
-    rows.into_iter().for_each(|row| columns.push(row));
+    rows.iter().for_each(|row| columns.push(row));
     out.push(Query::new(sql, columns.into_params()));
 }
 
-/// Adds a statement that inserts rows, unless there are none.
-fn insert(
+/// Adds a statement that inserts a row for each of `all`, unless there are none.
+fn insert<T>(
     out: &mut Vec<Query>,
     into: &Insert,
-    rows: impl Iterator<Item = Result<Vec<Value>, Failure>>,
+    all: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut Cells<'_>, T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut columns = Columns::default();
-    for row in rows {
-        columns.push(row?);
+    for one in all {
+        write(&mut columns.row(), one)?;
     }
     if columns.len() > 0 {
         out.push(into.query(columns));
@@ -116,12 +123,29 @@ fn insert(
     Ok(())
 }
 
-fn write_jobs(out: &mut Vec<Query>, writes: &Writes, ids: &LaneIds) -> Result<(), Failure> {
-    let jobs = writes.jobs.iter().map(|(job, run_at)| {
-        let lane = id_of(ids, &backstop_store::desk::lane_of(&job.spec));
-        rows::job_values(job, *run_at, lane)
-    });
-    insert(out, &sql::insert::JOBS, jobs)?;
+/// The ids of lanes. Rows of one lane mostly follow each other, so the one before is tried first.
+struct Numbers<'i> {
+    ids: &'i LaneIds,
+    latest: Option<(LaneKey, Option<i64>)>,
+}
+
+impl Numbers<'_> {
+    fn of(&mut self, lane: &LaneKey) -> Option<i64> {
+        match &self.latest {
+            Some((latest, id)) if latest == lane => *id,
+            _ => {
+                let id = self.ids.get(lane).copied();
+                self.latest = Some((lane.clone(), id));
+                id
+            }
+        }
+    }
+}
+
+fn write_jobs(out: &mut Vec<Query>, writes: &Writes, lanes: &mut Numbers<'_>) -> Result<(), Failure> {
+    insert(out, &sql::insert::JOBS, &writes.jobs, |row, (job, run_at)| {
+        rows::write_job(row, job, *run_at, lanes.of(&lane_of(&job.spec)))
+    })?;
     let tags = writes
         .jobs
         .iter()

@@ -9,20 +9,21 @@ use backstop_store::Incident;
 use backstop_store::desk::{Aftermath, Seen, Writes};
 use backstop_store::show;
 
+use crate::columns::Columns;
 use crate::error::Failure;
 use crate::flush::add;
 use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql::incident as sql;
 use crate::unit::Unit;
-use crate::values::{Columns, Row, Value};
+use crate::values::{Row, Value};
 
 /// The statement that counts failures, with the dead letters they left; its rows go to [`judge`].
 pub(crate) fn count(writes: &Writes, now: Timestamp) -> Query {
     let mut columns = Columns::default();
     for count in &writes.incidents {
         let open = writes.open.get(count.fingerprint.as_str()).copied().unwrap_or_default();
-        columns.push(vec![
+        columns.push(&[
             Value::text(&count.fingerprint),
             Value::text(&count.kind),
             Value::text(&count.error_type),
@@ -30,8 +31,8 @@ pub(crate) fn count(writes: &Writes, now: Timestamp) -> Query {
             Value::Int(Some(count.failures)),
             Value::Int(Some(count.dead)),
             Value::Int(Some(open.max(0))),
-            rows::maybe_text(count.first_version.as_deref()),
-            rows::maybe_text(count.last_version.as_deref()),
+            Value::maybe_text(count.first_version.as_deref()),
+            Value::maybe_text(count.last_version.as_deref()),
             Value::job(count.sample_job),
         ]);
     }
@@ -98,7 +99,7 @@ pub(crate) async fn say(
     let mut standings = Vec::new();
     for incident in &mut found {
         incident.standing.say(statement, now);
-        let text = rows::maybe_text(incident.standing.to_text());
+        let text = Value::maybe_text(incident.standing.to_text());
         standings.push(vec![Value::text(&incident.fingerprint), text]);
     }
     let mut queries = Vec::new();

@@ -6,10 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use backstop_core::job::Priority;
 use backstop_store::desk::LaneKey;
 
+use crate::columns::Columns;
 use crate::error::Failure;
 use crate::session::{Query, Session};
 use crate::sql;
-use crate::values::{Columns, Row, Value};
+use crate::values::{Row, Value};
 
 /// The lanes that this process has met.
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ impl Lanes {
         }
         let mut columns = Columns::default();
         for lane in &missing {
-            columns.push(vec![
+            columns.push(&[
                 Value::text(&lane.queue),
                 Value::text(&lane.kind),
                 Value::Int(Some(lane.version.into())),

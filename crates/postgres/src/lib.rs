@@ -19,6 +19,7 @@ mod archive;
 mod check;
 mod claim;
 mod collect;
+mod columns;
 mod document;
 mod duty;
 mod error;

@@ -10,12 +10,13 @@ use backstop_core::job::{Job, NewJob, Record, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::{Desk, File, Grip};
 
+use crate::columns::Columns;
 use crate::error::Failure;
 use crate::lanes::Lanes;
 use crate::rows::{self, LANE_COLUMN};
 use crate::session::{Query, Session};
 use crate::sql;
-use crate::values::{Columns, Row, Value};
+use crate::values::{Row, Value};
 
 /// A job as `job`, `record` and `done` tell of it: for a pending or a running one this is only half of the truth.
 #[derive(Debug, Clone)]
@@ -228,7 +229,7 @@ pub(crate) async fn ready_rows(
     }
     let mut keys = Columns::default();
     for sketch in open {
-        keys.push(vec![
+        keys.push(&[
             Value::Int(Some(sketch.lane)),
             Value::at(sketch.record.run_at),
             Value::job(sketch.job.spec.id),

@@ -11,7 +11,7 @@ use crate::load;
 use crate::session::Query;
 use crate::unit::Unit;
 use crate::values::Value;
-use crate::{rows, sql, submit};
+use crate::{sql, submit};
 
 type Answers = Vec<Result<Operated, Refusal>>;
 
@@ -79,7 +79,7 @@ pub(crate) async fn pause_queue(
     note: Option<&str>,
 ) -> Result<bool, Failure> {
     let query = if paused {
-        Query::new(sql::QUEUE_PAUSE, vec![Value::text(queue), rows::maybe_text(note)])
+        Query::new(sql::QUEUE_PAUSE, vec![Value::text(queue), Value::maybe_text(note)])
     } else {
         Query::new(sql::QUEUE_RESUME, vec![Value::text(queue)])
     };

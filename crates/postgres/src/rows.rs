@@ -11,8 +11,9 @@ use backstop_store::show::WorkerRow;
 use backstop_store::{Archived, Incident};
 use serde::Deserialize;
 
+use crate::columns::Cells;
 use crate::error::Failure;
-use crate::values::{Row, Value};
+use crate::values::Row;
 
 /// How a state is written. The schema's partial indexes name these numbers.
 pub(crate) const fn status_code(state: State) -> i64 {
@@ -178,127 +179,116 @@ pub(crate) fn grip_without_jobs(row: &mut Row) -> Result<(Grip, Vec<u8>), Failur
     Ok((Grip { fence, worker, claimed_at, jobs: Vec::new(), slots: Vec::new(), edits }, slots))
 }
 
-fn maybe(moment: Option<Timestamp>) -> Value {
-    Value::Int(moment.map(Timestamp::as_micros))
-}
-
-fn int(number: impl Into<i64>) -> Value {
-    Value::Int(Some(number.into()))
+fn maybe(moment: Option<Timestamp>) -> Option<i64> {
+    moment.map(Timestamp::as_micros)
 }
 
 /// A counter that is almost always zero, and then NULL.
-fn rarely(number: u32) -> Value {
-    Value::Int((number > 0).then(|| number.into()))
+fn rarely(number: u32) -> Option<i64> {
+    (number > 0).then(|| number.into())
 }
 
-pub(crate) fn maybe_text(text: Option<impl AsRef<str>>) -> Value {
-    text.map_or(Value::Text(None), Value::text)
+fn marked(record: &Record) -> Option<String> {
+    record.marks.as_deref().and_then(Marks::to_text)
 }
 
-fn json<T: serde::Serialize>(value: Option<&T>) -> Result<Value, Failure> {
-    Ok(maybe_text(value.map(serde_json::to_string).transpose()?))
-}
-
-fn marked(record: &Record) -> Value {
-    maybe_text(record.marks.as_deref().and_then(Marks::to_text))
-}
-
-/// The columns of `job`, in the order of `insert::JOBS`.
-pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Vec<Value>, Failure> {
+/// Writes the columns of `job`, in the order of `insert::JOBS`.
+pub(crate) fn write_job(
+    row: &mut Cells<'_>,
+    job: &Job,
+    run_at: Timestamp,
+    lane: Option<i64>,
+) -> Result<(), Failure> {
     let spec = &job.spec;
-    Ok(vec![
-        Value::job(spec.id),
-        lane,
-        Value::at(job.created_at),
-        Value::at(run_at),
-        Value::text(&spec.payload),
-        json(Some(&spec.policy).filter(|policy| **policy != Policy::default()))?,
-        maybe(spec.expires_at),
-        maybe_text(spec.idempotency_key.as_deref()),
-        maybe_text(spec.business_key.as_deref()),
-        maybe_text(spec.correlation_id.as_deref()),
-        json(Some(&spec.tags).filter(|tags| !tags.is_empty()))?,
-        maybe_text(spec.params.as_deref()),
-        json(spec.on_success.as_ref())?,
-        json(spec.on_failure.as_ref())?,
-        Value::Id(spec.callback_of.map(|id| id.as_uuid())),
-        maybe_text(spec.papers.as_ref().and_then(|papers| papers.to_text())),
-    ])
+    row.id(Some(spec.id.as_uuid()))
+        .maybe_int(lane)
+        .int(job.created_at.as_micros())
+        .int(run_at.as_micros())
+        .text(Some(&spec.payload))
+        .json(Some(&spec.policy).filter(|policy| **policy != Policy::default()))?
+        .maybe_int(maybe(spec.expires_at))
+        .text(spec.idempotency_key.as_deref())
+        .text(spec.business_key.as_deref())
+        .text(spec.correlation_id.as_deref())
+        .json(Some(&spec.tags).filter(|tags| !tags.is_empty()))?
+        .text(spec.params.as_deref())
+        .json(spec.on_success.as_ref())?
+        .json(spec.on_failure.as_ref())?
+        .id(spec.callback_of.map(|id| id.as_uuid()))
+        .text(spec.papers.as_ref().and_then(|papers| papers.to_text()).as_deref());
+    Ok(())
 }
 
-/// The columns of `record`, in the order of `insert::RECORDS`.
-pub(crate) fn record_values(row: &RecordRow, lane: Value) -> Result<Vec<Value>, Failure> {
-    let record = &row.record;
-    Ok(vec![
-        Value::job(row.id),
-        lane,
-        int(status_code(record.state)),
-        Value::at(record.run_at),
-        maybe(record.expires_at),
-        int(record.attempt),
-        int(record.crashes),
-        int(record.deferrals),
-        int(record.runs),
-        int(record.redrives),
-        int(record.fence.0),
-        Value::Int(record.last_failed_run.map(i64::from)),
-        json(record.progress.as_ref())?,
-        Value::Int(record.paused_from.map(|from| status_code(from.state()))),
-        maybe(record.finished_at),
-        maybe_text(record.reason.map(TerminalReason::as_str)),
-        maybe_text(record.cancel_reason.as_deref()),
-        Value::Id(record.superseded_by.map(|id| id.as_uuid())),
-        marked(record),
-    ])
+/// Writes the columns of `record`, in the order of `insert::RECORDS`.
+pub(crate) fn write_record(row: &mut Cells<'_>, of: &RecordRow, lane: Option<i64>) -> Result<(), Failure> {
+    let record = &of.record;
+    row.id(Some(of.id.as_uuid()))
+        .maybe_int(lane)
+        .int(status_code(record.state))
+        .int(record.run_at.as_micros())
+        .maybe_int(maybe(record.expires_at))
+        .int(record.attempt)
+        .int(record.crashes)
+        .int(record.deferrals)
+        .int(record.runs)
+        .int(record.redrives)
+        .int(record.fence.0)
+        .maybe_int(record.last_failed_run.map(i64::from))
+        .json(record.progress.as_ref())?
+        .maybe_int(record.paused_from.map(|from| status_code(from.state())))
+        .maybe_int(maybe(record.finished_at))
+        .text(record.reason.map(TerminalReason::as_str))
+        .text(record.cancel_reason.as_deref())
+        .id(record.superseded_by.map(|id| id.as_uuid()))
+        .text(marked(record).as_deref());
+    Ok(())
 }
 
-/// The columns of `done`, in the order of `insert::DONE`.
-pub(crate) fn done_values(done: &Done, lane: Value) -> Result<Vec<Value>, Failure> {
+/// Writes the columns of `done`, in the order of `insert::DONE`.
+pub(crate) fn write_done(row: &mut Cells<'_>, done: &Done, lane: Option<i64>) -> Result<(), Failure> {
     let (record, run) = (&done.record, done.run.as_ref());
-    Ok(vec![
-        Value::job(done.id),
-        lane,
-        Value::at(record.run_at),
-        maybe(record.expires_at),
-        rarely(record.attempt),
-        rarely(record.crashes),
-        rarely(record.deferrals),
-        int(record.runs),
-        rarely(record.redrives),
-        int(record.fence.0),
-        json(record.progress.as_ref())?,
-        maybe(record.finished_at),
-        Value::Id(run.map(|run| run.worker.as_uuid())),
-        maybe_text(run.and_then(|run| run.code_version.as_deref())),
-        maybe(run.map(|run| run.started_at)),
-        maybe_text(run.and_then(|run| run.result.as_deref())),
-        maybe_text(run.and_then(|run| run.warning.as_deref())),
-        maybe_text(run.and_then(|run| run.output.as_deref())),
-        marked(record),
-    ])
+    row.id(Some(done.id.as_uuid()))
+        .maybe_int(lane)
+        .int(record.run_at.as_micros())
+        .maybe_int(maybe(record.expires_at))
+        .maybe_int(rarely(record.attempt))
+        .maybe_int(rarely(record.crashes))
+        .maybe_int(rarely(record.deferrals))
+        .int(record.runs)
+        .maybe_int(rarely(record.redrives))
+        .int(record.fence.0)
+        .json(record.progress.as_ref())?
+        .maybe_int(maybe(record.finished_at))
+        .id(run.map(|run| run.worker.as_uuid()))
+        .text(run.and_then(|run| run.code_version.as_deref()))
+        .maybe_int(maybe(run.map(|run| run.started_at)))
+        .text(run.and_then(|run| run.result.as_deref()))
+        .text(run.and_then(|run| run.warning.as_deref()))
+        .text(run.and_then(|run| run.output.as_deref()))
+        .text(marked(record).as_deref());
+    Ok(())
 }
 
-/// The columns of `attempt`, in the order of `insert::ATTEMPTS`.
-pub(crate) fn attempt_values(job: JobId, run: &Attempt) -> Result<Vec<Value>, Failure> {
+/// Writes the columns of `attempt`, in the order of `insert::ATTEMPTS`.
+pub(crate) fn write_attempt(row: &mut Cells<'_>, job: JobId, run: &Attempt) -> Result<(), Failure> {
     let failure = run.failure.as_ref();
-    Ok(vec![
-        Value::job(job),
-        int(run.number),
-        int(run.fence.0),
-        Value::worker(run.worker),
-        maybe_text(run.code_version.as_deref()),
-        Value::text(run.cause.as_str()),
-        Value::at(run.due_at),
-        Value::at(run.started_at),
-        Value::at(run.finished_at),
-        maybe_text(failure.map(|failure| failure.error_type.as_str())),
-        maybe_text(failure.map(|failure| failure.message.as_str())),
-        maybe_text(failure.map(|failure| failure.fingerprint.as_ref())),
-        json(run.decision.as_ref())?,
-        maybe_text(run.result.as_deref()),
-        maybe_text(run.warning.as_deref()),
-        maybe_text(run.output.as_deref()),
-    ])
+    row.id(Some(job.as_uuid()))
+        .int(run.number)
+        .int(run.fence.0)
+        .id(Some(run.worker.as_uuid()))
+        .text(run.code_version.as_deref())
+        .text(Some(run.cause.as_str()))
+        .int(run.due_at.as_micros())
+        .int(run.started_at.as_micros())
+        .int(run.finished_at.as_micros())
+        .text(failure.map(|failure| failure.error_type.as_str()))
+        .text(failure.map(|failure| failure.message.as_str()))
+        .text(failure.map(|failure| failure.fingerprint.as_ref()))
+        .json(run.decision.as_ref())?
+        .text(run.result.as_deref())
+        .text(run.warning.as_deref())
+        .text(run.output.as_deref());
+    Ok(())
 }
 
 /// Reads one row of the ledger.

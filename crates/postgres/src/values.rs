@@ -41,6 +41,11 @@ impl Value {
         Self::Text(Some(escape(text.as_ref()).into_owned()))
     }
 
+    /// A piece of text, if there is one.
+    pub(crate) fn maybe_text(text: Option<impl AsRef<str>>) -> Self {
+        text.map_or(Self::Text(None), Self::text)
+    }
+
     /// A moment.
     pub(crate) const fn at(moment: Timestamp) -> Self {
         Self::Int(Some(moment.as_micros()))
@@ -74,103 +79,6 @@ impl Value {
     /// Several pieces of text.
     pub(crate) fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
         Self::Texts(texts.into_iter().map(|text| Some(escape(text.as_ref()).into_owned())).collect())
-    }
-}
-
-/// Columns of rows, filled row by row.
-#[derive(Debug, Default)]
-pub(crate) struct Columns(Vec<Column>);
-
-/// One column of several rows.
-#[derive(Debug)]
-pub(crate) enum Column {
-    /// So many rows, all with this value.
-    Same(Value, usize),
-    /// An array with the value of each row.
-    Each(Value),
-}
-
-impl Column {
-    fn push(&mut self, value: Value) {
-        match self {
-            Self::Same(first, count) if *first == value => *count += 1,
-            Self::Same(..) => {
-                self.spread();
-                self.push(value);
-            }
-            Self::Each(values) => append(values, value),
-        }
-    }
-
-    /// Makes an array of it.
-    fn spread(&mut self) {
-        if let Self::Same(first, count) = self {
-            let mut values = empty_array(first);
-            (0..*count).for_each(|_| append(&mut values, first.clone()));
-            *self = Self::Each(values);
-        }
-    }
-
-    /// True when no row has a value.
-    pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Self::Same(Value::Int(None) | Value::Text(None) | Value::Id(None), _))
-    }
-}
-
-impl Columns {
-    /// Adds a row: one value for each column, in order.
-    pub(crate) fn push(&mut self, row: Vec<Value>) {
-        if self.0.is_empty() {
-            self.0 = row.into_iter().map(|value| Column::Same(value, 1)).collect();
-            return;
-        }
-        self.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
-    }
-
-    /// How many columns there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The columns. If there are several rows, one of them at least is an array: it says how many.
-    pub(crate) fn into_columns(mut self) -> Vec<Column> {
-        let alike = self.0.iter().all(|column| matches!(column, Column::Same(_, count) if *count > 1));
-        if let Some(first) = self.0.first_mut().filter(|_| alike) {
-            first.spread();
-        }
-        self.0
-    }
-
-    /// One array for each column.
-    pub(crate) fn into_params(self) -> Vec<Value> {
-        let array = |mut column: Column| {
-            column.spread();
-            match column {
-                Column::Same(value, _) | Column::Each(value) => value,
-            }
-        };
-        self.0.into_iter().map(array).collect()
-    }
-}
-
-fn empty_array(value: &Value) -> Value {
-    match value {
-        Value::Int(_) | Value::Ints(_) => Value::Ints(Vec::new()),
-        Value::Bool(_) | Value::Bools(_) => Value::Bools(Vec::new()),
-        Value::Text(_) | Value::Texts(_) => Value::Texts(Vec::new()),
-        Value::Bytes(_) | Value::Blobs(_) => Value::Blobs(Vec::new()),
-        Value::Id(_) | Value::Ids(_) => Value::Ids(Vec::new()),
-    }
-}
-
-fn append(column: &mut Value, value: Value) {
-    match (column, value) {
-        (Value::Ints(all), Value::Int(one)) => all.push(one),
-        (Value::Bools(all), Value::Bool(one)) => all.push(one),
-        (Value::Texts(all), Value::Text(one)) => all.push(one),
-        (Value::Blobs(all), Value::Bytes(one)) => all.push(one),
-        (Value::Ids(all), Value::Id(one)) => all.push(one),
-        (column, value) => unreachable!("a column of {column:?} is given {value:?}"),
     }
 }
 
@@ -354,8 +262,9 @@ impl Row {
 /// Marks an escape. It is a control character that hardly any text holds, so that almost all text is stored as it is.
 const MARK: char = '\u{1a}';
 
-fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(['\0', MARK]) {
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
+    // Looks at every byte without stopping, which is many at a time: almost no text has one of these.
+    if !text.bytes().fold(false, |found, byte| found | (byte == 0) | (byte == MARK as u8)) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 8);
@@ -403,14 +312,5 @@ mod tests {
             assert_eq!(unescape(stored), text);
         }
         assert!(matches!(escape("plain"), Cow::Borrowed(_)));
-    }
-
-    #[test]
-    fn rows_become_columns() {
-        let mut columns = Columns::default();
-        columns.push(vec![Value::Int(Some(1)), Value::text("a")]);
-        columns.push(vec![Value::Int(None), Value::Text(None)]);
-        let expected = [Value::Ints(vec![Some(1), None]), Value::Texts(vec![Some("a".to_owned()), None])];
-        assert_eq!(columns.into_params(), expected);
     }
 }

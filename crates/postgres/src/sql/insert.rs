@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
+use crate::columns::{Column, Columns};
 use crate::session::Query;
-use crate::values::{Column, Columns, Value};
+use crate::values::Value;
 
 /// A table, its columns in the order in which `rows` makes their values, and what follows the rows.
 #[derive(Debug)]
@@ -189,7 +190,7 @@ mod tests {
         let mut columns = Columns::default();
         for (id, note, size) in rows {
             let note = note.map_or(Value::Text(None), Value::text);
-            columns.push(vec![Value::Int(Some(*id)), note, Value::Int(Some(*size))]);
+            columns.push(&[Value::Int(Some(*id)), note, Value::Int(Some(*size))]);
         }
         let query = THINGS.query(columns);
         (query.sql.into_owned(), query.params)
