@@ -15,6 +15,7 @@ use crate::hold;
 use crate::load;
 use crate::rows;
 use crate::session::{Query, Session};
+use crate::shared::Shared;
 use crate::sql;
 use crate::take;
 use crate::unit::Unit;
@@ -305,10 +306,14 @@ pub(crate) fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<Claime
 
 /// The parameters that name the cursors: lanes, moments and jobs.
 fn cursors(begin: &Begin) -> [Value; 3] {
-    let at: &[(i64, Position)] = match begin {
-        Begin::Start => &[],
-        Begin::Cursors(at) => at,
-    };
+    match begin {
+        Begin::Start => positions(&[]),
+        Begin::Cursors(at) => positions(at),
+    }
+}
+
+/// Places in lanes, as parameters.
+fn positions(at: &[(i64, Position)]) -> [Value; 3] {
     [
         Value::Ints(at.iter().map(|(lane, _)| Some(*lane)).collect()),
         Value::Ints(at.iter().map(|(_, (run_at, _))| Some(run_at.as_micros())).collect()),
@@ -316,13 +321,37 @@ fn cursors(begin: &Begin) -> [Value; 3] {
     ]
 }
 
+/// The statement that keeps the cursors of this process for those that begin later; none when nothing moved.
+pub(crate) fn keep_cursors(shared: &Shared) -> Option<Query> {
+    let moved = shared.cursors.give_hints();
+    (!moved.is_empty()).then(|| Query::new(sql::CURSORS_SAVE, positions(&moved).to_vec()))
+}
+
+/// Begins with cursors that were kept.
+pub(crate) fn recall_cursors(shared: &Shared, kept: Vec<Row>) -> Result<(), Failure> {
+    let hint = |mut row: Row| Ok((row.int()?, (row.moment()?, row.job()?)));
+    let hints: Vec<(i64, Position)> = kept.into_iter().map(hint).collect::<Result<_, Failure>>()?;
+    shared.cursors.take_hints(hints, Instant::now());
+    Ok(())
+}
+
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
-    let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
-    let begin = match unit.shared.cursors.begin(Instant::now()) {
-        Begin::Cursors(_) if unit.shared.cursors.may_start_over(Instant::now()) => Begin::Start,
+    let shared = unit.shared.clone();
+    let begin = match shared.cursors.begin(Instant::now()) {
+        Begin::Cursors(_) if shared.cursors.should_look_everywhere(Instant::now()) => Begin::Start,
         begin => begin,
     };
+    let found = look(unit, claim, &begin).await?;
+    let is_due = found.next_due.is_some_and(|due| due <= found.now);
+    if !is_due && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
+        return look(unit, claim, &Begin::Start).await;
+    }
+    Ok(found)
+}
+
+async fn look(unit: &mut Unit, claim: &Claim, begin: &Begin) -> Result<Peek, Failure> {
+    let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
     let mut params = vec![
         unit.shared.moment(),
         Value::texts(open().map(|wanted| &wanted.queue)),
@@ -330,10 +359,10 @@ pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure
         Value::texts(claim.kinds.iter().map(|known| &known.kind)),
         Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
     ];
-    params.extend(cursors(&begin));
+    params.extend(cursors(begin));
     let began = Instant::now();
     let rows = unit.alone(Query::new(sql::PEEK, params)).await?;
-    if begin == Begin::Start {
+    if *begin == Begin::Start {
         unit.shared.cursors.note(began, Instant::now());
     }
     let row = rows.into_iter().next();

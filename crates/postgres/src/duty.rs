@@ -6,6 +6,7 @@ use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_store::{Duty, Error, Term};
 
+use crate::claim;
 use crate::error::Failure;
 use crate::load;
 use crate::session::{Query, Session};
@@ -84,6 +85,9 @@ async fn renew(
     }
     // Whoever leads keeps the books too.
     unit.alone(Query::new(sql::TALLY_FOLD, Vec::new())).await?;
+    if let Some(keep) = claim::keep_cursors(&unit.shared) {
+        unit.alone(keep).await?;
+    }
     Ok(Some(terms))
 }
 

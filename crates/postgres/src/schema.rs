@@ -9,7 +9,7 @@ mod pick;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -249,6 +249,11 @@ const FIFTH: &[&str] = &[pick::PICK, pick::PEEK];
 /// Most claims are one statement. Programs of earlier versions go on beside it.
 const SIXTH: &[&str] = &[pick::TAKE];
 
+/// How far claims had come in a lane when a process last kept that: where one that begins goes on. Programs of earlier
+/// versions go on beside it, and begin at the start.
+const SEVENTH: &[&str] = &["ALTER TABLE backstop.lane ADD COLUMN IF NOT EXISTS cursor_at bigint, \
+     ADD COLUMN IF NOT EXISTS cursor_id uuid"];
+
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";
 const CREATE_ONLINE: &str = "CREATE INDEX CONCURRENTLY ";
@@ -299,7 +304,7 @@ mod tests {
     #[test]
     fn indexes_alone_are_made_online() {
         let online_ones: Vec<bool> = MIGRATIONS.iter().map(|migration| is_online(migration)).collect();
-        assert_eq!(online_ones, [false, false, false, true, false, false]);
+        assert_eq!(online_ones, [false, false, false, true, false, false, false]);
         let (name, statement) = online(FOURTH[0]);
         assert_eq!(
             (name, &*statement),

@@ -9,6 +9,7 @@ use backstop_store::desk::Grip;
 use backstop_store::show::Roster;
 use backstop_store::{Error, NewWorker, Orphan, Renewed, WorkerView};
 
+use crate::claim;
 use crate::error::Failure;
 use crate::load;
 use crate::rows;
@@ -17,7 +18,7 @@ use crate::sql;
 use crate::unit::Unit;
 use crate::values::Value;
 
-/// Makes a worker known; a known one is replaced whole.
+/// Makes a worker known; a known one is replaced whole. Its process learns where claims have come to.
 pub(crate) async fn enlist(unit: &mut Unit, worker: &NewWorker) -> Result<(), Failure> {
     let now = unit.now().await?;
     let params = vec![
@@ -29,7 +30,9 @@ pub(crate) async fn enlist(unit: &mut Unit, worker: &NewWorker) -> Result<(), Fa
         Value::at(now),
         Value::at(now.after(worker.lease)),
     ];
-    unit.commit(vec![Query::new(sql::WORKER_SAVE, params)]).await.map(drop)
+    let batch = vec![Query::new(sql::WORKER_SAVE, params), Query::new(sql::CURSORS, Vec::new())];
+    let kept = unit.commit(batch).await?.pop().unwrap_or_default();
+    claim::recall_cursors(&unit.shared, kept)
 }
 
 /// Renews a worker's lease and tells which of `held` it has lost.
@@ -66,9 +69,11 @@ pub(crate) async fn renew(
     Ok(Renewed { expires_at: renewed.moment()?, lost })
 }
 
-/// Forgets a worker.
+/// Forgets a worker, and keeps how far the claims of its process have come.
 pub(crate) async fn retire(unit: &mut Unit, worker: WorkerId) -> Result<(), Failure> {
-    unit.commit(vec![Query::new(sql::WORKER_DELETE, vec![Value::worker(worker)])]).await.map(drop)
+    let forget = Query::new(sql::WORKER_DELETE, vec![Value::worker(worker)]);
+    let keep = claim::keep_cursors(&unit.shared);
+    unit.commit([forget].into_iter().chain(keep).collect()).await.map(drop)
 }
 
 /// Every worker that is known, by name.

@@ -9,6 +9,10 @@
 //! that was rolled back. (What this process writes moves its cursors back.) So a part of the claims reads from the
 //! start, as often as that costs little: where it is cheap, whenever there seems to be nothing and a few times a
 //! second; and in any case so often that it takes one part in twenty of the time.
+//!
+//! A process that begins knows nothing of this, and its first claim would pay for all that was taken before it came. So
+//! cursors are kept in the store now and then: they are hints, and whoever begins with them reads from the start soon,
+//! and before it believes that there is nothing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,6 +31,9 @@ const SETTLED: Duration = Duration::from_millis(200);
 
 /// Reading from the start for less than this is cheap: it is done before it is believed that there is nothing.
 const CHEAP: Duration = Duration::from_millis(50);
+
+/// Who begins with cursors that others kept does not read from the start before this time.
+const HINTS_BELIEVED: Duration = Duration::from_secs(2);
 
 /// A place in a lane, in the order of its jobs.
 pub type Position = (Timestamp, JobId);
@@ -55,15 +62,21 @@ struct State {
     lanes: HashMap<i64, Position>,
     /// When everything was last read from the start, and how long that took.
     whole: Option<(Instant, Duration)>,
+    /// Since when cursors that others kept are believed, until everything was read from the start.
+    hinted: Option<Instant>,
+    /// The cursors that the store keeps, as far as this process knows.
+    kept: HashMap<i64, Position>,
 }
 
 impl State {
     fn is_due(&self, now: Instant) -> bool {
-        self.whole.is_none_or(|(at, took)| {
-            let believed = took * BELIEVED;
-            let believed = if took < CHEAP { believed.min(BELIEVED_AT_MOST) } else { believed };
-            now.saturating_duration_since(at) >= believed
-        })
+        let (since, believed) = match (self.whole, self.hinted) {
+            (Some((at, took)), _) if took < CHEAP => (at, (took * BELIEVED).min(BELIEVED_AT_MOST)),
+            (Some((at, took)), _) => (at, took * BELIEVED),
+            (None, Some(at)) => (at, HINTS_BELIEVED),
+            (None, None) => return true,
+        };
+        now.saturating_duration_since(since) >= believed
     }
 }
 
@@ -80,6 +93,7 @@ impl Cursors {
         if state.is_due(now) {
             // One at a time: others meanwhile go by the cursors, unless there has been none yet.
             state.whole = state.whole.map(|(_, took)| (now, took));
+            state.hinted = state.hinted.map(|_| now);
             return Begin::Start;
         }
         Begin::Cursors(state.lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
@@ -89,7 +103,39 @@ impl Cursors {
     #[must_use]
     pub fn may_start_over(&self, now: Instant) -> bool {
         let state = self.lock();
+        state.is_due(now) || state.whole.is_none_or(|(_, took)| took < CHEAP)
+    }
+
+    /// Whether to read from the start at once, when it is only asked whether there is something.
+    #[must_use]
+    pub fn should_look_everywhere(&self, now: Instant) -> bool {
+        let state = self.lock();
         state.is_due(now) || state.whole.is_some_and(|(_, took)| took < CHEAP)
+    }
+
+    /// Begins with cursors that the store kept, unless this process has some already.
+    pub fn take_hints(&self, hints: impl IntoIterator<Item = (i64, Position)>, now: Instant) {
+        let mut state = self.lock();
+        state.kept = hints.into_iter().collect();
+        if state.whole.is_none() && state.lanes.is_empty() && !state.kept.is_empty() {
+            state.lanes = state.kept.clone();
+            state.hinted = Some(now);
+        }
+    }
+
+    /// The cursors that the store should keep: those that moved since it last did. They count as kept.
+    #[must_use]
+    pub fn give_hints(&self) -> Vec<(i64, Position)> {
+        let mut state = self.lock();
+        let State { lanes, kept, .. } = &mut *state;
+        let mut moved: Vec<_> = lanes
+            .iter()
+            .filter(|(lane, at)| kept.get(*lane) != Some(*at))
+            .map(|(lane, at)| (*lane, *at))
+            .collect();
+        kept.extend(moved.iter().copied());
+        moved.sort_unstable();
+        moved
     }
 
     /// Notes what it cost to read from the start.
@@ -166,6 +212,43 @@ mod tests {
         cursors.note(zero, zero + ms(49));
         assert!(matches!(cursors.begin(zero + ms(298)), Begin::Cursors(_)));
         assert_eq!(cursors.begin(zero + ms(299)), Begin::Start);
+    }
+
+    #[test]
+    fn hints_save_the_first_claim_from_reading_everything_and_are_not_believed_for_long() {
+        // L3
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        cursors.take_hints([], zero);
+        assert_eq!(cursors.begin(zero), Begin::Start, "no hints, no cursors");
+        cursors.take_hints([(7, at(5, 1))], zero);
+        assert_eq!(cursors.begin(zero + ms(1_999)), Begin::Cursors(vec![(7, at(5, 1))]));
+        assert!(
+            cursors.may_start_over(zero),
+            "before it is believed that there is nothing, everything is read"
+        );
+        assert!(!cursors.should_look_everywhere(zero), "but not before the cursors were tried");
+        assert_eq!(cursors.begin(zero + ms(2_000)), Begin::Start);
+        assert!(matches!(cursors.begin(zero + ms(2_001)), Begin::Cursors(_)), "one at a time");
+        cursors.note(zero + ms(2_000), zero + ms(2_100));
+        assert!(!cursors.may_start_over(zero + ms(2_200)), "now the cost is known");
+        cursors.take_hints([(7, at(1, 1))], zero + ms(2_200));
+        assert_eq!(
+            cursors.begin(zero + ms(2_200)),
+            Begin::Cursors(vec![(7, at(5, 1))]),
+            "our own are better"
+        );
+    }
+
+    #[test]
+    fn only_what_moved_is_given_to_keep() {
+        let (cursors, zero) = (Cursors::default(), Instant::now());
+        cursors.take_hints([(7, at(5, 1)), (8, at(5, 1))], zero);
+        assert_eq!(cursors.give_hints(), []);
+        cursors.advance([(7, at(6, 1)), (9, at(1, 1))]);
+        assert_eq!(cursors.give_hints(), [(7, at(6, 1)), (9, at(1, 1))]);
+        assert_eq!(cursors.give_hints(), []);
+        cursors.go_back([(7, at(2, 1))]);
+        assert_eq!(cursors.give_hints(), [(7, at(2, 1))], "backwards too");
     }
 
     #[test]
