@@ -122,7 +122,8 @@ pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WH
 pub(crate) const CURSORS_SAVE: &str = "UPDATE backstop.lane l SET cursor_at = n.run_at, cursor_id = n.id FROM (\
      SELECT l.id AS lane, n.run_at, n.id FROM unnest($1::bigint[], $2::bigint[], $3::uuid[]) n(lane, run_at, id) \
      JOIN backstop.lane l ON l.id = n.lane ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) n WHERE l.id = n.lane";
-pub(crate) const CURSORS: &str = "SELECT id, cursor_at, cursor_id FROM backstop.lane WHERE cursor_at IS NOT NULL AND cursor_id IS NOT NULL";
+pub(crate) const CURSORS: &str = "SELECT id, cursor_at, cursor_id FROM backstop.lane \
+     WHERE cursor_at IS NOT NULL AND cursor_id IS NOT NULL";
 
 // Loading.
 
