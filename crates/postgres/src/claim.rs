@@ -2,12 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::{Slot, shares};
-use backstop_store::desk::{Begin, Desk, File, Grip, Position, Writes, is_settled, lane_of, stale};
+use backstop_store::desk::{
+    Begin, Checked, Desk, File, Grip, Hints, Position, Writes, is_settled, lane_of, stale,
+};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
 use crate::error::Failure;
@@ -323,35 +325,39 @@ fn positions(at: &[(i64, Position)]) -> [Value; 3] {
 
 /// The statement that keeps the cursors of this process for those that begin later; none when nothing moved.
 pub(crate) fn keep_cursors(shared: &Shared) -> Option<Query> {
-    let moved = shared.cursors.give_hints();
-    (!moved.is_empty()).then(|| Query::new(sql::CURSORS_SAVE, positions(&moved).to_vec()))
+    let hints = shared.cursors.give_hints(Instant::now())?;
+    let checked = hints.checked?;
+    let micros = |span: Duration| Value::Int(Some(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)));
+    let mut params = positions(&hints.lanes).to_vec();
+    params.extend([shared.moment(), micros(checked.ago), micros(checked.took)]);
+    Some(Query::new(sql::CURSORS_SAVE, params))
+}
+
+/// The statement that reads the cursors that were kept.
+pub(crate) fn ask_for_cursors(shared: &Shared) -> Query {
+    Query::new(sql::CURSORS, vec![shared.moment()])
 }
 
 /// Begins with cursors that were kept.
 pub(crate) fn recall_cursors(shared: &Shared, kept: Vec<Row>) -> Result<(), Failure> {
-    let hint = |mut row: Row| Ok((row.int()?, (row.moment()?, row.job()?)));
-    let hints: Vec<(i64, Position)> = kept.into_iter().map(hint).collect::<Result<_, Failure>>()?;
+    let mut hints = Hints::default();
+    for mut row in kept {
+        hints.lanes.push((row.int()?, (row.moment()?, row.job()?)));
+        let (ago, took) = (row.maybe_int()?, row.maybe_int()?);
+        let span = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+        hints.checked = ago.zip(took).map(|(ago, took)| Checked { ago: span(ago), took: span(took) });
+    }
     shared.cursors.take_hints(hints, Instant::now());
     Ok(())
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
-    let shared = unit.shared.clone();
-    let begin = match shared.cursors.begin(Instant::now()) {
-        Begin::Cursors(_) if shared.cursors.should_look_everywhere(Instant::now()) => Begin::Start,
+    let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
+    let begin = match unit.shared.cursors.begin(Instant::now()) {
+        Begin::Cursors(_) if unit.shared.cursors.may_start_over(Instant::now()) => Begin::Start,
         begin => begin,
     };
-    let found = look(unit, claim, &begin).await?;
-    let is_due = found.next_due.is_some_and(|due| due <= found.now);
-    if !is_due && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
-        return look(unit, claim, &Begin::Start).await;
-    }
-    Ok(found)
-}
-
-async fn look(unit: &mut Unit, claim: &Claim, begin: &Begin) -> Result<Peek, Failure> {
-    let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
     let mut params = vec![
         unit.shared.moment(),
         Value::texts(open().map(|wanted| &wanted.queue)),
@@ -359,10 +365,10 @@ async fn look(unit: &mut Unit, claim: &Claim, begin: &Begin) -> Result<Peek, Fai
         Value::texts(claim.kinds.iter().map(|known| &known.kind)),
         Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
     ];
-    params.extend(cursors(begin));
+    params.extend(cursors(&begin));
     let began = Instant::now();
     let rows = unit.alone(Query::new(sql::PEEK, params)).await?;
-    if *begin == Begin::Start {
+    if begin == Begin::Start {
         unit.shared.cursors.note(began, Instant::now());
     }
     let row = rows.into_iter().next();

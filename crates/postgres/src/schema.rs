@@ -249,10 +249,11 @@ const FIFTH: &[&str] = &[pick::PICK, pick::PEEK];
 /// Most claims are one statement. Programs of earlier versions go on beside it.
 const SIXTH: &[&str] = &[pick::TAKE];
 
-/// How far claims had come in a lane when a process last kept that: where one that begins goes on. Programs of earlier
-/// versions go on beside it, and begin at the start.
+/// How far claims had come in a lane when a process last kept that, when that process had last read everything from the
+/// start, and how many microseconds that took. Programs of earlier versions go on beside it, and begin at the start.
 const SEVENTH: &[&str] = &["ALTER TABLE backstop.lane ADD COLUMN IF NOT EXISTS cursor_at bigint, \
-     ADD COLUMN IF NOT EXISTS cursor_id uuid"];
+     ADD COLUMN IF NOT EXISTS cursor_id uuid, ADD COLUMN IF NOT EXISTS cursor_checked_at bigint, \
+     ADD COLUMN IF NOT EXISTS cursor_cost bigint"];
 
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";

@@ -54,7 +54,8 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
-    "ALTER TABLE backstop.lane DROP COLUMN cursor_at, DROP COLUMN cursor_id",
+    "ALTER TABLE backstop.lane DROP COLUMN cursor_at, DROP COLUMN cursor_id, \
+     DROP COLUMN cursor_checked_at, DROP COLUMN cursor_cost",
     "DROP FUNCTION backstop.pick, backstop.peek, backstop.take",
     "DROP INDEX backstop.job_lane",
     "DROP INDEX backstop.record_lane",

@@ -119,11 +119,21 @@ pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WH
      canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id";
 
 /// Cursors are hints: where somebody else writes at this moment, nobody waits.
-pub(crate) const CURSORS_SAVE: &str = "UPDATE backstop.lane l SET cursor_at = n.run_at, cursor_id = n.id FROM (\
-     SELECT l.id AS lane, n.run_at, n.id FROM unnest($1::bigint[], $2::bigint[], $3::uuid[]) n(lane, run_at, id) \
-     JOIN backstop.lane l ON l.id = n.lane ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) n WHERE l.id = n.lane";
-pub(crate) const CURSORS: &str = "SELECT id, cursor_at, cursor_id FROM backstop.lane \
-     WHERE cursor_at IS NOT NULL AND cursor_id IS NOT NULL";
+pub(crate) const CURSORS_SAVE: &str = concat!(
+    "UPDATE backstop.lane l SET cursor_at = n.run_at, cursor_id = n.id, cursor_checked_at = ",
+    clock!("$4"),
+    " - $5, cursor_cost = $6 FROM (SELECT l.id AS lane, n.run_at, n.id \
+     FROM unnest($1::bigint[], $2::bigint[], $3::uuid[]) n(lane, run_at, id) JOIN backstop.lane l ON l.id = n.lane \
+     ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) n WHERE l.id = n.lane"
+);
+/// The check that was last speaks for all lanes. One of another worker may be older, and is made up for as soon as the
+/// next check is due.
+pub(crate) const CURSORS: &str = concat!(
+    "SELECT id, cursor_at, cursor_id, ",
+    clock!("$1"),
+    " - max(cursor_checked_at) OVER (), first_value(cursor_cost) OVER (ORDER BY cursor_checked_at DESC) \
+     FROM backstop.lane WHERE cursor_at IS NOT NULL AND cursor_id IS NOT NULL"
+);
 
 // Loading.
 

@@ -11,8 +11,8 @@
 //! second; and in any case so often that it takes one part in twenty of the time.
 //!
 //! A process that begins knows nothing of this, and its first claim would pay for all that was taken before it came. So
-//! cursors are kept in the store now and then: they are hints, and whoever begins with them reads from the start soon,
-//! and before it believes that there is nothing.
+//! cursors are kept in the store now and then, with when everything was last read from the start and what that took:
+//! whoever begins with them goes on as the process that kept them would have.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,9 +32,6 @@ const SETTLED: Duration = Duration::from_millis(200);
 /// Reading from the start for less than this is cheap: it is done before it is believed that there is nothing.
 const CHEAP: Duration = Duration::from_millis(50);
 
-/// Who begins with cursors that others kept does not read from the start before this time.
-const HINTS_BELIEVED: Duration = Duration::from_secs(2);
-
 /// A place in a lane, in the order of its jobs.
 pub type Position = (Timestamp, JobId);
 
@@ -45,6 +42,24 @@ pub enum Begin {
     Start,
     /// At the cursors: by the ids of lanes. A lane that is not named is read from its start.
     Cursors(Vec<(i64, Position)>),
+}
+
+/// What one process tells others that begin later.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hints {
+    /// Cursors, by the ids of lanes.
+    pub lanes: Vec<(i64, Position)>,
+    /// When everything was last read from the start; without this the cursors are worth nothing.
+    pub checked: Option<Checked>,
+}
+
+/// A time that everything was read from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checked {
+    /// How long ago.
+    pub ago: Duration,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// True when nothing is expected any more before a job that was due then: a cursor may move there.
@@ -62,21 +77,17 @@ struct State {
     lanes: HashMap<i64, Position>,
     /// When everything was last read from the start, and how long that took.
     whole: Option<(Instant, Duration)>,
-    /// Since when cursors that others kept are believed, until everything was read from the start.
-    hinted: Option<Instant>,
     /// The cursors that the store keeps, as far as this process knows.
     kept: HashMap<i64, Position>,
 }
 
 impl State {
     fn is_due(&self, now: Instant) -> bool {
-        let (since, believed) = match (self.whole, self.hinted) {
-            (Some((at, took)), _) if took < CHEAP => (at, (took * BELIEVED).min(BELIEVED_AT_MOST)),
-            (Some((at, took)), _) => (at, took * BELIEVED),
-            (None, Some(at)) => (at, HINTS_BELIEVED),
-            (None, None) => return true,
-        };
-        now.saturating_duration_since(since) >= believed
+        self.whole.is_none_or(|(at, took)| {
+            let believed = took * BELIEVED;
+            let believed = if took < CHEAP { believed.min(BELIEVED_AT_MOST) } else { believed };
+            now.saturating_duration_since(at) >= believed
+        })
     }
 }
 
@@ -93,7 +104,6 @@ impl Cursors {
         if state.is_due(now) {
             // One at a time: others meanwhile go by the cursors, unless there has been none yet.
             state.whole = state.whole.map(|(_, took)| (now, took));
-            state.hinted = state.hinted.map(|_| now);
             return Begin::Start;
         }
         Begin::Cursors(state.lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
@@ -103,39 +113,34 @@ impl Cursors {
     #[must_use]
     pub fn may_start_over(&self, now: Instant) -> bool {
         let state = self.lock();
-        state.is_due(now) || state.whole.is_none_or(|(_, took)| took < CHEAP)
-    }
-
-    /// Whether to read from the start at once, when it is only asked whether there is something.
-    #[must_use]
-    pub fn should_look_everywhere(&self, now: Instant) -> bool {
-        let state = self.lock();
         state.is_due(now) || state.whole.is_some_and(|(_, took)| took < CHEAP)
     }
 
-    /// Begins with cursors that the store kept, unless this process has some already.
-    pub fn take_hints(&self, hints: impl IntoIterator<Item = (i64, Position)>, now: Instant) {
+    /// Begins with what another process knew, unless this one has claimed already.
+    pub fn take_hints(&self, hints: Hints, now: Instant) {
         let mut state = self.lock();
-        state.kept = hints.into_iter().collect();
-        if state.whole.is_none() && state.lanes.is_empty() && !state.kept.is_empty() {
+        state.kept = hints.lanes.into_iter().collect();
+        let Some(checked) = hints.checked.filter(|_| state.whole.is_none() && state.lanes.is_empty()) else {
+            return;
+        };
+        // A machine that has not been up for so long has no such instant: then it is not known when that was.
+        if let Some(at) = now.checked_sub(checked.ago) {
             state.lanes = state.kept.clone();
-            state.hinted = Some(now);
+            state.whole = Some((at, checked.took));
         }
     }
 
-    /// The cursors that the store should keep: those that moved since it last did. They count as kept.
+    /// What the store should keep for other processes; none when no cursor has moved since. It counts as kept.
     #[must_use]
-    pub fn give_hints(&self) -> Vec<(i64, Position)> {
+    pub fn give_hints(&self, now: Instant) -> Option<Hints> {
         let mut state = self.lock();
-        let State { lanes, kept, .. } = &mut *state;
-        let mut moved: Vec<_> = lanes
-            .iter()
-            .filter(|(lane, at)| kept.get(*lane) != Some(*at))
-            .map(|(lane, at)| (*lane, *at))
-            .collect();
-        kept.extend(moved.iter().copied());
+        let State { lanes, kept, whole } = &mut *state;
+        let moved = lanes.iter().filter(|(lane, at)| kept.get(*lane) != Some(*at));
+        let mut moved: Vec<(i64, Position)> = moved.map(|(lane, at)| (*lane, *at)).collect();
+        let (at, took) = (*whole).filter(|_| !moved.is_empty())?;
         moved.sort_unstable();
-        moved
+        kept.extend(moved.iter().copied());
+        Some(Hints { lanes: moved, checked: Some(Checked { ago: now.saturating_duration_since(at), took }) })
     }
 
     /// Notes what it cost to read from the start.
@@ -215,40 +220,46 @@ mod tests {
     }
 
     #[test]
-    fn hints_save_the_first_claim_from_reading_everything_and_are_not_believed_for_long() {
+    fn who_begins_with_hints_goes_on_as_the_one_before() {
         // L3
+        let (before, zero) = (Cursors::default(), Instant::now() + ms(10_000));
+        assert_eq!(before.give_hints(zero), None, "nothing was claimed");
+        before.note(zero, zero + ms(100));
+        assert_eq!(before.give_hints(zero), None, "nothing was taken");
+        before.advance([(7, at(5, 1))]);
+        let hints = before.give_hints(zero + ms(600)).expect("a cursor moved");
+        assert_eq!(hints.checked, Some(Checked { ago: ms(500), took: ms(100) }));
+        assert_eq!(before.give_hints(zero + ms(700)), None, "it is kept");
+
+        let after = Cursors::default();
+        after.take_hints(hints.clone(), zero + ms(600));
+        assert_eq!(after.begin(zero + ms(1_999)), Begin::Cursors(vec![(7, at(5, 1))]));
+        assert!(!after.may_start_over(zero + ms(1_999)), "it costs too much");
+        assert_eq!(after.begin(zero + ms(2_000)), Begin::Start);
+        after.advance([(7, at(9, 1))]);
+        after.take_hints(hints, zero + ms(2_000));
+        assert_eq!(after.begin(zero + ms(2_001)), Begin::Cursors(vec![(7, at(9, 1))]), "its own are better");
+    }
+
+    #[test]
+    fn cursors_of_which_nobody_says_when_they_were_checked_are_not_believed() {
         let (cursors, zero) = (Cursors::default(), Instant::now());
-        cursors.take_hints([], zero);
-        assert_eq!(cursors.begin(zero), Begin::Start, "no hints, no cursors");
-        cursors.take_hints([(7, at(5, 1))], zero);
-        assert_eq!(cursors.begin(zero + ms(1_999)), Begin::Cursors(vec![(7, at(5, 1))]));
-        assert!(
-            cursors.may_start_over(zero),
-            "before it is believed that there is nothing, everything is read"
-        );
-        assert!(!cursors.should_look_everywhere(zero), "but not before the cursors were tried");
-        assert_eq!(cursors.begin(zero + ms(2_000)), Begin::Start);
-        assert!(matches!(cursors.begin(zero + ms(2_001)), Begin::Cursors(_)), "one at a time");
-        cursors.note(zero + ms(2_000), zero + ms(2_100));
-        assert!(!cursors.may_start_over(zero + ms(2_200)), "now the cost is known");
-        cursors.take_hints([(7, at(1, 1))], zero + ms(2_200));
-        assert_eq!(
-            cursors.begin(zero + ms(2_200)),
-            Begin::Cursors(vec![(7, at(5, 1))]),
-            "our own are better"
-        );
+        cursors.take_hints(Hints { lanes: vec![(7, at(5, 1))], checked: None }, zero);
+        assert_eq!(cursors.begin(zero), Begin::Start);
     }
 
     #[test]
     fn only_what_moved_is_given_to_keep() {
         let (cursors, zero) = (Cursors::default(), Instant::now());
-        cursors.take_hints([(7, at(5, 1)), (8, at(5, 1))], zero);
-        assert_eq!(cursors.give_hints(), []);
+        let checked = Some(Checked { ago: ms(0), took: ms(1) });
+        cursors.take_hints(Hints { lanes: vec![(7, at(5, 1)), (8, at(5, 1))], checked }, zero);
+        assert_eq!(cursors.give_hints(zero), None);
         cursors.advance([(7, at(6, 1)), (9, at(1, 1))]);
-        assert_eq!(cursors.give_hints(), [(7, at(6, 1)), (9, at(1, 1))]);
-        assert_eq!(cursors.give_hints(), []);
+        let given = |cursors: &Cursors| cursors.give_hints(zero).map(|hints| hints.lanes);
+        assert_eq!(given(&cursors), Some(vec![(7, at(6, 1)), (9, at(1, 1))]));
+        assert_eq!(given(&cursors), None);
         cursors.go_back([(7, at(2, 1))]);
-        assert_eq!(cursors.give_hints(), [(7, at(2, 1))], "backwards too");
+        assert_eq!(given(&cursors), Some(vec![(7, at(2, 1))]), "backwards too");
     }
 
     #[test]
