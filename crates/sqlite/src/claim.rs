@@ -5,7 +5,7 @@
 //! that it does not take.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use backstop_core::job::{Job, NewJob, Stale};
@@ -27,8 +27,13 @@ pub(crate) fn claim(unit: &mut Unit<'_>, claim: &Claim) -> Result<Claimed, Failu
     // The counts of lanes are about to be read.
     unit.flush()?;
     let mut taking = Taking { claim, fence: None, jobs: Vec::new(), expired: 0, callbacks: Vec::new() };
-    for wanted in &claim.queues {
-        taking.take_from(unit, wanted)?;
+    let mut named: HashSet<&str> = HashSet::new();
+    for (wanted, lanes) in reachable(unit.conn, unit.lanes, claim)? {
+        if !named.insert(&wanted.queue) {
+            // What was taken for the first of the same name must not be seen by the second.
+            unit.write_stretch()?;
+        }
+        taking.take_from(unit, wanted, &lanes)?;
     }
     for callback in &taking.callbacks {
         unit.insert(callback)?;
@@ -48,11 +53,13 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take_from(&mut self, unit: &mut Unit<'_>, wanted: &ClaimQueue) -> Result<(), Failure> {
-        // A queue may be named twice, and what was taken for the first must not be seen by the second.
-        unit.write_stretch()?;
-        let lanes = reachable(unit.conn, unit.lanes, self.claim, wanted)?;
-        let mut merge = Merge::over(self.claim, &lanes, wanted.limit);
+    fn take_from(
+        &mut self,
+        unit: &mut Unit<'_>,
+        wanted: &ClaimQueue,
+        lanes: &[Arc<Lane>],
+    ) -> Result<(), Failure> {
+        let mut merge = Merge::over(self.claim, lanes, wanted.limit);
         let mut taken = 0;
         while taken < wanted.limit
             && let Some((stored, job)) = merge.next(unit)?
@@ -100,26 +107,34 @@ impl Taking<'_> {
     }
 }
 
-/// The lanes that a claim may take from: of an open queue with room, with pending jobs, of a known kind.
-fn reachable(
+/// A queue of a claim, with the lanes that it may take from.
+type Reached<'q> = (&'q ClaimQueue, Vec<Arc<Lane>>);
+
+/// The lanes that a claim may take from, by queue: of an open one with room, with pending jobs, of a known kind.
+/// Queues that have none are left out.
+fn reachable<'q>(
     conn: &Connection,
     lanes: &mut Lanes,
-    claim: &Claim,
-    wanted: &ClaimQueue,
-) -> Result<Vec<Arc<Lane>>, Failure> {
-    if wanted.limit == 0 || pause(conn, &wanted.queue)?.is_some() {
-        return Ok(Vec::new());
-    }
+    claim: &'q Claim,
+) -> Result<Vec<Reached<'q>>, Failure> {
+    let open: Vec<&ClaimQueue> = claim.queues.iter().filter(|wanted| wanted.limit > 0).collect();
+    let names: Vec<&str> = open.iter().map(|wanted| &*wanted.queue).collect();
     let mut select = conn.prepare_cached(sql::LANES_WITH_WORK)?;
-    let ids: Vec<i64> = rows::collect(&mut select, [&*wanted.queue], |row| Ok(row.get(0)?))?;
-    let mut reached = Vec::with_capacity(ids.len());
-    for id in ids {
+    let found: Vec<(u32, i64)> =
+        rows::collect(&mut select, [serde_json::to_string(&names)?], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut reached: Vec<Reached<'_>> = open.into_iter().map(|wanted| (wanted, Vec::new())).collect();
+    for (place, id) in found {
+        let Some((wanted, mine)) = usize::try_from(place).ok().and_then(|place| reached.get_mut(place))
+        else {
+            continue;
+        };
         let lane = lanes.get(conn, id)?;
         let known = || claim.kinds.iter().any(|known| known.covers(&lane.kind, lane.version));
         if wanted.any_kind || known() {
-            reached.push(lane);
+            mine.push(lane);
         }
     }
+    reached.retain(|(_, lanes)| !lanes.is_empty());
     Ok(reached)
 }
 
@@ -202,10 +217,7 @@ impl Stream {
             Ok((stored, job))
         };
         let found = match &self.last {
-            None => {
-                let mut select = unit.conn.prepare_cached(sql::LANE_DUE)?;
-                rows::collect(&mut select, params![lane.id, now, limit], read)?
-            }
+            None => rows::collect(unit.lane_due()?, params![lane.id, now, limit], read)?,
             Some((run_at, id)) => {
                 let values = params![lane.id, now, limit, run_at.as_micros(), id.as_bytes()];
                 rows::collect(&mut *unit.conn.prepare_cached(sql::LANE_DUE_AFTER)?, values, read)?
@@ -227,14 +239,12 @@ pub(crate) fn peek(
     claim: &Claim,
 ) -> Result<Peek, Failure> {
     let mut next_due: Option<Timestamp> = None;
-    for wanted in &claim.queues {
-        for lane in reachable(conn, lanes, claim, wanted)? {
-            let due = lane_next_due(conn, lane.id)?;
-            next_due = match (next_due, due) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
+    for lane in reachable(conn, lanes, claim)?.into_iter().flat_map(|(_, lanes)| lanes) {
+        let due = lane_next_due(conn, lane.id)?;
+        next_due = match (next_due, due) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
     }
     Ok(Peek { now, next_due })
 }

@@ -54,6 +54,8 @@ pub use tx::{finish_in, submit_in};
 pub use tx::{finish_in_sqlx, submit_in_sqlx};
 
 #[cfg(test)]
+mod claim_tests;
+#[cfg(test)]
 mod migration_tests;
 #[cfg(test)]
 mod schema_tests;

@@ -58,8 +58,11 @@ pub(crate) const LANE_BY_ID: &str =
 pub(crate) const LANE_COUNT: &str = "UPDATE backstop_lane SET pending = pending + ?2, running = running + ?3, \
      succeeded = succeeded + ?4, failed = failed + ?5, paused = paused + ?6, canceled = canceled + ?7, \
      waiting = waiting + ?8 WHERE id = ?1";
-pub(crate) const LANES_WITH_WORK: &str =
-    "SELECT id, queue, kind, version, priority FROM backstop_lane WHERE queue = ?1 AND pending > 0";
+/// Lanes with pending jobs of queues that are not paused, by the place of their queue in a list. One statement for all
+/// queues, so that those without work cost a claim no statement of their own.
+pub(crate) const LANES_WITH_WORK: &str = "SELECT w.key, l.id FROM json_each(?1) w CROSS JOIN backstop_lane l \
+     ON l.queue = w.value WHERE l.pending > 0 AND NOT EXISTS \
+     (SELECT 1 FROM backstop_queue q WHERE q.name = w.value AND q.paused <> 0)";
 pub(crate) const LANES: &str = "SELECT id, queue, kind, version, priority, pending, running, succeeded, \
      failed, paused, canceled, waiting FROM backstop_lane ORDER BY queue, kind, version, priority";
 
@@ -96,10 +99,26 @@ pub(crate) const STATE_UPDATE: &str = "UPDATE backstop_state SET status = ?2, ru
      crashes = ?6, deferrals = ?7, runs = ?8, redrives = ?9, fence = ?10, worker = ?11, claimed_at = ?12, \
      started_at = ?13, last_failed_run = ?14, progress = ?15, paused_from = ?16, finished_at = ?17, \
      reason = ?18, cancel_reason = ?19, superseded_by = ?20, marks = ?21 WHERE seq = ?1";
-pub(crate) const STATE_UPDATE_HELD: &str = "UPDATE backstop_state SET status = ?3, runs = ?4, fence = ?5, \
-     worker = ?6, claimed_at = ?7, started_at = ?8 WHERE seq BETWEEN ?1 AND ?2";
-pub(crate) const STATE_UPDATE_DONE: &str = "UPDATE backstop_state SET status = ?3, last_failed_run = ?4, \
-     finished_at = ?5, worker = NULL, claimed_at = NULL, started_at = NULL WHERE seq BETWEEN ?1 AND ?2";
+/// What changes when a job is claimed or started, and when it ends well.
+macro_rules! update_held {
+    () => {
+        "UPDATE backstop_state SET status = ?3, runs = ?4, fence = ?5, worker = ?6, claimed_at = ?7, started_at = ?8 "
+    };
+}
+macro_rules! update_done {
+    () => {
+        "UPDATE backstop_state SET status = ?3, last_failed_run = ?4, finished_at = ?5, worker = NULL, \
+         claimed_at = NULL, started_at = NULL "
+    };
+}
+pub(crate) const STATE_UPDATE_HELD: &str = concat!(update_held!(), "WHERE seq BETWEEN ?1 AND ?2");
+pub(crate) const STATE_UPDATE_DONE: &str = concat!(update_done!(), "WHERE seq BETWEEN ?1 AND ?2");
+/// The same for rows that do not lie side by side: their numbers as JSON, and how many they are. SQLite looks for all
+/// of them before it changes the first, so rows of a long range are better off with the statements above.
+pub(crate) const STATE_UPDATE_HELD_LISTED: &str =
+    concat!(update_held!(), "WHERE ?2 > 0 AND seq IN (SELECT value FROM json_each(?1))");
+pub(crate) const STATE_UPDATE_DONE_LISTED: &str =
+    concat!(update_done!(), "WHERE ?2 > 0 AND seq IN (SELECT value FROM json_each(?1))");
 
 // Claim. The index is (lane, run_at, id) over pending jobs: a lane's future and foreign jobs are never read.
 

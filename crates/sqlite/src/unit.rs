@@ -37,8 +37,7 @@ pub(crate) struct News {
 struct Hot<'c> {
     state_by_id: Option<CachedStatement<'c>>,
     update: Option<CachedStatement<'c>>,
-    update_held: Option<CachedStatement<'c>>,
-    update_done: Option<CachedStatement<'c>>,
+    lane_due: Option<CachedStatement<'c>>,
     state_insert: Option<CachedStatement<'c>>,
     job_insert: Option<CachedStatement<'c>>,
     state_and_job: Option<CachedStatement<'c>>,
@@ -119,12 +118,7 @@ impl<'c> Unit<'c> {
 
     /// Writes records that are saved and not yet written. Needed before `backstop_state` is read.
     pub(crate) fn write_stretch(&mut self) -> Result<(), Failure> {
-        let Some(stretch) = self.stretch.take() else { return Ok(()) };
-        let (conn, hot) = (self.conn, &mut self.hot);
-        stretch.write(match stretch.change() {
-            Change::Held { .. } => warm(&mut hot.update_held, conn, sql::STATE_UPDATE_HELD)?,
-            Change::Done { .. } | Change::Other => warm(&mut hot.update_done, conn, sql::STATE_UPDATE_DONE)?,
-        })
+        self.stretch.take().map_or(Ok(()), |stretch| stretch.write(self.conn))
     }
 
     /// Notes an event, if anybody listens.
@@ -180,6 +174,11 @@ impl<'c> Unit<'c> {
             Ok((stored, job))
         })?;
         found.ok_or_else(|| Failure::Unreadable(format!("row {seq} of `state` has no row in `job`")))
+    }
+
+    /// The statement that reads the beginning of a lane: a claim over many queues runs it for each of them.
+    pub(crate) fn lane_due(&mut self) -> Result<&mut CachedStatement<'c>, Failure> {
+        warm(&mut self.hot.lane_due, self.conn, sql::LANE_DUE)
     }
 
     /// Writes a record back, and the move from what it was before.
