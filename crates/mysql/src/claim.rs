@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use backstop_core::job::{NewJob, Stale, State};
-use backstop_core::{Fence, JobId, Lease, Timestamp};
+use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{Desk, File, Grip, LaneKey, Writes, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
@@ -145,31 +145,26 @@ impl Taking<'_> {
 
     /// The lanes that the claim may take from, by the place of their queue, and the moment of the claim.
     ///
-    /// What earlier picks lifted is deleted first: our own locks would not hide it from us.
+    /// What earlier picks lifted is deleted first: our own locks would not hide it from us. A claim that has lifted
+    /// nothing yet looks before its transaction begins: when it finds nothing, it needs none.
     async fn reach(
         &mut self,
         unit: &mut Unit,
         rooms: &[Room<'_>],
     ) -> Result<(Vec<(usize, i64, LaneKey)>, Timestamp), Failure> {
-        let mut batch = self.deletes();
-        let deletes = batch.len();
-        let known = self.desk.as_ref().map(|desk| desk.now);
-        if known.is_none() {
-            let worker = vec![Value::worker(self.claim.worker)];
-            batch.extend([unit.clock(), Query::new(sql::WORKERS_EXPIRY, worker)]);
-        }
-        if !rooms.is_empty() {
-            batch.extend(lanes_of(rooms.iter().map(|room| room.queue)));
-        }
-        let mut answers = unit.run(batch).await?;
-        let paused = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-        let lanes = if rooms.is_empty() { Vec::new() } else { answers.pop().unwrap_or_default() };
-        let now = match known {
-            Some(now) => now,
-            None => self.begin(unit, answers.split_off(deletes))?,
-        };
         let queues: Vec<&ClaimQueue> = rooms.iter().map(|room| room.queue).collect();
-        Ok((reachable(self.claim, &queues, lanes, paused)?, now))
+        let question = if queues.len() > FEW_QUEUES { sql::LANES_DUE } else { sql::LANES_OPEN };
+        let look = lanes_of(unit, question, Some(self.claim.worker), &queues);
+        let mut batch = self.deletes();
+        batch.push(look);
+        let answers = if unit.is_fresh() { unit.alone(batch).await? } else { unit.run(batch).await? };
+        let seen = seen(self.claim, &queues, answers.into_iter().next_back().unwrap_or_default())?;
+        let now = match &self.desk {
+            Some(desk) => desk.now,
+            None => self.begin(unit, &seen)?,
+        };
+        let due = seen.lanes.into_iter().filter(|lane| lane.due <= now);
+        Ok((due.map(|lane| (lane.place, lane.id, lane.key)).collect(), now))
     }
 
     /// The statements that delete what was lifted.
@@ -190,11 +185,12 @@ impl Taking<'_> {
         now: Timestamp,
     ) -> Result<Vec<(usize, i64, usize)>, Failure> {
         let (mut quotas, mut asked) = (Vec::new(), Vec::new());
-        for (place, room) in rooms.iter().enumerate().filter(|(_, room)| room.free > 0) {
-            let mine: Vec<_> = lanes.iter().filter(|(of, ..)| *of == place).collect();
-            match mine.as_slice() {
-                [(_, lane, _)] => quotas.push((place, *lane, room.free)),
-                several => asked.extend(several.iter().map(|lane| (*lane, room.free))),
+        for mine in lanes.chunk_by(|one, next| one.0 == next.0) {
+            let free = mine.first().and_then(|(place, ..)| rooms.get(*place)).map_or(0, |room| room.free);
+            match mine {
+                _ if free == 0 => {}
+                [(place, lane, _)] => quotas.push((*place, *lane, free)),
+                several => asked.extend(several.iter().map(|lane| (lane, free))),
             }
         }
         if asked.is_empty() {
@@ -224,19 +220,12 @@ impl Taking<'_> {
     }
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live.
-    fn begin(&mut self, unit: &Unit, mut answers: Vec<Vec<Row>>) -> Result<Timestamp, Failure> {
-        let expiry = answers.pop().unwrap_or_default();
-        let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
-        let mut live = false;
-        for mut row in expiry {
-            let _ = row.worker()?;
-            live = row.moment()? > now;
-        }
-        if !live {
+    fn begin(&mut self, unit: &Unit, seen: &Seen) -> Result<Timestamp, Failure> {
+        if seen.live_until.is_none_or(|until| until <= seen.now) {
             return Err(Error::NotEnlisted { worker: self.claim.worker }.into());
         }
-        self.desk = Some(unit.desk(now));
-        Ok(now)
+        self.desk = Some(unit.desk(seen.now));
+        Ok(seen.now)
     }
 
     async fn finish(mut self, unit: &mut Unit) -> Result<Claimed, Failure> {
@@ -268,14 +257,17 @@ impl Taking<'_> {
         Ok(Claimed { jobs: hand_out(unit, &grip, files), now, expired: self.expired })
     }
 
+    /// The claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
     fn grip(&self, now: Timestamp) -> Grip {
         let slot = |started: bool| if started { Slot::Started(now) } else { Slot::Open };
+        let mut taken = self.taken.clone();
+        taken.sort_unstable();
         Grip {
             fence: Fence::default(),
             worker: self.claim.worker,
             claimed_at: now,
-            jobs: self.taken.iter().map(|(id, _)| *id).collect(),
-            slots: self.taken.iter().map(|(_, started)| slot(*started)).collect(),
+            jobs: taken.iter().map(|(id, _)| *id).collect(),
+            slots: taken.iter().map(|(_, started)| slot(*started)).collect(),
             edits: 0,
         }
     }
@@ -297,8 +289,9 @@ fn insert(grip: &Grip) -> Query {
 fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
     let mut jobs = Vec::with_capacity(files.len());
     let mut remembered = HashMap::with_capacity(files.len());
-    for (file, slot) in files.into_iter().zip(&grip.slots) {
+    for file in files {
         let id = file.job.spec.id;
+        let Some(slot) = grip.open_slot(id).and_then(|slot| grip.slots.get(slot)) else { continue };
         let record = grip.replay(id, *slot, file.record);
         jobs.push(ClaimedJob { job: file.job.clone(), record: record.clone(), lease: grip.lease(id) });
         remembered.insert(id, File { record, job: file.job, rowed: file.rowed });
@@ -312,51 +305,64 @@ fn lane_query(sql: &'static str, lane: i64, now: Timestamp, limit: usize) -> Que
     Query::new(sql, vec![Value::int(lane), Value::at(now), Value::count(limit)])
 }
 
-/// The statements that tell the lanes of queues, and which of the queues are paused.
-fn lanes_of<'q>(queues: impl Iterator<Item = &'q ClaimQueue>) -> [Query; 2] {
-    let names = Value::texts(queues.map(|wanted| &wanted.queue));
-    [Query::listed(sql::LANES_OF, vec![names.clone()]), Query::listed(sql::PAUSED, vec![names])]
+/// Queues up to which a claim does not look which of their lanes have work: taking from them tells as much. With more
+/// of them, the look saves a statement for each lane that has none.
+const FEW_QUEUES: usize = 4;
+
+/// The statement that tells the moment, the lanes of queues, and until when a worker lives.
+fn lanes_of(unit: &Unit, question: &str, worker: Option<WorkerId>, queues: &[&ClaimQueue]) -> Query {
+    let worker = worker.map(Value::worker).into_iter().collect();
+    let names = Value::texts(queues.iter().map(|wanted| &wanted.queue));
+    Query::listed(question, vec![vec![unit.shared.moment()], worker, names])
 }
 
-/// The lanes that a claim reaches, each with the place of its queue.
-fn reachable(
-    claim: &Claim,
-    queues: &[&ClaimQueue],
-    lanes: Vec<Row>,
-    paused: Vec<Row>,
-) -> Result<Vec<(usize, i64, LaneKey)>, Failure> {
-    let paused = paused.into_iter().map(|mut row| row.text()).collect::<Result<HashSet<String>, _>>()?;
-    let mut reached = Vec::new();
-    for row in lanes {
-        let (id, lane) = lanes::read(row)?;
-        let wanted = |queue: &&ClaimQueue| {
-            let knows = || claim.kinds.iter().any(|known| known.covers(&lane.kind, lane.version));
-            *queue.queue == *lane.queue && (queue.any_kind || knows())
-        };
-        if let Some(place) = queues.iter().position(wanted).filter(|_| !paused.contains(&*lane.queue)) {
-            reached.push((place, id, lane));
+/// What a look at lanes has told.
+struct Seen {
+    now: Timestamp,
+    live_until: Option<Timestamp>,
+    lanes: Vec<SeenLane>,
+}
+
+/// A lane that a claim reaches and that has a job: the place of its queue, and when its first job is due.
+struct SeenLane {
+    place: usize,
+    id: i64,
+    key: LaneKey,
+    due: Timestamp,
+}
+
+/// Reads the answer to [`lanes_of`]; the lanes by the place of their queue.
+fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, Failure> {
+    // The first queue of a name, and the first of them that takes any kind.
+    let named = || queues.iter().enumerate().rev();
+    let places: HashMap<&str, usize> = named().map(|(place, wanted)| (&*wanted.queue, place)).collect();
+    let any_kind = named().filter(|(_, wanted)| wanted.any_kind);
+    let any_kind: HashMap<&str, usize> = any_kind.map(|(place, wanted)| (&*wanted.queue, place)).collect();
+    let (mut now, mut live_until, mut lanes) = (None, None, Vec::new());
+    for mut row in rows {
+        if let Some(moment) = row.maybe_moment()? {
+            (now, live_until) = (Some(moment), row.maybe_moment()?);
+            continue;
         }
+        row.skip(1);
+        let (id, key) = lanes::read_from(&mut row)?;
+        let Some(due) = row.maybe_moment()? else { continue };
+        let knows = claim.kinds.iter().any(|known| known.covers(&key.kind, key.version));
+        let place = if knows { &places } else { &any_kind }.get(&*key.queue).copied();
+        lanes.extend(place.map(|place| SeenLane { place, id, key, due }));
     }
-    Ok(reached)
+    lanes.sort_by_key(|lane| lane.place);
+    let now = now.ok_or_else(|| Failure::Unreadable("the clock gave no answer".to_owned()))?;
+    Ok(Seen { now, live_until, lanes })
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
     let open: Vec<&ClaimQueue> = claim.queues.iter().filter(|wanted| wanted.limit > 0).collect();
-    let batch = [unit.clock()].into_iter().chain(lanes_of(open.iter().copied())).collect();
-    let mut answers = unit.run(batch).await?;
-    let (paused, lanes) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
-    let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
-    let reached = reachable(claim, &open, lanes, paused)?;
-    let heads =
-        reached.iter().map(|(_, lane, _)| Query::new(sql::NEXT_DUE, vec![Value::int(*lane)])).collect();
-    let mut next_due: Option<Timestamp> = None;
-    for mut row in unit.commit(heads).await?.into_iter().flatten() {
-        let _ = row.int()?;
-        let due = row.moment()?;
-        next_due = Some(next_due.map_or(due, |earliest| earliest.min(due)));
-    }
-    Ok(Peek { now, next_due })
+    let look = lanes_of(unit, sql::LANES_DUE, None, &open);
+    let rows = unit.alone(vec![look]).await?.into_iter().flatten().collect();
+    let seen = seen(claim, &open, rows)?;
+    Ok(Peek { now: seen.now, next_due: seen.lanes.iter().map(|lane| lane.due).min() })
 }
 
 /// Counts the start of prefetched jobs (C5).

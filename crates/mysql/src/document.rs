@@ -19,14 +19,20 @@ use crate::{duty, operate};
 /// Reads documents, in the order of the bytes of their keys.
 pub(crate) async fn documents(unit: &mut Unit, shelf: &Shelf) -> Result<Documents, Failure> {
     show::page_limit(shelf.limit)?;
-    let now = unit.now().await?;
     let limit = Value::count(shelf.limit.saturating_add(1));
-    let drawer = Value::text(shelf.drawer.as_str());
-    let page = vec![drawer, Value::bytes(first_key(shelf)), Value::bytes(end_of(&shelf.prefix)), limit];
-    let mut items = Vec::new();
-    for mut row in unit.one(Query::new(sql::document::PAGE, page)).await? {
-        items.push(Document { key: row.text()?, revision: row.int()?, body: Arc::from(row.text()?) });
+    let (moment, drawer) = (unit.shared.moment(), Value::text(shelf.drawer.as_str()));
+    let (first, end) = (Value::bytes(first_key(shelf)), Value::bytes(end_of(&shelf.prefix)));
+    let page = Query::new(sql::document::PAGE, vec![moment, drawer, first, end, limit]);
+    let (mut now, mut items) = (None, Vec::new());
+    for mut row in unit.alone(vec![page]).await?.into_iter().flatten() {
+        now = Some(row.moment()?);
+        if let Some(key) = row.maybe_text()? {
+            items.push(Document { key, revision: row.int()?, body: Arc::from(row.text()?) });
+        }
     }
+    let now = now.ok_or_else(|| Failure::Unreadable("the clock gave no answer".to_owned()))?;
+    // A join promises no order.
+    items.sort_by(|a, b| a.key.cmp(&b.key));
     let page = show::cut(items, shelf.limit, |_| ());
     Ok(Documents { now, items: page.items, more: page.next.is_some() })
 }

@@ -21,6 +21,9 @@ pub(crate) async fn lead(
     duties: &[Duty],
     ttl: Duration,
 ) -> Result<Vec<Option<Term>>, Failure> {
+    if let Some(terms) = renew(unit, node, duties, ttl).await? {
+        return Ok(terms);
+    }
     let names: BTreeSet<&str> = duties.iter().map(|duty| duty.as_str()).collect();
     let mut batch = vec![unit.clock()];
     let first = |name: &&str| vec![Value::text(name), Value::worker(node), Value::at(Timestamp::MIN)];
@@ -55,6 +58,45 @@ pub(crate) async fn lead(
     Ok(duties.iter().map(term).collect())
 }
 
+/// Renews the leadership of duties without a transaction; none unless this node leads them all.
+async fn renew(
+    unit: &mut Unit,
+    node: WorkerId,
+    duties: &[Duty],
+    ttl: Duration,
+) -> Result<Option<Vec<Option<Term>>>, Failure> {
+    let names = || Value::texts(duties.iter().map(|duty| duty.as_str()));
+    let moment = unit.shared.moment();
+    let one = |value: &Value| vec![value.clone()];
+    let (node_id, last) = (Value::worker(node), Value::at(Timestamp::MAX));
+    let prolong =
+        vec![one(&moment), vec![Value::span(ttl)], one(&last), names(), one(&node_id), one(&moment)];
+    let batch = vec![
+        Query::listed(sql::TERMS_PROLONG, prolong),
+        Query::listed(sql::TERMS_RUNNING, vec![names(), one(&node_id), one(&moment)]),
+    ];
+    let (mut running, mut piled_up) = (Vec::with_capacity(duties.len()), false);
+    for mut row in unit.alone(batch).await?.pop().unwrap_or_default() {
+        running.push((row.text()?, row.int()?, row.moment()?));
+        piled_up = row.bool()?;
+    }
+    let term = |duty: &Duty| {
+        let (_, number, expires_at) = running.iter().find(|(name, ..)| name == duty.as_str())?;
+        Some(Term { duty: *duty, number: *number, node, expires_at: *expires_at })
+    };
+    let terms: Vec<Option<Term>> = duties.iter().map(term).collect();
+    if terms.iter().any(Option::is_none) {
+        return Ok(None);
+    }
+    if piled_up {
+        // Whoever leads keeps the books too.
+        let mut last = Vec::new();
+        fold(unit, &mut last).await?;
+        unit.commit(last).await?;
+    }
+    Ok(Some(terms))
+}
+
 /// Adds the statements that move what has piled up in `tally` to the lanes.
 async fn fold(unit: &mut Unit, out: &mut Vec<Query>) -> Result<(), Failure> {
     let mut gone = Vec::new();
@@ -77,18 +119,39 @@ pub(crate) fn ask(term: &Term) -> Query {
     Query::new(sql::TERM_SHARE, vec![Value::text(term.duty.as_str())])
 }
 
+/// True when `term` is for `duty` and as it is stored: number, node and end.
+fn is_current(term: &Term, duty: Duty, stored: (i64, WorkerId, Timestamp), now: Timestamp) -> bool {
+    let (number, node, expires_at) = stored;
+    term.duty == duty && number == term.number && node == term.node && expires_at > now
+}
+
 /// Refuses a leader whose term has passed on, has run out, or was for another duty.
 pub(crate) fn expect_term(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) -> Result<(), Failure> {
     let mut leads = false;
     for mut row in rows {
-        let (number, node, expires_at) = (row.int()?, row.worker()?, row.moment()?);
-        leads = term.duty == duty && number == term.number && node == term.node && expires_at > now;
+        leads = is_current(term, duty, (row.int()?, row.worker()?, row.moment()?), now);
     }
     if leads { Ok(()) } else { Err(Error::Deposed { duty: term.duty }.into()) }
 }
 
+/// Says in one statement whether anything has expired: nearly always nothing has. Refuses whoever does not lead.
+async fn any_overdue(unit: &mut Unit, term: &Term) -> Result<bool, Failure> {
+    let params = vec![unit.shared.moment(), Value::text(term.duty.as_str())];
+    let look = unit.alone(vec![Query::new(sql::EXPIRY_LOOK, params)]).await?.into_iter().flatten().next();
+    let (mut leads, mut overdue) = (false, false);
+    if let Some(mut row) = look {
+        let (now, number, node, expires_at) = (row.moment()?, row.int()?, row.worker()?, row.moment()?);
+        leads = is_current(term, Duty::Expire, (number, node, expires_at), now);
+        overdue = row.bool()?;
+    }
+    if leads { Ok(overdue) } else { Err(Error::Deposed { duty: term.duty }.into()) }
+}
+
 /// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
 pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
+    if !any_overdue(unit, term).await? {
+        return Ok(0);
+    }
     let batch = vec![unit.clock(), ask(term)];
     let mut answers = unit.run(batch).await?;
     let current = answers.pop().unwrap_or_default();

@@ -12,6 +12,13 @@
 //! - Here: what the verbs about jobs have in common. [`archive`]: jobs that leave. [`document`], [`incident`] and
 //!   [`list`]: what their names say.
 
+/// The moment of the statement by the server's clock, unless the caller brings one. No time zone has a say in it.
+macro_rules! clock {
+    () => {
+        "COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))"
+    };
+}
+
 pub(crate) mod archive;
 pub(crate) mod document;
 pub(crate) mod incident;
@@ -72,9 +79,7 @@ pub(crate) const NEWEST: &str = " LOCK IN SHARE MODE";
 pub(crate) const READS: &str = "SELECT ";
 pub(crate) const OF_TABLE: &str = " FROM ";
 pub(crate) const LOCKS: &str = " FOR UPDATE";
-/// The moment of the statement by the server's clock, unless the caller brings one. No time zone has a say in it.
-pub(crate) const CLOCK: &str =
-    "SELECT COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))";
+pub(crate) const CLOCK: &str = concat!("SELECT ", clock!());
 
 // Lanes.
 
@@ -282,7 +287,30 @@ pub(crate) const GRIPS_DELETE: Bulk = Bulk {
 // Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
 // lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
 
-pub(crate) const PAUSED: &str = "SELECT name FROM backstop_queue WHERE paused <> 0 AND name IN (?)";
+/// First the moment and until when a worker lives, then the lanes of queues that are not paused: each with the due time
+/// of its first job, as the given expression tells it. The first row is there also when no lane is.
+macro_rules! lanes {
+    ($due:literal) => {
+        concat!(
+            "SELECT ",
+            clock!(),
+            " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?)) AS live_until, NULL AS id, \
+             NULL AS queue, NULL AS kind, NULL AS version, NULL AS priority, NULL AS due UNION ALL \
+             SELECT NULL, NULL, l.id, l.queue, l.kind, l.version, l.priority, ",
+            $due,
+            " FROM backstop_lane l FORCE INDEX (lane_names) WHERE l.queue IN (?) \
+             AND NOT EXISTS (SELECT 1 FROM backstop_queue q WHERE q.name = l.queue AND q.paused <> 0)"
+        )
+    };
+}
+
+/// With the first job of each lane, and NULL for a lane that has none: one statement for any number of lanes.
+pub(crate) const LANES_DUE: &str = lanes!(
+    "(SELECT r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE r.lane = l.id \
+     ORDER BY r.run_at, r.id LIMIT 1)"
+);
+/// Without a look: as if each lane had a job that has been due for ever.
+pub(crate) const LANES_OPEN: &str = lanes!("0");
 pub(crate) const HEADS: &str = "SELECT r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
      WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.run_at, r.id LIMIT ?";
 pub(crate) const PICK: &str = "SELECT r.lane, r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
@@ -298,6 +326,23 @@ pub(crate) const WORKER_SAVE: &str = "INSERT INTO backstop_worker (id, name, cod
      started_at = VALUES(started_at), expires_at = VALUES(expires_at)";
 pub(crate) const WORKER_LOCK: &str = "SELECT expires_at FROM backstop_worker WHERE id = ? FOR UPDATE";
 pub(crate) const WORKER_RENEW: &str = "UPDATE backstop_worker SET expires_at = ? WHERE id = ?";
+/// A renewal by whoever holds nothing, as two statements that need no transaction: the second answers only if the first
+/// had its way.
+pub(crate) const WORKER_PROLONG: &str = concat!(
+    "UPDATE backstop_worker SET expires_at = LEAST(",
+    clock!(),
+    " + ?, ?) WHERE id = ? AND expires_at > ",
+    clock!()
+);
+pub(crate) const WORKER_LIVES: &str =
+    concat!("SELECT expires_at FROM backstop_worker WHERE id = ? AND expires_at > ", clock!());
+/// 1 when a claim has no live worker.
+pub(crate) const ORPHANED: &str = concat!(
+    "SELECT EXISTS (SELECT 1 FROM backstop_claim c WHERE NOT EXISTS (SELECT 1 FROM backstop_worker w \
+     WHERE w.id = c.worker AND w.expires_at > ",
+    clock!(),
+    "))"
+);
 pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop_worker WHERE id = ?";
 pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
      backstop_worker";
@@ -313,6 +358,26 @@ pub(crate) const TERMS_MAKE: Bulk = Bulk {
 };
 pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop_duty FORCE INDEX (PRIMARY) \
      WHERE name IN (?) ORDER BY name FOR UPDATE";
+/// A renewal of terms that still run, as two statements that need no transaction. The second tells what runs now, and
+/// whether there is anything to be moved from `tally` to the lanes.
+pub(crate) const TERMS_PROLONG: &str = concat!(
+    "UPDATE backstop_duty SET expires_at = LEAST(",
+    clock!(),
+    " + ?, ?) WHERE name IN (?) AND node = ? AND expires_at > ",
+    clock!()
+);
+pub(crate) const TERMS_RUNNING: &str = concat!(
+    "SELECT name, number, expires_at, EXISTS (SELECT 1 FROM backstop_tally) FROM backstop_duty \
+     WHERE name IN (?) AND node = ? AND expires_at > ",
+    clock!()
+);
+/// The moment, the current term of a duty, and whether anything has expired.
+pub(crate) const EXPIRY_LOOK: &str = concat!(
+    "SELECT m.now, d.number, d.node, d.expires_at, EXISTS (SELECT 1 FROM backstop_ready r \
+     FORCE INDEX (ready_expiring) WHERE r.expires_at < m.now) FROM (SELECT ",
+    clock!(),
+    " AS now) m JOIN backstop_duty d ON d.name = ?"
+);
 pub(crate) const TERM_SHARE: &str =
     "SELECT number, node, expires_at FROM backstop_duty WHERE name = ? LOCK IN SHARE MODE";
 pub(crate) const TERM_SAVE: &str =

@@ -20,7 +20,7 @@ use crate::error::Failure;
 use crate::flush;
 use crate::incident;
 use crate::lanes::LaneIds;
-use crate::session::{self, Query, Session};
+use crate::session::{self, Query, Session, Wire};
 use crate::shared::{Shared, moment_of};
 use crate::sql;
 use crate::values::Row;
@@ -203,6 +203,25 @@ impl Unit {
         answers.truncate(own);
         self.news = Some(News { turn, events: writes.events, arrived, lanes: flush.lanes });
         Ok(answers)
+    }
+
+    /// Runs statements each of which is a transaction of its own, in one round trip. The unit is as fresh as before.
+    pub(crate) async fn alone(&mut self, batch: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
+        debug_assert_eq!(self.stage, Stage::Fresh, "a transaction is open");
+        let Some(conn) = self.conn.as_mut() else {
+            return Err(Failure::Lost("the connection is gone".to_owned()));
+        };
+        self.shared.count_statements(batch.len());
+        self.stage = Stage::Sent;
+        let mut wire = Wire { conn, prefix: &self.shared.prefix };
+        let answers = wire.run(batch).await?;
+        self.stage = Stage::Fresh;
+        Ok(answers)
+    }
+
+    /// True until the first statement of its transaction is sent.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.stage == Stage::Fresh
     }
 
     /// Runs the last statements and commits, in one round trip.

@@ -3,6 +3,8 @@
 //! Every driver through which a caller's own transaction can come binds and reads these, so that one set of statements
 //! serves them all. Text is stored as its bytes, so no collation or character set of a server has a say in it.
 
+use std::time::Duration;
+
 use backstop_core::{JobId, Timestamp, WorkerId};
 use uuid::Uuid;
 
@@ -49,6 +51,12 @@ impl Value {
     /// A moment, or NULL.
     pub(crate) fn maybe_at(moment: Option<Timestamp>) -> Self {
         Self::Int(moment.map(Timestamp::as_micros))
+    }
+
+    /// A span of time that is added to a moment. The sum stays far below what a `BIGINT` holds.
+    pub(crate) fn span(span: Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self::Int(Some(micros.min(Timestamp::MAX.as_micros())))
     }
 
     /// A count of rows.

@@ -3,9 +3,13 @@
 use super::UNION;
 use crate::session::Bulk;
 
-/// Keys from the second value on, up to and without the third.
-pub(crate) const PAGE: &str = "SELECT name, revision, body FROM backstop_document FORCE INDEX (PRIMARY) \
-     WHERE drawer = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?";
+/// The moment beside each document, and alone when there is none. Keys from one value on, up to and without another.
+pub(crate) const PAGE: &str = concat!(
+    "SELECT m.now, d.name, d.revision, d.body FROM (SELECT ",
+    clock!(),
+    " AS now) m LEFT JOIN (SELECT name, revision, body FROM backstop_document FORCE INDEX (PRIMARY) \
+     WHERE drawer = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?) d ON TRUE"
+);
 pub(crate) const LOCK: Bulk = Bulk {
     head: "SELECT d.drawer, d.name, d.revision FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
     row: "SELECT ?,?",
