@@ -9,7 +9,9 @@ use backstop::core::Lease;
 use backstop::core::explain::Surroundings;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop::core::job::{
+    Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State,
+};
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
     JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Store,
@@ -152,6 +154,9 @@ impl<L: Layer> Store for Over<L> {
     }
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
         self.0.below().jobs(ids)
+    }
+    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+        self.0.below().glance(ids)
     }
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
         self.0.below().archived(ids)

@@ -13,15 +13,14 @@
 //! ```
 
 pub(crate) mod filed;
+pub(crate) mod sheet;
 
 use backstop_core::Timestamp;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
 use backstop_core::job::{PlanId, State};
 use backstop_core::redrive::{Draft, Group, Item, Plan, PlanError, Selector, Settings, Survey};
-use backstop_store::{
-    Amend, Amended, Drawer, Error as StoreError, Expect, JobFilter, Page, PageRequest, Shelf,
-};
+use backstop_store::{Amend, Amended, Error as StoreError, Expect, JobFilter, Page, PageRequest};
 
 use crate::engine::Backstop;
 use filed::Filed;
@@ -253,7 +252,8 @@ impl Backstop {
         Ok(self.filed_plan(id).await?.plan)
     }
 
-    /// What became of each job of a plan: those that have ended first, then those in flight, each by id.
+    /// What became of each job of a plan: first those of batches that have ended altogether, oldest batch first, then
+    /// those of batches with jobs in flight.
     ///
     /// # Errors
     /// When the store is away or the page is too large.
@@ -262,11 +262,7 @@ impl Backstop {
         id: &PlanId,
         page: PageRequest<String>,
     ) -> Result<Page<Item, String>, RedriveError> {
-        let shelf = Shelf { after: page.after, ..Shelf::first(Drawer::PlanJobs, page.limit) };
-        let found = self.inner.store.documents(shelf.under(filed::items(id))).await?;
-        let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
-        let items = found.items.iter().map(|document| filed::read_item(&*self.inner.store, document));
-        Ok(Page { items: items.collect::<Result<_, _>>()?, next })
+        Ok(sheet::page(&*self.inner.store, id, page).await?)
     }
 
     /// Lets a new plan go; the node that leads the duty finds it within a few seconds.

@@ -1,7 +1,6 @@
 //! Re-drive plans through the engine: on the model store, with a clock that the test moves (D4, D7).
 
 #[path = "redrive/frail.rs"]
-#[expect(dead_code, reason = "some troubles are made by other tests")]
 mod frail;
 #[path = "redrive/scenario.rs"]
 mod scenario;
@@ -12,6 +11,8 @@ mod stage;
 mod interface;
 #[path = "redrive/kills.rs"]
 mod kills;
+#[path = "redrive/sheets.rs"]
+mod sheets;
 
 #[tokio::test(start_paused = true)]
 async fn five_thousand_jobs_of_one_bug_are_driven_and_forty_of_another_are_not() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
-use backstop_core::job::{Attempt, FailureRecord, JobDetail, JobView, State};
+use backstop_core::job::{Attempt, FailureRecord, Glance, JobDetail, JobView, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
 use backstop_store::{HeldLane, Page, PageRequest, QueueView};
@@ -133,6 +133,17 @@ pub(crate) async fn details(
 pub(crate) async fn jobs(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, Failure> {
     let now = unit.now().await?;
     details(unit, ids, now).await
+}
+
+/// Jobs at a glance, in order.
+pub(crate) async fn glance(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<Glance>>, Failure> {
+    let rows = load::by_ids(unit, &sql::GLANCES, ids).await?;
+    let mut found: HashMap<JobId, Glance> = HashMap::with_capacity(rows.len());
+    for mut row in rows {
+        found.insert(row.job()?, rows::glance(&mut row)?);
+    }
+    // An id may be asked for twice.
+    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
 /// Every run of one job, latest first.

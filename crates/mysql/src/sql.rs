@@ -414,6 +414,19 @@ pub(crate) const VIEWS: Bulk = Bulk {
     between: ",",
     tail: ")",
 };
+/// What became of jobs. The row of `job` is looked for only when there is no other: a job without a past is pending or
+/// runs for the first time.
+pub(crate) const GLANCES: Bulk = Bulk {
+    head: "SELECT k.k0, CASE WHEN d.id IS NULL THEN COALESCE(r.status, 1) ELSE 7 END, r.paused_from, \
+         COALESCE(d.redrives, r.redrives, 0), COALESCE(d.marks, r.marks), r.reason, \
+         COALESCE(d.finished_at, r.finished_at), f.fingerprint FROM (SELECT NULL AS k0 UNION ALL ",
+    row: "SELECT ?",
+    between: UNION,
+    tail: ") k LEFT JOIN backstop_record r FORCE INDEX (PRIMARY) ON r.id = k.k0 \
+         LEFT JOIN backstop_done d FORCE INDEX (PRIMARY) ON d.id = k.k0 \
+         LEFT JOIN backstop_attempt f FORCE INDEX (PRIMARY) ON f.job = r.id AND f.number = r.last_failed_run \
+         WHERE COALESCE(r.id, d.id, (SELECT j.id FROM backstop_job j WHERE j.id = k.k0)) IS NOT NULL",
+};
 pub(crate) const CAUSES: &str = "SELECT job, cause, COUNT(*) FROM (SELECT job, cause FROM backstop_attempt \
      WHERE job IN (?) UNION ALL SELECT id, _binary'succeeded' FROM backstop_done WHERE id IN (?) \
      AND worker IS NOT NULL) a GROUP BY job, cause";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::show::PauseNote;
 use backstop_store::{
@@ -276,6 +276,10 @@ impl Store for MysqlStore {
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
         self.read(verb!(query::jobs, ids))
+    }
+
+    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+        self.read(verb!(query::glance, ids))
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {

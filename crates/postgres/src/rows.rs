@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
-use backstop_core::job::{Attempt, FailureRecord, Job, Marks, PausedFrom, Policy, Record, Spec, State};
+use backstop_core::job::{
+    Attempt, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
+};
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
 use backstop_store::show::WorkerRow;
@@ -110,10 +112,7 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
         hold: None,
         last_failed_run: row.maybe_number()?,
         progress: row.maybe_json()?,
-        paused_from: match row.maybe_int()? {
-            Some(code) => PausedFrom::of(state_of(code)?),
-            None => None,
-        },
+        paused_from: paused_from(row)?,
         finished_at: row.maybe_moment()?,
         reason: reason(row.maybe_text()?)?,
         cancel_reason: row.maybe_text()?,
@@ -122,10 +121,28 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
     }))
 }
 
+/// Reads what a job was paused in.
+fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, Failure> {
+    Ok(row.maybe_int()?.map(state_of).transpose()?.and_then(PausedFrom::of))
+}
+
 /// Reads the marks on a record; most have none.
 fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
     let text = row.maybe_text()?;
     Ok(text.as_deref().map(Marks::from_text).transpose()?.map(Box::new))
+}
+
+/// Reads a job at a glance, behind its id.
+pub(crate) fn glance(row: &mut Row) -> Result<Glance, Failure> {
+    Ok(Glance {
+        rests: Glance::rest(state_of(row.int()?)?),
+        paused_from: paused_from(row)?,
+        redrives: row.number()?,
+        plan: marks(row)?.and_then(|marks| marks.plan),
+        reason: reason(row.maybe_text()?)?,
+        finished_at: row.maybe_moment()?,
+        died_of: row.maybe_text()?.map(fingerprint).transpose()?,
+    })
 }
 
 /// Reads why a job is dead.

@@ -293,6 +293,15 @@ pub(crate) const VIEWS: &str = concat!(
      LEFT JOIN backstop.attempt latest ON latest.job = j.id AND latest.number = coalesce(r.runs, d.runs) \
      WHERE j.id = ANY($1::uuid[])"
 );
+/// What became of jobs. The row of `job` is looked for only when there is no other: a job without a past is pending or
+/// runs for the first time. As a subquery that answers one row it cannot become a walk over all jobs.
+pub(crate) const GLANCES: &str = "SELECT i.id, CASE WHEN d.id IS NULL THEN coalesce(r.status, 1) ELSE 7 END::bigint, \
+     r.paused_from, coalesce(d.redrives, r.redrives, 0), coalesce(d.marks, r.marks), r.reason, \
+     coalesce(d.finished_at, r.finished_at), f.fingerprint \
+     FROM unnest($1::uuid[]) i(id) LEFT JOIN backstop.record r ON r.id = i.id \
+     LEFT JOIN backstop.done d ON d.id = i.id \
+     LEFT JOIN backstop.attempt f ON f.job = r.id AND f.number = r.last_failed_run \
+     WHERE coalesce(r.id, d.id, (SELECT j.id FROM backstop.job j WHERE j.id = i.id)) IS NOT NULL";
 pub(crate) const CAUSES: &str = "SELECT job, cause, count(*) FROM (SELECT job, cause FROM backstop.attempt \
      WHERE job = ANY($1::uuid[]) UNION ALL SELECT id, 'succeeded' FROM backstop.done WHERE id = ANY($1::uuid[]) \
      AND worker IS NOT NULL) a GROUP BY job, cause";

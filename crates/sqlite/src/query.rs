@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::explain::{KeyHolder, Surroundings};
-use backstop_core::job::{Attempt, JobDetail, JobView, State};
+use backstop_core::job::{Attempt, Glance, JobDetail, JobView, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::show::{self, LaneCounts, Roster};
 use backstop_store::{HeldLane, Page, PageRequest, QueueView};
@@ -80,6 +80,12 @@ impl Snapshot<'_> {
             });
         }
         Ok(details)
+    }
+
+    /// Jobs at a glance, in order.
+    pub(crate) fn glance(&self, ids: &[JobId]) -> Result<Vec<Option<Glance>>, Failure> {
+        let mut select = self.conn.prepare_cached(sql::GLANCE)?;
+        ids.iter().map(|id| rows::first(&mut select, [id.as_bytes()], rows::glance)).collect()
     }
 
     /// One job with the counts of its runs.

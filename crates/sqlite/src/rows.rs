@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use backstop_core::failure::Fingerprint;
+use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record, Spec, State,
+    Attempt, FailureRecord, Glance, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
@@ -97,14 +97,6 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
         }),
         None => None,
     };
-    let reason = match row.get_ref(19)?.as_str_or_null() {
-        Ok(Some(text)) => Some(word(text)?),
-        _ => None,
-    };
-    let paused_from = match row.get::<_, Option<i64>>(17)? {
-        Some(code) => PausedFrom::of(state_of(code)?),
-        None => None,
-    };
     let record = Record {
         state: state_of(row.get(3)?)?,
         run_at: moment(row, 4)?,
@@ -118,14 +110,39 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
         hold,
         last_failed_run: row.get(15)?,
         progress: maybe_json(row, 16)?,
-        paused_from,
+        paused_from: paused_from(row, 17)?,
         finished_at: maybe_moment(row, 18)?,
-        reason,
+        reason: reason(row, 19)?,
         cancel_reason: row.get(20)?,
         superseded_by: maybe_job_id(row, 21)?,
         marks: marks(row, 22)?,
     };
     Ok(Stored { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
+}
+
+/// Reads a job at a glance.
+pub(crate) fn glance(row: &Row<'_>) -> Result<Glance, Failure> {
+    Ok(Glance {
+        rests: Glance::rest(state_of(row.get(0)?)?),
+        paused_from: paused_from(row, 1)?,
+        redrives: row.get(2)?,
+        plan: marks(row, 3)?.and_then(|marks| marks.plan),
+        reason: reason(row, 4)?,
+        finished_at: maybe_moment(row, 5)?,
+        died_of: row.get::<_, Option<String>>(6)?.map(fingerprint).transpose()?,
+    })
+}
+
+fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, Failure> {
+    let code = row.get::<_, Option<i64>>(column)?;
+    Ok(code.map(state_of).transpose()?.and_then(PausedFrom::of))
+}
+
+fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, Failure> {
+    match row.get_ref(column)?.as_str_or_null() {
+        Ok(Some(text)) => word(text).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, Failure> {

@@ -251,6 +251,10 @@ pub(crate) const VIEW_BY_SEQ: &str = concat!(
      LEFT JOIN backstop_attempt last ON last.job = s.seq AND last.number = s.last_failed_run \
      LEFT JOIN backstop_attempt latest ON latest.job = s.seq AND latest.number = s.runs WHERE s.seq = ?1"
 );
+/// What became of a job.
+pub(crate) const GLANCE: &str = "SELECT s.status, s.paused_from, s.redrives, s.marks, s.reason, s.finished_at, \
+     (SELECT fingerprint FROM backstop_attempt WHERE job = s.seq AND number = s.last_failed_run) \
+     FROM backstop_state s WHERE s.id = ?1";
 pub(crate) const CAUSES: &str = "SELECT cause, count(*) FROM backstop_attempt WHERE job = ?1 GROUP BY cause";
 pub(crate) const SEQ_BY_ID: &str = "SELECT seq FROM backstop_state WHERE id = ?1";
 pub(crate) const LAST_DECISION: &str =

@@ -23,6 +23,7 @@ pub mod code;
 pub mod document;
 pub mod events;
 pub mod expiry;
+pub mod glance;
 pub mod incident;
 pub mod keys;
 pub mod leadership;
@@ -305,6 +306,10 @@ macro_rules! conformance {
                 the_last_decision_is_explained
                 surroundings_count_live_workers
                 reading_changes_nothing
+            ]
+            glance: [
+                a_glance_agrees_with_the_job_in_every_state
+                a_glance_tells_nothing_of_who_is_gone
             ]
             events: [
                 a_life_is_told_in_order

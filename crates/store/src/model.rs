@@ -30,7 +30,7 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{Commit, Tables};
@@ -197,6 +197,10 @@ impl Store for ModelStore {
         Box::pin(async move {
             self.read(|tables, now| Ok(ids.iter().map(|id| tables.detail(*id, now)).collect()))
         })
+    }
+
+    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+        Box::pin(async move { self.read(|tables, _| Ok(ids.iter().map(|id| tables.glance(*id)).collect())) })
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {

@@ -9,7 +9,7 @@ use backstop_core::explain::Surroundings;
 use backstop_core::failure::{Cause, Fingerprint};
 use backstop_core::incident::Statement;
 use backstop_core::job::{
-    Aging, Attempt, JobDetail, JobView, OnConflict, Operated, Operation, Retention, Stale, State,
+    Aging, Attempt, Glance, JobDetail, JobView, OnConflict, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::conformance::{Memory, Place, compare};
@@ -178,6 +178,10 @@ impl<F: Fault> Store for Broken<F> {
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
         self.0.jobs(ids)
+    }
+
+    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+        self.0.glance(ids)
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {

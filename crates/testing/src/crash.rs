@@ -8,7 +8,7 @@ use std::time::Duration;
 use backstop::core::explain::Surroundings;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale};
+use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane,
@@ -191,6 +191,7 @@ impl Store for CrashAt {
         operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
         pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
         jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
+        glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
         archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
         list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
         attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;

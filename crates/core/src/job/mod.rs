@@ -4,6 +4,7 @@
 //! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
 
 mod ending;
+mod glance;
 mod ledger;
 mod marks;
 mod masked;
@@ -22,6 +23,7 @@ mod view;
 mod record_tests;
 
 pub use ending::{Ending, FailureRecord};
+pub use glance::Glance;
 pub use ledger::Attempt;
 pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
 pub use masked::{Mask, Masking};

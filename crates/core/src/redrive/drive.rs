@@ -7,6 +7,9 @@ use super::{Item, LeftOut, Outcome, Part, Phase, Plan};
 use crate::job::{JobView, Operation};
 use crate::time::Timestamp;
 
+/// Batches that one look at the jobs in flight should make room for, if so many have ended.
+const BATCHES_AHEAD: u32 = 4;
+
 /// What a plan wants after [`Plan::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -127,6 +130,20 @@ impl Plan {
     pub const fn must_look(&self) -> bool {
         let full = self.open.saturating_add(self.settings.batch) > self.settings.in_flight;
         full || self.round.exhausted || !matches!(self.phase, Phase::Driving)
+    }
+
+    /// True when what was seen leaves room for several batches: a plan that drives need not look any further then.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let wanted = self.settings.batch.saturating_mul(BATCHES_AHEAD).min(self.settings.in_flight);
+        self.phase == Phase::Driving && self.settings.in_flight.saturating_sub(self.open) >= wanted
+    }
+
+    /// True when a look may end where no more jobs have ended: those that were driven later hardly have. A canary is
+    /// not passed by like this, nor what was in flight when a round began.
+    #[must_use]
+    pub const fn looks_by_age(&self) -> bool {
+        matches!(self.phase, Phase::Driving | Phase::Draining)
     }
 
     fn is_held_back(&self, now: Timestamp) -> bool {

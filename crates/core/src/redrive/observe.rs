@@ -3,15 +3,14 @@
 use std::cmp::Ordering;
 
 use super::{Item, Outcome, Part, Phase, Plan};
-use crate::failure::Fingerprint;
-use crate::job::{JobView, PausedFrom, State};
+use crate::job::{Glance, PausedFrom, State};
 use crate::time::Timestamp;
 
 /// What can be seen of a job that was driven.
 #[derive(Debug, Clone, Copy)]
 pub enum Sight<'a> {
     /// It is there.
-    Job(&'a JobView),
+    Job(&'a Glance),
     /// It has ended so and was archived since.
     Archived(State),
     /// Nothing is left of it.
@@ -39,40 +38,35 @@ impl Plan {
     }
 
     fn outcome(&self, item: &Item, sight: Sight<'_>) -> Option<Outcome> {
-        let view = match sight {
+        let job = match sight {
             Sight::Missing => return Some(Outcome::Gone),
             Sight::Archived(State::Succeeded) => return Some(Outcome::Succeeded),
             Sight::Archived(State::Canceled) => return Some(Outcome::Canceled),
             Sight::Archived(_) => return Some(Outcome::FailedOtherwise { fingerprint: None }),
-            Sight::Job(view) => view,
+            Sight::Job(job) => job,
         };
-        let record = &view.record;
-        if let Some(why) = self.not_driven(item, view) {
+        if let Some(why) = self.not_driven(item, job) {
             return Some(Outcome::NotDriven { why: why.to_owned() });
         }
-        if record.redrives > item.redrives {
+        if job.redrives > item.redrives {
             return Some(Outcome::DrivenByHand);
         }
-        let died_of = view.last_failure.as_ref().map(|failure| &failure.fingerprint);
-        match record.state {
-            State::Succeeded => Some(Outcome::Succeeded),
-            State::Canceled => Some(Outcome::Canceled),
-            State::Failed => Some(died(item, view, died_of)),
-            State::Paused if record.paused_from == Some(PausedFrom::Failed) => {
-                Some(died(item, view, died_of))
-            }
+        match job.rests {
+            Some(State::Succeeded) => Some(Outcome::Succeeded),
+            Some(State::Canceled) => Some(Outcome::Canceled),
+            Some(State::Failed) => Some(died(item, job)),
+            Some(State::Paused) if job.paused_from == Some(PausedFrom::Failed) => Some(died(item, job)),
             // Its own policy still retries it, but it has shown that the cause is still there.
-            _ => (died_of.is_some() && died_of == item.fingerprint.as_ref()).then_some(Outcome::FailedAgain),
+            _ => (job.died_of.is_some() && job.died_of == item.fingerprint).then_some(Outcome::FailedAgain),
         }
     }
 
     /// Why the store refused the drive, which it can for a job that changed after the plan had looked at it.
-    fn not_driven(&self, item: &Item, view: &JobView) -> Option<&'static str> {
-        let record = &view.record;
-        match record.redrives.cmp(&item.redrives) {
-            Ordering::Less if record.state == State::Paused => Some("it was paused before its turn came"),
+    fn not_driven(&self, item: &Item, job: &Glance) -> Option<&'static str> {
+        match job.redrives.cmp(&item.redrives) {
+            Ordering::Less if job.rests == Some(State::Paused) => Some("it was paused before its turn came"),
             Ordering::Less => Some("another live job holds its business key"),
-            Ordering::Equal if record.plan() != Some(&self.id) => Some("somebody else drove it first"),
+            Ordering::Equal if job.plan.as_ref() != Some(&self.id) => Some("somebody else drove it first"),
             Ordering::Equal | Ordering::Greater => None,
         }
     }
@@ -133,7 +127,7 @@ impl Plan {
     /// True when the job of an earlier round ended before this one began: that round halted for its like already.
     fn is_old_news(&self, item: &Item, sight: Sight<'_>) -> bool {
         let ended_at = match sight {
-            Sight::Job(view) => view.record.finished_at,
+            Sight::Job(job) => job.finished_at,
             Sight::Archived(_) | Sight::Missing => None,
         };
         item.round < self.round.number && ended_at.is_some_and(|end| end < self.round.began_at)
@@ -141,14 +135,14 @@ impl Plan {
 }
 
 /// What a dead letter died of this time, beside what it had died of before.
-fn died(item: &Item, view: &JobView, died_of: Option<&Fingerprint>) -> Outcome {
-    let same = match (died_of, &item.fingerprint) {
+fn died(item: &Item, job: &Glance) -> Outcome {
+    let same = match (&job.died_of, &item.fingerprint) {
         (Some(now), Some(before)) => now == before,
         // No run left an error, neither time: then the reason tells whether it is the same, such as `expired`.
-        (None, None) => view.record.reason == item.reason,
+        (None, None) => job.reason == item.reason,
         _ => false,
     };
-    if same { Outcome::FailedAgain } else { Outcome::FailedOtherwise { fingerprint: died_of.cloned() } }
+    if same { Outcome::FailedAgain } else { Outcome::FailedOtherwise { fingerprint: job.died_of.clone() } }
 }
 
 const fn because(outcome: &Outcome) -> &'static str {

@@ -11,7 +11,7 @@ use super::*;
 use crate::failure::fingerprint::fingerprint;
 use crate::failure::{Fingerprint, TerminalReason};
 use crate::id::JobId;
-use crate::job::{FailureRecord, Job, JobView, PlanId, Record, Spec, State};
+use crate::job::{FailureRecord, Glance, Job, JobView, PlanId, Record, Spec, State};
 use crate::time::Timestamp;
 
 const KIND: &str = "invoice.render";
@@ -98,8 +98,8 @@ impl World {
     fn step(&mut self, page: usize, now: Timestamp) -> Vec<u128> {
         let World { plan, jobs, open, ended, .. } = self;
         open.retain_mut(|item| {
-            let view = jobs.iter().find(|view| view.job.spec.id == item.job);
-            let is_open = plan.observe(item, view.map_or(Sight::Missing, Sight::Job), now).is_none();
+            let job = jobs.iter().find(|view| view.job.spec.id == item.job).map(Glance::from);
+            let is_open = plan.observe(item, job.as_ref().map_or(Sight::Missing, Sight::Job), now).is_none();
             if !is_open {
                 ended.push(item.clone());
             }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use backstop_core::incident::{Incident, Statement};
-use backstop_core::job::{Attempt, Ending, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{
+    Attempt, Ending, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, JobFilter,
@@ -163,6 +165,7 @@ impl Store for Metered {
         archive(term: Term, retention: Retention, limit: usize) -> usize;
         operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
         jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
+        glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
         archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
         list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
         attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;

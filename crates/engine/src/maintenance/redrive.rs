@@ -3,39 +3,29 @@
 //! A node that dies anywhere leaves the plan as its last step wrote it, and the next node goes on from there; a node
 //! that was overtaken changes nothing. What a step may do is the core's decision.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+mod step;
+
 use std::time::Duration;
 
-use backstop_core::job::{JobDetail, Operation};
-use backstop_core::redrive::{Item, Phase, Plan, Sight, Want};
-use backstop_core::version::at_least;
-use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_store::{
-    Amend, Amended, Archived, Drawer, Duty, Edit, Error as StoreError, Expect, PageRequest, Shelf, Store,
-    Term,
-};
+use backstop_core::redrive::{Phase, Plan, Want};
+use backstop_core::{Timestamp, WorkerId};
+use backstop_store::{Amend, Amended, Duty, Error as StoreError, Expect, Term};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Backstop;
 use crate::loops::Pulse;
 use crate::redrive::filed::{self, Filed};
+use step::{Look, Step};
 
 /// Steps of one plan in one round at most: the other plans and duties want their turn.
 const STEPS: usize = 20;
 
-/// Rows of a page.
-const PAGE: usize = 1_000;
-
-/// Pages of candidates that one step looks through at most before it writes how far it came.
-const PAGES: usize = 10;
-
-/// Endings that one step writes at most.
-const ENDED: usize = 2_000;
-
 /// How soon to look again whether jobs in flight have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How soon to look at all the jobs in flight of a plan that can go on without: what failed should halt it soon.
+const LOOK_MEANWHILE: Duration = Duration::from_secs(1);
 
 /// How soon to look again for plans that people started in other processes, or that wait for something slow.
 const LOOK_LATER: Duration = Duration::from_secs(3);
@@ -50,25 +40,33 @@ const IDLE: Stepping = Stepping { pause: LOOK_LATER, moved: false };
 pub(super) struct Stepping {
     /// Until one of the plans may want another step.
     pause: Duration,
-    /// True when a step changed something.
+    /// True when steps did much, so that there may soon be more to do.
     moved: bool,
 }
 
-/// Steps every plan that is on its way.
+/// Steps every plan that is on its way, with a look at all that is in flight first.
 pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Stepping, StoreError> {
+    step_all(engine, term, true).await
+}
+
+/// Steps every plan that is on its way; `afresh` looks at all that is in flight first, also where it is not needed.
+async fn step_all(engine: &Backstop, term: Term, afresh: bool) -> Result<Stepping, StoreError> {
     let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
     for filed in active(engine).await? {
-        let mut next = Some((filed, true));
+        let look = if afresh { Look::Everything } else { Look::needed(&filed.plan) };
+        let mut next = Some((filed, look));
         for _ in 0..STEPS {
-            let Some((filed, looks)) = next.take() else { break };
-            match step(engine, term, filed, looks).await? {
+            let Some((filed, look)) = next.take() else { break };
+            match step(engine, term, filed, look).await? {
                 Stepped::On(filed) => {
                     stepping.moved = true;
-                    let looks = filed.plan.must_look();
-                    next = Some((*filed, looks));
+                    let look = Look::needed(&filed.plan);
+                    next = Some((*filed, look));
                 }
-                Stepped::Unseen(filed) => next = Some((*filed, true)),
-                Stepped::Wait(span) => stepping.pause = stepping.pause.min(span),
+                Stepped::Wait { span, moved } => {
+                    stepping.pause = stepping.pause.min(span);
+                    stepping.moved |= moved;
+                }
             }
         }
         if next.is_some() {
@@ -89,13 +87,18 @@ pub(super) async fn between_rounds(
 ) {
     let over = Instant::now() + interval;
     let mut patience = SHORTEST_PAUSE;
+    let mut next_look = Instant::now();
     while !quit.is_cancelled() {
         pulse.beat();
         let wanted = engine.inner.plans_changed.notified();
-        let stepping = look(engine, node, lease).await.unwrap_or_else(|error| {
+        let afresh = Instant::now() >= next_look;
+        let stepping = look(engine, node, lease, afresh).await.unwrap_or_else(|error| {
             pulse.warn(&error, || tracing::warn!(%error, "re-drive plans wait for the store"));
             IDLE
         });
+        if afresh {
+            next_look = Instant::now() + LOOK_MEANWHILE;
+        }
         // Jobs in flight that end quickly are looked at often, and others ever more seldom.
         patience = if stepping.moved { SHORTEST_PAUSE } else { (patience * 2).min(LOOK_AGAIN) };
         let pause = if stepping.pause == LOOK_AGAIN { patience } else { stepping.pause };
@@ -111,14 +114,19 @@ pub(super) async fn between_rounds(
     }
 }
 
-async fn look(engine: &Backstop, node: WorkerId, lease: Duration) -> Result<Stepping, StoreError> {
+async fn look(
+    engine: &Backstop,
+    node: WorkerId,
+    lease: Duration,
+    afresh: bool,
+) -> Result<Stepping, StoreError> {
     // Asking for leadership writes; without a plan on its way there is nothing to lead.
     if active(engine).await?.is_empty() {
         return Ok(IDLE);
     }
     let term = engine.inner.store.lead(node, vec![Duty::Redrive], lease).await?.pop().flatten();
     match term {
-        Some(term) => match redrive(engine, term).await {
+        Some(term) => match step_all(engine, term, afresh).await {
             Err(StoreError::Deposed { .. }) => Ok(IDLE),
             answer => answer,
         },
@@ -142,46 +150,37 @@ async fn active(engine: &Backstop) -> Result<Vec<Filed>, StoreError> {
 enum Stepped {
     /// Something was done, and more may be possible at once.
     On(Box<Filed>),
-    /// Nothing was possible without seeing what became of the jobs in flight.
-    Unseen(Box<Filed>),
-    /// Nothing more for this long.
-    Wait(Duration),
+    /// Nothing more for this long; `moved` when much was done before.
+    Wait { span: Duration, moved: bool },
 }
 
-/// Does one step of a plan, in one transaction; `looks` says whether it sees what became of the jobs in flight.
-async fn step(engine: &Backstop, term: Term, filed: Filed, looks: bool) -> Result<Stepped, StoreError> {
+/// Does one step of a plan, in one transaction; `look` says how much of what is in flight it sees.
+async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result<Stepped, StoreError> {
     let store = &*engine.inner.store;
     let mut step = Step::new(store, &filed);
-    let goes_on = !looks || step.observe().await?;
+    let goes_on = step.observe(look).await?;
     let want = if goes_on { step.advance().await? } else { Want::Nothing };
-    let Step { plan, changes, operations, all_seen, .. } = step;
-    let now = filed.now;
-    if plan == filed.plan && changes.is_empty() {
-        if !looks {
-            return Ok(Stepped::Unseen(Box::new(filed)));
-        }
-        return Ok(Stepped::Wait(pause(&plan, want, now)));
+    if step.plan == filed.plan && !step.has_changes() {
+        return Ok(Stepped::Wait { span: pause(&step.plan, want, filed.now), moved: false });
     }
-    tell(&filed.plan, &plan);
-    let driven = !operations.is_empty();
+    tell(&filed.plan, &step.plan);
+    let (driven, all_seen, moved) = (!step.operations.is_empty(), step.all_seen, step.has_seen_much());
+    let (plan, sheets, operations) = step.into_parts();
     let mut edits = vec![filed::edit(&plan, Expect::Revision(filed.revision))];
-    edits.extend(changes.into_iter().map(|(key, body)| Edit {
-        drawer: Drawer::PlanJobs,
-        key,
-        expect: Expect::Any,
-        body,
-    }));
+    edits.extend(sheets);
     match store.amend(Amend { term: Some(term), edits, operations }).await? {
         Amended::Done { now, .. } => {
-            let held_back = plan.next_batch_at.is_some_and(|moment| moment > now);
-            if driven && held_back && all_seen {
-                return Ok(Stepped::Wait(pause(&plan, Want::Nothing, now)));
+            let held_back = driven && plan.next_batch_at.is_some_and(|moment| moment > now);
+            // What was looked at a moment ago and was still in flight is in flight now.
+            let has_looked = look != Look::Nothing && plan.must_look() && plan.open > 0;
+            if all_seen && (held_back || has_looked) {
+                return Ok(Stepped::Wait { span: pause(&plan, Want::Nothing, now), moved });
             }
             let revision = filed.revision + 1;
             Ok(Stepped::On(Box::new(Filed { plan, revision, now })))
         }
         // A person, or a node that took over, was faster: this step never was.
-        Amended::Conflict { .. } => Ok(Stepped::Wait(Duration::ZERO)),
+        Amended::Conflict { .. } => Ok(Stepped::Wait { span: Duration::ZERO, moved: false }),
     }
 }
 
@@ -191,7 +190,11 @@ fn pause(plan: &Plan, want: Want, now: Timestamp) -> Duration {
         (Want::Wait(moment), _) | (_, Some(moment)) if moment > now => now.until(moment),
         _ => LOOK_LATER,
     };
-    let in_flight = if plan.open > 0 && plan.phase.is_moving() { LOOK_AGAIN } else { LOOK_LATER };
+    let in_flight = match plan.phase {
+        phase if plan.open == 0 || !phase.is_moving() => LOOK_LATER,
+        _ if plan.must_look() => LOOK_AGAIN,
+        _ => LOOK_MEANWHILE,
+    };
     until.min(in_flight)
 }
 
@@ -205,144 +208,5 @@ fn tell(before: &Plan, after: &Plan) {
         Phase::Halted => tracing::warn!(%plan, "re-drive {}", after.describe()),
         Phase::Done => tracing::info!(%plan, "re-drive {}", after.describe()),
         phase => tracing::debug!(%plan, %phase, "a re-drive plan goes on"),
-    }
-}
-
-/// One step on its way: the plan as it will be, and what is written with it.
-struct Step<'a> {
-    store: &'a dyn Store,
-    plan: Plan,
-    now: Timestamp,
-    /// The texts of items by key; none removes one. A key that is written twice keeps the later text.
-    changes: BTreeMap<String, Option<Arc<str>>>,
-    operations: Vec<(JobId, Operation)>,
-    /// False when more jobs had ended than one step writes.
-    all_seen: bool,
-}
-
-impl<'a> Step<'a> {
-    fn new(store: &'a dyn Store, filed: &Filed) -> Self {
-        let (plan, now) = (filed.plan.clone(), filed.now);
-        Self { store, plan, now, changes: BTreeMap::new(), operations: Vec::new(), all_seen: true }
-    }
-
-    /// Sees what became of the jobs in flight. False when there are more endings than one step writes; then nothing
-    /// is driven before they are written too.
-    async fn observe(&mut self) -> Result<bool, StoreError> {
-        if self.plan.open == 0 {
-            return Ok(true);
-        }
-        let mut shelf = Shelf::first(Drawer::PlanJobs, PAGE).under(filed::open_items(&self.plan.id));
-        let mut ended = 0;
-        loop {
-            let found = self.store.documents(shelf.clone()).await?;
-            let items = found.items.iter().map(|document| filed::read_item(self.store, document));
-            ended += self.observe_items(items.collect::<Result<_, _>>()?).await?;
-            match found.items.last() {
-                Some(_) if found.more && ended >= ENDED => {
-                    self.all_seen = false;
-                    return Ok(false);
-                }
-                Some(last) if found.more => shelf = shelf.after(last.key.clone()),
-                _ => return Ok(true),
-            }
-        }
-    }
-
-    async fn observe_items(&mut self, items: Vec<Item>) -> Result<usize, StoreError> {
-        let ids: Vec<JobId> = items.iter().map(|item| item.job).collect();
-        let hot = self.store.jobs(ids.clone()).await?;
-        let archived = self.archived(&ids, &hot).await?;
-        let mut ended = 0;
-        for (mut item, detail) in items.into_iter().zip(&hot) {
-            let sight = match (detail, archived.get(&item.job)) {
-                (Some(detail), _) => Sight::Job(&detail.view),
-                (None, Some(archived)) => Sight::Archived(archived.state),
-                (None, None) => Sight::Missing,
-            };
-            if self.plan.observe(&mut item, sight, self.now).is_some() {
-                ended += 1;
-                self.changes.insert(filed::open_key(&self.plan.id, item.job), None);
-                self.file_ended(&item);
-            }
-        }
-        Ok(ended)
-    }
-
-    async fn archived(
-        &self,
-        ids: &[JobId],
-        hot: &[Option<JobDetail>],
-    ) -> Result<HashMap<JobId, Archived>, StoreError> {
-        let missing: Vec<JobId> =
-            ids.iter().zip(hot).filter(|(_, detail)| detail.is_none()).map(|(id, _)| *id).collect();
-        if missing.is_empty() {
-            return Ok(HashMap::new());
-        }
-        let found = self.store.archived(missing.clone()).await?;
-        Ok(missing.into_iter().zip(found).filter_map(|(id, archived)| Some((id, archived?))).collect())
-    }
-
-    async fn advance(&mut self) -> Result<Want, StoreError> {
-        let code_is_live = self.code_is_live().await?;
-        let want = self.plan.advance(code_is_live, self.now);
-        if let Want::Candidates(most) = want {
-            self.take(most).await?;
-        }
-        Ok(want)
-    }
-
-    /// True when a live worker that serves these jobs has the code that the plan needs (D7).
-    async fn code_is_live(&self) -> Result<bool, StoreError> {
-        let Some(needs) = &self.plan.needs else { return Ok(true) };
-        let selector = &self.plan.selector;
-        let kind = self.kind().await?;
-        let workers = self.store.workers().await?;
-        Ok(workers.iter().filter(|worker| worker.live).any(|worker| {
-            worker.code_version.as_deref().is_some_and(|have| at_least(have, needs))
-                && selector.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue))
-                && kind.as_deref().is_none_or(|kind| worker.kinds.iter().any(|known| &*known.kind == kind))
-        }))
-    }
-
-    /// The kind of the jobs it drives, if they have one: a plan for an incident has that of the incident.
-    async fn kind(&self) -> Result<Option<String>, StoreError> {
-        let selector = &self.plan.selector;
-        let Some(fingerprint) = selector.incident.clone().filter(|_| selector.kind.is_none()) else {
-            return Ok(selector.kind.clone());
-        };
-        let incident = self.store.incidents_of(vec![fingerprint]).await?.pop().flatten();
-        Ok(incident.map(|incident| incident.kind))
-    }
-
-    async fn take(&mut self, most: u32) -> Result<(), StoreError> {
-        let filter = crate::redrive::filter(&self.plan.selector, self.plan.round.began_at);
-        let limit = usize::try_from(most).unwrap_or(PAGE).clamp(100, PAGE);
-        for _ in 0..PAGES {
-            let request = PageRequest { limit, after: self.plan.cursor };
-            let page = self.store.list(filter.clone(), request).await?;
-            let taken = self.plan.take(&page.items, page.next.is_some(), self.now);
-            taken.left_out.iter().for_each(|item| self.file_ended(item));
-            for drive in taken.drives {
-                self.file_open(&drive.item);
-                self.operations.push((drive.item.job, drive.operation));
-            }
-            if !self.operations.is_empty() || self.plan.round.exhausted {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn file_ended(&mut self, item: &Item) {
-        self.changes.insert(filed::ended_key(&self.plan.id, item.job), Some(filed::text(item)));
-    }
-
-    fn file_open(&mut self, item: &Item) {
-        if item.round > 1 {
-            // It may be driven once more after it failed: then its last outcome is no longer the last word.
-            self.changes.insert(filed::ended_key(&self.plan.id, item.job), None);
-        }
-        self.changes.insert(filed::open_key(&self.plan.id, item.job), Some(filed::text(item)));
     }
 }

@@ -1,8 +1,8 @@
-//! Plans and their items as documents of the store: keys, reading, writing. What they mean is the core's.
+//! Plans as documents of the store: keys, reading, writing. What they mean is the core's; their items are in `sheet`.
 
+use backstop_core::Timestamp;
 use backstop_core::job::PlanId;
-use backstop_core::redrive::{Item, Plan};
-use backstop_core::{JobId, Timestamp};
+use backstop_core::redrive::Plan;
 use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
 
 /// Rows of a page.
@@ -17,24 +17,9 @@ pub(crate) struct Filed {
     pub(crate) now: Timestamp,
 }
 
-/// How the keys of a plan's items begin.
+/// How the keys of everything about a plan's jobs begin.
 pub(crate) fn items(plan: &PlanId) -> String {
     format!("{plan}/")
-}
-
-/// How the keys of its items in flight begin.
-pub(crate) fn open_items(plan: &PlanId) -> String {
-    format!("{plan}/open/")
-}
-
-/// The key of an item in flight.
-pub(crate) fn open_key(plan: &PlanId, job: JobId) -> String {
-    format!("{plan}/open/{job}")
-}
-
-/// The key of an item that has ended.
-pub(crate) fn ended_key(plan: &PlanId, job: JobId) -> String {
-    format!("{plan}/end/{job}")
 }
 
 /// The change that files a plan.
@@ -74,12 +59,8 @@ fn read_plan(store: &dyn Store, document: &Document, now: Timestamp) -> Result<F
     Ok(Filed { plan: read(store, "plan", document)?, revision: document.revision, now })
 }
 
-/// The item in a document.
-pub(crate) fn read_item(store: &dyn Store, document: &Document) -> Result<Item, StoreError> {
-    read(store, "job of a plan", document)
-}
-
-fn read<T: serde::de::DeserializeOwned>(
+/// What a document says.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(
     store: &dyn Store,
     what: &str,
     document: &Document,

@@ -8,7 +8,7 @@ use backstop::State;
 use backstop::core::explain::Surroundings;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale};
+use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::*;
 
@@ -33,16 +33,22 @@ pub(crate) struct Frail {
     call: usize,
     trouble: Trouble,
     calls: AtomicUsize,
+    looks: AtomicUsize,
 }
 
 impl Frail {
     pub(crate) fn new(inner: Arc<dyn Store>, call: usize, trouble: Trouble) -> Arc<Self> {
-        Arc::new(Self { inner, call, trouble, calls: AtomicUsize::new(0) })
+        Arc::new(Self { inner, call, trouble, calls: AtomicUsize::new(0), looks: AtomicUsize::new(0) })
     }
 
     /// True when the trouble has come.
     pub(crate) fn has_struck(&self) -> bool {
         self.calls.load(Ordering::SeqCst) >= self.call
+    }
+
+    /// How many jobs were looked at for what became of them, each time counted.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
     }
 
     fn through<'a, T: Send + 'a>(&'a self, verb: Answer<'a, T>) -> Answer<'a, T> {
@@ -80,6 +86,11 @@ impl Store for Frail {
 
     fn observe(&self, observer: Arc<dyn Observer>) {
         self.inner.observe(observer);
+    }
+
+    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+        self.looks.fetch_add(ids.len(), Ordering::SeqCst);
+        self.through(self.inner.glance(ids))
     }
 
     counted! {

@@ -109,6 +109,7 @@ impl store::Store for Troubled {
         operate(jobs: Vec<backstop::JobId>, operation: core::job::Operation)
             -> Vec<Result<core::job::Operated, core::Refusal>>;
         jobs(ids: Vec<backstop::JobId>) -> Vec<Option<core::job::JobDetail>>;
+        glance(ids: Vec<backstop::JobId>) -> Vec<Option<core::job::Glance>>;
         archived(ids: Vec<backstop::JobId>) -> Vec<Option<store::Archived>>;
         list(filter: store::JobFilter, page: store::PageRequest<backstop::JobId>)
             -> store::Page<core::job::JobView, backstop::JobId>;

@@ -5,10 +5,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use backstop::RedriveError;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Item, Plan, PlanError};
 use backstop::store::PageRequest;
-use backstop::{JobId, RedriveError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -20,6 +20,9 @@ use crate::body::{Body, Limit, Path, Query, wrong_field};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
 use crate::shape::{Asking, Failed, Items, NewPlan, PlanMade, PlanShown};
+
+/// Characters of a cursor behind the plan and the shelf: more than any sheet's name and place has.
+const CURSOR_CHARS: usize = 64;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     let (look, change) = (Needs::RightOverAll(Scope::Read), Needs::RightOverAll(Scope::Operate));
@@ -111,7 +114,7 @@ async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Pla
     Ok(Json(api.engine().redrive_plan(&known(&id)?).await?.into()))
 }
 
-/// What became of each job of a plan: those that have ended first, then those in flight.
+/// What became of each job of a plan: first those of batches that have ended altogether, then the others.
 #[utoipa::path(get, path = "/api/v1/redrives/{id}/jobs", tag = "redrives",
     params(("id" = PlanId, Path, description = "The plan."), Page), responses((status = 200, body = Items<Item>)))]
 async fn jobs(
@@ -128,11 +131,12 @@ async fn jobs(
     Ok(Json(Items { items: page.items, next_cursor: page.next }))
 }
 
-/// True for what an earlier page of a plan's jobs said; nothing else is passed to the store.
+/// True for what an earlier page of a plan's jobs may have said; nothing else is passed to the store.
 fn is_job_cursor(cursor: &str, plan: &PlanId) -> bool {
     let rest = cursor.strip_prefix(plan.as_str()).and_then(|rest| rest.strip_prefix('/'));
-    let job = rest.and_then(|rest| rest.strip_prefix("end/").or_else(|| rest.strip_prefix("open/")));
-    job.is_some_and(|job| job.parse::<JobId>().is_ok())
+    let place = rest.and_then(|rest| rest.strip_prefix("end/").or_else(|| rest.strip_prefix("open/")));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    place.is_some_and(|place| (1..=CURSOR_CHARS).contains(&place.len()) && place.bytes().all(is_plain))
 }
 
 /// Lets a plan go, beginning with its canary.

@@ -14,6 +14,7 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     let mut state = Vec::new();
     for id in every_job(store, &mut state).await {
         state.push((format!("job {id}"), said(store.jobs(vec![id]).await)));
+        state.push((format!("{id} at a glance"), said(store.glance(vec![id]).await)));
         state.push((format!("surroundings of {id}"), said(store.surroundings(id).await)));
         // Small pages, so that paging is compared too.
         let mut request = PageRequest::first(2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstop_core::explain::{Holder, KeyHolder, Surroundings};
-use backstop_core::job::{Attempt, JobDetail, JobView};
+use backstop_core::job::{Attempt, Glance, JobDetail, JobView};
 use backstop_core::tenant::shown;
 use backstop_core::{JobId, Limits, Timestamp};
 
@@ -42,6 +42,13 @@ impl Tables {
             *counters.entry(attempt.cause).or_default() += 1;
         }
         Some(JobDetail { view, counters })
+    }
+
+    pub(super) fn glance(&self, id: JobId) -> Option<Glance> {
+        let record = &self.jobs.get(&id)?.record;
+        let failed = record.last_failed_run.and_then(|run| self.ledger.get(&(id, run)));
+        let failure = failed.and_then(|run| run.failure.as_ref());
+        Some(Glance::new(record, failure.map(|failure| failure.fingerprint.clone())))
     }
 
     pub(super) fn list(

@@ -40,7 +40,7 @@ fn every_ending_has_one_outcome() {
         world.step(10, at(101));
         change(world.job(5));
         let (mut item, view) = (world.open[0].clone(), world.job(5).clone());
-        let outcome = world.plan.observe(&mut item, Sight::Job(&view), at(102));
+        let outcome = world.plan.observe(&mut item, Sight::Job(&Glance::from(&view)), at(102));
         assert_eq!(outcome, expected, "{name}");
         assert_eq!(item.outcome, expected, "{name}");
         assert_eq!(world.plan.open, u32::from(expected.is_none()), "{name}");

@@ -254,3 +254,23 @@ fn a_plan_looks_at_what_is_in_flight_when_that_bounds_it() {
         assert!(looks(phase, 0, false), "{phase}");
     }
 }
+
+#[test]
+fn a_plan_that_drives_looks_no_further_than_it_must() {
+    // D4
+    let mut plan = plan(Settings { batch: 3, in_flight: 20, ..Settings::default() });
+    let mut has_room = |phase, open| {
+        (plan.phase, plan.open) = (phase, open);
+        plan.has_room()
+    };
+    assert!(has_room(Phase::Driving, 8), "four batches fit");
+    assert!(!has_room(Phase::Driving, 9));
+    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Driving) {
+        assert!(!has_room(phase, 0), "{phase}: what is in flight is all that counts");
+    }
+    plan.settings.in_flight = 5;
+    (plan.phase, plan.open) = (Phase::Driving, 0);
+    assert!(plan.has_room(), "nothing is in flight: there is no more room to be made");
+    plan.phase = Phase::Canary;
+    assert!(!plan.looks_by_age(), "what an earlier round drove is all seen before a job is driven once more");
+}

@@ -9,7 +9,7 @@ use axum::http::Request;
 use backstop::core::explain::Surroundings;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, JobDetail, JobView, Operated, Operation, Retention, Stale};
+use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::*;
 use backstop::{Backstop, Config, State};
@@ -85,6 +85,7 @@ impl Store for Babbling {
         operate(Vec<JobId>, Operation) -> Vec<Result<Operated, Refusal>>;
         pause_queue(&str, bool, Option<&str>) -> bool;
         jobs(Vec<JobId>) -> Vec<Option<JobDetail>>;
+        glance(Vec<JobId>) -> Vec<Option<Glance>>;
         archived(Vec<JobId>) -> Vec<Option<Archived>>;
         list(JobFilter, PageRequest<JobId>) -> Page<JobView, JobId>;
         attempts(JobId, PageRequest<u32>) -> Page<Attempt, u32>;
