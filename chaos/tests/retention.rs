@@ -117,16 +117,28 @@ impl Campaign {
         node
     }
 
-    /// Looks until everything is as it must be. What is wrong for longer than a transaction can be under way, is wrong.
+    /// Looks until everything is as it must be. What is wrong for longer than a transaction can be under way, is wrong,
+    /// unless jobs still leave: then each look may fall between two of them.
     async fn check(&mut self) {
-        let began = Instant::now();
+        let mut still = (Instant::now(), self.kept().await);
         loop {
-            match self.look().await {
+            let wrong = match self.look().await {
                 Ok(places) => return self.remember(places).await,
-                Err(wrong) => assert!(began.elapsed() < IN_FLIGHT, "{wrong}"),
+                Err(wrong) => wrong,
+            };
+            let kept = self.kept().await;
+            if kept != still.1 {
+                still = (Instant::now(), kept);
             }
+            assert!(still.0.elapsed() < IN_FLIGHT, "{wrong}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// The counts that are kept: succeeded, failed, canceled, and those that are still to run.
+    async fn kept(&self) -> [u64; 4] {
+        let queue = self.engine.queues().await.expect("readable").remove(0);
+        [queue.succeeded, queue.failed, queue.canceled, queue.pending + queue.running]
     }
 
     /// Where every job is, or what is wrong with that.
@@ -167,8 +179,7 @@ impl Campaign {
         let mut counts: BTreeMap<State, u64> = BTreeMap::new();
         hot.values().for_each(|state| *counts.entry(*state).or_default() += 1);
         let count = |state| counts.get(&state).copied().unwrap_or(0);
-        let queue = self.engine.queues().await.expect("readable").remove(0);
-        let kept = [queue.succeeded, queue.failed, queue.canceled, queue.pending + queue.running];
+        let kept = self.kept().await;
         let there = [count(State::Succeeded), count(State::Failed), count(State::Canceled), 0];
         if kept != there {
             return Err(format!("the queue counts {kept:?}, and there are {there:?}"));
