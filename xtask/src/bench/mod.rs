@@ -2,7 +2,8 @@
 //!
 //! The comparison runs every contender on the same servers and the same work, in turns, and writes what came out.
 //! - [`contender`]: who takes part. [`peers`]: how they are installed. [`driver`]: how their programs are called.
-//! - [`quiet`]: whether the machine has time for it. [`stage`]: the servers. [`floor`]: hand-written SQL.
+//! - [`quiet`]: whether the machine has time for it. [`room`]: whether its disk has room.
+//! - [`stage`]: the servers. [`floor`]: hand-written SQL.
 //! - [`turns`]: who does what when. [`measure`]: the turn of one contender. [`progress`]: what is going on.
 //! - [`pin`]: a transaction that is held open. [`statements`]: what reaches a server.
 //! - [`results`], [`figures`], [`json`]: what came out. [`page`], [`chart`]: how it is shown.
@@ -21,6 +22,7 @@ mod pin;
 mod progress;
 mod quiet;
 mod results;
+mod room;
 mod stage;
 mod statements;
 mod turns;
@@ -59,6 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn compare(options: &Options) -> Result<(), Failure> {
     let progress = Progress::begin();
+    room::check(options)?;
     setup::programs()?;
     stage::sweep();
     let drivers = peers::install(&options.contenders);
@@ -88,7 +91,11 @@ fn compare(options: &Options) -> Result<(), Failure> {
     println!("{}", page::terminal(&results));
     println!("all of it took {:.0} s", progress.elapsed().as_secs_f64());
     let quiet = is_quiet(busy);
-    write(options.is_complete() && quiet, &results)
+    let whole = results.is_whole();
+    if !whole {
+        println!("figures of Backstop itself are absent, for the reasons above: this is not published");
+    }
+    write(options.is_complete() && quiet && whole, &results)
 }
 
 /// Says so when others worked on this machine: then the figures stay out of the repository.

@@ -79,6 +79,13 @@ impl Results {
         ratio(row.value(measure)?, base.value(measure)?)
     }
 
+    /// True when every figure of Backstop itself is there. A comparison without them is not worth a page: a disk that
+    /// was full, or a server that fell over, has spoiled more than what is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        let mut own = self.rows.iter().filter(|row| row.contender.base() == row.contender.name);
+        own.all(|row| MEASURES.iter().all(|measure| !matches!(row.cell(measure), Cell::Absent(_))))
+    }
+
     /// Everything, every run included.
     pub(crate) fn json(&self) -> Json {
         let facts = self.facts.iter().map(|(name, value)| ((*name).to_owned(), Json::text(value.as_str())));
@@ -184,6 +191,15 @@ pub(crate) mod tests {
         assert_eq!(results.rows[1].cell(measure("latency_100_p99")), Cell::Absent("too slow".to_owned()));
         assert!(matches!(results.rows[2].cell(measure("drain")), Cell::Absent(why) if why.contains("cargo")));
         assert_eq!(results.rows[0].cell(measure("memory")), Cell::None);
+    }
+
+    #[test]
+    fn a_figure_of_our_own_that_is_absent_spoils_the_whole() {
+        let mut results = sample();
+        assert!(results.is_whole(), "others may be absent");
+        let full = Err("the disk is full".to_owned());
+        results.rows[0].add(vec![Found { measure: "memory".to_owned(), value: full, partial: false }]);
+        assert!(!results.is_whole());
     }
 
     #[test]
