@@ -14,8 +14,8 @@ use backstop::core::job::{
 };
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
-    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Store,
-    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
+    Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -42,6 +42,11 @@ pub trait Layer: Send + Sync + 'static {
     /// See [`Store::claim`].
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.below().claim(claim)
+    }
+
+    /// See [`Store::offer`].
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        self.below().offer(claim, withdrawn)
     }
 
     /// See [`Store::peek`].
@@ -109,6 +114,9 @@ impl<L: Layer> Store for Over<L> {
     }
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.0.claim(claim)
+    }
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        self.0.offer(claim, withdrawn)
     }
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
         self.0.peek(claim)

@@ -12,7 +12,7 @@ use backstop::core::job::{Operated, Operation, Stale, Start};
 use backstop::core::{Fence, Lease};
 use backstop::store::{
     Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, NewWorker, Observer, Orphan, PageRequest,
-    Peek, QueueView, Renewed, Silent, Store, Submit, Submitted, Term,
+    Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
 };
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 
@@ -181,6 +181,14 @@ impl Layer for Sabotaged {
         Box::pin(async move {
             let mut claimed = self.below.claim(claim).await?;
             self.spoil_claim(&mut claimed);
+            Ok(claimed)
+        })
+    }
+
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        Box::pin(async move {
+            let mut claimed = self.below.offer(claim, withdrawn).await?;
+            claimed.iter_mut().for_each(|claimed| self.spoil_claim(claimed));
             Ok(claimed)
         })
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use backstop::core::Lease;
 use backstop::core::job::{Operated, Operation};
-use backstop::store::{Answer, Claim, Claimed, Error, Finish, NewWorker, Renewed, Store, Submit, Term};
+use backstop::store::{
+    Answer, Claim, Claimed, Error, Finish, NewWorker, Renewed, Signal, Store, Submit, Term,
+};
 use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
 
 use crate::journal::{Entry, Journal, Tried};
@@ -94,6 +96,15 @@ impl Layer for Witness {
         Box::pin(async move {
             let claimed = self.heard(self.below.claim(claim).await)?;
             self.journal.write_all(claimed.jobs.iter().map(|job| Entry::Held(job.lease)));
+            Ok(claimed)
+        })
+    }
+
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        Box::pin(async move {
+            let claimed = self.heard(self.below.offer(claim, withdrawn).await)?;
+            let held = claimed.iter().flat_map(|claimed| &claimed.jobs);
+            self.journal.write_all(held.map(|job| Entry::Held(job.lease)));
             Ok(claimed)
         })
     }

@@ -8,7 +8,7 @@ use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{
-    Begin, Checked, Desk, File, Grip, Hints, Position, Writes, is_settled, lane_of, stale,
+    Begin, Checked, Desk, File, Grip, Hints, Position, Writes, lane_of, settled, stale,
 };
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
@@ -30,7 +30,7 @@ const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
 pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Failure> {
     let rounds = rounds(&claim.queues);
     if let [round] = &*rounds
-        && take::is_plain(unit, round)
+        && take::is_plain(&unit.shared, round)
         && let Some(claimed) = take::take(unit, claim, &rooms(round, usize::MAX)).await?
     {
         return Ok(claimed);
@@ -50,7 +50,7 @@ pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Fai
 }
 
 /// The queues in pieces in which each is named once: what the first takes must not be seen by the second.
-fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
+pub(crate) fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
     let mut rounds: Vec<Vec<&ClaimQueue>> = vec![Vec::new()];
     let mut named: HashSet<&str> = HashSet::new();
     for wanted in queues.iter().filter(|wanted| wanted.limit > 0) {
@@ -73,7 +73,7 @@ pub(crate) struct Room<'a> {
 }
 
 /// What a claim may take from queues, `most` jobs at most.
-fn rooms<'a>(round: &[&'a ClaimQueue], most: usize) -> Vec<Room<'a>> {
+pub(crate) fn rooms<'a>(round: &[&'a ClaimQueue], most: usize) -> Vec<Room<'a>> {
     let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
     let shares = shares(&limits, most);
     round.iter().zip(shares).map(|(queue, free)| Room { queue, free, started: 0 }).collect()
@@ -160,7 +160,9 @@ impl Taking<'_> {
         if *begin == Begin::Start {
             unit.shared.cursors.note(began, Instant::now());
         }
-        read(unit, picked.collect(), rooms, now, &mut self.reached).await
+        let (shared, picked) = (unit.shared.clone(), picked.collect::<Vec<Row>>());
+        load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
+        read(&shared, picked, rooms, now, &mut self.reached)
     }
 
     /// Opens the desk once the moment is known, and refuses a worker that is not live. The moment is that of the
@@ -199,7 +201,7 @@ impl Taking<'_> {
             grip.fence = Fence(row.int()?);
         }
         shared.cursors.advance(self.reached);
-        Ok(Claimed { jobs: hand_out(unit, &grip, files), now, expired: self.expired })
+        Ok(Claimed { jobs: hand_out(&shared, &grip, files), now, expired: self.expired })
     }
 
     fn grip(&self, now: Timestamp) -> Grip {
@@ -245,26 +247,23 @@ pub(crate) fn params(claim: &Claim, now: Value, rooms: &[Room<'_>], begin: &Begi
 }
 
 /// Reads jobs that were lifted out of `ready`, each with the place of its queue, and notes how far each lane was read.
-pub(crate) async fn read(
-    unit: &mut Unit,
+/// The lanes must be known.
+pub(crate) fn read(
+    shared: &Shared,
     lifted: Vec<Row>,
     rooms: &[Room<'_>],
     now: Timestamp,
     reached: &mut HashMap<i64, Position>,
 ) -> Result<Vec<(usize, File)>, Failure> {
-    let shared = unit.shared.clone();
-    load::meet_lanes(unit, &shared.lanes, &lifted, 1).await?;
     let mut places: HashMap<i64, usize> = HashMap::new();
     let mut found = Vec::with_capacity(lifted.len());
     for mut row in lifted {
         row.skip(1);
         let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
         let file = load::picked(&mut row, &shared.lanes)?;
-        let at = (file.record.run_at, file.job.spec.id);
-        if is_settled(at.0, now) {
-            let reached = reached.entry(lane).or_insert(at);
-            *reached = at.max(*reached);
-        }
+        let at = settled((file.record.run_at, file.job.spec.id), now);
+        let reached = reached.entry(lane).or_insert(at);
+        *reached = at.max(*reached);
         let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
         let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
         found.push((place, file));
@@ -293,7 +292,7 @@ fn insert(grip: &Grip) -> Query {
 }
 
 /// The jobs as their worker gets them; this process remembers what it handed out.
-pub(crate) fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
+pub(crate) fn hand_out(shared: &Shared, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
     let mut jobs = Vec::with_capacity(files.len());
     let mut remembered = HashMap::with_capacity(files.len());
     for (file, slot) in files.into_iter().zip(&grip.slots) {
@@ -302,7 +301,7 @@ pub(crate) fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<Claime
         jobs.push(ClaimedJob { job: file.job.clone(), record: record.clone(), lease: grip.lease(id) });
         remembered.insert(id, File { record, job: file.job, rowed: file.rowed });
     }
-    unit.shared.hands.keep(grip.fence, grip.jobs.clone(), remembered);
+    shared.hands.keep(grip.fence, grip.jobs.clone(), remembered);
     jobs
 }
 

@@ -12,7 +12,9 @@ use backstop_store::desk::SubmitNeeds;
 use backstop_store::{Error, Submit, Submitted};
 use tokio::sync::oneshot;
 
+use crate::offers::Seat;
 use crate::shared::Shared;
+use crate::values::Row;
 use crate::{sql, submit};
 
 type Answers = Vec<Result<Submitted, Refusal>>;
@@ -40,10 +42,10 @@ struct Waiting {
 
 impl Collector {
     /// Notes a call; true when a new flight should take off for it.
-    fn board(&self, call: Call) -> bool {
+    fn board(&self, call: Call, most_flights: usize) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.calls.push(call);
-        let takes_off = waiting.flights < MOST_FLIGHTS;
+        let takes_off = waiting.flights < most_flights;
         waiting.flights += usize::from(takes_off);
         takes_off
     }
@@ -62,7 +64,9 @@ impl Collector {
 /// Stores one job, together with others that come at the same time.
 pub(crate) async fn submit_one(shared: &Arc<Shared>, job: NewJob) -> Result<Answers, Error> {
     let (answer, answered) = oneshot::channel();
-    if shared.collector.board(Call { job, answer }) {
+    // A second flight would find nobody to take for: an idle worker makes one offer at a time.
+    let most_flights = if shared.offers.are_there() { 1 } else { MOST_FLIGHTS };
+    if shared.collector.board(Call { job, answer }, most_flights) {
         tokio::spawn(fly(shared.clone()));
     }
     // A flight that never came back was cut short with its runtime, perhaps after its commit.
@@ -84,14 +88,17 @@ async fn fly(shared: Arc<Shared>) {
 async fn carry(shared: &Arc<Shared>, calls: Vec<Call>) {
     let (jobs, answers): (Vec<NewJob>, Vec<_>) =
         calls.into_iter().map(|call| (call.job, call.answer)).unzip();
-    match store(shared, Submit { jobs: jobs.clone(), atomic: false }).await {
-        Ok(stored) => {
+    let seat = Arc::new(Seat::new(shared));
+    match store_with(shared, Submit { jobs: jobs.clone(), atomic: false }, Some(seat.clone())).await {
+        Ok((stored, taken)) => {
             for (answer, stored) in answers.into_iter().zip(stored) {
                 // Whoever does not wait any more has gone away.
                 let _ = answer.send(Ok(vec![stored]));
             }
+            seat.serve(taken).await;
         }
         Err(error) => {
+            seat.decline(&error);
             let alone = jobs.len() == 1;
             let mut first = Some(error);
             for (answer, job) in answers.into_iter().zip(jobs) {
@@ -130,6 +137,15 @@ fn for_everyone(error: &Error) -> Option<Error> {
 
 /// Stores a batch in a transaction of its own.
 pub(crate) async fn store(shared: &Arc<Shared>, batch: Submit) -> Result<Answers, Error> {
+    store_with(shared, batch, None).await.map(|(answers, _)| answers)
+}
+
+/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took.
+async fn store_with(
+    shared: &Arc<Shared>,
+    batch: Submit,
+    seat: Option<Arc<Seat>>,
+) -> Result<(Answers, Option<Vec<Row>>), Error> {
     let plain = SubmitNeeds::are_plain(&batch.jobs);
     let begin = if plain { sql::BEGIN_PLAIN } else { sql::BEGIN_WRITE };
     let batch = Arc::new(batch);
@@ -138,7 +154,8 @@ pub(crate) async fn store(shared: &Arc<Shared>, batch: Submit) -> Result<Answers
     shared
         .transact(begin, move |unit| {
             let (batch, first) = (batch.clone(), !tried.swap(true, Ordering::Relaxed));
-            Box::pin(async move { submit::submit(unit, &batch, first).await })
+            let seat = seat.clone();
+            Box::pin(async move { submit::submit(unit, &batch, first, seat.as_deref()).await })
         })
         .await
 }

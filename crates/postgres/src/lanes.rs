@@ -33,6 +33,12 @@ impl Lanes {
         lane.ok_or_else(|| Failure::Unreadable(format!("a job of lane {id}, which does not exist")))
     }
 
+    /// True when the lanes with these ids are known.
+    pub(crate) fn know(&self, ids: &[i64]) -> bool {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ids.iter().all(|id| known.by_id.contains_key(id))
+    }
+
     /// Makes sure that the lanes with these ids are known.
     pub(crate) async fn meet(
         &self,

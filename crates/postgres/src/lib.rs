@@ -11,7 +11,7 @@
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
-//! - `submit`, `collect`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`:
+//! - `submit`, `collect`, `claim`, `take`, `offers`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`:
 //!   the verbs that write.
 //! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
 
@@ -32,6 +32,7 @@ mod list;
 mod listen;
 mod load;
 mod migrate;
+mod offers;
 mod open;
 mod operate;
 mod purge;

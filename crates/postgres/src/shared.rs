@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::collect::Collector;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
+use crate::offers::Offers;
 use crate::session::Schema;
 use crate::store::Options;
 use crate::values::Value;
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) cursors: Cursors,
     pub(crate) turns: Turns,
     pub(crate) collector: Collector,
+    pub(crate) offers: Offers,
     /// Statements sent and transactions committed so far.
     pub(crate) statements: AtomicU64,
     pub(crate) commits: AtomicU64,
@@ -66,6 +68,7 @@ impl Shared {
             cursors: Cursors::default(),
             turns: Turns::default(),
             collector: Collector::default(),
+            offers: Offers::default(),
             statements: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             arrivals: Mutex::default(),

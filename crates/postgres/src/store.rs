@@ -13,7 +13,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -25,8 +25,8 @@ use crate::session::Schema;
 use crate::shared::Shared;
 use crate::unit::Unit;
 use crate::{
-    archive, check, claim, collect, document, duty, finish, incident, list, listen, operate, purge, query,
-    sql, worker,
+    archive, check, claim, collect, document, duty, finish, incident, list, listen, offers, operate, purge,
+    query, sql, worker,
 };
 
 /// How a store is opened. The URL can say most of it too.
@@ -153,6 +153,12 @@ impl PostgresStore {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
+    /// Workers of this process that wait to be handed what is stored.
+    #[must_use]
+    pub fn standing_offers(&self) -> usize {
+        self.shared.offers.standing()
+    }
+
     /// True while notices of other processes are heard.
     #[must_use]
     pub fn is_listening(&self) -> bool {
@@ -239,6 +245,10 @@ impl Store for PostgresStore {
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.write_by_key(verb!(claim::claim, claim))
+    }
+
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        Box::pin(offers::offer(&self.shared, claim, withdrawn))
     }
 
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {

@@ -8,6 +8,7 @@ use crate::archive;
 use crate::error::Failure;
 use crate::lanes::Lanes;
 use crate::load;
+use crate::offers::{self, Seat};
 use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
@@ -17,8 +18,14 @@ use crate::values::{Row, Value};
 type Answers = Vec<Result<Submitted, Refusal>>;
 
 /// Stores a batch. `optimistic`: jobs that nothing but a repeated id can stand in the way of are stored without a look;
-/// when that meets a repeated id, the caller tries again without it.
-pub(crate) async fn submit(unit: &mut Unit, submit: &Submit, optimistic: bool) -> Result<Answers, Failure> {
+/// when that meets a repeated id, the caller tries again without it. `seat`: for a claim that waits for one of them;
+/// what its statement took is answered too.
+pub(crate) async fn submit(
+    unit: &mut Unit,
+    submit: &Submit,
+    optimistic: bool,
+    seat: Option<&Seat>,
+) -> Result<(Answers, Option<Vec<Row>>), Failure> {
     let now = match &unit.shared.clock {
         Some(clock) => clock.now(),
         None => unit.now().await?,
@@ -29,8 +36,18 @@ pub(crate) async fn submit(unit: &mut Unit, submit: &Submit, optimistic: bool) -
         lay(unit, &shared.lanes, &mut desk, submit).await?;
     }
     let answers = desk.submit(submit)?;
-    unit.save(desk).await?;
-    Ok(answers)
+    let writes = desk.into_writes();
+    let seat = seat.filter(|_| writes.work_arrived);
+    // As late as can be: who was served a moment ago has had time to come back.
+    let claim = seat.and_then(|seat| seat.claim(&submit.jobs));
+    let take = claim.and_then(|claim| offers::statement(&shared, &claim));
+    if take.is_none() {
+        unit.write(writes, now).await?;
+        return Ok((answers, None));
+    }
+    let taken = unit.write_around(Vec::new(), writes, take, now).await?.pop().unwrap_or_default();
+    unit.nothing_arrived(&offers::emptied(&submit.jobs, &taken));
+    Ok((answers, Some(taken)))
 }
 
 /// Lays everything on the desk that a submit asks about.

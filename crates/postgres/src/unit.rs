@@ -163,14 +163,25 @@ impl Unit {
     pub(crate) async fn write_after(
         &mut self,
         first: Vec<Query>,
+        writes: Writes,
+        now: Timestamp,
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        if writes.is_empty() {
+            return self.commit(first).await;
+        }
+        self.write_around(first, writes, None, now).await
+    }
+
+    /// Like [`Unit::write_after`], with one more statement that sees what was written.
+    pub(crate) async fn write_around(
+        &mut self,
+        first: Vec<Query>,
         mut writes: Writes,
+        last: Option<Query>,
         now: Timestamp,
     ) -> Result<Vec<Vec<Row>>, Failure> {
         let mut queries = first;
-        let own = queries.len();
-        if writes.is_empty() {
-            return self.commit(queries).await;
-        }
+        let (own, own_last) = (queries.len(), usize::from(last.is_some()));
         let shared = self.shared.clone();
         let flush = flush::prepare(self, &shared.lanes, &writes, now).await?;
         queries.extend(flush.queries);
@@ -188,8 +199,11 @@ impl Unit {
         let arrivals = arrived.map(|row| row.lane.queue.clone()).collect();
         let ready = first_ready(&writes, &flush.lanes);
         let news = News { turn, events, arrivals, ready, lanes: flush.lanes };
+        queries.extend(last);
         answers.extend(self.commit(queries).await?);
+        let of_last = answers.split_off(answers.len().saturating_sub(own_last));
         answers.truncate(own);
+        answers.extend(of_last);
         self.news = Some(news);
         Ok(answers)
     }
@@ -253,6 +267,13 @@ impl Unit {
             if matches!(rolled_back, Ok(Ok(()))) {
                 self.stage = Stage::Over;
             }
+        }
+    }
+
+    /// Nobody needs to be told of work in these queues: it has been taken already.
+    pub(crate) fn nothing_arrived(&mut self, queues: &BTreeSet<Arc<str>>) {
+        if let Some(news) = &mut self.news {
+            news.arrivals.retain(|queue| !queues.contains(queue));
         }
     }
 

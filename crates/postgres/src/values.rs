@@ -123,6 +123,14 @@ impl Row {
         }
     }
 
+    /// The id in a column, without reading on.
+    pub(crate) fn peek_job(&self, column: usize) -> Option<JobId> {
+        match self.cells.as_slice().get(column) {
+            Some(Cell::Id(id)) => Some(JobId::from_uuid(*id)),
+            _ => None,
+        }
+    }
+
     fn next(&mut self) -> Result<Cell, Failure> {
         self.column += 1;
         self.cells.next().ok_or_else(|| Failure::Unreadable(format!("a row has no column {}", self.column)))

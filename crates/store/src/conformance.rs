@@ -129,6 +129,7 @@ macro_rules! conformance {
                 a_claim_does_not_take_the_callbacks_it_makes
                 a_peek_says_when_there_is_work
                 a_peek_looks_where_the_claim_would
+                an_offer_takes_what_a_claim_would_or_nothing
             ]
             run: [
                 a_start_is_counted_once

@@ -20,6 +20,9 @@ use crate::{
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
+/// Something to wait for.
+pub type Signal<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// A durable keeper of jobs.
 ///
 /// Promises that hold for every verb:
@@ -76,6 +79,22 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`Error::NotEnlisted`] when the worker is unknown or its lease has run out.
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
+
+    /// Leaves a claim with the store, for a worker that found nothing to do: a transaction of this process that stores a
+    /// job for it may take for it too, so that both share one commit. What it takes is what [`Store::claim`] would at
+    /// that moment, in the same order.
+    ///
+    /// None when it was `withdrawn` before anything was taken, or came to nothing. A store need not take up any offer.
+    ///
+    /// # Errors
+    /// As [`Store::claim`].
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        drop(claim);
+        Box::pin(async move {
+            withdrawn.await;
+            Ok(None)
+        })
+    }
 
     /// Says, without writing, whether a claim would find work and when the next job becomes due.
     ///

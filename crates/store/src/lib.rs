@@ -34,7 +34,7 @@ pub mod worker;
 pub use backstop_core::incident::Incident;
 pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use contract::{Answer, Store};
+pub use contract::{Answer, Signal, Store};
 pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Shelf};
 pub use duty::{Duty, Orphan, Term};
 pub use error::Error;

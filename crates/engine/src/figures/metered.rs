@@ -12,8 +12,8 @@ use backstop_core::job::{
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, JobFilter,
-    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Store, StoreInfo,
-    Submit, Submitted, Survey, Term, WorkerView,
+    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal, Store,
+    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -126,6 +126,18 @@ impl Store for Metered {
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.timed("claim", self.inner.claim(claim), taken)
+    }
+
+    /// How long it took says nothing of the store: it waited for work.
+    fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+        Box::pin(async move {
+            let answer = self.inner.offer(claim, withdrawn).await;
+            match &answer {
+                Ok(claimed) => claimed.iter().for_each(|claimed| taken(&self.figures, claimed)),
+                Err(error) => self.figures.store_errors.add("offer", error.code(), 1),
+            }
+            answer
+        })
     }
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {

@@ -59,7 +59,7 @@ impl Remote {
             }
             // Work that others were quicker to take looks due until they have it: that is no reason to spin.
             let due = peek.next_due.filter(|_| !peek.has_work()).map(|due| peek.now.until(due));
-            let look = patience.next_look();
+            let look = patience.pause();
             let woken = rest(&mut arrivals, due.unwrap_or(look).min(look).min(left)).await;
             fruitless = if woken { fruitless.saturating_add(1) } else { 0 };
             if fruitless > FEW {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError, Peek};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use super::doubt::Doubt;
 use super::runtime::{Shared, lock};
@@ -29,14 +30,19 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let mut arrivals = self.engine().inner.bus.arrivals();
         // A wake-up may be for the queues of others. One that was is a reason to look before the next claim.
         let (mut expected, mut credible) = (false, true);
+        // Until then nothing is due but what arrives.
+        let mut lull = None;
         let mut unready = Quiet::default();
         let mut patience = Patience::new(self.executor.pace.poll);
         let mut doubt = Doubt::default();
         while !self.stop.is_cancelled() {
             pulse.beat();
-            arrivals.mark_unchanged();
+            if lull.is_none() {
+                arrivals.mark_unchanged();
+            }
             if !self.is_ready(&mut unready) {
-                self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
+                lull = None;
+                self.pause(PAUSE_AFTER_ERROR).await;
                 continue;
             }
             if doubt.wants_a_look() {
@@ -44,29 +50,40 @@ impl<C: Send + Sync + 'static> Shared<C> {
                     Ok(()) => doubt.looked(self.executor.pace.lease / 2),
                     Err(error) => {
                         pulse.warn(&error, || tracing::warn!(%error, "what a claim took cannot be seen"));
-                        self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
+                        self.pause(PAUSE_AFTER_ERROR).await;
                         continue;
                     }
                 }
             }
-            match self.round(expected, pulse, &mut unready).await {
+            let wait = match lull.take() {
+                Some(until) => Ok(self.go_on_waiting(until)),
+                None => self.round(expected, pulse, &mut unready, &mut patience).await,
+            };
+            let rested = match wait {
                 Ok(wait) => {
                     match wait {
                         Wait::Room | Wait::Nothing => credible = true,
                         Wait::Misled => credible = false,
-                        Wait::Work { .. } | Wait::Pause(_) => {}
+                        Wait::Full { .. } | Wait::Work { .. } => {}
                     }
-                    let more = matches!(wait, Wait::Room);
-                    let arrived = self.rest(wait, &mut arrivals, &mut patience).await;
-                    expected = more || (arrived && credible);
+                    self.rest(wait, &mut arrivals, &mut patience, pulse).await
                 }
+                Err(error) => Err(error),
+            };
+            expected =
+                matches!(rested, Ok(Rested::More)) || (matches!(rested, Ok(Rested::Arrived)) && credible);
+            match rested {
+                Ok(Rested::Lull { until }) => lull = Some(until),
+                Ok(_) => {}
+                // Unless it has been enlisted again meanwhile.
+                Err(StoreError::NotEnlisted { worker }) if worker != self.id() => {}
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
                     if error.is_unknown() {
                         doubt.raise();
                     }
                     pulse.warn(&error, || tracing::warn!(%error, "no work can be claimed for the moment"));
-                    self.rest(Wait::Pause(PAUSE_AFTER_ERROR), &mut arrivals, &mut patience).await;
+                    self.pause(PAUSE_AFTER_ERROR).await;
                 }
             }
         }
@@ -90,6 +107,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         expected: bool,
         pulse: &Pulse,
         unready: &mut Quiet,
+        patience: &mut Patience,
     ) -> Result<Wait, StoreError> {
         self.start_buffered().await?;
         self.gather_room().await;
@@ -100,9 +118,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         if !expected {
             let peek = self.store().peek(&wanted.claim).await?;
             if !peek.has_work() {
-                drop(wanted);
-                let next = peek.next_due.map(|due| peek.now.until(due));
-                return Ok(Wait::Work { next, full: self.some_are_full() });
+                return Ok(Wait::Work { until: patience.next_look(&peek), wanted });
             }
         }
         let asked = wanted.asked();
@@ -113,6 +129,12 @@ impl<C: Send + Sync + 'static> Shared<C> {
             _ if self.queues.iter().any(|queue| queue.prefetch > 0) => Ok(Wait::Room),
             _ => self.work_off(pulse, unready).await,
         }
+    }
+
+    /// Waits for the rest of a lull in which only what arrives is due.
+    fn go_on_waiting(&self, until: Instant) -> Wait {
+        let wanted = self.want();
+        if wanted.claim.queues.is_empty() { Wait::Full { until } } else { Wait::Work { until, wanted } }
     }
 
     /// Works off a backlog: claims, with another claim already under way, for as long as they are filled and there is
@@ -194,10 +216,6 @@ impl<C: Send + Sync + 'static> Shared<C> {
         Wanted { claim, room }
     }
 
-    fn some_are_full(&self) -> bool {
-        self.queues.iter().any(|queue| queue.slots.room() == 0)
-    }
-
     fn dispatch(self: &Arc<Self>, jobs: Vec<ClaimedJob>, mut room: Vec<Reserved>) {
         for claimed in jobs {
             let of = |queue: &Arc<str>| *queue == claimed.job.spec.queue;
@@ -241,33 +259,101 @@ impl<C: Send + Sync + 'static> Shared<C> {
         Ok(())
     }
 
-    /// Waits for something to do; true when it was told that work has arrived.
-    async fn rest(&self, wait: Wait, arrivals: &mut watch::Receiver<u64>, patience: &mut Patience) -> bool {
-        let (longest, until_room, until_arrival) = match wait {
+    /// Waits for something to do.
+    async fn rest(
+        self: &Arc<Self>,
+        wait: Wait,
+        arrivals: &mut watch::Receiver<u64>,
+        patience: &mut Patience,
+        pulse: &Pulse,
+    ) -> Result<Rested, StoreError> {
+        match wait {
             Wait::Nothing => {
                 patience.found_work();
                 // What was stored while we claimed is not worth a look first either.
-                return arrivals.has_changed().unwrap_or(false);
+                let arrived = arrivals.has_changed().unwrap_or(false);
+                Ok(if arrived { Rested::Arrived } else { Rested::Plainly })
             }
-            Wait::Misled => return false,
+            Wait::Misled => Ok(Rested::Plainly),
             Wait::Room => {
                 patience.found_work();
-                (self.executor.pace.poll, true, false)
+                self.until_room().await;
+                Ok(Rested::More)
             }
-            Wait::Work { next, full } => {
-                let look = patience.next_look();
-                (next.unwrap_or(look).min(look), full, true)
+            Wait::Full { until } => {
+                self.until_room().await;
+                Ok(Rested::Lull { until })
             }
-            Wait::Pause(pause) => (pause, false, false),
-        };
-        if until_room && !until_arrival && self.room() > 0 {
-            return false;
+            Wait::Work { until, wanted } => self.stand_by(until, wanted, arrivals, patience, pulse).await,
         }
+    }
+
+    /// Waits for work that arrives or becomes due, or for room in a queue that is full, and lets the store hand over
+    /// what it stores meanwhile: also while it looks whether there is any.
+    async fn stand_by(
+        self: &Arc<Self>,
+        mut until: Instant,
+        wanted: Wanted,
+        arrivals: &mut watch::Receiver<u64>,
+        patience: &mut Patience,
+        pulse: &Pulse,
+    ) -> Result<Rested, StoreError> {
+        let full = wanted.room.iter().any(|room| room.count() == 0);
+        let looked_for = wanted.claim.clone();
+        let (offer, room) = wanted.at_once();
+        let mut arrived = false;
+        let withdrawn = async {
+            loop {
+                tokio::select! {
+                    () = self.freed.notified(), if full => return,
+                    changed = arrivals.changed() => {
+                        arrived = changed.is_ok();
+                        return;
+                    }
+                    () = self.stop.cancelled() => return,
+                    () = tokio::time::sleep_until(until) => {}
+                }
+                pulse.beat();
+                match self.look(looked_for.clone()).await {
+                    Some(peek) if !peek.has_work() => until = patience.next_look(&peek),
+                    _ => return,
+                }
+            }
+        };
+        let served = self.store().offer(offer, Box::pin(withdrawn)).await?;
+        let is_served = served.is_some();
+        if let Some(claimed) = served {
+            self.dispatch(claimed.jobs, room);
+        }
+        Ok(match (arrived, is_served) {
+            (true, _) => Rested::Arrived,
+            (false, true) => Rested::Lull { until },
+            (false, false) => Rested::Plainly,
+        })
+    }
+
+    /// Looks whether there is work; none when it cannot be seen, or must not be taken. A look goes on when nobody waits
+    /// for it any more: one that is cut short costs a connection.
+    async fn look(self: &Arc<Self>, claim: Claim) -> Option<Peek> {
+        let shared = self.clone();
+        let look = tokio::spawn(async move { shared.store().peek(&claim).await });
+        let peek = look.await.ok()?.ok()?;
+        self.loops.silent(&RESTS_ON).is_none().then_some(peek)
+    }
+
+    async fn until_room(&self) {
+        if self.room() == 0 {
+            tokio::select! {
+                () = self.freed.notified() => {}
+                () = self.pause(self.executor.pace.poll) => {}
+            }
+        }
+    }
+
+    async fn pause(&self, span: Duration) {
         tokio::select! {
-            () = self.freed.notified(), if until_room => false,
-            arrived = arrivals.changed(), if until_arrival => arrived.is_ok(),
-            () = tokio::time::sleep(longest) => false,
-            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep(span) => {}
+            () = self.stop.cancelled() => {}
         }
     }
 
@@ -304,10 +390,16 @@ impl Patience {
         self.next = FIRST_LOOK.min(self.longest);
     }
 
-    pub(crate) fn next_look(&mut self) -> Duration {
-        let look = self.next;
-        self.next = (look * 2).min(self.longest);
-        look
+    /// When to look again after a look that found nothing due.
+    fn next_look(&mut self, peek: &Peek) -> Instant {
+        let look = self.pause();
+        Instant::now() + peek.next_due.map_or(look, |due| peek.now.until(due).min(look))
+    }
+
+    pub(crate) fn pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.longest);
+        pause
     }
 }
 
@@ -318,6 +410,16 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// The claim without what is claimed ahead, and its room.
+    fn at_once(self) -> (Claim, Vec<Reserved>) {
+        let Self { mut claim, room } = self;
+        claim.queues.retain_mut(|queue| {
+            queue.limit = queue.start;
+            queue.limit > 0
+        });
+        (claim, room)
+    }
+
     fn asked(&self) -> usize {
         self.claim.queues.iter().map(|queue| queue.limit).sum()
     }
@@ -337,12 +439,24 @@ enum Wait {
     Nothing,
     /// Nothing either, although the claim found no work.
     Misled,
-    /// A free slot.
+    /// A free slot, for the work that there is.
     Room,
+    /// A free slot. Before this only what arrives is due.
+    Full { until: Instant },
     /// Work that arrives or becomes due, or room in a queue that is full.
-    Work { next: Option<Duration>, full: bool },
-    /// A moment, after an error.
-    Pause(Duration),
+    Work { until: Instant, wanted: Wanted },
+}
+
+/// How a wait ended.
+enum Rested {
+    /// It is time to look.
+    Plainly,
+    /// There was more than could be claimed.
+    More,
+    /// It was told that work has arrived.
+    Arrived,
+    /// It was handed work or has room again, and has heard of no other work; nothing else is due before this.
+    Lull { until: Instant },
 }
 
 #[cfg(test)]
@@ -353,13 +467,13 @@ mod tests {
     fn looks_become_rare_while_nothing_comes() {
         // L13
         let mut patience = Patience::new(Duration::from_secs(1));
-        let mut looks = || -> Vec<u128> { (0..7).map(|_| patience.next_look().as_millis()).collect() };
+        let mut looks = || -> Vec<u128> { (0..7).map(|_| patience.pause().as_millis()).collect() };
         assert_eq!(looks(), [20, 40, 80, 160, 320, 640, 1_000]);
         assert_eq!(looks(), [1_000; 7]);
         patience.found_work();
-        assert_eq!(patience.next_look().as_millis(), 20);
+        assert_eq!(patience.pause().as_millis(), 20);
         assert_eq!(
-            Patience::new(Duration::from_millis(5)).next_look().as_millis(),
+            Patience::new(Duration::from_millis(5)).pause().as_millis(),
             5,
             "never slower than asked for"
         );

@@ -1,5 +1,8 @@
 //! Cases about taking work: which jobs, in which order, how many, and for whom.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use backstop_core::Fence;
@@ -8,7 +11,7 @@ use backstop_core::job::{Aging, Operation, Priority, State};
 use super::build::{Crew, handed_back, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, numbers, room, secs};
 use super::place::at_once;
-use crate::{ClaimedJob, Error, Submit};
+use crate::{Answer, Claimed, ClaimedJob, Error, Silent, Submit};
 
 /// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
 pub async fn a_job_is_taken_when_it_is_due(w: World) {
@@ -344,4 +347,31 @@ pub async fn a_peek_looks_where_the_claim_would(w: World) {
     assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
     wanted.queues[0].any_kind = true;
     assert!(w.store.peek(&wanted).await.expect("peek").has_work());
+}
+
+/// L13: a worker that leaves a claim with the store gets each job once, whether or not the store takes it up.
+pub async fn an_offer_takes_what_a_claim_would_or_nothing(w: World) {
+    w.store.observe(Arc::new(Silent));
+    let worker = w.worker(1).await;
+    let stored = AtomicBool::new(false);
+    // Whoever waits is asked again after every step of the others.
+    let withdrawn =
+        std::future::poll_fn(|_| if stored.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending });
+    let submit = w.store.submit(Submit { jobs: vec![job(1).0], atomic: true });
+    let submitted: Answer<'_, Option<Claimed>> = Box::pin(async {
+        assert!(submit.await?[0].is_ok());
+        stored.store(true, Ordering::SeqCst);
+        Ok(None)
+    });
+    let offered = w.store.offer(claim(worker, 5), Box::pin(withdrawn));
+    let answers = at_once(vec![submitted, offered]).await;
+    let mut taken: Vec<ClaimedJob> = answers
+        .into_iter()
+        .filter_map(|answer| answer.expect("an answer"))
+        .flat_map(|took| took.jobs)
+        .collect();
+    taken.extend(w.claim(worker, 5).await);
+    assert_eq!(numbers(&taken), [1]);
+    assert_eq!(w.finish(&taken[0], success(&taken[0])).await, State::Succeeded);
+    assert_eq!(w.runs(id(1)).await.len(), 1);
 }

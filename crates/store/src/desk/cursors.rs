@@ -62,10 +62,11 @@ pub struct Checked {
     pub took: Duration,
 }
 
-/// True when nothing is expected any more before a job that was due then: a cursor may move there.
+/// Where a cursor may move after a claim at `now` that took a job there, and so all before it: no further than to what
+/// nothing is expected before any more.
 #[must_use]
-pub fn is_settled(run_at: Timestamp, now: Timestamp) -> bool {
-    run_at <= now.before(SETTLED)
+pub fn settled(at: Position, now: Timestamp) -> Position {
+    at.min((now.before(SETTLED), JobId::from_u128(0)))
 }
 
 /// The cursors of one process, by the ids of lanes.
@@ -106,7 +107,14 @@ impl Cursors {
             state.whole = state.whole.map(|(_, took)| (now, took));
             return Begin::Start;
         }
-        Begin::Cursors(state.lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
+        drop(state);
+        self.here()
+    }
+
+    /// How far claims have come, whether or not reading from the start is due.
+    #[must_use]
+    pub fn here(&self) -> Begin {
+        Begin::Cursors(self.lock().lanes.iter().map(|(lane, at)| (*lane, *at)).collect())
     }
 
     /// Whether to read from the start after all, when there seems to be nothing.
@@ -265,9 +273,10 @@ mod tests {
     #[test]
     fn cursors_stay_behind_what_may_still_be_committed() {
         let now = Timestamp::from_micros(1_000_000);
-        let settled =
-            [799_999, 800_000, 800_001, 1_000_000].map(|due| is_settled(Timestamp::from_micros(due), now));
-        assert_eq!(settled, [true, true, false, false]);
+        let moved = |due: i64| settled(at(due, 7), now);
+        assert_eq!(moved(799_999), at(799_999, 7));
+        // Jobs that are taken as they come move it too: else a claim would walk over all of them.
+        assert_eq!([800_000, 800_001, 1_000_000].map(moved), [at(800_000, 0); 3]);
     }
 
     #[test]

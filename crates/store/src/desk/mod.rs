@@ -42,7 +42,7 @@ use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use crate::Observer;
 
-pub use cursors::{Begin, Checked, Cursors, Hints, Position, is_settled};
+pub use cursors::{Begin, Checked, Cursors, Hints, Position, settled};
 pub use grip::Grip;
 pub use hands::Hands;
 pub use incident::{Aftermath, IncidentCount, Seen};

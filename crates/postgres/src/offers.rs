@@ -1,0 +1,215 @@
+//! Claims that idle workers of this process leave with the store (L13).
+//!
+//! A job is durable before it is acknowledged, and its claim before its handler starts: two flushes, the second of which
+//! the job waits for. But a worker that waits says beforehand what it would take. So the transaction that stores a job
+//! takes for it as well, by the same statement as any claim, and one flush serves both.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use backstop_core::JobId;
+use backstop_core::job::{NewJob, Start};
+use backstop_store::{Claim, Claimed, Error, Signal};
+use tokio::sync::oneshot;
+
+use crate::claim::{rooms, rounds};
+use crate::error::Failure;
+use crate::rows::LANE_COLUMN;
+use crate::session::Query;
+use crate::shared::Shared;
+use crate::sql;
+use crate::take::{self, Taken};
+use crate::values::Row;
+
+/// The offers that stand, those that have waited longest first.
+#[derive(Default)]
+pub(crate) struct Offers(Mutex<Standing>);
+
+#[derive(Default)]
+struct Standing {
+    offers: Vec<Offer>,
+    last: u64,
+    /// Transactions that take for one just now.
+    taken_up: usize,
+}
+
+/// A claim that waits for work.
+struct Offer {
+    number: u64,
+    claim: Arc<Claim>,
+    answer: oneshot::Sender<Option<Result<Claimed, Error>>>,
+}
+
+type Answered = oneshot::Receiver<Option<Result<Claimed, Error>>>;
+
+impl Offers {
+    fn leave(&self, claim: Claim) -> (u64, Answered) {
+        let (answer, answered) = oneshot::channel();
+        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.last += 1;
+        let number = standing.last;
+        standing.offers.push(Offer { number, claim: Arc::new(claim), answer });
+        (number, answered)
+    }
+
+    /// False when a transaction has taken the offer up: its answer is on the way.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = standing.offers.len();
+        standing.offers.retain(|offer| offer.number != number);
+        standing.offers.len() < before
+    }
+
+    /// How many stand.
+    pub(crate) fn standing(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).offers.len()
+    }
+
+    /// True when a transaction could take for somebody, or does.
+    pub(crate) fn are_there(&self) -> bool {
+        let standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.taken_up > 0 || !standing.offers.is_empty()
+    }
+
+    /// An offer that waits for one of these jobs, which nobody else gets now.
+    fn meet(&self, jobs: &[NewJob]) -> Option<Offer> {
+        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever left it may be gone.
+        standing.offers.retain(|offer| !offer.answer.is_closed());
+        let met =
+            standing.offers.iter().position(|offer| jobs.iter().any(|job| waits_for(&offer.claim, job)))?;
+        standing.taken_up += 1;
+        Some(standing.offers.remove(met))
+    }
+
+    /// The transaction that took an offer up has ended.
+    fn part(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).taken_up -= 1;
+    }
+}
+
+fn waits_for(claim: &Claim, new: &NewJob) -> bool {
+    let spec = &new.spec;
+    let knows = || claim.kinds.iter().any(|known| known.kind == spec.kind && spec.version <= known.version);
+    new.start == Start::Now
+        && claim
+            .queues
+            .iter()
+            .any(|wanted| wanted.queue == spec.queue && wanted.limit > 0 && (wanted.any_kind || knows()))
+}
+
+/// Leaves a claim until something is taken for it, or it is withdrawn.
+pub(crate) async fn offer(
+    shared: &Shared,
+    claim: Claim,
+    withdrawn: Signal<'_>,
+) -> Result<Option<Claimed>, Error> {
+    let (number, mut answered) = shared.offers.leave(claim);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answered => answer,
+        () = withdrawn => {
+            if shared.offers.withdraw(number) {
+                return Ok(None);
+            }
+            answered.await
+        }
+    };
+    // A transaction that never came back was cut short with its runtime, perhaps after its commit.
+    answer.map_or_else(|_| Err(unknown(shared)), Option::transpose)
+}
+
+fn unknown(shared: &Shared) -> Error {
+    Error::Unknown { location: shared.location.clone(), source: None }
+}
+
+/// The place for an offer in a transaction that stores jobs.
+pub(crate) struct Seat {
+    shared: Arc<Shared>,
+    offer: Mutex<Option<Offer>>,
+}
+
+impl Seat {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), offer: Mutex::default() }
+    }
+
+    /// The claim to take for, if one waits for any of these jobs: the same one in every try of a transaction.
+    pub(crate) fn claim(&self, jobs: &[NewJob]) -> Option<Arc<Claim>> {
+        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        if offer.is_none() {
+            *offer = self.shared.offers.meet(jobs);
+        }
+        offer.as_ref().map(|offer| offer.claim.clone())
+    }
+
+    fn leave(&self) -> Option<Offer> {
+        let offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        offer.inspect(|_| self.shared.offers.part())
+    }
+
+    /// The transaction was not committed, unless `error` says that nobody knows.
+    pub(crate) fn decline(&self, error: &Error) {
+        if let Some(offer) = self.leave() {
+            let _ = offer.answer.send(error.is_unknown().then(|| Err(unknown(&self.shared))));
+        }
+    }
+
+    /// Hands over what the statement took, once that is committed.
+    pub(crate) async fn serve(&self, rows: Option<Vec<Row>>) {
+        let Some(offer) = self.leave() else { return };
+        let answer = match rows {
+            Some(rows) => hand_over(&self.shared, &offer.claim, rows).await.transpose(),
+            None => None,
+        };
+        // Whoever does not wait any more has died with what it held: its lease runs out.
+        let _ = offer.answer.send(answer);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}
+
+/// The statement that takes for an offer; none when a claim like it is more than one statement.
+pub(crate) fn statement(shared: &Shared, claim: &Claim) -> Option<Query> {
+    let rounds = rounds(&claim.queues);
+    let [round] = &*rounds else { return None };
+    let may = !shared.observer().wants_events() && take::is_plain(shared, round);
+    may.then(|| take::statement(shared, claim, &rooms(round, usize::MAX), &shared.cursors.here()))
+}
+
+/// The queues of which every job that was stored has been taken.
+pub(crate) fn emptied(stored: &[NewJob], rows: &[Row]) -> BTreeSet<Arc<str>> {
+    let taken: HashSet<JobId> = rows.iter().skip(1).filter_map(|row| row.peek_job(1)).collect();
+    let (gone, left): (Vec<&NewJob>, Vec<&NewJob>) =
+        stored.iter().partition(|job| taken.contains(&job.spec.id));
+    let mut queues: BTreeSet<Arc<str>> = gone.iter().map(|job| job.spec.queue.clone()).collect();
+    queues.retain(|queue| left.iter().all(|job| job.spec.queue != *queue));
+    queues
+}
+
+/// What was taken, as a claim answers it; none when that is nothing.
+async fn hand_over(shared: &Arc<Shared>, claim: &Claim, rows: Vec<Row>) -> Result<Option<Claimed>, Error> {
+    let refused = |failure: Failure| failure.into_error(&shared.location, false);
+    let Some(taken) = Taken::read(claim, rows).map_err(refused)?.filter(|taken| !taken.rows.is_empty())
+    else {
+        return Ok(None);
+    };
+    let lanes: Vec<i64> = taken.rows.iter().filter_map(|row| row.peek_int(1 + LANE_COLUMN)).collect();
+    if !shared.lanes.know(&lanes) {
+        shared
+            .transact(sql::BEGIN_READ, |unit| {
+                let (shared, lanes) = (unit.shared.clone(), lanes.clone());
+                Box::pin(async move { shared.lanes.meet(unit, lanes).await })
+            })
+            .await
+            .map_err(|_| unknown(shared))?;
+    }
+    let rounds = rounds(&claim.queues);
+    let round = rounds.first().map(Vec::as_slice).unwrap_or_default();
+    // It is committed: whoever cannot be told of it has to look for it.
+    taken.hand_out(shared, claim, &rooms(round, usize::MAX)).map(Some).map_err(|_| unknown(shared))
+}
