@@ -11,8 +11,8 @@
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
-//! - `submit`, `collect`, `claim`, `take`, `offers`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`:
-//!   the verbs that write.
+//! - `submit`, `collect`, `offers`, `claim`, `take`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`,
+//!   `incident`, `document`: the verbs that write.
 //! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
 
 mod archive;

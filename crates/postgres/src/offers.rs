@@ -1,7 +1,7 @@
 //! Claims that idle workers of this process leave with the store (L13).
 //!
-//! A job is durable before it is acknowledged, and its claim before its handler starts: two flushes, the second of which
-//! the job waits for. But a worker that waits says beforehand what it would take. So the transaction that stores a job
+//! A job is durable before it is acknowledged, and its claim before its handler starts: two flushes, and the job waits
+//! for the second. But a worker that waits says beforehand what it would take. So the transaction that stores a job
 //! takes for it as well, by the same statement as any claim, and one flush serves both.
 
 use std::collections::{BTreeSet, HashSet};

@@ -80,8 +80,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`Error::NotEnlisted`] when the worker is unknown or its lease has run out.
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
 
-    /// Leaves a claim with the store, for a worker that found nothing to do: a transaction of this process that stores a
-    /// job for it may take for it too, so that both share one commit. What it takes is what [`Store::claim`] would at
+    /// Leaves a claim with the store, for a worker that found nothing to do: a transaction of this process that stores
+    /// a job for it may take for it too, so that both share one commit. What it takes is what [`Store::claim`] would at
     /// that moment, in the same order.
     ///
     /// None when it was `withdrawn` before anything was taken, or came to nothing. A store need not take up any offer.
