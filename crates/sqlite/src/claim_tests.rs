@@ -96,3 +96,18 @@ fn jobs_of_many_queues_are_written_together() {
     assert_eq!(runs[..2], [1, 200]);
     assert!(runs[2] + runs[3] <= 3, "{runs:?}: one run of neighbours, and the others listed");
 }
+
+#[test]
+fn no_statement_of_a_claim_is_planned_anew() {
+    let dir = Scratch::new();
+    let store = filled(&dir, 5 * MANY, MANY);
+    for _ in 0..3 {
+        claim(&store, 0..MANY, 1);
+    }
+    let count = |unit: &mut crate::unit::Unit<'_>| {
+        let planned = |text: &str| Ok(unit.conn.prepare_cached(text)?.get_status(StatementStatus::RePrepare));
+        COUNTED.into_iter().map(planned).collect()
+    };
+    let planned: Result<Vec<i32>, Error> = block_on(store.write(1, count));
+    assert_eq!(planned.expect("counted"), [0; 4], "whatever values they are given");
+}

@@ -99,15 +99,17 @@ pub(crate) const STATE_UPDATE: &str = "UPDATE backstop_state SET status = ?2, ru
      crashes = ?6, deferrals = ?7, runs = ?8, redrives = ?9, fence = ?10, worker = ?11, claimed_at = ?12, \
      started_at = ?13, last_failed_run = ?14, progress = ?15, paused_from = ?16, finished_at = ?17, \
      reason = ?18, cancel_reason = ?19, superseded_by = ?20, marks = ?21 WHERE seq = ?1";
-/// What changes when a job is claimed or started, and when it ends well.
+/// What changes when a job is claimed or started, and when it ends well. `OR FAIL`, because a failure undoes the whole
+/// transaction anyhow: the other way keeps a copy of every page that a statement of many rows touches.
 macro_rules! update_held {
     () => {
-        "UPDATE backstop_state SET status = ?3, runs = ?4, fence = ?5, worker = ?6, claimed_at = ?7, started_at = ?8 "
+        "UPDATE OR FAIL backstop_state SET status = ?3, runs = ?4, fence = ?5, worker = ?6, claimed_at = ?7, \
+         started_at = ?8 "
     };
 }
 macro_rules! update_done {
     () => {
-        "UPDATE backstop_state SET status = ?3, last_failed_run = ?4, finished_at = ?5, worker = NULL, \
+        "UPDATE OR FAIL backstop_state SET status = ?3, last_failed_run = ?4, finished_at = ?5, worker = NULL, \
          claimed_at = NULL, started_at = NULL "
     };
 }
