@@ -65,7 +65,7 @@ impl Collector {
 pub(crate) async fn submit_one(shared: &Arc<Shared>, job: NewJob) -> Result<Answers, Error> {
     let (answer, answered) = oneshot::channel();
     // A second flight would find nobody to take for: an idle worker makes one offer at a time.
-    let most_flights = if shared.offers.are_there() { 1 } else { MOST_FLIGHTS };
+    let most_flights = if shared.offers.are_for(&job) { 1 } else { MOST_FLIGHTS };
     if shared.collector.board(Call { job, answer }, most_flights) {
         tokio::spawn(fly(shared.clone()));
     }

@@ -29,8 +29,8 @@ pub(crate) struct Offers(Mutex<Standing>);
 struct Standing {
     offers: Vec<Offer>,
     last: u64,
-    /// Transactions that take for one just now.
-    taken_up: usize,
+    /// The claims that transactions take for just now.
+    taken_up: Vec<Arc<Claim>>,
 }
 
 /// A claim that waits for work.
@@ -65,10 +65,11 @@ impl Offers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).offers.len()
     }
 
-    /// True when a transaction could take for somebody, or does.
-    pub(crate) fn are_there(&self) -> bool {
+    /// True when a worker waits for this job, or has waited until a transaction that is under way.
+    pub(crate) fn are_for(&self, job: &NewJob) -> bool {
         let standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.taken_up > 0 || !standing.offers.is_empty()
+        let claims = standing.offers.iter().map(|offer| &offer.claim).chain(&standing.taken_up);
+        claims.into_iter().any(|claim| waits_for(claim, job))
     }
 
     /// An offer that waits for one of these jobs, which nobody else gets now.
@@ -78,13 +79,15 @@ impl Offers {
         standing.offers.retain(|offer| !offer.answer.is_closed());
         let met =
             standing.offers.iter().position(|offer| jobs.iter().any(|job| waits_for(&offer.claim, job)))?;
-        standing.taken_up += 1;
-        Some(standing.offers.remove(met))
+        let offer = standing.offers.remove(met);
+        standing.taken_up.push(offer.claim.clone());
+        Some(offer)
     }
 
     /// The transaction that took an offer up has ended.
-    fn part(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).taken_up -= 1;
+    fn part(&self, offer: &Offer) {
+        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.taken_up.retain(|claim| !Arc::ptr_eq(claim, &offer.claim));
     }
 }
 
@@ -145,7 +148,7 @@ impl Seat {
 
     fn leave(&self) -> Option<Offer> {
         let offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        offer.inspect(|_| self.shared.offers.part())
+        offer.inspect(|offer| self.shared.offers.part(offer))
     }
 
     /// The transaction was not committed, unless `error` says that nobody knows.
@@ -212,4 +215,65 @@ async fn hand_over(shared: &Arc<Shared>, claim: &Claim, rows: Vec<Row>) -> Resul
     let round = rounds.first().map(Vec::as_slice).unwrap_or_default();
     // It is committed: whoever cannot be told of it has to look for it.
     taken.hand_out(shared, claim, &rooms(round, usize::MAX)).map(Some).map_err(|_| unknown(shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_core::WorkerId;
+    use backstop_core::job::{Aging, Spec};
+    use backstop_store::{ClaimQueue, KnownKind};
+
+    use super::*;
+
+    fn claim(queue: &str) -> Claim {
+        let room = ClaimQueue { queue: queue.into(), limit: 1, start: 1, any_kind: false };
+        let kinds = Arc::new([KnownKind { kind: "work".into(), version: 1 }]);
+        Claim { worker: WorkerId::from_u128(1), queues: vec![room], kinds, aging: Aging::default() }
+    }
+
+    fn job(queue: &str) -> NewJob {
+        let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        spec.queue = queue.into();
+        NewJob::new(spec)
+    }
+
+    #[test]
+    fn an_offer_is_for_one_transaction_at_a_time() {
+        // L13
+        let offers = Offers::default();
+        let (number, answered) = offers.leave(claim("mail"));
+        assert!(offers.are_for(&job("mail")));
+        assert!(!offers.are_for(&job("video")), "whoever stores those need not wait for each other");
+        assert!(offers.meet(&[job("video")]).is_none());
+        let offer = offers.meet(&[job("video"), job("mail")]).expect("it waits for the second");
+        assert!(offers.meet(&[job("mail")]).is_none());
+        assert!(!offers.withdraw(number), "too late: something may be taken for it");
+        assert!(offers.are_for(&job("mail")), "the next offer comes when this one is served");
+        offers.part(&offer);
+        assert!(!offers.are_for(&job("mail")));
+        drop((offer, answered));
+    }
+
+    #[test]
+    fn who_has_waited_longest_is_served_first() {
+        // L13: of several workers each gets its turn.
+        let offers = Offers::default();
+        let (first, first_answered) = offers.leave(claim("mail"));
+        let (second, second_answered) = offers.leave(claim("mail"));
+        let met = || offers.meet(&[job("mail")]).map(|offer| offer.number);
+        assert_eq!((met(), met(), met()), (Some(first), Some(second), None));
+        drop((first_answered, second_answered));
+    }
+
+    #[test]
+    fn nothing_is_taken_for_who_is_gone() {
+        // L13
+        let offers = Offers::default();
+        let (_, answered) = offers.leave(claim("mail"));
+        drop(answered);
+        assert!(offers.meet(&[job("mail")]).is_none());
+        let (number, _answered) = offers.leave(claim("mail"));
+        assert!(offers.withdraw(number));
+        assert_eq!(offers.standing(), 0);
+    }
 }

@@ -301,7 +301,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let full = wanted.room.iter().any(|room| room.count() == 0);
         let looked_for = wanted.claim.clone();
         let (offer, room) = wanted.at_once();
-        let mut arrived = false;
+        let (mut arrived, mut due) = (false, false);
         let withdrawn = async {
             loop {
                 tokio::select! {
@@ -316,7 +316,10 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 pulse.beat();
                 match self.look(looked_for.clone()).await {
                     Some(peek) if !peek.has_work() => until = patience.next_look(&peek),
-                    _ => return,
+                    peek => {
+                        due = peek.is_some();
+                        return;
+                    }
                 }
             }
         };
@@ -325,10 +328,14 @@ impl<C: Send + Sync + 'static> Shared<C> {
         if let Some(claimed) = served {
             self.dispatch(claimed.jobs, room);
         }
-        Ok(match (arrived, is_served) {
-            (true, _) => Rested::Arrived,
-            (false, true) => Rested::Lull { until },
-            (false, false) => Rested::Plainly,
+        Ok(if due {
+            Rested::More
+        } else if arrived {
+            Rested::Arrived
+        } else if is_served {
+            Rested::Lull { until }
+        } else {
+            Rested::Plainly
         })
     }
 
@@ -451,7 +458,7 @@ enum Wait {
 enum Rested {
     /// It is time to look.
     Plainly,
-    /// There was more than could be claimed.
+    /// There is work, or there was more than could be claimed.
     More,
     /// It was told that work has arrived.
     Arrived,
