@@ -93,7 +93,7 @@ impl Offers {
 
 fn waits_for(claim: &Claim, new: &NewJob) -> bool {
     let spec = &new.spec;
-    let knows = || claim.kinds.iter().any(|known| known.kind == spec.kind && spec.version <= known.version);
+    let knows = || claim.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
     new.start == Start::Now
         && claim
             .queues
