@@ -2,16 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use backstop_core::job::{NewJob, Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::{Slot, shares};
-use backstop_store::desk::{
-    Begin, Checked, Desk, File, Grip, Hints, Position, Writes, lane_of, settled, stale,
-};
+use backstop_store::desk::{Desk, File, Grip, Writes, lane_of, stale};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
+use crate::cursors::{Begin, Cursor, News};
 use crate::error::Failure;
 use crate::hold;
 use crate::load;
@@ -40,7 +38,8 @@ pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Fai
         desk: None,
         taken: Vec::new(),
         expired: 0,
-        reached: HashMap::new(),
+        start: unit.shared.start(&claim.queues),
+        news: None,
         callbacks: Vec::new(),
     };
     for round in rounds {
@@ -86,8 +85,9 @@ struct Taking<'a> {
     /// What was taken, and whether it is started.
     taken: Vec<(JobId, bool)>,
     expired: usize,
-    /// The last of what was lifted out of each lane: the cursors once it is committed.
-    reached: HashMap<i64, Position>,
+    start: Begin,
+    /// What the last look at the lanes learned: the cursors once it is committed.
+    news: Option<News>,
     /// Of jobs that expired; stored last, so that this claim does not take them.
     callbacks: Vec<NewJob>,
 }
@@ -134,45 +134,27 @@ impl Taking<'_> {
 
     /// Lifts due jobs out of `ready`, best first for each queue.
     async fn pick(&mut self, unit: &mut Unit, rooms: &[Room<'_>]) -> Result<Vec<(usize, File)>, Failure> {
-        let shared = unit.shared.clone();
-        let begin = shared.cursors.begin(Instant::now());
-        let mut found = self.lift(unit, rooms, &begin).await?;
-        if found.is_empty() && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
-            found = self.lift(unit, rooms, &Begin::Start).await?;
-        }
+        let moment = self.desk.as_ref().map(|desk| desk.now);
+        let now = moment.map_or_else(|| unit.shared.moment(), Value::at);
+        let take = take_statement(self.claim, now, rooms, &self.start, false);
+        let mut picked = unit.one(take).await?.into_iter();
+        self.begin(unit, picked.next())?;
+        let (shared, picked) = (unit.shared.clone(), picked.collect::<Vec<Row>>());
+        load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
+        let mut found = read(&shared, picked, rooms)?;
         in_order(self.claim, &mut found);
         Ok(found)
     }
 
-    /// Lifts due jobs out of `ready`, from where to begin.
-    async fn lift(
-        &mut self,
-        unit: &mut Unit,
-        rooms: &[Room<'_>],
-        begin: &Begin,
-    ) -> Result<Vec<(usize, File)>, Failure> {
-        let moment = self.desk.as_ref().map(|desk| desk.now);
-        let now = moment.map_or_else(|| unit.shared.moment(), Value::at);
-        let began = Instant::now();
-        let params = params(self.claim, now, rooms, begin);
-        let mut picked = unit.one(Query::new(sql::PICK, params)).await?.into_iter();
-        let now = self.begin(unit, picked.next())?;
-        if *begin == Begin::Start {
-            unit.shared.cursors.note(began, Instant::now());
-        }
-        let (shared, picked) = (unit.shared.clone(), picked.collect::<Vec<Row>>());
-        load::meet_lanes(unit, &shared.lanes, &picked, 1).await?;
-        read(&shared, picked, rooms, now, &mut self.reached)
-    }
-
     /// Opens the desk once the moment is known, and refuses a worker that is not live. The moment is that of the
     /// statement: what was due by it must not seem to start before.
-    fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<Timestamp, Failure> {
-        let (now, _) = about(self.claim, about_us)?;
+    fn begin(&mut self, unit: &Unit, about_us: Option<Row>) -> Result<(), Failure> {
+        let About { now, news, .. } = about(self.claim, about_us)?;
+        self.news = Some(news);
         if self.desk.is_none() {
             self.desk = Some(unit.desk(now));
         }
-        Ok(now)
+        Ok(())
     }
 
     async fn finish(mut self, unit: &mut Unit) -> Result<Claimed, Failure> {
@@ -185,6 +167,7 @@ impl Taking<'_> {
         let now = desk.now;
         if self.taken.is_empty() && self.expired == 0 {
             unit.commit(Vec::new()).await?;
+            unit.shared.learn(&self.start, self.news);
             return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
         }
         let shared = unit.shared.clone();
@@ -200,7 +183,7 @@ impl Taking<'_> {
         {
             grip.fence = Fence(row.int()?);
         }
-        shared.cursors.advance(self.reached);
+        shared.learn(&self.start, self.news);
         Ok(Claimed { jobs: hand_out(&shared, &grip, files), now, expired: self.expired })
     }
 
@@ -217,8 +200,16 @@ impl Taking<'_> {
     }
 }
 
-/// The moment of a claim, and the rest of the row that tells it. A worker that is not live is refused.
-pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<(Timestamp, Row), Failure> {
+/// What a claim is told beside its jobs.
+pub(crate) struct About {
+    pub(crate) now: Timestamp,
+    /// Of a whole claim that took something.
+    pub(crate) fence: Option<Fence>,
+    pub(crate) news: News,
+}
+
+/// Reads what a claim is told beside its jobs. A worker that is not live is refused.
+pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<About, Failure> {
     let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
     let mut row = row.ok_or_else(no_answer)?;
     let now = row.moment()?;
@@ -226,13 +217,21 @@ pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<(Timestamp, Row),
     if row.maybe_moment()?.is_none_or(|expiry| expiry <= now) {
         return Err(Error::NotEnlisted { worker: claim.worker }.into());
     }
-    Ok((now, row))
+    let fence = row.maybe_int()?.map(Fence);
+    let news = row.maybe_json()?.ok_or_else(no_answer)?;
+    Ok(About { now, fence, news })
 }
 
-/// The parameters of both functions that take jobs.
-pub(crate) fn params(claim: &Claim, now: Value, rooms: &[Room<'_>], begin: &Begin) -> Vec<Value> {
+/// The statement that takes jobs. `whole`: it writes the claim too.
+pub(crate) fn take_statement(
+    claim: &Claim,
+    now: Value,
+    rooms: &[Room<'_>],
+    start: &Begin,
+    whole: bool,
+) -> Query {
     let aging = i64::try_from(claim.aging.0.as_micros()).unwrap_or(i64::MAX);
-    let mut params = vec![
+    let params = vec![
         now,
         Value::worker(claim.worker),
         Value::texts(rooms.iter().map(|room| &room.queue.queue)),
@@ -241,19 +240,17 @@ pub(crate) fn params(claim: &Claim, now: Value, rooms: &[Room<'_>], begin: &Begi
         Value::texts(claim.kinds.iter().map(|known| &known.kind)),
         Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
         Value::Int(Some(aging.min(LONGEST_AGING))),
+        Value::maybe_text(start.told.as_ref()),
+        Value::Bool(whole),
     ];
-    params.extend(cursors(begin));
-    params
+    Query::new(sql::TAKE, params)
 }
 
-/// Reads jobs that were lifted out of `ready`, each with the place of its queue, and notes how far each lane was read.
-/// The lanes must be known.
+/// Reads jobs that were lifted out of `ready`, each with the place of its queue. The lanes must be known.
 pub(crate) fn read(
     shared: &Shared,
     lifted: Vec<Row>,
     rooms: &[Room<'_>],
-    now: Timestamp,
-    reached: &mut HashMap<i64, Position>,
 ) -> Result<Vec<(usize, File)>, Failure> {
     let mut places: HashMap<i64, usize> = HashMap::new();
     let mut found = Vec::with_capacity(lifted.len());
@@ -261,9 +258,6 @@ pub(crate) fn read(
         row.skip(1);
         let lane = row.peek_int(rows::LANE_COLUMN).unwrap_or_default();
         let file = load::picked(&mut row, &shared.lanes)?;
-        let at = settled((file.record.run_at, file.job.spec.id), now);
-        let reached = reached.entry(lane).or_insert(at);
-        *reached = at.max(*reached);
         let of = |room: &Room<'_>| room.queue.queue == file.job.spec.queue;
         let place = *places.entry(lane).or_insert_with(|| rooms.iter().position(of).unwrap_or_default());
         found.push((place, file));
@@ -305,74 +299,70 @@ pub(crate) fn hand_out(shared: &Shared, grip: &Grip, files: Vec<File>) -> Vec<Cl
     jobs
 }
 
-/// The parameters that name the cursors: lanes, moments and jobs.
-fn cursors(begin: &Begin) -> [Value; 3] {
-    match begin {
-        Begin::Start => positions(&[]),
-        Begin::Cursors(at) => positions(at),
+impl Shared {
+    /// Where a claim of queues begins.
+    pub(crate) fn start(&self, queues: &[ClaimQueue]) -> Begin {
+        self.cursors.start(queues.iter().map(|wanted| &*wanted.queue))
     }
-}
 
-/// Places in lanes, as parameters.
-fn positions(at: &[(i64, Position)]) -> [Value; 3] {
-    [
-        Value::Ints(at.iter().map(|(lane, _)| Some(*lane)).collect()),
-        Value::Ints(at.iter().map(|(_, (run_at, _))| Some(run_at.as_micros())).collect()),
-        Value::Ids(at.iter().map(|(_, (_, id))| Some(id.as_uuid())).collect()),
-    ]
+    /// Goes on with what a claim learned, once it is committed.
+    pub(crate) fn learn(&self, start: &Begin, news: Option<News>) {
+        let queue_of = |lane: i64| self.lanes.get(lane).ok().map(|lane| lane.queue.clone());
+        if let Some(news) = news {
+            self.cursors.learn(start, news, queue_of);
+        }
+    }
 }
 
 /// The statement that keeps the cursors of this process for those that begin later; none when nothing moved.
 pub(crate) fn keep_cursors(shared: &Shared) -> Option<Query> {
-    let hints = shared.cursors.give_hints(Instant::now())?;
-    let checked = hints.checked?;
-    let micros = |span: Duration| Value::Int(Some(i64::try_from(span.as_micros()).unwrap_or(i64::MAX)));
-    let mut params = positions(&hints.lanes).to_vec();
-    params.extend([shared.moment(), micros(checked.ago), micros(checked.took)]);
+    let known = shared.cursors.keep()?;
+    let lanes = known.lanes.iter();
+    let params = vec![
+        Value::ints(lanes.clone().map(|(lane, _)| *lane)),
+        Value::ints(lanes.clone().map(|(_, cursor)| cursor.at.0.as_micros())),
+        Value::Ids(lanes.map(|(_, cursor)| Some(cursor.at.1.as_uuid())).collect()),
+        Value::Int(Some(known.server)),
+        Value::text(known.seen.to_string()),
+    ];
     Some(Query::new(sql::CURSORS_SAVE, params))
 }
 
 /// The statement that reads the cursors that were kept.
-pub(crate) fn ask_for_cursors(shared: &Shared) -> Query {
-    Query::new(sql::CURSORS, vec![shared.moment()])
+pub(crate) fn ask_for_cursors() -> Query {
+    Query::new(sql::CURSORS, Vec::new())
 }
 
 /// Begins with cursors that were kept.
 pub(crate) fn recall_cursors(shared: &Shared, kept: Vec<Row>) -> Result<(), Failure> {
-    let mut hints = Hints::default();
+    let (mut server, mut cursors) = (0, Vec::new());
     for mut row in kept {
-        hints.lanes.push((row.int()?, (row.moment()?, row.job()?)));
-        let (ago, took) = (row.maybe_int()?, row.maybe_int()?);
-        let span = |micros: i64| Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-        hints.checked = ago.zip(took).map(|(ago, took)| Checked { ago: span(ago), took: span(took) });
+        server = row.int()?;
+        let (lane, queue) = (row.int()?, Arc::from(row.text()?));
+        let cursor = Cursor { queue, at: (row.moment()?, row.job()?) };
+        cursors.push((lane, cursor, row.word()?));
     }
-    shared.cursors.take_hints(hints, Instant::now());
+    shared.cursors.recall(server, cursors);
     Ok(())
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) async fn peek(unit: &mut Unit, claim: &Claim) -> Result<Peek, Failure> {
     let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
-    let begin = match unit.shared.cursors.begin(Instant::now()) {
-        Begin::Cursors(_) if unit.shared.cursors.may_start_over(Instant::now()) => Begin::Start,
-        begin => begin,
-    };
-    let mut params = vec![
+    let start = unit.shared.start(&claim.queues);
+    let params = vec![
         unit.shared.moment(),
         Value::texts(open().map(|wanted| &wanted.queue)),
         Value::Bools(open().map(|wanted| wanted.any_kind).collect()),
         Value::texts(claim.kinds.iter().map(|known| &known.kind)),
         Value::Ints(claim.kinds.iter().map(|known| Some(known.version.into())).collect()),
+        Value::maybe_text(start.told.as_ref()),
     ];
-    params.extend(cursors(&begin));
-    let began = Instant::now();
-    let rows = unit.alone(Query::new(sql::PEEK, params)).await?;
-    if begin == Begin::Start {
-        unit.shared.cursors.note(began, Instant::now());
-    }
-    let row = rows.into_iter().next();
+    let row = unit.alone(Query::new(sql::PEEK, params)).await?.into_iter().next();
     let mut row = row.ok_or_else(|| Failure::Unreadable("a look for work gave no answer".to_owned()))?;
-    Ok(Peek { now: row.moment()?, next_due: row.maybe_moment()? })
+    let peek = Peek { now: row.moment()?, next_due: row.maybe_moment()? };
+    unit.shared.learn(&start, row.maybe_json()?);
+    Ok(peek)
 }
 
 /// Counts the start of prefetched jobs (C5).

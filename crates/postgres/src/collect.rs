@@ -12,9 +12,8 @@ use backstop_store::desk::SubmitNeeds;
 use backstop_store::{Error, Submit, Submitted};
 use tokio::sync::oneshot;
 
-use crate::offers::Seat;
+use crate::offers::{Seat, Took};
 use crate::shared::Shared;
-use crate::values::Row;
 use crate::{sql, submit};
 
 type Answers = Vec<Result<Submitted, Refusal>>;
@@ -145,7 +144,7 @@ async fn store_with(
     shared: &Arc<Shared>,
     batch: Submit,
     seat: Option<Arc<Seat>>,
-) -> Result<(Answers, Option<Vec<Row>>), Error> {
+) -> Result<(Answers, Option<Took>), Error> {
     let plain = SubmitNeeds::are_plain(&batch.jobs);
     let begin = if plain { sql::BEGIN_PLAIN } else { sql::BEGIN_WRITE };
     let batch = Arc::new(batch);

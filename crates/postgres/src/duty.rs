@@ -1,6 +1,6 @@
 //! Leadership of maintenance duties (L17), and the duties that a store can do by itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
@@ -13,6 +13,9 @@ use crate::session::{Query, Session};
 use crate::sql;
 use crate::unit::Unit;
 use crate::values::{Row, Value};
+
+/// Batches of arrivals that are removed in one go at most.
+const MOST_CLEARED: usize = 50;
 
 /// Grants or renews the leadership of duties, where nobody else leads.
 pub(crate) async fn lead(
@@ -85,10 +88,26 @@ async fn renew(
     }
     // Whoever leads keeps the books too.
     unit.alone(Query::new(sql::TALLY_FOLD, Vec::new())).await?;
+    clear_arrivals(unit).await?;
     if let Some(keep) = claim::keep_cursors(&unit.shared) {
         unit.alone(keep).await?;
     }
     Ok(Some(terms))
+}
+
+/// Removes arrivals that every cursor has seen, unless that was done not long ago.
+async fn clear_arrivals(unit: &mut Unit) -> Result<(), Failure> {
+    if !unit.shared.may_clear_arrivals(Instant::now()) {
+        return Ok(());
+    }
+    unit.alone(Query::new(sql::FLOOR_RAISE, Vec::new())).await?;
+    for _ in 0..MOST_CLEARED {
+        let gone = unit.alone(Query::new(sql::ARRIVALS_DELETE, Vec::new())).await?.into_iter().next();
+        if gone.map(|mut row| row.int()).transpose()?.unwrap_or_default() == 0 {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The statement that reads the current term of a duty, and keeps it from passing on until the commit.

@@ -20,6 +20,7 @@ mod check;
 mod claim;
 mod collect;
 mod columns;
+mod cursors;
 mod document;
 mod duty;
 mod error;

@@ -13,6 +13,7 @@ use backstop_store::{Claim, Claimed, Error, Signal};
 use tokio::sync::oneshot;
 
 use crate::claim::{rooms, rounds};
+use crate::cursors::Begin;
 use crate::error::Failure;
 use crate::rows::LANE_COLUMN;
 use crate::session::Query;
@@ -159,10 +160,10 @@ impl Seat {
     }
 
     /// Hands over what the statement took, once that is committed.
-    pub(crate) async fn serve(&self, rows: Option<Vec<Row>>) {
+    pub(crate) async fn serve(&self, took: Option<Took>) {
         let Some(offer) = self.leave() else { return };
-        let answer = match rows {
-            Some(rows) => hand_over(&self.shared, &offer.claim, rows).await.transpose(),
+        let answer = match took {
+            Some(took) => hand_over(&self.shared, &offer.claim, took).await.transpose(),
             None => None,
         };
         // Whoever does not wait any more has died with what it held: its lease runs out.
@@ -176,12 +177,24 @@ impl Drop for Seat {
     }
 }
 
-/// The statement that takes for an offer; none when a claim like it is more than one statement.
-pub(crate) fn statement(shared: &Shared, claim: &Claim) -> Option<Query> {
+/// The statement that takes for an offer out of the queues of these jobs, and where it begins; none when a claim like it
+/// is more than one statement. In its other queues there was nothing when the offer was left.
+pub(crate) fn statement(shared: &Shared, claim: &Claim, jobs: &[NewJob]) -> Option<(Query, Begin)> {
+    let mut claim = claim.clone();
+    claim.queues.retain(|wanted| jobs.iter().any(|job| job.spec.queue == wanted.queue));
     let rounds = rounds(&claim.queues);
     let [round] = &*rounds else { return None };
     let may = !shared.observer().wants_events() && take::is_plain(shared, round);
-    may.then(|| take::statement(shared, claim, &rooms(round, usize::MAX), &shared.cursors.here()))
+    may.then(|| {
+        let start = shared.start(&claim.queues);
+        (take::statement(shared, &claim, &rooms(round, usize::MAX), &start), start)
+    })
+}
+
+/// What a transaction took for an offer, and where that began.
+pub(crate) struct Took {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) start: Begin,
 }
 
 /// The queues of which every job that was stored has been taken.
@@ -195,9 +208,9 @@ pub(crate) fn emptied(stored: &[NewJob], rows: &[Row]) -> BTreeSet<Arc<str>> {
 }
 
 /// What was taken, as a claim answers it; none when that is nothing.
-async fn hand_over(shared: &Arc<Shared>, claim: &Claim, rows: Vec<Row>) -> Result<Option<Claimed>, Error> {
+async fn hand_over(shared: &Arc<Shared>, claim: &Claim, took: Took) -> Result<Option<Claimed>, Error> {
     let refused = |failure: Failure| failure.into_error(&shared.location, false);
-    let Some(taken) = Taken::read(claim, rows).map_err(refused)?.filter(|taken| !taken.rows.is_empty())
+    let Some(taken) = Taken::read(claim, took.rows).map_err(refused)?.filter(|taken| !taken.rows.is_empty())
     else {
         return Ok(None);
     };
@@ -214,7 +227,10 @@ async fn hand_over(shared: &Arc<Shared>, claim: &Claim, rows: Vec<Row>) -> Resul
     let rounds = rounds(&claim.queues);
     let round = rounds.first().map(Vec::as_slice).unwrap_or_default();
     // It is committed: whoever cannot be told of it has to look for it.
-    taken.hand_out(shared, claim, &rooms(round, usize::MAX)).map(Some).map_err(|_| unknown(shared))
+    taken
+        .hand_out(shared, claim, &rooms(round, usize::MAX), &took.start)
+        .map(Some)
+        .map_err(|_| unknown(shared))
 }
 
 #[cfg(test)]

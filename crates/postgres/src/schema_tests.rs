@@ -54,6 +54,11 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP TRIGGER note_arrivals ON backstop.ready",
+    "DROP FUNCTION backstop.note_arrivals, \
+     backstop.take(bigint, uuid, text[], bigint[], boolean[], text[], bigint[], bigint, jsonb, boolean), \
+     backstop.peek(bigint, text[], boolean[], text[], bigint[], jsonb)",
+    "DROP TABLE backstop.arrival, backstop.arrival_floor, backstop.cursor",
     "ALTER TABLE backstop.lane DROP COLUMN cursor_at, DROP COLUMN cursor_id, \
      DROP COLUMN cursor_checked_at, DROP COLUMN cursor_cost",
     "DROP FUNCTION backstop.pick, backstop.peek, backstop.take",

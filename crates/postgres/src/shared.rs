@@ -3,21 +3,25 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{Cursors, Hands, Turns, Wants};
+use backstop_store::desk::{Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::sync::Notify;
 
 use crate::collect::Collector;
+use crate::cursors::Cursors;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
 use crate::offers::Offers;
 use crate::session::Schema;
 use crate::store::Options;
 use crate::values::Value;
+
+/// How long arrivals are kept after their transactions have ended, at least.
+const ARRIVALS_KEPT: Duration = Duration::from_secs(60);
 
 /// What the transactions of one store have in common.
 pub(crate) struct Shared {
@@ -36,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
     pub(crate) cursors: Cursors,
+    /// When this process last removed arrivals that nobody needs any more.
+    arrivals_cleared: Mutex<Option<Instant>>,
     pub(crate) turns: Turns,
     pub(crate) collector: Collector,
     pub(crate) offers: Offers,
@@ -66,6 +72,7 @@ impl Shared {
             lanes: Lanes::default(),
             hands: Hands::default(),
             cursors: Cursors::default(),
+            arrivals_cleared: Mutex::default(),
             turns: Turns::default(),
             collector: Collector::default(),
             offers: Offers::default(),
@@ -113,6 +120,17 @@ impl Shared {
     /// The queues of which other processes have not heard.
     pub(crate) fn take_arrivals(&self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// True when it is time to remove arrivals again, which counts as done then. Cursors that were set before the last
+    /// time are worth nothing after the next one, so every process that claims or looks has had this long to set them.
+    pub(crate) fn may_clear_arrivals(&self, now: Instant) -> bool {
+        let mut cleared = self.arrivals_cleared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = cleared.is_none_or(|at| now.saturating_duration_since(at) >= ARRIVALS_KEPT);
+        if is_due {
+            *cleared = Some(now);
+        }
+        is_due
     }
 
     /// Notes the queues of a worker of this process.

@@ -60,6 +60,8 @@ macro_rules! by_key {
     };
 }
 
+use crate::schema::this_server;
+
 pub(crate) mod archive;
 pub(crate) mod document;
 pub(crate) mod incident;
@@ -118,22 +120,25 @@ pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WH
      succeeded = l.succeeded + s.succeeded, failed = l.failed + s.failed, paused = l.paused + s.paused, \
      canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id";
 
-/// Cursors are hints: where somebody else writes at this moment, nobody waits.
-pub(crate) const CURSORS_SAVE: &str = concat!(
-    "UPDATE backstop.lane l SET cursor_at = n.run_at, cursor_id = n.id, cursor_checked_at = ",
-    clock!("$4"),
-    " - $5, cursor_cost = $6 FROM (SELECT l.id AS lane, n.run_at, n.id \
-     FROM unnest($1::bigint[], $2::bigint[], $3::uuid[]) n(lane, run_at, id) JOIN backstop.lane l ON l.id = n.lane \
-     ORDER BY l.id FOR UPDATE OF l SKIP LOCKED) n WHERE l.id = n.lane"
-);
-/// The check that was last speaks for all lanes. One of another worker may be older, and is made up for as soon as the
-/// next check is due.
+/// See `cursors`. Whoever keeps them last knows best.
+pub(crate) const CURSORS_SAVE: &str = "INSERT INTO backstop.cursor (lane, run_at, id, server, seen) \
+     SELECT n.lane, n.run_at, n.id, $4, $5 FROM unnest($1::bigint[], $2::bigint[], $3::uuid[]) n(lane, run_at, id) \
+     ORDER BY n.lane ON CONFLICT (lane) DO UPDATE SET run_at = excluded.run_at, id = excluded.id, \
+     server = excluded.server, seen = excluded.seen";
+/// Those that are about this run of the server, and of which no arrival can be gone.
 pub(crate) const CURSORS: &str = concat!(
-    "SELECT id, cursor_at, cursor_id, ",
-    clock!("$1"),
-    " - max(cursor_checked_at) OVER (), first_value(cursor_cost) OVER (ORDER BY cursor_checked_at DESC) \
-     FROM backstop.lane WHERE cursor_at IS NOT NULL AND cursor_id IS NOT NULL"
+    "SELECT c.server, c.lane, l.queue, c.run_at, c.id, c.seen FROM backstop.cursor c \
+     JOIN backstop.lane l ON l.id = c.lane WHERE c.server = ",
+    this_server!(),
+    " AND pg_snapshot_xmin(c.seen::pg_snapshot)::text::bigint >= (SELECT f.floor FROM backstop.arrival_floor f)"
 );
+/// Moves the floor to where it was noted the last time, and notes the next one.
+pub(crate) const FLOOR_RAISE: &str = "UPDATE backstop.arrival_floor SET floor = greatest(floor, next), \
+     next = pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
+/// Removes arrivals below the floor, so many at most, and counts them.
+pub(crate) const ARRIVALS_DELETE: &str = "WITH gone AS (DELETE FROM backstop.arrival WHERE ctid = ANY(ARRAY(\
+     SELECT a.ctid FROM backstop.arrival a WHERE a.xid < (SELECT f.floor FROM backstop.arrival_floor f) \
+     LIMIT 20000)) RETURNING 1) SELECT count(*) FROM gone";
 
 // Loading.
 
@@ -203,23 +208,12 @@ pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slo
      FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
 pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
-// Claim. Where a lane is not read from its start, its cursor is named.
+// Claim. See `schema::cursor`.
 
-macro_rules! lifted {
-    ($function:literal) => {
-        concat!(
-            "SELECT * FROM backstop.",
-            $function,
-            "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) p(now bigint, id uuid, lane integer, created_at bigint, \
-             run_at bigint, payload text, extras record, past record)"
-        )
-    };
-}
-
-/// See `schema::pick`.
-pub(crate) const PICK: &str = lifted!("pick");
-pub(crate) const TAKE: &str = lifted!("take");
-pub(crate) const PEEK: &str = "SELECT p.now, p.next_due FROM backstop.peek($1, $2, $3, $4, $5, $6, $7, $8) p";
+pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, $10) \
+     p(now bigint, id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
+pub(crate) const PEEK: &str =
+    "SELECT p.now, p.next_due, p.news FROM backstop.peek($1, $2, $3, $4, $5, $6::text::jsonb) p";
 
 // Workers.
 

@@ -8,7 +8,7 @@ use crate::archive;
 use crate::error::Failure;
 use crate::lanes::Lanes;
 use crate::load;
-use crate::offers::{self, Seat};
+use crate::offers::{self, Seat, Took};
 use crate::rows;
 use crate::session::{Query, Session};
 use crate::sql;
@@ -25,7 +25,7 @@ pub(crate) async fn submit(
     submit: &Submit,
     optimistic: bool,
     seat: Option<&Seat>,
-) -> Result<(Answers, Option<Vec<Row>>), Failure> {
+) -> Result<(Answers, Option<Took>), Failure> {
     let now = match &unit.shared.clock {
         Some(clock) => clock.now(),
         None => unit.now().await?,
@@ -40,14 +40,13 @@ pub(crate) async fn submit(
     let seat = seat.filter(|_| writes.work_arrived);
     // As late as can be: who was served a moment ago has had time to come back.
     let claim = seat.and_then(|seat| seat.claim(&submit.jobs));
-    let take = claim.and_then(|claim| offers::statement(&shared, &claim));
-    if take.is_none() {
+    let Some((take, start)) = claim.and_then(|claim| offers::statement(&shared, &claim, &submit.jobs)) else {
         unit.write(writes, now).await?;
         return Ok((answers, None));
-    }
-    let taken = unit.write_around(Vec::new(), writes, take, now).await?.pop().unwrap_or_default();
-    unit.nothing_arrived(&offers::emptied(&submit.jobs, &taken));
-    Ok((answers, Some(taken)))
+    };
+    let rows = unit.write_around(Vec::new(), writes, Some(take), now).await?.pop().unwrap_or_default();
+    unit.nothing_arrived(&offers::emptied(&submit.jobs, &rows));
+    Ok((answers, Some(Took { rows, start })))
 }
 
 /// Lays everything on the desk that a submit asks about.

@@ -3,20 +3,17 @@
 //! For what most claims are: jobs that start as they are claimed, none of which has expired. All else is left to
 //! [`claim`](crate::claim), which decides in a transaction.
 
-use std::collections::HashMap;
-use std::time::Instant;
-
-use backstop_core::{Fence, JobId, event};
+use backstop_core::{JobId, event};
 use backstop_store::desk::grip::Slot;
-use backstop_store::desk::{Begin, File, Grip};
+use backstop_store::desk::{File, Grip};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
-use crate::claim::{Room, about, hand_out, in_order, params, read};
+use crate::claim::{About, Room, about, hand_out, in_order, read, take_statement};
+use crate::cursors::{Begin, News};
 use crate::error::Failure;
 use crate::load;
 use crate::session::Query;
 use crate::shared::Shared;
-use crate::sql;
 use crate::unit::Unit;
 use crate::values::Row;
 
@@ -34,16 +31,11 @@ pub(crate) async fn take(
     rooms: &[Room<'_>],
 ) -> Result<Option<Claimed>, Failure> {
     let shared = unit.shared.clone();
-    let begin = shared.cursors.begin(Instant::now());
-    let Some(mut taken) = ask(unit, claim, rooms, &begin).await? else { return Ok(None) };
-    if taken.rows.is_empty() && begin != Begin::Start && shared.cursors.may_start_over(Instant::now()) {
-        match ask(unit, claim, rooms, &Begin::Start).await? {
-            Some(more) => taken = more,
-            None => return Ok(None),
-        }
-    }
+    let start = shared.start(&claim.queues);
+    let query = statement(&shared, claim, rooms, &start);
+    let Some(taken) = Taken::read(claim, unit.alone(query).await?)? else { return Ok(None) };
     load::meet_lanes(unit, &shared.lanes, &taken.rows, 1).await?;
-    let claimed = taken.hand_out(&shared, claim, rooms)?;
+    let claimed = taken.hand_out(&shared, claim, rooms, &start)?;
     if shared.short_claims && !claimed.jobs.is_empty() {
         let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
         unit.tell_of(claimed.jobs.iter().map(started).collect());
@@ -51,30 +43,16 @@ pub(crate) async fn take(
     Ok(Some(claimed))
 }
 
-async fn ask(
-    unit: &mut Unit,
-    claim: &Claim,
-    rooms: &[Room<'_>],
-    begin: &Begin,
-) -> Result<Option<Taken>, Failure> {
-    let began = Instant::now();
-    let query = statement(&unit.shared, claim, rooms, begin);
-    let taken = Taken::read(claim, unit.alone(query).await?)?;
-    if taken.is_some() && *begin == Begin::Start {
-        unit.shared.cursors.note(began, Instant::now());
-    }
-    Ok(taken)
-}
-
 /// The statement that takes due jobs, from where to begin.
-pub(crate) fn statement(shared: &Shared, claim: &Claim, rooms: &[Room<'_>], begin: &Begin) -> Query {
-    Query::new(sql::TAKE, params(claim, shared.moment(), rooms, begin))
+pub(crate) fn statement(shared: &Shared, claim: &Claim, rooms: &[Room<'_>], start: &Begin) -> Query {
+    take_statement(claim, shared.moment(), rooms, start, true)
 }
 
 /// What the statement answered.
 pub(crate) struct Taken {
     /// Without its jobs.
     grip: Grip,
+    news: News,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -82,20 +60,19 @@ impl Taken {
     /// None when there are jobs that have expired. A worker that is not live is refused.
     pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Option<Self>, Failure> {
         let mut rows = rows.into_iter();
-        let (now, mut about) = about(claim, rows.next())?;
-        let (fence, overdue) = (about.maybe_int()?, about.maybe_text()?);
-        if overdue.is_some() {
+        let About { now, fence, news } = about(claim, rows.next())?;
+        if news.overdue {
             return Ok(None);
         }
         let grip = Grip {
-            fence: Fence(fence.unwrap_or_default()),
+            fence: fence.unwrap_or_default(),
             worker: claim.worker,
             claimed_at: now,
             jobs: Vec::<JobId>::new(),
             slots: Vec::new(),
             edits: 0,
         };
-        Ok(Some(Self { grip, rows: rows.collect() }))
+        Ok(Some(Self { grip, news, rows: rows.collect() }))
     }
 
     /// The jobs as their worker gets them. Their lanes must be known.
@@ -104,12 +81,12 @@ impl Taken {
         shared: &Shared,
         claim: &Claim,
         rooms: &[Room<'_>],
+        start: &Begin,
     ) -> Result<Claimed, Failure> {
-        let Self { mut grip, rows } = self;
+        let Self { mut grip, news, rows } = self;
         let now = grip.claimed_at;
-        let mut reached = HashMap::new();
-        let mut found = read(shared, rows, rooms, now, &mut reached)?;
-        shared.cursors.advance(reached);
+        let mut found = read(shared, rows, rooms)?;
+        shared.learn(start, Some(news));
         if found.is_empty() {
             return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
         }

@@ -4,7 +4,7 @@
 //! trips. A unit that is dropped in between, because its caller went away, takes its connection with it: nobody else
 //! may find a transaction open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
 use backstop_store::Error;
-use backstop_store::desk::{Desk, Position, Turn, Wants, Writes};
+use backstop_store::desk::{Desk, Turn, Wants, Writes};
 use deadpool_postgres::{Object, PoolError};
 use futures_util::future::{BoxFuture, join};
 
@@ -54,8 +54,6 @@ struct News {
     events: Vec<Event>,
     /// Queues where something may have become claimable.
     arrivals: BTreeSet<Arc<str>>,
-    /// The first of the jobs that became ready in each lane.
-    ready: BTreeMap<i64, Position>,
     lanes: LaneIds,
 }
 
@@ -197,8 +195,7 @@ impl Unit {
         let turn = shared.turns.draw();
         let arrived = writes.ready_in.iter().filter(|_| writes.work_arrived);
         let arrivals = arrived.map(|row| row.lane.queue.clone()).collect();
-        let ready = first_ready(&writes, &flush.lanes);
-        let news = News { turn, events, arrivals, ready, lanes: flush.lanes };
+        let news = News { turn, events, arrivals, lanes: flush.lanes };
         queries.extend(last);
         answers.extend(self.commit(queries).await?);
         let of_last = answers.split_off(answers.len().saturating_sub(own_last));
@@ -280,13 +277,12 @@ impl Unit {
     /// Notes what is to be told of what has been committed already.
     pub(crate) fn tell_of(&mut self, events: Vec<Event>) {
         let (turn, lanes) = (self.shared.turns.draw(), LaneIds::default());
-        self.news = Some(News { turn, events, arrivals: BTreeSet::new(), ready: BTreeMap::new(), lanes });
+        self.news = Some(News { turn, events, arrivals: BTreeSet::new(), lanes });
     }
 
     /// Tells what was committed.
     async fn tell(&mut self) {
         let Some(news) = self.news.take() else { return };
-        self.shared.cursors.go_back(news.ready);
         self.shared.lanes.remember(news.lanes);
         let observer = self.shared.observer();
         news.turn.tell(news.events, |events| observer.committed(events)).await;
@@ -294,16 +290,6 @@ impl Unit {
             self.shared.work_arrived(news.arrivals);
         }
     }
-}
-
-fn first_ready(writes: &Writes, lanes: &LaneIds) -> BTreeMap<i64, Position> {
-    let mut first = BTreeMap::new();
-    for row in &writes.ready_in {
-        let Some(lane) = lanes.get(&row.lane) else { continue };
-        let at = first.entry(*lane).or_insert((row.run_at, row.id));
-        *at = (row.run_at, row.id).min(*at);
-    }
-    first
 }
 
 impl Session for Unit {

@@ -30,7 +30,7 @@ pub(crate) async fn enlist(unit: &mut Unit, worker: &NewWorker) -> Result<(), Fa
         Value::at(now),
         Value::at(now.after(worker.lease)),
     ];
-    let batch = vec![Query::new(sql::WORKER_SAVE, params), claim::ask_for_cursors(&unit.shared)];
+    let batch = vec![Query::new(sql::WORKER_SAVE, params), claim::ask_for_cursors()];
     let kept = unit.commit(batch).await?.pop().unwrap_or_default();
     claim::recall_cursors(&unit.shared, kept)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Ending, NewJob, Spec, Start};
-use backstop_core::{JobId, Timestamp, WorkerId};
+use backstop_core::job::{Ending, NewJob, Spec};
+use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::Place;
 use backstop_store::{
@@ -62,14 +62,6 @@ impl Bench {
             lease: Duration::from_secs(3_600),
         };
         store.enlist(enlisted).await.expect("enlisted");
-    }
-
-    /// The same place as another process finds it.
-    async fn again(&self) -> PostgresStore {
-        let url = format!("{}?listen=off", self.server.url());
-        let store = PostgresStore::open(&url, Options::default()).await.expect("opened");
-        self.enlist(&store).await;
-        store
     }
 
     /// The bytes of log that were ever written.
@@ -140,49 +132,6 @@ fn a_plain_job_stays_cheap() {
         assert!(sum(|cost| cost.commits) <= 3 + notices, "{shown}");
         assert!(sum(|cost| cost.statements) <= 10 + notices, "{shown}");
         assert!(submit.log <= 580 && claim.log <= 145 && finish.log <= 300, "{shown}");
-    });
-}
-
-/// A process that begins goes on where others have come to: what they took is not walked over again, however long the
-/// database keeps it.
-#[test]
-fn a_new_process_begins_where_the_last_one_stopped() {
-    // L3
-    let folder = Folder::new("cursor").expect("a folder");
-    InSchema::block_on(async {
-        let mut bench = Bench::new(&folder).await;
-        bench.submit().await;
-        let kept = bench.server.psql("SELECT count(cursor_at) FROM backstop.lane").expect("an answer");
-        assert_eq!(kept.trim(), "0", "nothing was taken yet");
-        // A cursor stays behind the moment, so the jobs are made due a minute ago.
-        for table in ["job", "ready"] {
-            let early = format!("UPDATE backstop.{table} SET run_at = run_at - 60000000");
-            bench.server.psql(&early).expect("moved");
-        }
-        let jobs = bench.claim().await;
-        bench.finish(jobs).await;
-        bench.store.retire(bench.worker).await.expect("gone");
-        let last = "SELECT count(*) FROM backstop.lane l JOIN backstop.job j ON j.id = l.cursor_id \
-                    WHERE NOT EXISTS (SELECT 1 FROM backstop.job k WHERE k.id > j.id)";
-        assert_eq!(bench.server.psql(last).expect("an answer").trim(), "1", "the last that was taken");
-
-        // One comes to lie behind the cursor and one before it; nothing is lost, whatever is believed of the cursor.
-        let behind = JobId::from_u128(1);
-        let mut early = NewJob::new(Spec::new(behind, "work", "{}"));
-        early.start = Start::At(Timestamp::from_micros(1));
-        bench.store.submit(Submit { jobs: vec![early], atomic: true }).await.expect("stored");
-        bench.submit().await;
-        let other = bench.again().await;
-        let mut found = Vec::new();
-        // Where reading everything is slow the cursor is believed for a while.
-        for _ in 0..100_000 {
-            let taken = other.claim(bench.wanted()).await.expect("claimed").jobs;
-            found.extend(taken.iter().map(|claimed| claimed.job.spec.id));
-            if found.len() > BATCH {
-                break;
-            }
-        }
-        assert!(found.contains(&behind) && found.len() == BATCH + 1, "{} of {}", found.len(), BATCH + 1);
     });
 }
 

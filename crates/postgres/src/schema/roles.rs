@@ -61,14 +61,30 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
     ),
 ];
 
-/// Whoever may write incidents may write documents: roles that were made for the first version need not be made again.
-pub(crate) const AS_BEFORE: &str = "DO $grants$ DECLARE allowed record; BEGIN
+/// Gives whoever may use one table the same rights on others, so that roles that were made for an earlier version need not
+/// be made again.
+macro_rules! as_on {
+    ($old:literal, $($new:literal),+) => {
+        concat!(
+            "DO $grants$ DECLARE allowed record; BEGIN
     FOR allowed IN SELECT a.privilege_type AS what, a.grantee::regrole AS whom
         FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
-        WHERE c.oid = 'backstop.incident'::regclass AND a.grantee NOT IN (0, c.relowner)
+        WHERE c.oid = '", $old, "'::regclass AND a.grantee NOT IN (0, c.relowner)
         AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
-    LOOP EXECUTE format('GRANT %s ON backstop.document TO %s', allowed.what, allowed.whom); END LOOP;
-END $grants$";
+    LOOP",
+            $(" EXECUTE format('GRANT %s ON ", $new, " TO %s', allowed.what, allowed.whom);",)+
+            " END LOOP;
+END $grants$"
+        )
+    };
+}
+
+/// Whoever may write incidents may write documents.
+pub(crate) const AS_BEFORE: &str = as_on!("backstop.incident", "backstop.document");
+
+/// Whoever may claim may use cursors.
+pub(crate) const CURSORS_AS_CLAIMS: &str =
+    as_on!("backstop.claim", "backstop.arrival", "backstop.arrival_floor", "backstop.cursor");
 
 /// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
 ///

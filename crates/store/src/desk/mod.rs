@@ -20,7 +20,6 @@
 //!   [`turns`]: news in the order of commits.
 //! - `submit`, `run`, `operate`: the verbs. `incident`: failures that are counted, and what follows from the sums.
 
-pub mod cursors;
 pub mod grip;
 pub mod hands;
 mod incident;
@@ -42,7 +41,6 @@ use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use crate::Observer;
 
-pub use cursors::{Begin, Checked, Cursors, Hints, Position, settled};
 pub use grip::Grip;
 pub use hands::Hands;
 pub use incident::{Aftermath, IncidentCount, Seen};
