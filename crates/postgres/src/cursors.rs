@@ -5,11 +5,12 @@
 //! cursor walks over nothing.
 //!
 //! A cursor is believed because of what it was set by: when it was set, nothing before it could be seen. So whatever
-//! lies before it later was put there by a transaction that could not be seen then. Such a transaction has a number that
-//! was open in the snapshot, or none yet; and each transaction that puts jobs into a lane leaves a row in `arrival`
-//! under its number. A claim reads those rows first, by their index, and goes back to the earliest of them. No clock and
-//! no interval is in this: a job that becomes visible is found by the next claim, however late its transaction was,
-//! however old its due time is, and through whichever process it came. `model` plays all orders of events.
+//! lies before it later was put there by a transaction that could not be seen then. Such a transaction has a number
+//! that was open in the snapshot, or none yet; and each transaction that puts jobs into a lane leaves a row in
+//! `arrival` under its number. A claim reads those rows first, by their index, and goes back to the earliest of them.
+//! No clock and no interval is in this: a job that becomes visible is found by the next claim, however late its
+//! transaction was, however old its due time is, and through whichever process it came. `model` plays all orders of
+//! events.
 //!
 //! Claims of one process share the cursors. Each is sent with the cursors and the snapshot they were set by; what it
 //! learns replaces both together, unless another claim has replaced them meanwhile. So they always belong together.

@@ -177,8 +177,8 @@ impl Drop for Seat {
     }
 }
 
-/// The statement that takes for an offer out of the queues of these jobs, and where it begins; none when a claim like it
-/// is more than one statement. In its other queues there was nothing when the offer was left.
+/// The statement that takes for an offer out of the queues of these jobs, and where it begins; none when a claim like
+/// it is more than one statement. In its other queues there was nothing when the offer was left.
 pub(crate) fn statement(shared: &Shared, claim: &Claim, jobs: &[NewJob]) -> Option<(Query, Begin)> {
     let mut claim = claim.clone();
     claim.queues.retain(|wanted| jobs.iter().any(|job| job.spec.queue == wanted.queue));

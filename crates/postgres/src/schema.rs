@@ -258,8 +258,8 @@ const SEVENTH: &[&str] = &["ALTER TABLE backstop.lane ADD COLUMN IF NOT EXISTS c
      ADD COLUMN IF NOT EXISTS cursor_id uuid, ADD COLUMN IF NOT EXISTS cursor_checked_at bigint, \
      ADD COLUMN IF NOT EXISTS cursor_cost bigint"];
 
-/// Cursors that pass nothing by: see [`cursor`]. Programs of earlier versions go on beside it with functions and columns
-/// of their own; what they submit is noted by the trigger.
+/// Cursors that pass nothing by: see [`cursor`]. Programs of earlier versions go on beside it with functions and
+/// columns of their own; what they submit is noted by the trigger.
 const EIGHTH: &[&str] = &[
     cursor::ARRIVALS,
     cursor::ARRIVALS_BY_XID,

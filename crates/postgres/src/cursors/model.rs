@@ -1,6 +1,6 @@
 //! Cursors against every order of events: two processes that claim and look, transactions that submit, pause and resume
-//! and are committed late or not at all, and the removal of arrivals. The database is modeled down to its snapshots; the
-//! cursors are the real ones.
+//! and are committed late or not at all, and the removal of arrivals. The database is modeled down to its snapshots;
+//! the cursors are the real ones.
 //!
 //! The property (L2): a claim takes nothing while a job of a better rank is free that could be seen when it began. Each
 //! part of the mechanism is taken away once, and then the search must find the job that is passed by: without the first

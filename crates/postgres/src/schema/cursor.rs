@@ -62,9 +62,9 @@ SET plan_cache_mode = force_generic_plan
     };
 }
 
-/// The first part of both functions. What they can see is noted before anything is read. Then, when the caller's cursors
-/// are of use: the earliest arrival in each lane, of transactions that could not be seen when the cursors were set, and
-/// not later than the farthest cursor.
+/// The first part of both functions. What they can see is noted before anything is read. Then, when the caller's
+/// cursors are of use: the earliest arrival in each lane, of transactions that could not be seen when the cursors were
+/// set, and not later than the farthest cursor.
 macro_rules! look_behind {
     () => {
         concat!(
@@ -122,13 +122,13 @@ macro_rules! open_lanes {
     };
 }
 
-/// Takes due jobs out of `ready`. `whole`: writes the claim and the counts too, so that a claim needs one round trip and
-/// no transaction around it.
+/// Takes due jobs out of `ready`. `whole`: writes the claim and the counts too, so that a claim needs one round trip
+/// and no transaction around it.
 ///
 /// The first row is about the caller: the moment, until when its worker lives, the fence if a claim was written, and
-/// news for its cursors. A worker that does not live gets nothing else. A whole claim has its jobs in the order of their
-/// ids, and never more than `Grip::MOST`. While anything in `ready` has expired it takes nothing and says so: such jobs
-/// have to be failed, which is decided elsewhere.
+/// news for its cursors. A worker that does not live gets nothing else. A whole claim has its jobs in the order of
+/// their ids, and never more than `Grip::MOST`. While anything in `ready` has expired it takes nothing and says so:
+/// such jobs have to be failed, which is decided elsewhere.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 /// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before

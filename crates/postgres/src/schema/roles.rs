@@ -61,8 +61,8 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
     ),
 ];
 
-/// Gives whoever may use one table the same rights on others, so that roles that were made for an earlier version need not
-/// be made again.
+/// Gives whoever may use one table the same rights on others, so that roles that were made for an earlier version need
+/// not be made again.
 macro_rules! as_on {
     ($old:literal, $($new:literal),+) => {
         concat!(
