@@ -10,25 +10,45 @@ use crate::node::{Node, Start};
 /// How long the store may take to come to rest after the faults, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How many jobs the workers of a campaign claim ahead: they take turns, and the first does what is the default.
+const PREFETCH: [&str; 2] = ["0", "4"];
+
 /// The processes of one campaign.
 #[derive(Debug)]
 pub struct Crew<'a> {
     start: Start<'a>,
     nodes: Vec<Node>,
+    started: usize,
 }
 
 impl<'a> Crew<'a> {
     /// Starts processes that all do the same.
     #[must_use]
     pub fn start(start: Start<'a>, size: usize) -> Self {
-        Self { start, nodes: (0..size).map(|_| start.go()).collect() }
+        let mut crew = Self { start, nodes: Vec::with_capacity(size), started: 0 };
+        crew.fill(size);
+        crew
+    }
+
+    fn fill(&mut self, size: usize) {
+        while self.nodes.len() < size {
+            let node = self.next();
+            self.nodes.push(node);
+        }
+    }
+
+    /// Starts one more process; each one behaves otherwise than the one before it.
+    fn next(&mut self) -> Node {
+        let prefetch = PREFETCH[self.started % PREFETCH.len()];
+        self.started += 1;
+        self.start.go_with(&[("CHAOS_PREFETCH", prefetch)])
     }
 
     /// Kills one of them and starts another in its place.
     pub fn replace_one(&mut self, dice: &mut fastrand::Rng) {
         let victim = dice.usize(..self.nodes.len());
         self.nodes[victim].kill();
-        self.nodes[victim] = self.start.go();
+        self.nodes[victim] = self.next();
     }
 
     /// True while every process runs.
@@ -48,8 +68,9 @@ impl<'a> Crew<'a> {
     /// When jobs of dead workers are stuck after two leases, or the store cannot be read.
     pub async fn settle(mut self) -> Report {
         self.nodes.iter_mut().for_each(Node::kill);
-        let workers = Start { mode: "work", ..self.start };
-        self.nodes = (0..self.nodes.len()).map(|_| workers.go()).collect();
+        self.start.mode = "work";
+        let size = std::mem::take(&mut self.nodes).len();
+        self.fill(size);
         let engine = Backstop::open(self.start.url).await.expect("the store opens");
         let began = Instant::now();
         // Two leases, and a few seconds for the processes to start on a busy machine.

@@ -15,7 +15,7 @@ use backstop::core::job::{
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
     JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
-    Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -141,6 +141,12 @@ impl<L: Layer> Store for Over<L> {
     }
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         self.0.below().lead(node, duties, ttl)
+    }
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.0.below().terms()
+    }
+    fn fold(&self, limit: usize) -> Answer<'_, usize> {
+        self.0.below().fold(limit)
     }
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
         self.0.orphans(limit)

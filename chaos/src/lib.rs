@@ -2,6 +2,7 @@
 //!
 //! # Layout
 //! - [`ground`], [`replicas`]: where a campaign takes place. [`node`], [`crew`]: its processes, killed and drained.
+//! - [`shop`]: API-only servers and remote workers instead. [`remote`]: such a worker; [`http`]: how it speaks.
 //! - [`work`], [`client`]: what they run and submit. [`journal`]: what each writes outside the store.
 //! - [`layer`], [`witness`]: stores over stores, and the one that writes the journal.
 //! - [`checker`]: compares the journals with the store when the faults are over.
@@ -15,13 +16,16 @@ pub mod client;
 pub mod crew;
 pub mod ground;
 pub mod hostile;
+pub mod http;
 pub mod journal;
 pub mod layer;
 pub mod node;
 pub mod planted;
+pub mod remote;
 pub mod replicas;
 pub mod sabotage;
 pub mod secrets;
+pub mod shop;
 pub mod witness;
 pub mod work;
 

@@ -34,6 +34,8 @@ async fn kill_server(kind: Kind) {
     }
     assert!(crew.all_alive(), "no process ended because the server did");
     let report = crew.settle().await;
+    // R7
+    assert!(longest <= Duration::from_secs(5), "work went on {longest:?} after the server was back");
     println!(
         "{kind}: the server was killed and started again {kills} times in {:.0?}, work went on {longest:.1?} after a \
          start at the latest: {report}",
@@ -94,11 +96,12 @@ async fn away(kind: Kind) {
         cpu % 100,
         lines.values().sum::<usize>()
     );
-    assert!(cpu < 5 * seconds as u64, "it spins: {cpu} hundredths of a second in {seconds} s");
+    // R13
+    assert!(cpu < 2 * seconds as u64, "it spins: {cpu} hundredths of a second in {seconds} s");
     // One line in ten seconds for all loops together, and now and then one of the listener.
     let most = seconds / 10 + 1 + seconds.div_ceil(60) + 1;
     assert!(lines.values().sum::<usize>() <= most, "more than one line in ten seconds: {lines:#?}");
-    assert!(resumed < Duration::from_secs(30), "it took {resumed:?} to go on");
+    assert!(resumed <= Duration::from_secs(5), "it took {resumed:?} to go on");
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
 
@@ -131,6 +134,8 @@ async fn promoting_a_synchronous_standby_loses_nothing() {
     }
     assert!(crew.all_alive(), "no process ended because the primary did");
     let report = crew.settle().await;
+    // R8
+    assert!(longest <= Duration::from_secs(10), "work went on {longest:?} after the kill of the primary");
     println!(
         "PostgreSQL: {times} promotions of a synchronous standby in {:.0?}, work went on {longest:.1?} after the kill \
          at the latest: {report}",

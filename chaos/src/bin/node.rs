@@ -1,4 +1,4 @@
-//! One process of a campaign: works, submits, or stands in for a worker that was stopped too long.
+//! One process of a campaign: works, submits, serves, or stands in for a worker that was stopped too long.
 
 #![allow(clippy::print_stdout, reason = "its parent reads what it prints")]
 
@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
+use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, Habits};
 use backstop_chaos::journal::Journal;
-use backstop_chaos::witness;
 use backstop_chaos::work::Toil;
+use backstop_chaos::{remote, shop, witness};
+use backstop_server::{Api, Settings, bind};
 
 #[path = "node/disk_full.rs"]
 mod disk_full;
@@ -31,6 +33,9 @@ async fn main() -> JobResult {
         "open" => drop(Backstop::open(&url).await?),
         "work" => work(&url, &folder, lease, false).await?,
         "work-and-submit" => work(&url, &folder, lease, true).await?,
+        "serve" => serve(&url, &folder, lease, false).await?,
+        "serve-and-submit" => serve(&url, &folder, lease, true).await?,
+        "remote" => remote::work(&folder, lease),
         "stale" => stale::run(&Backstop::open(&url).await?, lease).await?,
         "retire" => retire::run(&Backstop::open(&url).await?, &folder, lease).await?,
         "disk-full" => disk_full::run(&url, &folder).await?,
@@ -43,12 +48,35 @@ async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobRe
     let journal = Arc::new(Journal::create_in(folder));
     let engine = witness::open(url, journal.clone()).await?;
     if submits {
-        for _ in 0..2 {
-            tokio::spawn(client::submit(engine.clone(), Habits::default()));
-        }
-        tokio::spawn(client::watch(engine.clone(), journal.clone()));
+        submit(&engine, &journal);
     }
-    let worker = engine.worker(journal).register::<Toil>().queue("default", 8).prefetch(4);
+    // Without a word the defaults are what is tested.
+    let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
+    let worker = engine.worker(journal).register::<Toil>().queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
+    Ok(())
+}
+
+fn submit(engine: &Backstop, journal: &Arc<Journal>) {
+    for _ in 0..2 {
+        tokio::spawn(client::submit(engine.clone(), Habits::default()));
+    }
+    tokio::spawn(client::watch(engine.clone(), journal.clone()));
+}
+
+/// Serves the HTTP API without a worker, and says where.
+async fn serve(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
+    let journal = Arc::new(Journal::create_in(folder));
+    let engine = witness::open(url, journal.clone()).await?;
+    let mut settings = Settings::default();
+    settings.lease = Some(lease);
+    let api = Api::new(engine.clone(), settings);
+    let listener = bind(([127, 0, 0, 1], 0).into(), &api).await?;
+    let slot = std::env::var("CHAOS_SLOT").unwrap_or_else(|_| "0".to_owned());
+    shop::announce(folder, &slot, listener.local_addr()?)?;
+    if submits {
+        submit(&engine, &journal);
+    }
+    backstop_server::serve(listener, api, stop_asked()).await?;
     Ok(())
 }

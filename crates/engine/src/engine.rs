@@ -19,6 +19,8 @@ use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
 use crate::figures::{Figures, Metered};
 use crate::job::Job;
+use crate::loops::{Complaints, Loops};
+use crate::maintenance::{Maintenance, Slot};
 use crate::remote::Remotes;
 use crate::rules::Rules;
 use crate::runs::LocalRuns;
@@ -45,6 +47,10 @@ pub(crate) struct Inner {
     pub(crate) figures: Arc<Figures>,
     /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
+    /// What runs of maintenance, at most once.
+    pub(crate) maintenance: Slot,
+    /// What the loops of this process complain of.
+    pub(crate) complaints: Arc<Complaints>,
 }
 
 impl std::fmt::Debug for Backstop {
@@ -89,6 +95,8 @@ impl Backstop {
                 remotes: Remotes::default(),
                 figures,
                 plans_changed: Notify::new(),
+                maintenance: Slot::default(),
+                complaints: Arc::default(),
             }),
         }
     }
@@ -150,6 +158,18 @@ impl Backstop {
     /// The same with a context that others hold too, such as a test that looks into it afterwards.
     pub fn worker_sharing<C: Send + Sync + 'static>(&self, app: Arc<C>) -> WorkerBuilder<C> {
         WorkerBuilder::new(self.clone(), app)
+    }
+
+    /// Takes part in the maintenance of the store in the background (L17). Workers and the HTTP server do this by
+    /// themselves; it is for programs that have neither. At most once for each engine, however often it is started.
+    pub fn maintenance(&self) -> Maintenance {
+        Maintenance::new(self.clone())
+    }
+
+    /// A set of loops for tasks that run beside the engine for as long as the process does (H11).
+    #[must_use]
+    pub fn loops(&self) -> Arc<Loops> {
+        Loops::new(self.inner.complaints.clone())
     }
 
     /// Does every maintenance duty that `node` gets to lead, once (L17). Workers do this by themselves; it is for
@@ -309,11 +329,13 @@ impl Backstop {
         self.inner.store.workers().await
     }
 
-    /// What is wrong with the store's settings, if anything is.
+    /// What is wrong with the store's settings, if anything is, and whether somebody does its maintenance.
     ///
     /// # Errors
     /// When the store is away.
     pub async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
-        self.inner.store.check().await
+        let mut findings = self.inner.store.check().await?;
+        findings.push(self.duties_found().await?);
+        Ok(findings)
     }
 }

@@ -71,7 +71,8 @@ pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
 pub use ids::{job_id, worker_id};
 pub use job::{Defaults, Job};
-pub use loops::{Health, HealthWatch, LoopHealth};
+pub use loops::{Health, HealthWatch, LoopHealth, Loops, Pulse};
+pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use redrive::{Redrive, RedriveError};
 pub use remote::{

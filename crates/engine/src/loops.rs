@@ -1,7 +1,8 @@
-//! The engine's own loops: each has a heartbeat, a deadline and a count of restarts (H11).
+//! Loops that run for as long as the process does: each has a heartbeat, a deadline and a count of restarts (H11).
 //!
-//! A loop that panics or returns is started again, with a pause that grows. A loop that is silent for longer than its
-//! deadline turns readiness red, so that whoever watches the process sees it before its users do.
+//! A loop that panics, returns or hangs is started again, with a pause that grows. One that is silent for longer than
+//! its deadline, or has been started again and not come round yet, turns readiness red, so that whoever watches the
+//! process sees it before its users do. The engine's own loops are kept here, and those of the server and the program.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,7 +20,16 @@ use crate::quiet::Quiet;
 /// Longest pause before a dead loop is started again.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How a worker's loops are.
+/// A loop that is silent for so long hangs, however short its deadline is: every call to a store ends before.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// How often a loop is looked at before it counts as hung.
+const LOOKS: u32 = 4;
+
+/// Heartbeats of a loop that was started again before it counts as well: one at its start, one when it came round.
+const PROOF: u32 = 2;
+
+/// How a set of loops is, such as those of one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// True when every loop was heard of within its deadline.
@@ -28,14 +38,23 @@ pub struct Health {
     pub loops: Vec<LoopHealth>,
 }
 
+impl Health {
+    /// Both together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.ready &= other.ready;
+        self.loops.extend(other.loops);
+        self
+    }
+}
+
 /// How one loop is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LoopHealth {
     /// Its name.
     pub name: &'static str,
-    /// True when it was heard of within its deadline.
+    /// True when it was heard of within its deadline, and has come round since it was last started again.
     pub ok: bool,
-    /// How long ago that was, in milliseconds.
+    /// How long ago it was heard of, in milliseconds.
     pub age_ms: u64,
     /// How long it may be silent, in milliseconds.
     pub deadline_ms: u64,
@@ -45,33 +64,64 @@ pub struct LoopHealth {
 
 /// The pulse of one loop.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub struct Pulse {
     name: &'static str,
     deadline: Duration,
     born: Instant,
     last_beat_ms: AtomicU64,
+    beats: AtomicU64,
+    /// True while there is nothing to do, and nobody to be heard of.
+    idle: AtomicBool,
     restarts: AtomicU32,
+    /// Heartbeats that are missing until a loop that was started again counts as well.
+    unproven: AtomicU32,
     complaints: Arc<Complaints>,
 }
 
-/// What the loops of one worker complain of, by the code of the error: a store that is away stops all of them, and one
+/// What the loops of one process complain of, by the code of the error: a store that is away stops all of them, and one
 /// line in ten seconds says so (F17).
-type Complaints = Mutex<HashMap<&'static str, Quiet>>;
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Mutex<HashMap<&'static str, Quiet>>);
 
 impl Pulse {
-    /// Calls `log` unless a loop of this worker has complained of the like within the interval.
-    pub(crate) fn warn(&self, error: &StoreError, log: impl FnOnce()) {
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn new(name: &'static str, deadline: Duration, complaints: Arc<Complaints>) -> Self {
+        Self {
+            name,
+            deadline,
+            born: Instant::now(),
+            last_beat_ms: AtomicU64::new(0),
+            beats: AtomicU64::new(0),
+            idle: AtomicBool::new(false),
+            restarts: AtomicU32::new(0),
+            unproven: AtomicU32::new(0),
+            complaints,
+        }
+    }
+
+    /// Calls `log` unless a loop of this process has complained of the like within the interval.
+    pub fn warn(&self, error: &StoreError, log: impl FnOnce()) {
+        let mut complaints = self.complaints.0.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.entry(error.code()).or_default().warn(log);
     }
 
     /// Says that the loop is alive.
-    pub(crate) fn beat(&self) {
+    pub fn beat(&self) {
         self.last_beat_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
+        self.beats.fetch_add(1, Ordering::Relaxed);
+        self.idle.store(false, Ordering::Relaxed);
+        let fewer = |left: u32| left.checked_sub(1);
+        // There is nothing to prove for one that was never started again.
+        let _ = self.unproven.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+
+    /// Says that there is nothing to do: until the next beat nobody waits for one.
+    pub fn idle(&self) {
+        self.unproven.store(0, Ordering::Relaxed);
+        self.idle.store(true, Ordering::Relaxed);
     }
 
     /// Waits, and says meanwhile that the loop is alive: one that waits for the store is not stuck.
-    pub(crate) async fn rest(&self, span: Duration) {
+    pub async fn rest(&self, span: Duration) {
         let until = Instant::now() + span;
         loop {
             self.beat();
@@ -83,15 +133,40 @@ impl Pulse {
         }
     }
 
+    /// How often its loop had to be started again.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    fn age(&self) -> Duration {
+        if self.idle.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let last = Duration::from_millis(self.last_beat_ms.load(Ordering::Relaxed));
+        self.born.elapsed().saturating_sub(last)
+    }
+
+    /// Resolves when the loop has been silent for so long that it hangs. It looks several times meanwhile: a process
+    /// that was stopped as a whole finds every loop silent when it goes on, and none of them hangs.
+    async fn hangs(&self) {
+        let step = self.deadline.max(HANGS) / LOOKS;
+        let (mut seen, mut silent) = (None, 0);
+        while silent < LOOKS {
+            tokio::time::sleep(step).await;
+            let beats = self.beats.load(Ordering::Relaxed);
+            let alive = self.idle.load(Ordering::Relaxed) || seen.replace(beats) != Some(beats);
+            silent = if alive { 0 } else { silent + 1 };
+        }
+    }
+
     fn health(&self) -> LoopHealth {
-        let age_ms = millis(self.born.elapsed()).saturating_sub(self.last_beat_ms.load(Ordering::Relaxed));
-        let deadline_ms = millis(self.deadline);
+        let (age_ms, deadline_ms) = (millis(self.age()), millis(self.deadline));
         LoopHealth {
             name: self.name,
-            ok: age_ms <= deadline_ms,
+            ok: age_ms <= deadline_ms && self.unproven.load(Ordering::Relaxed) == 0,
             age_ms,
             deadline_ms,
-            restarts: self.restarts.load(Ordering::Relaxed),
+            restarts: self.restarts(),
         }
     }
 }
@@ -100,29 +175,41 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Looks at the loops of a worker from elsewhere, such as a health check; clones are cheap.
+/// Looks at loops from elsewhere, such as a health check; clones are cheap.
 #[derive(Debug, Clone)]
-pub struct HealthWatch(pub(crate) Arc<Loops>);
+pub struct HealthWatch(pub(crate) Vec<Arc<Loops>>);
 
 impl HealthWatch {
-    /// How its loops are; none when the worker has stopped.
+    /// How the loops are; none when they have stopped for good.
     #[must_use]
     pub fn health(&self) -> Option<Health> {
-        (!self.0.gone.load(Ordering::Acquire)).then(|| self.0.health())
+        let first = self.0.first().filter(|loops| !loops.gone.load(Ordering::Acquire))?;
+        let rest = self.0.iter().skip(1).filter(|loops| !loops.gone.load(Ordering::Acquire));
+        Some(rest.fold(first.health(), |all, loops| all.and(loops.health())))
     }
 }
 
-/// All loops of one worker.
+/// Loops that belong together, such as those of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Loops {
+pub struct Loops {
     pulses: Mutex<Vec<Arc<Pulse>>>,
     complaints: Arc<Complaints>,
-    /// True once the worker has stopped: loops that are silent then are no alarm.
+    /// True once they have stopped: loops that are silent then are no alarm.
     gone: AtomicBool,
 }
 
 impl Loops {
-    /// Says that the worker has stopped.
+    pub(crate) fn new(complaints: Arc<Complaints>) -> Arc<Self> {
+        Arc::new(Self { complaints, ..Self::default() })
+    }
+
+    /// The same for others to look at, for as long as they run (H2).
+    #[must_use]
+    pub fn watch(self: &Arc<Self>) -> HealthWatch {
+        HealthWatch(vec![self.clone()])
+    }
+
+    /// Says that they have stopped.
     pub(crate) fn leave(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -140,21 +227,20 @@ impl Loops {
         Health { ready: loops.iter().all(|one| one.ok), loops }
     }
 
-    fn pulse(&self, name: &'static str, deadline: Duration) -> Arc<Pulse> {
-        let pulse = Arc::new(Pulse {
-            name,
-            deadline,
-            born: Instant::now(),
-            last_beat_ms: AtomicU64::new(0),
-            restarts: AtomicU32::new(0),
-            complaints: self.complaints.clone(),
-        });
-        self.pulses.lock().unwrap_or_else(PoisonError::into_inner).push(pulse.clone());
+    /// The pulse of this name, for a task that beats by itself: one that has something to do and is silent for longer
+    /// than its deadline turns readiness red.
+    pub fn pulse(&self, name: &'static str, deadline: Duration) -> Arc<Pulse> {
+        let mut pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = pulses.iter().find(|pulse| pulse.name == name) {
+            return known.clone();
+        }
+        let pulse = Arc::new(Pulse::new(name, deadline, self.complaints.clone()));
+        pulses.push(pulse.clone());
         pulse
     }
 
-    /// Runs `body` until `stop`, starting it again whenever it panics or returns early.
-    pub(crate) fn supervise<F, Fut>(
+    /// Runs `body` until `stop`, starting it again whenever it panics, hangs or returns early.
+    pub fn supervise<F, Fut>(
         &self,
         name: &'static str,
         deadline: Duration,
@@ -166,19 +252,25 @@ impl Loops {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let pulse = self.pulse(name, deadline);
+        pulse.beat();
         tokio::spawn(async move {
             let mut pause = Duration::from_millis(100);
             loop {
-                let ended = Bound(tokio::spawn(body(pulse.clone()))).ended().await;
+                let task = Bound(tokio::spawn(body(pulse.clone())));
+                let why = tokio::select! {
+                    ended = task.ended() => if ended.is_err() { "panicked" } else { "returned" },
+                    // What is aborted here ends at its next await.
+                    () = pulse.hangs() => "hangs",
+                };
                 if stop.is_cancelled() {
-                    return;
+                    return pulse.idle();
                 }
-                let why = if ended.is_err() { "panicked" } else { "returned" };
                 let restarts = pulse.restarts.fetch_add(1, Ordering::Relaxed) + 1;
-                tracing::error!(loop_name = name, restarts, "an engine loop {why} and is started again");
+                pulse.unproven.store(PROOF, Ordering::Relaxed);
+                tracing::error!(loop_name = name, restarts, "a loop {why} and is started again");
                 tokio::select! {
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(RESTART_PAUSE_MAX),
-                    () = stop.cancelled() => return,
+                    () = stop.cancelled() => return pulse.idle(),
                 }
             }
         })
@@ -223,5 +315,99 @@ mod tests {
         // Another trouble is not hidden behind the first.
         beat.warn(&full, || lines.push("disk"));
         assert_eq!(lines.last(), Some(&"disk"));
+    }
+
+    /// A loop that does as its last word says, once a second.
+    fn supervised(loops: &Loops, word: &Arc<Mutex<&'static str>>) -> tokio::task::JoinHandle<()> {
+        let word = word.clone();
+        loops.supervise("it", Duration::from_secs(5), CancellationToken::new(), move |pulse| {
+            let word = word.clone();
+            async move {
+                loop {
+                    pulse.beat();
+                    let said = *word.lock().unwrap_or_else(PoisonError::into_inner);
+                    match said {
+                        "hang" => std::future::pending().await,
+                        "panic" => panic!("as it was told"),
+                        _ => tokio::time::sleep(Duration::from_secs(1)).await,
+                    }
+                }
+            }
+        })
+    }
+
+    async fn pass(seconds: u64) {
+        for _ in 0..seconds {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_hangs_is_red_until_one_that_was_started_again_came_round() {
+        // H11
+        let (loops, word) = (Loops::default(), Arc::new(Mutex::new("work")));
+        let say = |said| *word.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        let running = supervised(&loops, &word);
+        pass(30).await;
+        assert!(loops.health().ready, "{:?}", loops.health());
+        say("hang");
+        pass(10).await;
+        assert!(!loops.health().ready && loops.health().loops[0].restarts == 0, "silent past its deadline");
+        pass(80).await;
+        let health = loops.health();
+        assert!(
+            !health.ready && health.loops[0].restarts == 1,
+            "started again, and it hangs again: {health:?}"
+        );
+        say("work");
+        pass(90).await;
+        let health = loops.health();
+        assert!(health.ready && health.loops[0].restarts == 2, "{health:?}");
+        running.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_was_stopped_for_long_starts_nothing_again() {
+        // H11
+        let (loops, word) = (Loops::default(), Arc::new(Mutex::new("work")));
+        let running = supervised(&loops, &word);
+        pass(2).await;
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        pass(2).await;
+        let health = loops.health();
+        assert!(health.ready && health.loops[0].restarts == 0, "{health:?}");
+        running.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_dies_is_red_until_it_came_round() {
+        // H11
+        let (loops, word) = (Loops::default(), Arc::new(Mutex::new("work")));
+        let say = |said| *word.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        let running = supervised(&loops, &word);
+        pass(2).await;
+        say("panic");
+        pass(2).await;
+        assert!(!loops.health().ready && loops.health().loops[0].restarts > 0);
+        say("work");
+        pass(15).await;
+        assert!(loops.health().ready, "{:?}", loops.health());
+        running.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_with_nothing_to_do_is_no_alarm() {
+        // H11
+        let loops = Loops::default();
+        let pulse = loops.pulse("audit", Duration::from_secs(5));
+        pulse.idle();
+        pass(60).await;
+        assert!(loops.health().ready, "nobody waits for it");
+        pulse.beat();
+        pass(6).await;
+        assert!(!loops.health().ready, "it began something and is silent");
     }
 }

@@ -22,6 +22,8 @@ mod explained;
 mod health;
 #[path = "runtime/leases.rs"]
 mod leases;
+#[path = "runtime/maintenance.rs"]
+mod maintenance;
 #[path = "runtime/queues.rs"]
 mod queues;
 #[path = "runtime/rules.rs"]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term};
+use backstop_store::{Duty, Error, Term, Terms};
 
 use crate::error::Failure;
 use crate::load;
@@ -45,12 +45,7 @@ pub(crate) async fn lead(
         let term = vec![Value::int(number), Value::worker(node), Value::at(expires_at), Value::text(name)];
         Query::new(sql::TERM_SAVE, term)
     });
-    let mut last: Vec<Query> = save.collect();
-    if !last.is_empty() {
-        // Whoever leads keeps the books too.
-        fold(unit, &mut last).await?;
-    }
-    unit.commit(last).await?;
+    unit.commit(save.collect()).await?;
     let term = |duty: &Duty| {
         let number = current.iter().find(|(name, _)| name == duty.as_str())?.1?;
         Some(Term { duty: *duty, number, node, expires_at })
@@ -75,43 +70,55 @@ async fn renew(
         Query::listed(sql::TERMS_PROLONG, prolong),
         Query::listed(sql::TERMS_RUNNING, vec![names(), one(&node_id), one(&moment)]),
     ];
-    let (mut running, mut piled_up) = (Vec::with_capacity(duties.len()), false);
+    let mut running = Vec::with_capacity(duties.len());
     for mut row in unit.alone(batch).await?.pop().unwrap_or_default() {
         running.push((row.text()?, row.int()?, row.moment()?));
-        piled_up = row.bool()?;
     }
     let term = |duty: &Duty| {
         let (_, number, expires_at) = running.iter().find(|(name, ..)| name == duty.as_str())?;
         Some(Term { duty: *duty, number: *number, node, expires_at: *expires_at })
     };
     let terms: Vec<Option<Term>> = duties.iter().map(term).collect();
-    if terms.iter().any(Option::is_none) {
-        return Ok(None);
-    }
-    if piled_up {
-        // Whoever leads keeps the books too.
-        let mut last = Vec::new();
-        fold(unit, &mut last).await?;
-        unit.commit(last).await?;
-    }
-    Ok(Some(terms))
+    Ok(terms.iter().all(Option::is_some).then_some(terms))
 }
 
-/// Adds the statements that move what has piled up in `tally` to the lanes.
-async fn fold(unit: &mut Unit, out: &mut Vec<Query>) -> Result<(), Failure> {
+/// The latest term of every duty that was ever led.
+pub(crate) async fn terms(unit: &mut Unit) -> Result<Terms, Failure> {
+    let (mut now, mut terms) = (Timestamp::MIN, Vec::new());
+    let look = vec![Query::new(sql::TERMS, vec![unit.shared.moment()])];
+    for mut row in unit.alone(look).await?.pop().unwrap_or_default() {
+        now = row.moment()?;
+        // A store that nobody ever led answers the moment alone; a duty of a newer version is led by newer nodes.
+        let Some(duty) = row.maybe_text()?.as_deref().and_then(Duty::named) else { continue };
+        terms.push(Term { duty, number: row.int()?, node: row.worker()?, expires_at: row.moment()? });
+    }
+    terms.sort_unstable_by_key(|term| term.duty);
+    Ok(Terms { now, terms })
+}
+
+/// Adds what commits have left in `tally` to the lanes.
+pub(crate) async fn fold(unit: &mut Unit, limit: usize) -> Result<usize, Failure> {
+    // Nearly always an idle store has nothing to add, and one statement sees that.
+    let look = unit.alone(vec![Query::new(sql::TALLY_LOOK, Vec::new())]).await?.into_iter().flatten().next();
+    if !look.map(|mut row| row.bool()).transpose()?.unwrap_or_default() {
+        return Ok(0);
+    }
     let mut gone = Vec::new();
     let mut sums: BTreeMap<i64, [i64; 7]> = BTreeMap::new();
-    for mut row in unit.one(Query::new(sql::TALLY_LOCK, Vec::new())).await? {
+    for mut row in unit.one(Query::new(sql::TALLY_LOCK, vec![Value::count(limit)])).await? {
         gone.push(vec![Value::int(row.int()?)]);
         for sum in sums.entry(row.int()?).or_default() {
             *sum += row.int()?;
         }
     }
-    for (lane, sums) in sums {
-        out.push(Query::new(sql::LANE_COUNT, Value::ints(sums.into_iter().chain([lane]))));
-    }
-    sql::TALLY_DELETE.add(out, gone);
-    Ok(())
+    let folded = gone.len();
+    let counts = |(lane, sums): (i64, [i64; 7])| {
+        Query::new(sql::LANE_COUNT, Value::ints(sums.into_iter().chain([lane])))
+    };
+    let mut last: Vec<Query> = sums.into_iter().map(counts).collect();
+    sql::TALLY_DELETE.add(&mut last, gone);
+    unit.commit(last).await?;
+    Ok(folded)
 }
 
 /// The statement that reads the current term of a duty, and keeps it from passing on until the commit.

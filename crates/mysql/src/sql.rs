@@ -110,7 +110,8 @@ pub(crate) const TALLY_INSERT: Bulk = Bulk {
 };
 /// What has piled up, for the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_LOCK: &str = "SELECT id, lane, pending, running, succeeded, failed, paused, canceled, waiting \
-     FROM backstop_tally ORDER BY id LIMIT 20000 FOR UPDATE SKIP LOCKED";
+     FROM backstop_tally ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
+pub(crate) const TALLY_LOOK: &str = "SELECT EXISTS (SELECT 1 FROM backstop_tally)";
 pub(crate) const TALLY_DELETE: Bulk = Bulk {
     head: "DELETE t FROM (SELECT NULL AS k0 UNION ALL ",
     row: "SELECT ?",
@@ -358,8 +359,7 @@ pub(crate) const TERMS_MAKE: Bulk = Bulk {
 };
 pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop_duty FORCE INDEX (PRIMARY) \
      WHERE name IN (?) ORDER BY name FOR UPDATE";
-/// A renewal of terms that still run, as two statements that need no transaction. The second tells what runs now, and
-/// whether there is anything to be moved from `tally` to the lanes.
+/// A renewal of terms that still run, as two statements that need no transaction. The second tells what runs now.
 pub(crate) const TERMS_PROLONG: &str = concat!(
     "UPDATE backstop_duty SET expires_at = LEAST(",
     clock!(),
@@ -367,9 +367,14 @@ pub(crate) const TERMS_PROLONG: &str = concat!(
     clock!()
 );
 pub(crate) const TERMS_RUNNING: &str = concat!(
-    "SELECT name, number, expires_at, EXISTS (SELECT 1 FROM backstop_tally) FROM backstop_duty \
-     WHERE name IN (?) AND node = ? AND expires_at > ",
+    "SELECT name, number, expires_at FROM backstop_duty WHERE name IN (?) AND node = ? AND expires_at > ",
     clock!()
+);
+/// Every term, with the moment they are read at.
+pub(crate) const TERMS: &str = concat!(
+    "SELECT m.now, d.name, d.number, d.node, d.expires_at FROM (SELECT ",
+    clock!(),
+    " AS now) m LEFT JOIN backstop_duty d ON d.number > 0"
 );
 /// The moment, the current term of a duty, and whether anything has expired.
 pub(crate) const EXPIRY_LOOK: &str = concat!(

@@ -14,7 +14,7 @@ use backstop_store::show::PauseNote;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -230,6 +230,14 @@ impl Store for MysqlStore {
             let duties = duties.clone();
             Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
         })
+    }
+
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.read(|unit| Box::pin(duty::terms(unit)))
+    }
+
+    fn fold(&self, limit: usize) -> Answer<'_, usize> {
+        self.write(move |unit| Box::pin(duty::fold(unit, limit)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term};
+use backstop_store::{Duty, Error, Term, Terms};
 
 use crate::claim;
 use crate::error::Failure;
@@ -49,9 +49,7 @@ pub(crate) async fn lead(
         Value::worker(node),
         Value::at(expires_at),
     ];
-    // Whoever leads keeps the books too.
-    let fold = (!granted.is_empty()).then(|| Query::new(sql::TALLY_FOLD, Vec::new()));
-    unit.commit([Query::new(sql::TERMS_SAVE, save)].into_iter().chain(fold).collect()).await?;
+    unit.commit(vec![Query::new(sql::TERMS_SAVE, save)]).await?;
     let term = |duty: &Duty| {
         let number = current.iter().find(|(name, _)| name == duty.as_str())?.1?;
         Some(Term { duty: *duty, number, node, expires_at })
@@ -86,9 +84,6 @@ async fn renew(
     if terms.iter().any(Option::is_none) {
         return Ok(None);
     }
-    // Whoever leads keeps the books too.
-    unit.alone(Query::new(sql::TALLY_FOLD, Vec::new())).await?;
-    clear_arrivals(unit).await?;
     if let Some(keep) = claim::keep_cursors(&unit.shared) {
         unit.alone(keep).await?;
     }
@@ -110,6 +105,46 @@ async fn clear_arrivals(unit: &mut Unit) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The latest term of every duty that was ever led.
+pub(crate) async fn terms(unit: &mut Unit) -> Result<Terms, Failure> {
+    let (mut now, mut terms) = (Timestamp::MIN, Vec::new());
+    for mut row in unit.alone(Query::new(sql::TERMS, vec![unit.shared.moment()])).await? {
+        now = row.moment()?;
+        // A store that nobody ever led answers the moment alone; a duty of a newer version is led by newer nodes.
+        let Some(duty) = row.maybe_text()?.as_deref().and_then(Duty::named) else { continue };
+        terms.push(Term { duty, number: row.int()?, node: row.worker()?, expires_at: row.moment()? });
+    }
+    terms.sort_unstable_by_key(|term| term.duty);
+    Ok(Terms { now, terms })
+}
+
+/// Adds what commits have left in `tally` to the lanes, and removes arrivals that nobody needs.
+pub(crate) async fn fold(unit: &mut Unit, limit: usize) -> Result<usize, Failure> {
+    clear_arrivals(unit).await?;
+    let folded = unit.alone(Query::new(sql::TALLY_FOLD, vec![Value::count(limit)])).await?;
+    let folded = folded.into_iter().next().map(|mut row| row.int()).transpose()?.unwrap_or_default();
+    Ok(usize::try_from(folded).unwrap_or(usize::MAX))
+}
+
+/// Says in one statement whether anything has expired: nearly always nothing has. Refuses whoever does not lead.
+async fn any_overdue(unit: &mut Unit, term: &Term) -> Result<bool, Failure> {
+    let params = vec![unit.shared.moment(), Value::text(term.duty.as_str())];
+    let look = unit.alone(Query::new(sql::EXPIRY_LOOK, params)).await?.into_iter().next();
+    let (mut leads, mut overdue) = (false, false);
+    if let Some(mut row) = look {
+        let now = row.moment()?;
+        leads = is_current(term, Duty::Expire, (row.int()?, row.worker()?, row.moment()?), now);
+        overdue = row.bool()?;
+    }
+    if leads { Ok(overdue) } else { Err(Error::Deposed { duty: term.duty }.into()) }
+}
+
+/// True when `term` is for `duty` and as it is stored: number, node and end.
+fn is_current(term: &Term, duty: Duty, stored: (i64, WorkerId, Timestamp), now: Timestamp) -> bool {
+    let (number, node, expires_at) = stored;
+    term.duty == duty && number == term.number && node == term.node && expires_at > now
+}
+
 /// The statement that reads the current term of a duty, and keeps it from passing on until the commit.
 pub(crate) fn ask(term: &Term) -> Query {
     Query::new(sql::TERM_SHARE, vec![Value::text(term.duty.as_str())])
@@ -119,8 +154,7 @@ pub(crate) fn ask(term: &Term) -> Query {
 pub(crate) fn expect_term(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) -> Result<(), Failure> {
     let mut leads = false;
     for mut row in rows {
-        let (number, node, expires_at) = (row.int()?, row.worker()?, row.moment()?);
-        leads = term.duty == duty && number == term.number && node == term.node && expires_at > now;
+        leads = is_current(term, duty, (row.int()?, row.worker()?, row.moment()?), now);
     }
     if leads { Ok(()) } else { Err(Error::Deposed { duty: term.duty }.into()) }
 }
@@ -137,6 +171,9 @@ pub(crate) async fn lead_on(unit: &mut Unit, term: &Term, duty: Duty) -> Result<
 
 /// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
 pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
+    if !any_overdue(unit, term).await? {
+        return Ok(0);
+    }
     let now = lead_on(unit, term, Duty::Expire).await?;
     let overdue = unit.one(Query::new(sql::OVERDUE, vec![Value::at(now), Value::count(limit)])).await?;
     let ids = overdue.into_iter().map(|mut row| row.job()).collect::<Result<Vec<JobId>, _>>()?;

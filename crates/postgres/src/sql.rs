@@ -113,12 +113,13 @@ pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.prior
      ORDER BY l.queue, l.kind, l.version, l.priority";
 /// Adds what has piled up to the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM \
-     backstop.tally LIMIT 20000 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
+     backstop.tally LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
      sum(pending) AS pending, sum(running) AS running, sum(succeeded) AS succeeded, sum(failed) AS failed, \
-     sum(paused) AS paused, sum(canceled) AS canceled, sum(waiting) AS waiting FROM gone GROUP BY lane ORDER BY lane) \
-     UPDATE backstop.lane l SET pending = l.pending + s.pending, running = l.running + s.running, \
+     sum(paused) AS paused, sum(canceled) AS canceled, sum(waiting) AS waiting FROM gone GROUP BY lane ORDER BY lane), \
+     added AS (UPDATE backstop.lane l SET pending = l.pending + s.pending, running = l.running + s.running, \
      succeeded = l.succeeded + s.succeeded, failed = l.failed + s.failed, paused = l.paused + s.paused, \
-     canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id";
+     canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id) \
+     SELECT count(*) FROM gone";
 
 /// See `cursors`. Whoever keeps them last knows best.
 pub(crate) const CURSORS_SAVE: &str = "INSERT INTO backstop.cursor (lane, run_at, id, server, seen) \
@@ -252,6 +253,19 @@ pub(crate) const TERMS_RENEW: &str = concat!(
     " + $4, $5) WHERE name = ANY($1::text[]) AND node = $2 AND expires_at > ",
     clock!("$3"),
     " RETURNING name, number, expires_at"
+);
+/// Every term, with the moment they are read at.
+pub(crate) const TERMS: &str = concat!(
+    "SELECT m.now, d.name, d.number, d.node, d.expires_at FROM (SELECT ",
+    clock!("$1"),
+    " AS now) m LEFT JOIN backstop.duty d ON d.number > 0"
+);
+/// The moment, the current term of a duty, and whether anything has expired.
+pub(crate) const EXPIRY_LOOK: &str = concat!(
+    "SELECT m.now, d.number, d.node, d.expires_at, EXISTS (SELECT 1 FROM backstop.ready r \
+     WHERE r.expires_at IS NOT NULL AND r.expires_at < m.now) FROM (SELECT ",
+    clock!("$1"),
+    " AS now) m, backstop.duty d WHERE d.name = $2"
 );
 pub(crate) const TERM_SHARE: &str =
     "SELECT number, node, expires_at FROM backstop.duty WHERE name = $1 FOR SHARE";

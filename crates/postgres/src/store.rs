@@ -13,7 +13,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -301,6 +301,14 @@ impl Store for PostgresStore {
             let duties = duties.clone();
             Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
         })
+    }
+
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.read(|unit| Box::pin(duty::terms(unit)))
+    }
+
+    fn fold(&self, limit: usize) -> Answer<'_, usize> {
+        self.write(move |unit| Box::pin(duty::fold(unit, limit)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

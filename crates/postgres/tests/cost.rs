@@ -158,31 +158,75 @@ fn a_glance_at_many_jobs_is_one_question() {
     });
 }
 
-/// What a worker does again and again while there is no work, with how often in a minute by default.
+/// What a process with a worker does again and again while there is no work, with how often in a minute by default: it
+/// leads every duty.
 #[test]
 fn an_idle_worker_is_quiet() {
     const LEASE: Duration = Duration::from_secs(3_600);
-    const DUTIES: [Duty; 2] = [Duty::Rescue, Duty::Expire];
+    const DUTIES: [Duty; 4] = [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count];
     let folder = Folder::new("idle").expect("a folder");
     InSchema::block_on(async {
         let mut bench = Bench::new(&folder).await;
         let terms = bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads");
         let expire = terms[1].expect("nobody else leads");
+        bench.store.fold(BATCH).await.expect("folded");
         let (_, look) = bench
             .cost(async |bench: &mut Bench| bench.store.peek(&bench.wanted()).await.expect("a look"))
             .await;
         let shelf = Shelf::first(Drawer::Plans, 1_000);
         let (_, plans) =
             bench.cost(async |bench: &mut Bench| bench.store.documents(shelf).await.expect("read")).await;
+        let (_, orphans) =
+            bench.cost(async |bench: &mut Bench| bench.store.orphans(BATCH).await.expect("read")).await;
+        let (_, lead) = bench
+            .cost(async |bench: &mut Bench| {
+                bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads on")
+            })
+            .await;
         let ((), round) = bench
             .cost(async |bench: &mut Bench| {
-                bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads on");
-                assert!(bench.store.orphans(BATCH).await.expect("read").is_empty());
                 assert_eq!(bench.store.expire(expire, BATCH).await.expect("expired"), 0);
+                assert_eq!(bench.store.fold(BATCH).await.expect("folded"), 0);
                 bench.store.renew(bench.worker, LEASE, Vec::new()).await.expect("lives on");
             })
             .await;
-        let a_minute = 60 * look.statements + 20 * plans.statements + 6 * round.statements;
-        assert!(a_minute < 3 * 60, "{look:?} {plans:?} {round:?}: {a_minute} a minute");
+        // By default: a look for work a second, plans every three, orphans every one and a half, terms every five, the
+        // rest every ten.
+        let a_minute = 60 * look.statements
+            + 20 * plans.statements
+            + 40 * orphans.statements
+            + 12 * lead.statements
+            + 6 * round.statements;
+        assert!(a_minute <= 150, "{look:?} {plans:?} {orphans:?} {lead:?} {round:?}: {a_minute} a minute");
+    });
+}
+
+/// What commits leave beside the counts of lanes is added as fast as it came, however much it is.
+#[test]
+fn what_piles_up_beside_the_counts_is_added_in_bounded_batches() {
+    const PILE: usize = 50_000;
+    let folder = Folder::new("pile").expect("a folder");
+    InSchema::block_on(async {
+        let mut bench = Bench::new(&folder).await;
+        bench.submit().await;
+        let shown = async || bench.store.queues().await.expect("read").remove(0).pending;
+        let before = shown().await;
+        let rows = || -> usize {
+            let count = bench.server.psql("SELECT count(*) FROM backstop.tally").expect("an answer");
+            count.trim().parse().expect("a number")
+        };
+        let more = format!(
+            "INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, canceled, waiting) \
+             SELECT l.id, 1, 0, 0, 0, 0, 0, 0 FROM backstop.lane l, generate_series(1, {PILE})"
+        );
+        bench.server.psql(&more).expect("written");
+        let pile = rows();
+        assert!(pile >= PILE, "{pile}");
+        let mut folds = Vec::new();
+        while folds.last().is_none_or(|folded| *folded == 20_000) {
+            folds.push(bench.store.fold(20_000).await.expect("folded"));
+        }
+        assert_eq!((folds.len(), folds.iter().sum::<usize>(), rows()), (3, pile, 0));
+        assert_eq!(shown().await, before + u64::try_from(PILE).expect("small"), "nothing of it is lost");
     });
 }

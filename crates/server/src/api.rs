@@ -1,6 +1,7 @@
 //! What every handler has at hand.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop::Backstop;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,9 @@ pub struct Settings {
     pub limits: Limits,
     /// The certificate to show; none for plain HTTP.
     pub tls: Option<Tls>,
+    /// How long this process may be silent before others take over the maintenance that it leads; as long as a worker
+    /// unless told.
+    pub lease: Option<Duration>,
 }
 
 /// The engine behind the API and how it is served. Clones are cheap and share everything.
@@ -44,8 +48,9 @@ impl Api {
     #[must_use]
     pub fn new(engine: Backstop, settings: Settings) -> Self {
         let leases = crate::lease::Leases::default();
-        let tell = crate::tell::Tell::new(&settings.telling);
-        let door = Door::new(&engine, &settings);
+        let loops = engine.loops();
+        let tell = crate::tell::Tell::new(&settings.telling, &loops);
+        let door = Door::new(&engine, &settings, &loops);
         Self { inner: Arc::new(Inner { engine, settings, leases, tell, door }) }
     }
 

@@ -14,7 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use backstop::core::failure::redact::sanitize;
 use backstop::store::{Document, Drawer, Error as StoreError, Shelf};
-use backstop::{Backstop, Timestamp};
+use backstop::{Backstop, Loops, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Caller, Tokens};
@@ -101,8 +101,9 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn new(engine: &Backstop, tokens: Tokens) -> Self {
-        Self { engine: engine.clone(), tokens, writer: Arc::new(Writer::new(engine.store().clone())) }
+    pub(crate) fn new(engine: &Backstop, tokens: Tokens, loops: &Loops) -> Self {
+        let writer = Arc::new(Writer::new(engine.store().clone(), loops));
+        Self { engine: engine.clone(), tokens, writer }
     }
 
     /// Writes a call down. Returns when it is stored, for calls that wait for it.

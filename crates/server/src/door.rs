@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use backstop::Backstop;
+use backstop::{Backstop, Loops};
 use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
@@ -43,10 +43,10 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(engine: &Backstop, settings: &Settings) -> Self {
+    pub(crate) fn new(engine: &Backstop, settings: &Settings, loops: &Loops) -> Self {
         let tokens = Tokens::new(engine, &settings.access.tokens);
         Self {
-            audit: Audit::new(engine, tokens.clone()),
+            audit: Audit::new(engine, tokens.clone(), loops),
             tokens,
             rates: settings.access.rate.map(Throttle::new),
             failed_logins: Throttle::new(settings.access.failed_logins),

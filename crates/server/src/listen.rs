@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::MaintenanceHandle;
 use backstop::store::Error as StoreError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -99,6 +100,8 @@ async fn check(address: SocketAddr, api: &Api) -> Result<(), ListenError> {
 
 /// Serves the API on a listener until `stop` resolves; returns when the last request has ended or the grace is over.
 ///
+/// Whoever serves a store takes part in its maintenance, with a worker in the process or not (L15, L17).
+///
 /// # Errors
 /// When it may not listen there.
 pub async fn serve(
@@ -110,6 +113,7 @@ pub async fn serve(
     let address =
         listener.local_addr().map_err(|problem| ListenError::Address { address: nowhere, problem })?;
     check(address, &api).await?;
+    let maintenance = maintain(&api);
     let floor = Arc::new(Floor::new(api.settings().limits.connections));
     let attendant = Arc::new(Attendant::new(&api));
     tokio::select! {
@@ -125,7 +129,21 @@ pub async fn serve(
         floor.clear();
     }
     api.door().audit.flush().await;
+    maintenance.stop().await;
     Ok(())
+}
+
+/// Takes part in maintenance, and lets readiness rest on it.
+fn maintain(api: &Api) -> MaintenanceHandle {
+    let maintenance = api.engine().maintenance();
+    let maintenance = match api.settings().lease {
+        Some(lease) => maintenance.lease(lease),
+        None => maintenance,
+    };
+    let running = maintenance.start();
+    let watch = running.watch();
+    api.watch("maintenance", move || watch.health());
+    running
 }
 
 async fn accept(

@@ -1,4 +1,4 @@
-//! What readiness rests on: the store, and the loops of the workers in this process (H2).
+//! What readiness rests on: the store, the loops of this process, and that somebody leads every duty (H2, L17).
 //!
 //! Owns the checks and their last results. Everybody may ask, so asking often must cost no more than asking once.
 
@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::Health;
 use backstop::store::{Drawer, Shelf, Store};
+use backstop::{Backstop, DutyHealth, Health};
 use tokio::time::Instant;
 
 use crate::shape::{Check, Readiness};
@@ -15,15 +15,20 @@ use crate::shape::{Check, Readiness};
 /// How long the store's last answer stands for it.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How long what was seen of the duties stands for it: it changes slowly.
+const DUTIES_FRESH: Duration = Duration::from_secs(5);
+
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 type Look = Box<dyn Fn() -> Option<Health> + Send + Sync>;
 
 /// Every check with its last result.
-#[derive(Default)]
 pub(crate) struct Checks {
+    since: Instant,
     workers: Mutex<Vec<(String, Look)>>,
+    /// One request at a time asks who leads what.
+    duties: tokio::sync::Mutex<Option<(Instant, Vec<DutyHealth>)>>,
     /// One request at a time asks the store; the others wait for its answer.
     store: tokio::sync::Mutex<Option<Answered>>,
 }
@@ -39,6 +44,13 @@ struct Answered {
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checks").finish_non_exhaustive()
+    }
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        let (workers, duties, store) = Default::default();
+        Self { since: Instant::now(), workers, duties, store }
     }
 }
 
@@ -61,8 +73,11 @@ impl Checks {
     }
 
     /// Checks everything.
-    pub(crate) async fn readiness(&self, store: &dyn Store) -> Readiness {
-        let mut checks = vec![self.store(store).await];
+    pub(crate) async fn readiness(&self, engine: &Backstop) -> Readiness {
+        let store = self.store(&**engine.store()).await;
+        let duties = if store.ok { self.duties(engine).await } else { Vec::new() };
+        let mut checks = vec![store];
+        checks.extend(duties);
         for (worker, health) in self.workers() {
             checks.extend(health.loops.into_iter().map(|one| Check {
                 name: format!("{worker}/{}", one.name),
@@ -76,6 +91,28 @@ impl Checks {
         }
         let ready = checks.iter().all(|check| check.ok);
         Readiness { status: if ready { "ready" } else { "not_ready" }.to_owned(), checks }
+    }
+
+    /// Whether each duty is led, by this process or another. What cannot be seen is the store's trouble.
+    async fn duties(&self, engine: &Backstop) -> Vec<Check> {
+        let mut last = self.duties.lock().await;
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= DUTIES_FRESH)
+            && let Ok(Ok(duties)) = tokio::time::timeout(PATIENCE, engine.duties()).await
+        {
+            *last = Some((Instant::now(), duties));
+        }
+        let Some((_, duties)) = &*last else { return Vec::new() };
+        let age = self.since.elapsed();
+        let check = |one: &DutyHealth| Check {
+            name: format!("duty/{}", one.duty),
+            ok: one.is_ok(age),
+            age_ms: millis(one.unled.unwrap_or(age)),
+            deadline_ms: Some(millis(one.patience)),
+            took_ms: None,
+            restarts: None,
+            problem: (!one.is_ok(age)).then(|| "nobody_leads".to_owned()),
+        };
+        duties.iter().map(check).collect()
     }
 
     async fn store(&self, store: &dyn Store) -> Check {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop::Health;
+use backstop::{Health, Loops};
 use backstop_kinds::HttpSettings;
 
 use crate::api::Api;
@@ -46,6 +46,8 @@ pub(crate) struct Tell {
     pub(crate) hub: Arc<Hub>,
     /// What readiness rests on.
     pub(crate) checks: Checks,
+    /// The server's own tasks, which readiness rests on too (H11).
+    pub(crate) loops: Arc<Loops>,
     /// What is counted of requests.
     pub(crate) requests: Requests,
     /// Messages on their way to webhooks.
@@ -53,10 +55,13 @@ pub(crate) struct Tell {
 }
 
 impl Tell {
-    pub(crate) fn new(settings: &Telling) -> Self {
+    pub(crate) fn new(settings: &Telling, loops: &Arc<Loops>) -> Self {
+        let (checks, watch) = (Checks::default(), loops.watch());
+        checks.watch("server".to_owned(), Box::new(move || watch.health()));
         Self {
-            hub: Hub::new(settings.kept_events, settings.kept_bytes),
-            checks: Checks::default(),
+            hub: Hub::new(settings.kept_events, settings.kept_bytes, loops.clone()),
+            checks,
+            loops: loops.clone(),
             requests: Requests::default(),
             webhooks: HandOver::default(),
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backstop_core::{Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term};
-use rusqlite::params;
+use backstop_store::{Duty, Error, Term, Terms};
+use rusqlite::{Connection, params};
 
 use crate::error::Failure;
 use crate::rows;
@@ -22,7 +22,7 @@ pub(crate) fn lead(
 }
 
 fn lead_one(unit: &mut Unit<'_>, node: WorkerId, duty: Duty, ttl: Duration) -> Result<Option<Term>, Failure> {
-    let number = match current(unit, duty)? {
+    let number = match current(unit.conn, duty)? {
         Some(term) if term.expires_at > unit.now && term.node == node => term.number,
         Some(term) if term.expires_at > unit.now => return Ok(None),
         Some(term) => term.number + 1,
@@ -38,8 +38,17 @@ fn lead_one(unit: &mut Unit<'_>, node: WorkerId, duty: Duty, ttl: Duration) -> R
     Ok(Some(term))
 }
 
-fn current(unit: &Unit<'_>, duty: Duty) -> Result<Option<Term>, Failure> {
-    rows::first(&mut *unit.conn.prepare_cached(sql::TERM)?, [duty.as_str()], |row| {
+/// The latest term of every duty that was ever led.
+pub(crate) fn terms(conn: &Connection, now: Timestamp) -> Result<Terms, Failure> {
+    let mut terms = Vec::with_capacity(Duty::ALL.len());
+    for duty in Duty::ALL {
+        terms.extend(current(conn, duty)?);
+    }
+    Ok(Terms { now, terms })
+}
+
+fn current(conn: &Connection, duty: Duty) -> Result<Option<Term>, Failure> {
+    rows::first(&mut *conn.prepare_cached(sql::TERM)?, [duty.as_str()], |row| {
         Ok(Term {
             duty,
             number: row.get(0)?,
@@ -51,7 +60,7 @@ fn current(unit: &Unit<'_>, duty: Duty) -> Result<Option<Term>, Failure> {
 
 /// Refuses a leader whose term has passed on, has run out, or was for another duty.
 pub(crate) fn expect_term(unit: &Unit<'_>, term: &Term, duty: Duty) -> Result<(), Failure> {
-    let leads = current(unit, duty)?.is_some_and(|current| {
+    let leads = current(unit.conn, duty)?.is_some_and(|current| {
         term.duty == duty
             && current.number == term.number
             && current.node == term.node

@@ -14,7 +14,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, WorkerView,
+    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
 };
 
 use crate::error::Failure;
@@ -197,6 +197,14 @@ impl Store for SqliteStore {
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         self.write(duties.len(), move |unit| duty::lead(unit, node, &duties, ttl))
+    }
+
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.read(|snapshot| duty::terms(snapshot.conn, snapshot.now))
+    }
+
+    fn fold(&self, _limit: usize) -> Answer<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -189,6 +189,9 @@ macro_rules! conformance {
                 renewing_keeps_the_term
                 a_term_that_ran_out_is_followed_by_the_next
                 racing_nodes_make_one_leader
+                terms_are_told_with_their_ends
+                a_term_that_ran_out_is_told_until_the_next
+                a_store_that_nobody_led_has_no_terms
                 terms_survive_a_reopened_store
                 a_deposed_leader_rescues_nothing
                 a_deposed_leader_expires_nothing

@@ -14,7 +14,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use crate::{
     Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane, Incident,
     JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf,
-    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -147,6 +147,17 @@ pub trait Store: Send + Sync + 'static {
     /// The first term of a duty is 1. Renewing a term that still runs keeps its number; every other grant, also to
     /// the node whose own term ran out, takes the next one. None: another node leads.
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>>;
+
+    /// The latest term of every duty that was ever led, also of those that have run out, in the order of
+    /// [`Duty::ALL`] (L17).
+    fn terms(&self) -> Answer<'_, Terms>;
+
+    /// Adds up to `limit` of the changes that commits have left beside the counts of lanes to these counts, and says
+    /// how many it added: fewer than `limit` means that it has caught up.
+    ///
+    /// Counts are exact before and after; it keeps them cheap to read. Any number of nodes may call it at once. A
+    /// store that keeps its counts in one place has nothing to add.
+    fn fold(&self, limit: usize) -> Answer<'_, usize>;
 
     /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>>;

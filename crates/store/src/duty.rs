@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_core::job::{Job, Record};
 use backstop_core::{Lease, Timestamp, WorkerId};
@@ -24,12 +25,22 @@ pub enum Duty {
     Alert,
     /// Removes archived jobs whose time is over (D5).
     Prune,
+    /// Keeps counts cheap to read: see `Store::fold`.
+    Count,
 }
 
 impl Duty {
     /// Every duty.
-    pub const ALL: [Self; 7] =
-        [Self::Rescue, Self::Expire, Self::WatchCode, Self::Archive, Self::Redrive, Self::Alert, Self::Prune];
+    pub const ALL: [Self; 8] = [
+        Self::Rescue,
+        Self::Expire,
+        Self::WatchCode,
+        Self::Archive,
+        Self::Redrive,
+        Self::Alert,
+        Self::Prune,
+        Self::Count,
+    ];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -42,7 +53,14 @@ impl Duty {
             Self::Redrive => "redrive",
             Self::Alert => "alert",
             Self::Prune => "prune",
+            Self::Count => "count",
         }
+    }
+
+    /// The duty of this name; none for one of a newer contract.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|duty| duty.as_str() == name)
     }
 }
 
@@ -63,6 +81,29 @@ pub struct Term {
     pub node: WorkerId,
     /// Until when, unless it is renewed.
     pub expires_at: Timestamp,
+}
+
+/// The latest term of every duty that was ever led, as they were at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// That moment, by the store's clock.
+    pub now: Timestamp,
+    /// The terms, by duty. One that has run out stays until somebody leads again.
+    pub terms: Vec<Term>,
+}
+
+impl Terms {
+    /// The latest term of a duty; none when nobody ever led it.
+    #[must_use]
+    pub fn of(&self, duty: Duty) -> Option<&Term> {
+        self.terms.iter().find(|term| term.duty == duty)
+    }
+
+    /// How long nobody has led a duty: zero while somebody does, none when nobody ever did.
+    #[must_use]
+    pub fn unled(&self, duty: Duty) -> Option<Duration> {
+        self.of(duty).map(|term| self.now.since(term.expires_at))
+    }
 }
 
 /// A job whose worker has stopped renewing.

@@ -36,7 +36,7 @@ pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Signal, Store};
 pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Shelf};
-pub use duty::{Duty, Orphan, Term};
+pub use duty::{Duty, Orphan, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};
 pub use model::ModelStore;

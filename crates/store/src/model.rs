@@ -38,7 +38,7 @@ use crate::show::PauseNote;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
+    QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms,
     WorkerView,
 };
 
@@ -163,6 +163,14 @@ impl Store for ModelStore {
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.lead(node, &duties, ttl, commit.now))) })
+    }
+
+    fn terms(&self) -> Answer<'_, Terms> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.terms(now))) })
+    }
+
+    fn fold(&self, _limit: usize) -> Answer<'_, usize> {
+        Box::pin(std::future::ready(Ok(0)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

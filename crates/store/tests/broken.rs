@@ -152,6 +152,14 @@ impl<F: Fault> Store for Broken<F> {
         self.0.lead(node, duties, F::ttl(ttl))
     }
 
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.0.terms()
+    }
+
+    fn fold(&self, limit: usize) -> Answer<'_, usize> {
+        self.0.fold(limit)
+    }
+
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
         self.0.orphans(limit)
     }

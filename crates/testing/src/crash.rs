@@ -13,7 +13,7 @@ use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane,
     Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
-    Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{Backstop, Config, State};
 
@@ -184,6 +184,8 @@ impl Store for CrashAt {
         renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
         retire(worker: WorkerId) -> ();
         lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
+        terms() -> Terms;
+        fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(term: Term, limit: usize) -> usize;

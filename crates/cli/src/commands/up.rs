@@ -47,7 +47,9 @@ pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
     let engine = app.open().await?;
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
-    let exporter = app.settings.otlp.as_deref().map(Exporter::start).transpose()?;
+    let loops = engine.loops();
+    let start = |endpoint: &str| Exporter::start(endpoint, &loops);
+    let exporter = app.settings.otlp.as_deref().map(start).transpose()?;
     let worked = serve_and_work(&args, &engine, asked, exporter.as_ref(), app).await;
     if let Some(exporter) = exporter
         && exporter.stop().await > 0
@@ -96,7 +98,9 @@ async fn work(
     app: &App,
 ) -> Result<Exit, Problem> {
     if args.no_worker {
-        app.out.note("no worker runs here: jobs wait for one elsewhere\nserving: press Ctrl-C to stop");
+        app.out.note(
+            "no worker runs here: jobs wait for one elsewhere; maintenance runs\nserving: press Ctrl-C to stop",
+        );
         asked.await;
         return Ok(Exit::Done);
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use backstop::{Cause, Hook, HookFuture, JobId, RunInfo};
+use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, Loops, RunInfo};
 use backstop_server::Answered;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -30,6 +30,9 @@ const BATCH: usize = 512;
 /// How long the first span of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(2);
 
+/// How long a batch may take before readiness says so; a collector has less than that (H11).
+const SILENT: Duration = Duration::from_secs(30);
+
 /// Runs that are timed at once; more than this are not traced.
 const RUNS: usize = 65_536;
 
@@ -41,11 +44,12 @@ pub(crate) struct Exporter {
     spans: mpsc::Sender<Span>,
     lost: Arc<AtomicU64>,
     task: JoinHandle<()>,
+    watch: HealthWatch,
 }
 
 impl Exporter {
     /// Starts to send to the collector at `endpoint`.
-    pub(crate) fn start(endpoint: &str) -> Result<Self, Problem> {
+    pub(crate) fn start(endpoint: &str, loops: &Arc<Loops>) -> Result<Self, Problem> {
         let address = post::address(endpoint).map_err(|problem| {
             let message = format!("telemetry.otlp_endpoint cannot be used: {problem}");
             Problem::usage("config_invalid", message)
@@ -53,18 +57,27 @@ impl Exporter {
         let (spans, mut waiting) = mpsc::channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = lost.clone();
+        let pulse = loops.pulse("export", SILENT);
+        pulse.idle();
         let task = tokio::spawn(async move {
             let mut batch = Vec::with_capacity(BATCH);
             while gather(&mut waiting, &mut batch).await {
+                pulse.beat();
                 if let Err(problem) = post::post(&address, span::body(&batch)).await {
                     lose(&counter, batch.len());
                     let lost = counter.load(Ordering::Relaxed);
                     tracing::warn!(%problem, lost, "the collector of traces did not take a batch");
                 }
                 batch.clear();
+                pulse.idle();
             }
         });
-        Ok(Self { spans, lost, task })
+        Ok(Self { spans, lost, task, watch: loops.watch() })
+    }
+
+    /// Looks at how the task is that sends (H11).
+    pub(crate) fn watch(&self) -> HealthWatch {
+        self.watch.clone()
     }
 
     /// What a worker is told to call around every run.
@@ -79,7 +92,7 @@ impl Exporter {
 
     /// Sends what waits, and stops; answers how many spans were lost in all. Workers must have stopped before.
     pub(crate) async fn stop(self) -> u64 {
-        let Self { spans, lost, mut task } = self;
+        let Self { spans, lost, mut task, .. } = self;
         drop(spans);
         if tokio::time::timeout(LAST_SPANS, &mut task).await.is_err() {
             task.abort();

@@ -51,7 +51,7 @@ fn attribute<'a>(span: &'a Value, key: &str) -> &'a Value {
 /// Runs jobs of these traces, each with an exporter around it, and stops.
 async fn run_traced(endpoint: &str, jobs: &[(u32, Option<&str>)]) -> (Vec<JobId>, u64) {
     let engine = Backstop::open("memory:").await.unwrap();
-    let exporter = Exporter::start(endpoint).unwrap();
+    let exporter = Exporter::start(endpoint, &Arc::default()).unwrap();
     let mut ids = Vec::new();
     for (amount, trace) in jobs {
         let mut job = engine.enqueue(Pay { amount: *amount });
@@ -118,6 +118,6 @@ async fn a_collector_that_refuses_costs_spans_that_are_counted_and_no_job() {
 #[tokio::test]
 async fn an_endpoint_that_cannot_be_used_is_refused_at_the_start() {
     for endpoint in ["", "collector:4318", "https://collector", "ftp://collector", "http://"] {
-        assert!(Exporter::start(endpoint).is_err(), "{endpoint}");
+        assert!(Exporter::start(endpoint, &Arc::default()).is_err(), "{endpoint}");
     }
 }

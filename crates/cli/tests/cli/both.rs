@@ -86,10 +86,14 @@ pub(crate) fn archive(program: &Program) {
         let retention = Retention::default().succeeded(at_once).canceled(at_once).failed(at_once);
         let config = Config::default().retention(retention);
         let engine = Backstop::open_with(&program.store(), config).await.expect("the same store");
+        let lead = |duty| engine.store().lead(worker_id(), vec![duty], Duration::ZERO);
+        // A server on this store leads for some seconds after its start.
+        while lead(Duty::Archive).await.expect("the store is there")[0].is_none() {
+            tokio::task::yield_now().await;
+        }
         engine.maintain(worker_id(), Duration::from_millis(500)).await.expect("it archives");
         // Its leadership ends, as that of a worker that has stopped long ago.
-        let prune = || engine.store().lead(worker_id(), vec![Duty::Prune], Duration::ZERO);
-        while prune().await.expect("the store is there")[0].is_none() {
+        while lead(Duty::Prune).await.expect("the store is there")[0].is_none() {
             tokio::task::yield_now().await;
         }
     });

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr};
 use std::time::{Duration, Instant};
 
 use crate::program::Program;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A server that was started, with where it listens.
 struct Serving {
@@ -43,6 +43,20 @@ impl Serving {
         answer.split(' ').nth(1).expect("a status").parse().expect("a number")
     }
 
+    /// The JSON that comes back for JSON.
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let (host, body) = (&self.address, body.to_string());
+        let head = format!("host: {host}\r\ncontent-type: application/json\r\nconnection: close");
+        let length = body.len();
+        let request = format!("POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        serde_json::from_str(body).expect("JSON")
+    }
+
     /// Asks until the answer is this, for the few seconds that other processes take to hear of a change.
     fn comes_to(&self, status: u16, token: Option<&str>) {
         let begun = Instant::now();
@@ -74,6 +88,29 @@ fn the_api_is_open_on_this_machine_until_a_token_exists() {
         program.run(&["token", "revoke", "ci"]).exits(0).says(&["token `ci` is now worth nothing"]);
         serving.comes_to(401, Some(token));
     }
+}
+
+#[test]
+fn a_server_without_a_worker_takes_back_what_a_remote_worker_left() {
+    // L15, L17
+    let program = Program::new();
+    let id = program.enqueue(&["mail"]);
+    let serving = Serving::start(&program, &["up", "--no-worker", "--listen", "127.0.0.1:0"]);
+    let claim = |worker: &str, wait_ms: u64| {
+        let ask = json!({ "worker": worker, "queues": ["default"], "kinds": ["mail"], "lease_ms": 1_000,
+            "wait_ms": wait_ms });
+        serving.post("/api/v1/work/claim", &ask)
+    };
+    let first = claim("one", 0);
+    assert_eq!((&first["jobs"][0]["id"], &first["jobs"][0]["runs"]), (&json!(id), &json!(1)), "{first}");
+    // It is never heard of again.
+    let begun = Instant::now();
+    let second = claim("two", 20_000);
+    assert_eq!((&second["jobs"][0]["id"], &second["jobs"][0]["runs"]), (&json!(id), &json!(2)), "{second}");
+    // A second of its lease, two to be found, and a second of backoff; the rest is for a busy machine.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert_eq!(serving.get("/health/ready", None), 200);
+    program.run(&["doctor"]).exits(0).says(&["maintenance"]);
 }
 
 #[test]

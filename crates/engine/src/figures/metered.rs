@@ -13,7 +13,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, JobFilter,
     NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal, Store,
-    StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -172,6 +172,8 @@ impl Store for Metered {
         enlist(worker: NewWorker) -> ();
         retire(worker: WorkerId) -> ();
         lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
+        terms() -> Terms;
+        fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;

@@ -2,44 +2,31 @@
 
 use std::time::Duration;
 
-use backstop_core::WorkerId;
 use backstop_store::Error as StoreError;
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::alert::{self, Lead};
+use super::handle::Shared;
+use super::leadership;
 use crate::alerts::filed::{self, Outlet};
 use crate::engine::Backstop;
-use crate::loops::{Loops, Pulse};
+use crate::loops::Pulse;
 
 /// How often the node that leads looks for new alerts.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts the loop; none when nobody is to be told.
-pub(super) fn start(
-    engine: Backstop,
-    node: WorkerId,
-    lease: Duration,
-    loops: &Loops,
-    stop: CancellationToken,
-) -> Option<JoinHandle<()>> {
-    if engine.inner.config.alerts.channels.is_empty() {
-        return None;
-    }
-    let quit = stop.clone();
-    Some(loops.supervise("alerts", lease.max(LOOK * 2) * 2, stop, move |pulse| {
-        let (engine, quit) = (engine.clone(), quit.clone());
-        async move { run(engine, node, lease, &pulse, &quit).await }
-    }))
-}
-
-async fn run(engine: Backstop, node: WorkerId, lease: Duration, pulse: &Pulse, quit: &CancellationToken) {
+/// Delivers until it is told to stop, while it leads. It asks for the leadership by itself: only nodes that have
+/// somebody to tell take part.
+pub(super) async fn run(engine: Backstop, shared: &Shared, pulse: &Pulse) {
+    let quit = &shared.stop;
     let mut round = Round::new(engine);
     while !quit.is_cancelled() {
         pulse.beat();
-        let over = Instant::now() + lease / 3;
-        match Lead::ask(&*round.engine.inner.store, node, lease).await {
+        let span = leadership::span(shared);
+        let over = Instant::now() + span / 3;
+        match Lead::ask(&*round.engine.inner.store, shared.node, span).await {
             Ok(Some(lead)) => round.serve(lead, over, pulse, quit).await,
             Ok(None) => pause(over, quit).await,
             Err(error) => {

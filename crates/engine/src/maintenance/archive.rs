@@ -4,13 +4,15 @@ use backstop_store::{Error as StoreError, Term};
 
 use super::BATCH;
 use crate::engine::Backstop;
+use crate::loops::Pulse;
 
 /// Batches a round at most: a great backlog must not keep the other duties waiting.
 const BATCHES: usize = 20;
 
-pub(super) async fn archive(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+pub(super) async fn archive(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
     let retention = engine.inner.config.retention;
     for _ in 0..BATCHES {
+        pulse.beat();
         let archived = engine.inner.store.archive(term, retention, BATCH).await?;
         if archived > 0 {
             tracing::debug!(archived, "jobs that ended long ago were archived");

@@ -6,6 +6,7 @@ use backstop_core::Timestamp;
 use backstop_store::{Amend, Drawer, Edit, Error as StoreError, Expect, Shelf, Term};
 
 use crate::engine::Backstop;
+use crate::loops::Pulse;
 
 /// Documents that are read and removed together. Each may hold a thousand lines, and is read with all of them.
 const BATCH: usize = 20;
@@ -14,11 +15,12 @@ const BATCH: usize = 20;
 /// waiting.
 const BATCHES: usize = 20;
 
-pub(super) async fn prune(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+pub(super) async fn prune(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
     let Some(keep) = engine.inner.config.audit_retention else { return Ok(()) };
     let store = &engine.inner.store;
     let shelf = Shelf::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
     for _ in 0..BATCHES {
+        pulse.beat();
         let found = store.documents(shelf.clone()).await?;
         if found.items.is_empty() {
             return Ok(());

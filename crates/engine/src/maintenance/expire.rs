@@ -4,9 +4,11 @@ use backstop_store::{Error as StoreError, Term};
 
 use super::BATCH;
 use crate::engine::Backstop;
+use crate::loops::Pulse;
 
-pub(super) async fn expire(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+pub(super) async fn expire(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
     loop {
+        pulse.beat();
         let expired = engine.inner.store.expire(term, BATCH).await?;
         if expired > 0 {
             tracing::error!(expired, "jobs could not start in time and became dead letters");

@@ -1,103 +1,60 @@
 //! Duties that one node at a time does for all (L17), one file each.
+//!
+//! Every process that serves the store takes part, with a worker in it or not: [`handle`] starts the loops, once for
+//! each engine. [`leadership`] asks for what somebody has to lead all the time, [`rescue`], [`redrive`] and [`counts`]
+//! do it while they lead, [`upkeep`] leads the rest for as long as it takes. Nothing that takes long holds up a rescue.
 
 mod alert;
 mod alert_loop;
 mod archive;
 mod audit;
+mod counts;
 mod expire;
 mod forget;
+mod handle;
+mod leadership;
 mod prune;
 mod redrive;
 mod rescue;
+mod unled;
+mod upkeep;
 mod watch_code;
 
 use std::time::Duration;
 
 use backstop_core::WorkerId;
 use backstop_store::{Duty, Error as StoreError, Term};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::engine::Backstop;
-use crate::loops::{Loops, Pulse};
+use crate::loops::Pulse;
+
+pub(crate) use handle::Slot;
+pub use handle::{Maintenance, MaintenanceHandle};
+pub use unled::DutyHealth;
 
 /// Rows that one step of a duty touches at most, so that no transaction is long.
 const BATCH: usize = 500;
 
-/// What cannot wait: jobs of dead workers, and jobs that must not start any more.
-const URGENT: [Duty; 2] = [Duty::Rescue, Duty::Expire];
-
-/// What is done in one of so many rounds: what is kept for days need not be looked at every few seconds.
-const SELDOM: [(Duty, u32); 3] = [(Duty::WatchCode, 6), (Duty::Archive, 30), (Duty::Prune, 30)];
-
-/// Starts the loops that ask for leadership and do what they get.
-pub(crate) fn start(
-    engine: Backstop,
-    node: WorkerId,
-    lease: Duration,
-    loops: &Loops,
-    stop: CancellationToken,
-) -> Vec<JoinHandle<()>> {
-    let alerts = alert_loop::start(engine.clone(), node, lease, loops, stop.clone());
-    // Orphans must be found within one lease, so duties run three times in it.
-    let interval = lease / 3;
-    let quit = stop.clone();
-    let duties = loops.supervise("maintenance", lease.max(interval * 2) * 2, stop, move |pulse| {
-        let (engine, quit) = (engine.clone(), quit.clone());
-        async move { run(&engine, node, lease, interval, &pulse, &quit).await }
-    });
-    std::iter::once(duties).chain(alerts).collect()
-}
-
-async fn run(
-    engine: &Backstop,
-    node: WorkerId,
-    lease: Duration,
-    interval: Duration,
-    pulse: &Pulse,
-    quit: &CancellationToken,
-) {
-    for number in 0_u32.. {
-        if quit.is_cancelled() {
-            return;
-        }
-        pulse.beat();
-        // Alerts have a loop of their own, and plans are stepped between the rounds.
-        let mut duties = URGENT.to_vec();
-        duties.extend(
-            SELDOM.iter().filter(|(_, rounds)| number.is_multiple_of(*rounds)).map(|(duty, _)| *duty),
-        );
-        if let Err(error) = lead(engine, node, lease, duties).await {
-            pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"));
-        }
-        redrive::between_rounds(engine, node, lease, interval, pulse, quit).await;
-    }
-}
-
-/// Lets others lead what this node led, at once: a node that stops would be waited for until its lease runs out.
-pub(crate) async fn resign(engine: &Backstop, node: WorkerId) {
-    // What cannot be written is left to the lease.
-    let _ = engine.inner.store.lead(node, duties(true), Duration::ZERO).await;
-}
-
 /// Does every duty that this node leads, once. Alerts are left to nodes that have somebody to tell.
 pub(crate) async fn round(engine: &Backstop, node: WorkerId, lease: Duration) -> Result<(), StoreError> {
-    lead(engine, node, lease, duties(!engine.inner.config.alerts.channels.is_empty())).await
+    let pulse = Pulse::new("round", lease, engine.inner.complaints.clone());
+    let with_alerts = !engine.inner.config.alerts.channels.is_empty();
+    let duties = Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || with_alerts).collect();
+    lead(engine, node, lease, duties, &pulse).await
 }
 
-fn duties(with_alerts: bool) -> Vec<Duty> {
-    Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || with_alerts).collect()
-}
-
+/// Does those of `duties` that this node gets to lead, once.
 async fn lead(
     engine: &Backstop,
     node: WorkerId,
-    lease: Duration,
+    span: Duration,
     duties: Vec<Duty>,
+    pulse: &Pulse,
 ) -> Result<(), StoreError> {
-    let terms = engine.inner.store.lead(node, duties, lease).await?;
+    let terms = engine.inner.store.lead(node, duties, span).await?;
     for term in terms.into_iter().flatten() {
-        match perform(engine, term, lease).await {
+        pulse.beat();
+        match perform(engine, term, span, pulse).await {
             // Another node has taken over in between: its work, not ours.
             Ok(()) | Err(StoreError::Deposed { .. }) => {}
             Err(error) => return Err(error),
@@ -106,23 +63,24 @@ async fn lead(
     Ok(())
 }
 
-async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), StoreError> {
+async fn perform(engine: &Backstop, term: Term, span: Duration, pulse: &Pulse) -> Result<(), StoreError> {
     match term.duty {
-        Duty::Rescue => rescue::rescue(engine, term).await,
-        Duty::Expire => expire::expire(engine, term).await,
+        Duty::Rescue => rescue::rescue(engine, term, pulse).await,
+        Duty::Expire => expire::expire(engine, term, pulse).await,
         Duty::WatchCode => {
             watch_code::watch(engine).await?;
             forget::forget(engine).await
         }
-        Duty::Archive => archive::archive(engine, term).await,
+        Duty::Archive => archive::archive(engine, term, pulse).await,
         Duty::Prune => {
-            prune::prune(engine, term).await?;
-            audit::prune(engine, term).await?;
+            prune::prune(engine, term, pulse).await?;
+            audit::prune(engine, term, pulse).await?;
             // Alerts that nobody is to be told of.
             if engine.inner.config.alerts.channels.is_empty() { alert::sweep(engine).await } else { Ok(()) }
         }
-        Duty::Alert => alert::alert(engine, term, lease).await,
-        Duty::Redrive => redrive::redrive(engine, term).await.map(drop),
+        Duty::Alert => alert::alert(engine, term, span).await,
+        Duty::Redrive => redrive::redrive(engine, term, pulse).await.map(drop),
+        Duty::Count => counts::fold(engine, pulse).await.map(drop),
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

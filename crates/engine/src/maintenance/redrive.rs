@@ -7,12 +7,12 @@ mod step;
 
 use std::time::Duration;
 
+use backstop_core::Timestamp;
 use backstop_core::redrive::{Phase, Plan, Want};
-use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{Amend, Amended, Duty, Error as StoreError, Expect, Term};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use super::handle::Shared;
 use crate::engine::Backstop;
 use crate::loops::Pulse;
 use crate::redrive::filed::{self, Filed};
@@ -45,18 +45,24 @@ pub(super) struct Stepping {
 }
 
 /// Steps every plan that is on its way, with a look at all that is in flight first.
-pub(super) async fn redrive(engine: &Backstop, term: Term) -> Result<Stepping, StoreError> {
-    step_all(engine, term, true).await
+pub(super) async fn redrive(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<Stepping, StoreError> {
+    step_all(engine, term, true, pulse).await
 }
 
 /// Steps every plan that is on its way; `afresh` looks at all that is in flight first, also where it is not needed.
-async fn step_all(engine: &Backstop, term: Term, afresh: bool) -> Result<Stepping, StoreError> {
+async fn step_all(
+    engine: &Backstop,
+    term: Term,
+    afresh: bool,
+    pulse: &Pulse,
+) -> Result<Stepping, StoreError> {
     let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
     for filed in active(engine).await? {
         let look = if afresh { Look::Everything } else { Look::needed(&filed.plan) };
         let mut next = Some((filed, look));
         for _ in 0..STEPS {
             let Some((filed, look)) = next.take() else { break };
+            pulse.beat();
             match step(engine, term, filed, look).await? {
                 Stepped::On(filed) => {
                     stepping.moved = true;
@@ -76,61 +82,38 @@ async fn step_all(engine: &Backstop, term: Term, afresh: bool) -> Result<Steppin
     Ok(stepping)
 }
 
-/// Steps plans until the next round of maintenance is due: a round every few seconds is too slow for their rates.
-pub(super) async fn between_rounds(
-    engine: &Backstop,
-    node: WorkerId,
-    lease: Duration,
-    interval: Duration,
-    pulse: &Pulse,
-    quit: &CancellationToken,
-) {
-    let over = Instant::now() + interval;
+/// Steps plans until it is told to stop, while it leads: a round every few seconds is too slow for their rates.
+pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+    let mut changes = shared.leadership.changes();
     let mut patience = SHORTEST_PAUSE;
     let mut next_look = Instant::now();
-    while !quit.is_cancelled() {
+    while !shared.stop.is_cancelled() {
         pulse.beat();
         let wanted = engine.inner.plans_changed.notified();
         let afresh = Instant::now() >= next_look;
-        let stepping = look(engine, node, lease, afresh).await.unwrap_or_else(|error| {
-            pulse.warn(&error, || tracing::warn!(%error, "re-drive plans wait for the store"));
-            IDLE
-        });
+        let stepping = look(engine, shared, afresh, pulse).await;
         if afresh {
             next_look = Instant::now() + LOOK_MEANWHILE;
         }
         // Jobs in flight that end quickly are looked at often, and others ever more seldom.
         patience = if stepping.moved { SHORTEST_PAUSE } else { (patience * 2).min(LOOK_AGAIN) };
         let pause = if stepping.pause == LOOK_AGAIN { patience } else { stepping.pause };
-        let until = over.min(Instant::now() + pause.max(SHORTEST_PAUSE));
         tokio::select! {
-            () = tokio::time::sleep_until(until) => {}
+            () = shared.pause(Instant::now() + pause.max(SHORTEST_PAUSE), &mut changes) => {}
             () = wanted => {}
-            () = quit.cancelled() => {}
-        }
-        if Instant::now() >= over {
-            return;
         }
     }
 }
 
-async fn look(
-    engine: &Backstop,
-    node: WorkerId,
-    lease: Duration,
-    afresh: bool,
-) -> Result<Stepping, StoreError> {
-    // Asking for leadership writes; without a plan on its way there is nothing to lead.
-    if active(engine).await?.is_empty() {
-        return Ok(IDLE);
-    }
-    let term = engine.inner.store.lead(node, vec![Duty::Redrive], lease).await?.pop().flatten();
-    match term {
-        Some(term) => match step_all(engine, term, afresh).await {
-            Err(StoreError::Deposed { .. }) => Ok(IDLE),
-            answer => answer,
-        },
-        None => Ok(IDLE),
+/// Steps what there is, if this node leads.
+async fn look(engine: &Backstop, shared: &Shared, afresh: bool, pulse: &Pulse) -> Stepping {
+    let Some(term) = shared.leadership.term(Duty::Redrive) else { return IDLE };
+    match step_all(engine, term, afresh, pulse).await {
+        Ok(stepping) => stepping,
+        Err(error) => {
+            shared.heed(Err(error), pulse);
+            IDLE
+        }
     }
 }
 

@@ -1,17 +1,46 @@
-//! Takes back what dead workers held (L15): started runs by the crash rules, the rest without blame.
+//! Takes back what dead workers held (L15): started runs by the crash rules, the rest without blame. In the same loop
+//! and less often what could not start in time is failed (L19): both are what jobs wait for.
+
+use std::time::Duration;
 
 use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, RuleBook};
 use backstop_core::job::Ending;
-use backstop_store::{Error as StoreError, Finish, Orphan, Term};
+use backstop_store::{Duty, Error as StoreError, Finish, Orphan, Term};
+use tokio::time::Instant;
 
-use super::BATCH;
+use super::handle::Shared;
+use super::{BATCH, expire};
 use crate::config::Config;
 use crate::engine::Backstop;
+use crate::loops::Pulse;
 use crate::worker::conclude::{self, Concluded, follow_up};
 
-pub(super) async fn rescue(engine: &Backstop, term: Term) -> Result<(), StoreError> {
+/// How often the node that leads looks for orphans. Leases of any length may end at any moment, and none of them may be
+/// over for two seconds before it is found; the look itself is one cheap statement.
+const LOOK: Duration = Duration::from_millis(1_500);
+
+/// Looks until it is told to stop, while it leads.
+pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+    let mut changes = shared.leadership.changes();
+    let mut expiry_due = Instant::now();
+    while !shared.stop.is_cancelled() {
+        pulse.beat();
+        let (now, third) = (Instant::now(), shared.lease() / 3);
+        if let Some(term) = shared.leadership.term(Duty::Rescue) {
+            shared.heed(rescue(engine, term, pulse).await, pulse);
+        }
+        if let Some(term) = shared.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
+            expiry_due = now + third;
+            shared.heed(expire::expire(engine, term, pulse).await, pulse);
+        }
+        shared.pause(now + third.min(LOOK), &mut changes).await;
+    }
+}
+
+pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
     let store = &engine.inner.store;
     loop {
+        pulse.beat();
         let orphans = store.orphans(BATCH).await?;
         let found = orphans.len();
         if found == 0 {

@@ -35,6 +35,10 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let mut unready = Quiet::default();
         let mut patience = Patience::new(self.executor.pace.poll);
         let mut doubt = Doubt::default();
+        if pulse.restarts() > 0 {
+            // Whatever was under way when the loop before this one ended may have taken something.
+            doubt.raise();
+        }
         while !self.stop.is_cancelled() {
             pulse.beat();
             if lull.is_none() {
@@ -115,6 +119,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
         if wanted.claim.queues.is_empty() {
             return Ok(Wait::Room);
         }
+        // Each call to the store has a deadline of its own.
+        pulse.beat();
         if !expected {
             let peek = self.store().peek(&wanted.claim).await?;
             if !peek.has_work() {
@@ -122,6 +128,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             }
         }
         let asked = wanted.asked();
+        pulse.beat();
         // A claim that was filled has more behind it; one that was not looks again before it rests.
         match self.take(wanted).await? {
             0 => Ok(Wait::Misled),

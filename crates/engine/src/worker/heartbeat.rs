@@ -17,18 +17,20 @@ impl<C: Send + Sync + 'static> Shared<C> {
     pub(crate) async fn heartbeat(self: Arc<Self>, pulse: &Pulse) {
         let lease = self.executor.pace.lease;
         let mut renewed = Instant::now();
+        // When the lease was last renewed is not known to a loop that was started again.
+        let mut overdue = pulse.restarts() > 0;
         loop {
             pulse.beat();
             tokio::time::sleep((lease / 3).min(CANCEL_CHECK)).await;
             // An idle worker says nothing that it need not say.
-            if lock(&self.running).is_empty() && renewed.elapsed() < lease / 3 {
+            if !overdue && lock(&self.running).is_empty() && renewed.elapsed() < lease / 3 {
                 continue;
             }
             // The answer may be slow; what counts is that the lease was surely alive when we asked.
             let asked = Instant::now();
             match self.store().renew(self.id(), lease, self.held()).await {
                 Ok(answer) => {
-                    renewed = asked;
+                    (renewed, overdue) = (asked, false);
                     self.lose(&answer.lost);
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,

@@ -128,6 +128,8 @@ impl Outbox {
             pulse.beat();
             self.gather().await;
             engine.budgets.tell(&*engine.store, &engine.config).await;
+            // Each call to the store has a deadline of its own.
+            pulse.beat();
             let mut batch = self.batch();
             if batch.endings.is_empty() {
                 self.emptied.notify_waiters();
@@ -136,6 +138,7 @@ impl Outbox {
                 continue;
             }
             self.book(engine, &mut batch).await;
+            pulse.beat();
             let count = batch.endings.len();
             match engine.store.finish(batch.endings).await {
                 Ok(answers) => {

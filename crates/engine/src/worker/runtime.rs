@@ -18,7 +18,7 @@ use super::slots::{QueueSlots, Slot};
 use crate::engine::Backstop;
 use crate::error::Error;
 use crate::loops::{Health, HealthWatch, Loops};
-use crate::maintenance;
+use crate::maintenance::MaintenanceHandle;
 
 /// How long the last writes of a stopping worker may take before they are left to the lease.
 const LAST_WRITES: Duration = Duration::from_secs(10);
@@ -26,9 +26,6 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// How long the answer to a claim is waited for when a worker stops, if its grace period is not shorter: a store that
 /// is away must not hold it up.
 const LAST_CLAIM: Duration = Duration::from_secs(5);
-
-/// How long a stopped worker may take to let others lead.
-const RESIGNING: Duration = Duration::from_secs(2);
 
 /// What the loops of one worker share.
 pub(crate) struct Shared<C> {
@@ -89,7 +86,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             stop: CancellationToken::new(),
             fetched: CancellationToken::new(),
             interrupt: CancellationToken::new(),
-            loops: Arc::default(),
+            loops: plan.executor.engine.loops(),
             executor: plan.executor,
         }
     }
@@ -194,8 +191,8 @@ pub struct WorkerHandle {
     control: Arc<dyn Control>,
     loops: Arc<Loops>,
     tasks: Vec<JoinHandle<()>>,
-    /// True when it does duties of maintenance.
-    maintains: bool,
+    /// Its part in maintenance, unless that is left to others.
+    maintenance: Option<MaintenanceHandle>,
     hurry: CancellationToken,
 }
 
@@ -205,7 +202,6 @@ type Later<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 trait Control: Send + Sync {
     fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped>;
     fn abandon(&self);
-    fn resign(&self, node: WorkerId) -> Later<'_, ()>;
     fn running(&self) -> usize;
 }
 
@@ -216,19 +212,11 @@ impl WorkerHandle {
         let id = shared.id();
         shared.enlist(id).await?;
         let loops = shared.loops.clone();
-        let mut tasks = start_loops(&shared, &loops);
-        if maintenance {
-            let pace = &shared.executor.pace;
-            tasks.extend(maintenance::start(
-                shared.engine().clone(),
-                id,
-                pace.lease,
-                &loops,
-                shared.stop.clone(),
-            ));
-        }
+        let tasks = start_loops(&shared, &loops);
+        let lease = shared.executor.pace.lease;
+        let maintenance = maintenance.then(|| shared.engine().maintenance().lease(lease).start());
         let hurry = CancellationToken::new();
-        Ok(Self { id, control: shared, loops, tasks, maintains: maintenance, hurry })
+        Ok(Self { id, control: shared, loops, tasks, maintenance, hurry })
     }
 
     /// This worker's identity at its start.
@@ -237,16 +225,22 @@ impl WorkerHandle {
         self.id
     }
 
-    /// How its loops are (H11).
+    /// How its loops are, and those of the maintenance it takes part in (H11).
     #[must_use]
     pub fn health(&self) -> Health {
-        self.loops.health()
+        let own = self.loops.health();
+        match &self.maintenance {
+            Some(maintenance) => own.and(maintenance.health()),
+            None => own,
+        }
     }
 
     /// The same for others to look at, for as long as the worker runs: what a readiness check asks (H2).
     #[must_use]
     pub fn watch(&self) -> HealthWatch {
-        HealthWatch(self.loops.clone())
+        let mut watch = self.loops.watch();
+        watch.0.extend(self.maintenance.iter().flat_map(|maintenance| maintenance.watch().0));
+        watch
     }
 
     /// Runs under way.
@@ -268,8 +262,8 @@ impl WorkerHandle {
         for task in self.tasks.drain(..) {
             task.abort();
         }
-        if self.maintains {
-            self.control.resign(self.id).await;
+        if let Some(maintenance) = self.maintenance.take() {
+            maintenance.stop().await;
         }
         stopped
     }
@@ -348,13 +342,6 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
     fn abandon(&self) {
         self.stop.cancel();
         self.interrupt.cancel();
-    }
-
-    fn resign(&self, node: WorkerId) -> Later<'_, ()> {
-        Box::pin(async move {
-            // It is a courtesy: a store that is away must not hold up a stop.
-            let _ = tokio::time::timeout(RESIGNING, maintenance::resign(self.engine(), node)).await;
-        })
     }
 
     fn running(&self) -> usize {

@@ -105,6 +105,8 @@ impl Store for Frail {
         renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
         retire(worker: WorkerId) -> ();
         lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
+        terms() -> Terms;
+        fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(term: Term, limit: usize) -> usize;

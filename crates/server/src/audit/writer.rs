@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backstop::Timestamp;
 use backstop::store::{Amend, Drawer, Edit, Error as StoreError, Expect, Store};
+use backstop::{Loops, Pulse, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -22,6 +22,10 @@ const WAITING: usize = 10_000;
 /// How long a call waits for its line.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long one write may take before it is given up and tried again, and how long its task may be silent (H11).
+const HANGS: Duration = Duration::from_secs(45);
+const SILENT: Duration = Duration::from_secs(60);
+
 /// Between two tries to write: the first pause, and the longest.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MOST: Duration = Duration::from_secs(5);
@@ -33,6 +37,7 @@ pub(super) struct Writer {
     node: String,
     pending: Mutex<Pending>,
     hurry: Notify,
+    pulse: Arc<Pulse>,
 }
 
 #[derive(Default)]
@@ -52,11 +57,13 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, loops: &Loops) -> Self {
+        let pulse = loops.pulse("audit", SILENT);
+        pulse.idle();
         // The end of the id is its random part.
         let id = backstop::worker_id().to_string();
         let node = id.get(id.len().saturating_sub(12)..).unwrap_or_default().to_owned();
-        Self { store, node, pending: Mutex::default(), hurry: Notify::new() }
+        Self { store, node, pending: Mutex::default(), hurry: Notify::new(), pulse }
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -113,6 +120,7 @@ impl Writer {
     /// Writes until there is nothing left.
     async fn write_all(&self) {
         loop {
+            self.pulse.beat();
             if self.pending().waiting.is_empty() {
                 // Somebody who waits ends the gathering: others that come meanwhile go with the next write.
                 let _ = timeout(GATHER, self.hurry.notified()).await;
@@ -122,14 +130,20 @@ impl Writer {
                 if pending.lines.is_empty() {
                     // Whoever waits now waits for lines of before, and those are stored.
                     pending.waiting.drain(..).for_each(told);
+                    self.pulse.idle();
                     return pending.running = false;
                 }
                 pending.batch()
             };
             let (key, mut pause) = (self.key(&lines), PAUSE);
-            while let Err(error) = self.write(&key, &lines).await {
-                tracing::warn!(%error, lines = lines.len(), "the audit log cannot be written; it is tried again");
+            while let Err(problem) = self.try_write(&key, &lines).await {
+                tracing::warn!(
+                    problem,
+                    lines = lines.len(),
+                    "the audit log cannot be written; it is tried again"
+                );
                 sleep(pause).await;
+                self.pulse.beat();
                 pause = (pause * 2).min(PAUSE_MOST);
             }
             waiting.into_iter().for_each(told);
@@ -145,6 +159,14 @@ impl Writer {
         // Within one microsecond a later document has a smaller key too.
         let later = u64::MAX - pending.written;
         format!("{}-{}-{later:020}", Drawer::audit_moment(moment), self.node)
+    }
+
+    /// Writes, and gives up what takes too long: the same again does no harm.
+    async fn try_write(&self, key: &str, lines: &[Line]) -> Result<(), String> {
+        match timeout(HANGS, self.write(key, lines)).await {
+            Ok(written) => written.map_err(|error| error.to_string()),
+            Err(_) => Err("the store does not answer".to_owned()),
+        }
     }
 
     async fn write(&self, key: &str, lines: &[Line]) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use backstop::core::incident::IncidentState;
 use backstop::figures::{Family, Sample, Sort, float};
 use backstop::store::{Error, Incident, QueueView, WorkerView};
-use backstop::{Backstop, Timestamp};
+use backstop::{Backstop, DutyHealth, Timestamp};
 
 /// Queues that are shown one by one; the rest is added up.
 const MOST_QUEUES: usize = 200;
@@ -40,6 +40,7 @@ async fn read(engine: &Backstop) -> Result<Vec<Family>, Error> {
     let mut families = queues(engine.queues().await?, now);
     families.extend(incidents(&engine.incidents(most).await?));
     families.extend(workers(&engine.workers().await?, now));
+    families.push(duties(&engine.duties().await?));
     Ok(families)
 }
 
@@ -107,6 +108,19 @@ fn incidents(incidents: &[Incident]) -> Vec<Family> {
         gauge("backstop_incidents", "Incidents among the latest thousand, by state.", by_state(&count)),
         gauge("backstop_incident_dead_letters", "Dead letters of these incidents.", by_state(&open)),
     ]
+}
+
+fn duties(duties: &[DutyHealth]) -> Family {
+    let sample = |one: &DutyHealth| {
+        let labels = vec![("duty", Arc::from(one.duty.as_str()))];
+        one.unled.map(|span| Sample::number(labels, span.as_secs_f64()))
+    };
+    let led = duties.iter().filter_map(sample).collect();
+    gauge(
+        "backstop_duty_unled_seconds",
+        "How long nobody has led a duty of maintenance; 0 while one does.",
+        led,
+    )
 }
 
 fn workers(workers: &[WorkerView], now: Timestamp) -> Vec<Family> {

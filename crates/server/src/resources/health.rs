@@ -21,12 +21,12 @@ async fn live() -> Json<Alive> {
     Json(Alive { status: "live".to_owned() })
 }
 
-/// Ready when the store answers and every loop of the workers here was heard of in time. When it is not, `details` has
-/// the checks.
+/// Ready when the store answers, every loop of this process was heard of in time, and somebody leads every duty of
+/// maintenance, here or elsewhere. When it is not, `details` has the checks.
 #[utoipa::path(get, path = "/health/ready", tag = "health",
     responses((status = 200, body = Readiness), (status = 503, body = crate::shape::Failed)))]
 async fn ready(State(api): State<Api>) -> Result<Json<Readiness>, ApiError> {
-    let readiness = api.tell().checks.readiness(&**api.engine().store()).await;
+    let readiness = api.tell().checks.readiness(api.engine()).await;
     let red: Vec<&str> =
         readiness.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     if red.is_empty() {

@@ -16,13 +16,15 @@ pub struct Readiness {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReadyCheck)]
 pub struct Check {
-    /// What was checked: `store`, or a loop of a worker as `WORKER/LOOP`.
+    /// What was checked: `store`; a duty of maintenance as `duty/DUTY`; a loop of the process as `WORKER/LOOP`, where
+    /// `server` and `maintenance` stand beside the workers.
     pub name: String,
     /// True when it went well.
     pub ok: bool,
-    /// How long ago that was, in milliseconds: for a loop, when it was last heard of.
+    /// How long ago that was, in milliseconds: for a loop, when it was last heard of; for a duty, since when nobody
+    /// leads it.
     pub age_ms: u64,
-    /// How old it may be before it counts as failed, for a loop.
+    /// How old it may be before it counts as failed, for a loop or a duty.
     pub deadline_ms: Option<u64>,
     /// How long the check took, for the store.
     pub took_ms: Option<u64>,

@@ -16,8 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use std::time::Duration;
 
 use axum::body::Bytes;
-use backstop::{Backstop, Event, Events};
+use backstop::{Backstop, Event, Events, Loops, Pulse};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
 use circle::Circles;
@@ -30,6 +31,10 @@ pub(crate) use subscriber::Subscriber;
 
 /// How long events are kept for subscribers that come back, when none is there.
 const LINGER: Duration = Duration::from_secs(300);
+
+/// How often the task that takes events says that it is alive, and how long it may be silent (H11).
+const BEAT: Duration = Duration::from_secs(5);
+const SILENT: Duration = Duration::from_secs(20);
 
 /// Events that are put into the ring together.
 const BATCH: usize = 512;
@@ -47,6 +52,7 @@ pub(crate) struct Hub {
     seats: Arc<AtomicUsize>,
     closed: AtomicBool,
     pump: Mutex<Pump>,
+    loops: Arc<Loops>,
 }
 
 /// Whether somebody takes events off the engine, and since when nobody reads them.
@@ -82,13 +88,14 @@ impl std::fmt::Debug for Hub {
 
 impl Hub {
     /// A hub that keeps so many events and bytes of them.
-    pub(crate) fn new(events: usize, bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(events: usize, bytes: usize, loops: Arc<Loops>) -> Arc<Self> {
         Arc::new(Self {
             ring: RwLock::new(Ring::new(&new_epoch(), events, bytes)),
             circles: Mutex::default(),
             seats: Arc::new(AtomicUsize::new(0)),
             closed: AtomicBool::new(false),
             pump: Mutex::new(Pump::default()),
+            loops,
         })
     }
 
@@ -158,7 +165,22 @@ impl Hub {
         pump.running = true;
         // What happened while nobody took events is unknown: the numbers begin anew under another name.
         self.begin_anew();
-        tokio::spawn(run(Arc::downgrade(self), engine.events()));
+        let (hub, engine, stop) = (Arc::downgrade(self), engine.clone(), CancellationToken::new());
+        let (first, over) = (Mutex::new(Some(engine.events())), stop.clone());
+        // The task of a supervisor goes on by itself.
+        drop(self.loops.supervise("streams", SILENT, stop, move |pulse| {
+            let (hub, over) = (hub.clone(), over.clone());
+            let events = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let events = events.unwrap_or_else(|| {
+                // Whoever was started again has missed something.
+                hub.upgrade().iter().for_each(|hub| hub.begin_anew());
+                engine.events()
+            });
+            async move {
+                run(hub, events, &pulse).await;
+                over.cancel();
+            }
+        }));
     }
 
     /// True when nobody has listened for so long that taking events is a waste; then whoever takes them must stop.
@@ -231,14 +253,21 @@ fn new_epoch() -> String {
 }
 
 /// Takes events off the engine until it is gone, the hub is gone, or nobody has listened for long.
-async fn run(hub: Weak<Hub>, mut events: Events) {
+async fn run(hub: Weak<Hub>, mut events: Events, pulse: &Pulse) {
     let mut missed = 0;
     // When the subscribers may be woken next; none when they know everything.
     let mut due: Option<Instant> = None;
     let mut woken = Instant::now();
     loop {
+        pulse.beat();
         let event = tokio::select! {
             event = events.next() => event,
+            () = tokio::time::sleep(BEAT) => {
+                if hub.upgrade().is_none_or(|hub| hub.is_deserted()) {
+                    return;
+                }
+                continue;
+            }
             () = at(due) => {
                 let Some(hub) = hub.upgrade() else { return };
                 hub.wake(false);

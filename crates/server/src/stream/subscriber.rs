@@ -190,7 +190,7 @@ mod tests {
     async fn whoever_has_nothing_to_read_is_not_woken_and_keeps_its_place() {
         // V2
         let engine = Backstop::open("memory:").await.expect("a store in memory");
-        let hub = Hub::new(1_000, 1_000_000);
+        let hub = Hub::new(1_000, 1_000_000, Arc::default());
         let subscribe = |events: Option<Vec<String>>| {
             let filter = Filter { events, ..Filter::default() };
             hub.subscribe(&engine, 2, Caller::local("me"), filter, &After::Now).expect("a place")

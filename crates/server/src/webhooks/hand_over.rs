@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::Backstop;
+use backstop::{Backstop, Pulse};
 use tokio::sync::mpsc;
 
 use super::delivery::Delivery;
@@ -15,23 +15,50 @@ const BATCH: usize = 200;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How often the task says that it is alive while no message comes.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Messages that have not become jobs: what was taken off the queue stays here until it has, whoever takes it on.
+pub(super) struct Waiting {
+    queue: mpsc::Receiver<Delivery>,
+    batch: Vec<Delivery>,
+}
+
+impl Waiting {
+    pub(super) const fn new(queue: mpsc::Receiver<Delivery>) -> Self {
+        Self { queue, batch: Vec::new() }
+    }
+
+    /// Takes what waits; false when no more will come.
+    async fn gather(&mut self, pulse: &Pulse) -> bool {
+        while self.batch.is_empty() {
+            pulse.beat();
+            match tokio::time::timeout(BEAT, self.queue.recv_many(&mut self.batch, BATCH)).await {
+                Ok(0) => return false,
+                Ok(_) | Err(_) => {}
+            }
+        }
+        true
+    }
+}
+
 /// Makes jobs of messages until there are no more to come.
-pub(super) async fn hand_over(api: Api, mut waiting: mpsc::Receiver<Delivery>) {
-    let mut batch = Vec::new();
-    while waiting.recv_many(&mut batch, BATCH).await > 0 {
-        store(api.engine(), &batch).await;
-        let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+pub(super) async fn hand_over(api: &Api, waiting: &mut Waiting, pulse: &Pulse) {
+    while waiting.gather(pulse).await {
+        store(api.engine(), &waiting.batch, pulse).await;
+        let count = u64::try_from(waiting.batch.len()).unwrap_or(u64::MAX);
         let counts = &api.tell().webhooks;
         counts.waiting.fetch_sub(count, Ordering::Relaxed);
         counts.handed_over.fetch_add(count, Ordering::Relaxed);
-        batch.clear();
+        waiting.batch.clear();
     }
 }
 
 /// Stores messages as jobs, however often that has to be tried. A repeat keeps the message's id.
-async fn store(engine: &Backstop, batch: &[Delivery]) {
+async fn store(engine: &Backstop, batch: &[Delivery], pulse: &Pulse) {
     let mut pause = PAUSE_MIN;
     loop {
+        pulse.beat();
         let jobs = batch.iter().map(|delivery| engine.enqueue(delivery.clone())).collect();
         match engine.submit_all(jobs, false).await {
             Ok(answers) => {

@@ -10,16 +10,19 @@ pub(crate) mod subscription;
 mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop::WorkerHandle;
 use backstop::figures::{Family, Sample, Sort, float};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::Api;
-use hand_over::hand_over;
+use delivery::Delivery;
+use hand_over::{Waiting, hand_over};
 use watch::Watch;
 
 /// Messages that wait to become jobs at most.
@@ -84,11 +87,19 @@ impl HandOver {
     }
 }
 
+/// How long one of the tasks may be silent (H11).
+const SILENT: Duration = Duration::from_secs(60);
+
+/// What delivers: kept where a task that is started again finds it.
+type Courier = Arc<tokio::sync::Mutex<Option<WorkerHandle>>>;
+
 /// Deliveries under way. Dropping it stops them without waiting.
 pub struct Webhooks {
     api: Api,
-    watch: AbortOnDropHandle<Option<WorkerHandle>>,
+    watch: AbortOnDropHandle<()>,
     hand_over: AbortOnDropHandle<()>,
+    worker: Courier,
+    stop: CancellationToken,
 }
 
 impl std::fmt::Debug for Webhooks {
@@ -103,29 +114,57 @@ impl Api {
     /// costs is a look into the store every two seconds.
     pub async fn deliver_webhooks(&self) -> Webhooks {
         let (messages, waiting) = mpsc::channel(BACKLOG);
-        let (reload, reloads) = mpsc::unbounded_channel();
-        *self.tell().webhooks.lock() = Some(reload);
-        let watch = tokio::spawn(Watch::new(self.clone(), messages).run(reloads));
+        let (worker, stop) = (Courier::default(), CancellationToken::new());
+        let watch = self.watch_events(messages, worker.clone(), stop.clone());
         self.tell().webhooks.reload().await;
-        let hand_over = tokio::spawn(hand_over(self.clone(), waiting));
+        let (api, waiting) = (self.clone(), Arc::new(tokio::sync::Mutex::new(Waiting::new(waiting))));
+        let hand_over = self.tell().loops.supervise("webhook jobs", SILENT, stop.clone(), move |pulse| {
+            let (api, waiting) = (api.clone(), waiting.clone());
+            async move { hand_over(&api, &mut *waiting.lock().await, &pulse).await }
+        });
         Webhooks {
             api: self.clone(),
             watch: AbortOnDropHandle::new(watch),
             hand_over: AbortOnDropHandle::new(hand_over),
+            worker,
+            stop,
         }
+    }
+
+    /// Starts the task that hears of events.
+    fn watch_events(
+        &self,
+        messages: mpsc::Sender<Delivery>,
+        worker: Courier,
+        stop: CancellationToken,
+    ) -> JoinHandle<()> {
+        let ways = |api: &Self| {
+            let (reload, reloads) = mpsc::unbounded_channel();
+            *api.tell().webhooks.lock() = Some(reload);
+            reloads
+        };
+        // There before the task is, for whoever asks at once.
+        let (api, first) = (self.clone(), Mutex::new(Some(ways(self))));
+        self.tell().loops.supervise("webhooks", SILENT, stop, move |pulse| {
+            let reloads = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let reloads = reloads.unwrap_or_else(|| ways(&api));
+            let watch = Watch::new(api.clone(), messages.clone(), worker.clone());
+            async move { watch.run(reloads, &pulse).await }
+        })
     }
 }
 
 impl Webhooks {
     /// Stops: what has been told becomes jobs, deliveries under way may end, the rest is for later.
     pub async fn stop(self) {
-        let Self { api, watch, hand_over } = self;
+        let Self { api, watch, hand_over, worker, stop } = self;
+        stop.cancel();
         // With nobody left who could ask, the watch ends, and with it what the hand-over waits for.
         *api.tell().webhooks.lock() = None;
-        let worker = tokio::time::timeout(LAST_MESSAGES, watch).await;
         // One that takes too long is ended by being dropped.
+        let _ = tokio::time::timeout(LAST_MESSAGES, watch).await;
         let _ = tokio::time::timeout(LAST_MESSAGES, hand_over).await;
-        if let Ok(Ok(Some(worker))) = worker {
+        if let Some(worker) = worker.lock().await.take() {
             worker.stop().await;
         }
     }

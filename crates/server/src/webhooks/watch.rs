@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop::store::QueueView;
-use backstop::{Event, Events, WorkerHandle};
+use backstop::{Event, Events, Pulse};
 use tokio::sync::{mpsc, oneshot};
 
-use super::delivery::{Courier, Delivery, QUEUE};
+use super::Courier;
+use super::delivery::{self, Delivery, QUEUE};
 use super::subscription::{self, Subscription};
 use crate::api::Api;
 
@@ -30,32 +31,33 @@ pub(super) struct Watch {
     events: Option<Events>,
     missed: u64,
     /// What delivers; none until there is something to deliver.
-    worker: Option<WorkerHandle>,
+    worker: Courier,
     /// True once it is known that no other process has left messages.
     looked: bool,
 }
 
 impl Watch {
-    pub(super) fn new(api: Api, messages: mpsc::Sender<Delivery>) -> Self {
-        let (subscriptions, events, worker) = (Vec::new(), None, None);
+    pub(super) fn new(api: Api, messages: mpsc::Sender<Delivery>, worker: Courier) -> Self {
+        let (subscriptions, events) = (Vec::new(), None);
         Self { api, messages, subscriptions, events, missed: 0, worker, looked: false }
     }
 
-    /// Runs until nobody can ask it any more, and hands over what delivers.
-    pub(super) async fn run(mut self, mut reloads: Reloads) -> Option<WorkerHandle> {
+    /// Runs until nobody can ask it any more.
+    pub(super) async fn run(mut self, mut reloads: Reloads, pulse: &Pulse) {
         let mut tick = tokio::time::interval(RELOAD);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            pulse.beat();
             tokio::select! {
                 asked = reloads.recv() => {
-                    let Some(done) = asked else { return self.worker };
+                    let Some(done) = asked else { return };
                     self.reload().await;
                     let _ = done.send(());
                 }
                 _ = tick.tick() => self.reload().await,
                 event = next(&mut self.events) => match event {
                     Some(event) => self.tell(&event),
-                    None => return self.worker,
+                    None => return,
                 },
             }
         }
@@ -79,16 +81,17 @@ impl Watch {
 
     /// Starts what delivers, once there is something to deliver. It stays: messages may wait for days.
     async fn work(&mut self) -> Result<(), backstop::Error> {
-        if self.worker.is_some() || (self.subscriptions.is_empty() && !self.left_by_others().await?) {
+        let mut courier = self.worker.clone().lock_owned().await;
+        if courier.is_some() || (self.subscriptions.is_empty() && !self.left_by_others().await?) {
             return Ok(());
         }
         let engine = self.api.engine();
         let way_out = self.api.settings().telling.webhooks.clone();
-        let worker = engine.worker(Courier { engine: engine.clone(), way_out });
+        let worker = engine.worker(delivery::Courier { engine: engine.clone(), way_out });
         let worker = worker.register::<Delivery>().queue(QUEUE, CONCURRENCY).name("webhooks").start().await?;
         let watched = worker.watch();
         self.api.watch("webhooks", move || watched.health());
-        self.worker = Some(worker);
+        *courier = Some(worker);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use super::build::{ends_by, id, job, worker_id};
 use super::fixture::{LEASE, World, secs};
 use super::place::at_once;
-use crate::{Duty, Error, Finish, Term};
+use crate::{Duty, Error, Finish, Term, Terms};
 
 /// L17: the first node leads, and the others do not.
 pub async fn one_node_leads(w: World) {
@@ -54,6 +54,36 @@ pub async fn racing_nodes_make_one_leader(w: World) {
     let answers = at_once(calls.collect()).await;
     let leaders: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("lead")[0]).collect();
     assert_eq!(leaders.iter().map(|term| term.number).collect::<Vec<_>>(), [1]);
+}
+
+/// L17: everybody can see who leads what, and until when.
+pub async fn terms_are_told_with_their_ends(w: World) {
+    let expire = w.lead(2, Duty::Expire).await.expect("free");
+    w.pass(secs(10));
+    let rescue = w.lead(1, Duty::Rescue).await.expect("free");
+    let told = w.store.terms().await.expect("terms");
+    assert_eq!(told, Terms { now: w.now(), terms: vec![rescue, expire] });
+    assert_eq!(told.unled(Duty::Rescue), Some(secs(0)), "somebody leads");
+    assert_eq!(told.unled(Duty::Prune), None, "nobody ever did");
+    w.store.lead(worker_id(1), vec![Duty::Rescue], secs(0)).await.expect("resigned");
+    let told = w.store.terms().await.expect("terms");
+    assert_eq!(told.of(Duty::Rescue).map(|term| term.expires_at), Some(w.now()), "it was given up");
+}
+
+/// L17: a duty that nobody leads any more is told with the end of its last term.
+pub async fn a_term_that_ran_out_is_told_until_the_next(w: World) {
+    let first = w.lead(1, Duty::Rescue).await.expect("free");
+    w.pass(secs(90));
+    let told = w.store.terms().await.expect("terms");
+    assert_eq!(told.terms, [first]);
+    assert_eq!(told.unled(Duty::Rescue), Some(secs(30)));
+    let next = w.lead(2, Duty::Rescue).await.expect("run out");
+    assert_eq!(w.store.terms().await.expect("terms").terms, [next]);
+}
+
+/// L17: a store that is new says so, and knows the time.
+pub async fn a_store_that_nobody_led_has_no_terms(w: World) {
+    assert_eq!(w.store.terms().await.expect("terms"), Terms { now: w.now(), terms: Vec::new() });
 }
 
 /// L17: terms are known to a store that was closed and opened.

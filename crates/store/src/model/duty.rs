@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use backstop_core::{Timestamp, WorkerId};
 
 use super::tables::{Commit, Tables};
-use crate::{Duty, Error, Term};
+use crate::{Duty, Error, Term, Terms};
 
 impl Tables {
     pub(super) fn lead(
@@ -29,6 +29,10 @@ impl Tables {
         let term = Term { duty, number, node, expires_at: now.after(ttl) };
         self.terms.insert(duty, term);
         Some(term)
+    }
+
+    pub(super) fn terms(&self, now: Timestamp) -> Terms {
+        Terms { now, terms: Duty::ALL.iter().filter_map(|duty| self.terms.get(duty).copied()).collect() }
     }
 
     /// Refuses a leader whose term has passed on, has run out, or was for another duty (L17).

@@ -35,11 +35,14 @@ impl Listening {
             settings.tls = Some(Tls::load(certificate, key)?);
         }
         settings.limits.grace = app.settings.grace;
+        settings.lease = Some(app.settings.lease);
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         let api = Api::new(engine.clone(), settings);
         if let Some(exporter) = exporter {
             let requests = exporter.requests();
             api.on_answer(move |answered| requests.answered(&answered));
+            let watch = exporter.watch();
+            api.watch("program", move || watch.health());
         }
         let listener = bind(listen.unwrap_or(server.listen), &api).await?;
         let address = listener.local_addr().map_err(|error| Problem::failed("listen", error.to_string()))?;

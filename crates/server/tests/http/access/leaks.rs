@@ -78,6 +78,8 @@ impl Store for Babbling {
         renew(WorkerId, Duration, Vec<Lease>) -> Renewed;
         retire(WorkerId) -> ();
         lead(WorkerId, Vec<Duty>, Duration) -> Vec<Option<Term>>;
+        terms() -> Terms;
+        fold(usize) -> usize;
         orphans(usize) -> Vec<Orphan>;
         rescue(Term, Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(Term, usize) -> usize;

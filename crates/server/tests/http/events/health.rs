@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use backstop::{Backstop, Config, Health, LoopHealth};
 use backstop_server::Settings;
 use backstop_testing::{CrashAt, TestEngine};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::Harness;
 
@@ -26,7 +27,46 @@ async fn readiness_shows_the_last_result_of_every_check() {
     assert_eq!((&ready["checks"][0]["name"], &ready["checks"][0]["ok"]), (&json!("store"), &json!(true)));
     let of_loop = json!({ "name": "worker/heartbeat", "ok": true, "age_ms": 10, "deadline_ms": 60_000,
         "took_ms": null, "restarts": 3, "problem": null });
-    assert_eq!(ready["checks"][1], of_loop);
+    assert_eq!(named(&ready, "worker/heartbeat"), of_loop);
+    assert_eq!(named(&ready, "server/audit")["ok"], true, "its own tasks too");
+}
+
+/// The check of this name.
+fn named(ready: &Value, name: &str) -> Value {
+    let checks = ready["checks"].as_array().expect("checks");
+    checks
+        .iter()
+        .find(|check| check["name"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {ready}"))
+        .clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duty_that_nobody_leads_for_long_turns_readiness_red() {
+    // H2, L17
+    let test = TestEngine::new();
+    let harness = Harness::of(test.engine().clone(), Settings::default());
+    let ready = harness.get("/health/ready").await.ok();
+    assert_eq!(named(&ready, "duty/rescue")["ok"], true, "a store that is new has a moment");
+    harness.engine().maintain(backstop::worker_id(), Duration::from_secs(15)).await.unwrap();
+    for (seconds, ok) in [(14, true), (30, true), (10, false)] {
+        test.advance(Duration::from_secs(seconds));
+        tokio::time::advance(Duration::from_secs(6)).await;
+        let answer = harness.get("/health/ready").await;
+        let body = answer.json();
+        let checks = if ok { &body } else { &body["error"]["details"] };
+        let rescue = named(checks, "duty/rescue");
+        assert_eq!(
+            (&rescue["ok"], answer.status.as_u16()),
+            (&json!(ok), if ok { 200 } else { 503 }),
+            "{rescue}"
+        );
+        assert_eq!(rescue["problem"], if ok { Value::Null } else { json!("nobody_leads") });
+        assert_eq!(named(checks, "duty/archive")["ok"], true, "what is done seldom is led seldom");
+    }
+    harness.engine().maintain(backstop::worker_id(), Duration::from_secs(15)).await.unwrap();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    assert_eq!(harness.get("/health/ready").await.status.as_u16(), 200, "somebody took it up");
 }
 
 #[tokio::test]
@@ -40,7 +80,7 @@ async fn a_silent_loop_turns_readiness_red_and_a_worker_that_stopped_does_not() 
     });
     let red = harness.get("/health/ready").await;
     assert_eq!((red.status.as_u16(), red.code().as_str()), (503, "not_ready"));
-    assert_eq!(red.json()["error"]["details"]["checks"][1]["problem"], "silent");
+    assert_eq!(named(&red.json()["error"]["details"], "worker/heartbeat")["problem"], "silent");
     ok.store(true, Ordering::SeqCst);
     assert_eq!(harness.get("/health/ready").await.status, 200);
     ok.store(false, Ordering::SeqCst);
@@ -52,12 +92,16 @@ async fn a_silent_loop_turns_readiness_red_and_a_worker_that_stopped_does_not() 
 async fn a_store_that_is_away_turns_readiness_red_and_life_goes_on() {
     // H2
     let test = TestEngine::new();
-    let store = Arc::new(CrashAt::new(test.store(), 3));
+    let store = Arc::new(CrashAt::new(test.store(), 4));
     let harness = Harness::of(Backstop::on(store.clone(), Config::default()), Settings::default());
     for _ in 0..100 {
         assert_eq!(harness.get("/health/ready").await.status, 200);
     }
-    assert_eq!(store.calls(), 1, "asking often costs no more than asking once");
+    assert_eq!(
+        store.calls(),
+        2,
+        "asking often costs no more than asking once: the store, and who leads what"
+    );
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
     assert_eq!(harness.get("/health/ready").await.status, 200);
     tokio::time::advance(std::time::Duration::from_secs(1)).await;

@@ -1,0 +1,116 @@
+//! A worker that knows nothing but the HTTP API (E7): it claims, runs, and says how it ended.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use backstop::core::{Fence, Lease};
+use backstop::{JobId, WorkerId};
+use serde_json::{Value, json};
+
+use crate::http;
+use crate::journal::{Entry, Journal};
+use crate::shop;
+
+/// Jobs that one claim takes at most.
+const LIMIT: u64 = 4;
+
+/// How long a claim waits for work.
+const WAIT_MS: u64 = 300;
+
+/// Works until it is killed.
+pub fn work(folder: &Path, lease: Duration) {
+    let journal = Journal::create_in(folder);
+    let name = format!("remote-{}", std::process::id());
+    let claim = json!({ "worker": name, "queues": ["default"], "kinds": ["toil"], "limit": LIMIT,
+        "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
+    loop {
+        let server = any_server(folder);
+        let claimed = server.map(|server| (server, http::post(server, "/api/v1/work/claim", &claim)));
+        let Some((server, Ok(claimed))) = claimed else {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        let results: Vec<Value> =
+            claimed["jobs"].as_array().into_iter().flatten().filter_map(|job| run(&journal, job)).collect();
+        if !results.is_empty() {
+            finish(folder, server, &json!({ "results": results }));
+        }
+    }
+}
+
+/// Tells the server it has the jobs from, or another one when that is gone: the same words, as often as it takes.
+fn finish(folder: &Path, mut server: SocketAddr, results: &Value) {
+    for _ in 0..100 {
+        if http::post(server, "/api/v1/work/finish", results).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        server = any_server(folder).unwrap_or(server);
+    }
+}
+
+fn any_server(folder: &Path) -> Option<SocketAddr> {
+    let servers = shop::announced(folder);
+    (!servers.is_empty()).then(|| servers[fastrand::usize(..servers.len())])
+}
+
+/// Does what `work::Toil` does, by the same numbers.
+fn run(journal: &Journal, job: &Value) -> Option<Value> {
+    let token = job["lease"]["token"].as_str()?;
+    let (lease, run) = (lease_of(token)?, u32::try_from(job["runs"].as_u64()?).ok()?);
+    let number = job["payload"]["number"].as_u64()?;
+    journal.write(Entry::Began { lease, run });
+    std::thread::sleep(Duration::from_millis(number % 8));
+    let outcome = match number % 10 {
+        0 if job["attempt"] == 0 => {
+            json!({ "type": "failed", "class": "error", "message": "it fails the first time" })
+        }
+        1 if run == 1 => json!({ "type": "snoozed", "delay_ms": 20 }),
+        2 => json!({ "type": "failed", "class": "permanent", "message": "it never works" }),
+        number => json!({ "type": "succeeded", "result": number }),
+    };
+    journal.write(Entry::Ended { lease, run });
+    Some(json!({ "lease": token, "outcome": outcome }))
+}
+
+/// The hold that a lease token stands for. A worker has no use for it; the checker compares it with the ledger.
+fn lease_of(token: &str) -> Option<Lease> {
+    let bytes = decoded(token.split('.').nth(1)?)?;
+    Some(Lease {
+        job: JobId::from_bytes(bytes.get(1..17)?.try_into().ok()?),
+        worker: WorkerId::from_bytes(bytes.get(17..33)?.try_into().ok()?),
+        fence: Fence(i64::from_be_bytes(bytes.get(33..41)?.try_into().ok()?)),
+    })
+}
+
+/// Base64 for URLs, without padding.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let (mut bits, mut count, mut bytes) = (0_u32, 0_u32, Vec::new());
+    for letter in text.bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'-' => 62,
+            b'_' => 63,
+            _ => return None,
+        };
+        bits = ((bits << 6) | u32::from(value)) & 0xFFFF;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from((bits >> count) & 0xFF).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tokens_are_read_as_they_are_written() {
+        assert_eq!(super::decoded("aGVsbG8_-w").as_deref(), Some(&b"hello?\xfb"[..]));
+        assert_eq!(super::decoded("a+b"), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! API-only servers with remote workers, killed at random: every acknowledged job ends all the same.
+
+#![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
+
+use std::time::{Duration, Instant};
+
+use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::shop::Shop;
+use backstop_chaos::{rounds, seed};
+
+const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
+
+/// The shortest that a remote worker may ask for.
+const LEASE_MS: u64 = 1_000;
+
+/// Worker kills for each server kill.
+const PER_SERVER: usize = 20;
+
+/// Two servers without a worker and four remote workers; a worker is killed every 20 to 80 milliseconds, and now and
+/// then a server.
+async fn kill_remote_workers(kind: Kind) {
+    let kills = rounds(200, 10_000);
+    let mut dice = fastrand::Rng::with_seed(seed());
+    let ground = Ground::new(kind, "shapes");
+    drop(ground.open().await);
+    let began = Instant::now();
+    let mut shop = Shop::open(ground.node(NODE, LEASE_MS), 2, 4);
+    for kill in 1..=kills {
+        tokio::time::sleep(Duration::from_millis(dice.u64(20..80))).await;
+        shop.replace_worker(&mut dice);
+        if kill.is_multiple_of(PER_SERVER) {
+            shop.replace_server(&mut dice);
+        }
+    }
+    let report = shop.settle().await;
+    println!(
+        "{kind}: {kills} kills of remote workers and {} of API-only servers in {:.0?}: {report}",
+        kills / PER_SERVER,
+        began.elapsed()
+    );
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    // A busy machine spends most of this minute on starting processes.
+    assert!(report.acked > kills / 4 && report.crashes > 0, "the campaign did something");
+}
+
+#[tokio::test]
+async fn remote_workers_of_api_only_servers_killed_at_random_on_sqlite() {
+    // L15, L17, C1, E7
+    kill_remote_workers(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn remote_workers_of_api_only_servers_killed_at_random_on_postgres() {
+    // L15, L17, C1, E7
+    kill_remote_workers(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn remote_workers_of_api_only_servers_killed_at_random_on_mariadb() {
+    // L15, L17, C1, E7
+    kill_remote_workers(Kind::Mariadb).await;
+}

@@ -1,0 +1,49 @@
+//! Keeps counts cheap to read: adds what commits have left beside them, as fast as it comes.
+
+use std::time::Duration;
+
+use backstop_store::{Duty, Error as StoreError};
+use tokio::time::Instant;
+
+use super::handle::Shared;
+use crate::engine::Backstop;
+use crate::loops::Pulse;
+
+/// Changes that are added in one transaction.
+const BATCH: usize = 20_000;
+
+/// How soon to look again when there was something to add: where it came from there is more.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// How soon to look again when there was nothing.
+const IDLE: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+    let mut changes = shared.leadership.changes();
+    while !shared.stop.is_cancelled() {
+        pulse.beat();
+        let mut pause = IDLE;
+        if shared.leadership.term(Duty::Count).is_some() {
+            let answer = fold(engine, pulse).await;
+            if matches!(answer, Ok(folded) if folded > 0) {
+                pause = BUSY;
+            }
+            shared.heed(answer.map(drop), pulse);
+        }
+        shared.pause(Instant::now() + pause, &mut changes).await;
+    }
+}
+
+/// Adds all that there is, in one batch after the other; answers how many changes there were. A batch that was full has
+/// more behind it, which does not wait: else more would be left in each pause than is added after it.
+pub(super) async fn fold(engine: &Backstop, pulse: &Pulse) -> Result<usize, StoreError> {
+    let mut all = 0;
+    loop {
+        pulse.beat();
+        let folded = engine.inner.store.fold(BATCH).await?;
+        all += folded;
+        if folded < BATCH {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What is done seldom and may take long: each duty is led for as long as it takes, then left to whoever comes next.
+
+use std::time::Duration;
+
+use backstop_store::Duty;
+use tokio::time::Instant;
+
+use super::handle::Shared;
+use super::leadership;
+use crate::engine::Backstop;
+use crate::loops::Pulse;
+
+/// How often each is done. What is kept for days need not be looked at every few seconds.
+pub(super) const SELDOM: [(Duty, Duration); 3] = [
+    (Duty::WatchCode, Duration::from_secs(60)),
+    (Duty::Archive, Duration::from_secs(300)),
+    (Duty::Prune, Duration::from_secs(300)),
+];
+
+/// With a lease that is shorter than the default, everything is done more often in the same measure.
+const LEASE: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+    let mut next = [Instant::now(); SELDOM.len()];
+    while !shared.stop.is_cancelled() {
+        pulse.beat();
+        let now = Instant::now();
+        let mut due = Vec::new();
+        for (moment, (duty, _)) in next.iter_mut().zip(SELDOM).filter(|(moment, _)| **moment <= now) {
+            *moment = now + period(duty, shared.lease());
+            due.push(duty);
+        }
+        if !due.is_empty() {
+            let span = leadership::span(shared);
+            let answer = super::lead(engine, shared.node, span, due, pulse).await;
+            shared.heed(answer, pulse);
+        }
+        let soonest = next.iter().min().copied().unwrap_or(now).min(now + shared.lease() / 3);
+        tokio::select! {
+            () = tokio::time::sleep_until(soonest) => {}
+            () = shared.stop.cancelled() => {}
+        }
+    }
+}
+
+/// How often a duty is done that is done seldom.
+fn period(duty: Duty, lease: Duration) -> Duration {
+    let seldom = SELDOM.iter().find(|(one, _)| *one == duty).map_or(LEASE, |(_, period)| *period);
+    seldom.min(seldom.mul_f64(lease.as_secs_f64() / LEASE.as_secs_f64()))
+}
