@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule, token,
-    up, worker,
+    alert, archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule,
+    token, up, worker,
 };
 use crate::config::{Given, Source};
 
@@ -93,6 +93,9 @@ pub(crate) enum Command {
     /// Look at jobs that ended long ago, and remove them.
     #[command(subcommand)]
     Archive(archive::Archive),
+    /// Look at alerts: who was told of which incident.
+    #[command(subcommand)]
+    Alert(alert::Alert),
     /// Look at incidents, failures with one cause, and say what you know of them.
     #[command(subcommand)]
     Incident(incident::Incident),

@@ -61,7 +61,9 @@ pub use backstop_sqlite as sqlite;
 pub use backstop_store as store;
 pub use backstop_store::{Archived, Submitted};
 
-pub use alerts::{AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel};
+pub use alerts::{
+    AlertAccount, AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel,
+};
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
 pub use config::{Config, Pace, QueueConfig};
