@@ -70,6 +70,7 @@ impl Global {
             server: self.server.clone().map(|server| (server, self.server_source)),
             config: self.config.clone(),
             otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty()),
+            variables: crate::config::env::variables(),
         }
     }
 }

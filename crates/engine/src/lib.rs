@@ -48,7 +48,7 @@ mod worker;
 pub use backstop_core as core;
 pub use backstop_core::event::{Event, What};
 pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
-pub use backstop_core::job::{Callback, OnConflict, Policy, Priority, Retention, State};
+pub use backstop_core::job::{Callback, JobDefaults, OnConflict, Policy, Priority, Retention, State};
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
