@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_core::event::{Event, What};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleBook};
-use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
+use backstop_core::job::{Job as StoredJob, ParentEnd, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
 use backstop_store::{Error as StoreError, Finish, Note};
 use serde::Serialize;
@@ -192,6 +192,13 @@ impl<C> JobContext<C> {
     #[must_use]
     pub fn callback_of(&self) -> Option<JobId> {
         self.run.job.spec.callback_of
+    }
+
+    /// How the job ended whose callback this is (F14); none for a job that is no callback.
+    #[must_use]
+    pub fn parent(&self) -> Option<ParentEnd> {
+        self.callback_of()?;
+        serde_json::from_str(self.run.job.spec.params.as_deref()?).ok()
     }
 
     /// How long this run may take.

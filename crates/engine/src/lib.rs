@@ -48,7 +48,9 @@ mod worker;
 pub use backstop_core as core;
 pub use backstop_core::event::{Event, What};
 pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
-pub use backstop_core::job::{Callback, JobDefaults, OnConflict, Policy, Priority, Retention, State};
+pub use backstop_core::job::{
+    Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, State,
+};
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
@@ -85,7 +87,9 @@ pub use sealing::Encryption;
 pub use signing::Signing;
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
-pub use worker::{Hook, HookFuture, InlineWorker, Ran, RunInfo, Stopped, WorkerBuilder, WorkerHandle};
+pub use worker::{
+    Hook, HookFuture, InlineWorker, Ran, RunEnd, RunInfo, Stopped, WorkerBuilder, WorkerHandle,
+};
 
 /// What most programs import.
 pub mod prelude {

@@ -3,6 +3,7 @@
 //! [`NewJob`] is what a submit brings, [`Job`] what never changes afterwards, [`Record`] what does.
 //! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
 
+mod callback;
 mod defaults;
 mod ending;
 mod glance;
@@ -23,6 +24,7 @@ mod view;
 #[cfg(test)]
 mod record_tests;
 
+pub use callback::{ParentEnd, ParentError, Told};
 pub use defaults::JobDefaults;
 pub use ending::{Ending, FailureRecord};
 pub use glance::Glance;

@@ -54,6 +54,6 @@ fn crashed(config: &Config, book: &RuleBook, orphan: &Orphan) -> Concluded {
     let mut concluded = conclude::judge(config, book, job, record, &failure, HookAnswer::default());
     let ending = &mut concluded.ending;
     ending.code_version = orphan.code_version.clone();
-    ending.follow_up = follow_up(config, job, record, &ending.decision.verdict);
+    ending.follow_up = follow_up(config, job, record, ending);
     concluded
 }
