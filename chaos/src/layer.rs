@@ -13,9 +13,9 @@ use backstop::core::job::{
     Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State,
 };
 use backstop::store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
-    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
-    Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
+    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
+    Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -72,6 +72,11 @@ pub trait Layer: Send + Sync + 'static {
     /// See [`Store::renew`].
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         self.below().renew(worker, lease, held)
+    }
+
+    /// See [`Store::handed_out`].
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.below().handed_out()
     }
 
     /// See [`Store::orphans`].
@@ -142,6 +147,10 @@ impl<L: Layer> Store for Over<L> {
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         self.0.below().lead(node, duties, ttl)
     }
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.0.handed_out()
+    }
+
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
         self.0.orphans(limit)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_core::event::{Event, What};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleBook};
-use backstop_core::job::{Job as StoredJob, ParentEnd, Progress, Record, Stale, State};
+use backstop_core::job::{Job as StoredJob, Lines, ParentEnd, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
 use backstop_store::{Error as StoreError, Finish, Note};
 use serde::Serialize;
@@ -50,33 +50,22 @@ pub(crate) struct Run {
 /// What the handler logged, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Output {
-    text: String,
+    lines: Lines,
     limit: usize,
-    dropped: usize,
 }
 
 impl Output {
-    pub(crate) const fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, dropped: 0 }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { lines: Lines::default(), limit }
     }
 
     pub(crate) fn push(&mut self, line: &str) {
-        let room = self.limit.saturating_sub(self.text.len());
-        if line.len() < room {
-            self.text.push_str(line);
-            self.text.push('\n');
-        } else {
-            self.dropped += 1;
-        }
+        self.lines.push(line, self.limit);
     }
 
     /// What was logged, with a last line that says how much did not fit.
     pub(crate) fn text(&self) -> Option<String> {
-        let mut text = self.text.clone();
-        if self.dropped > 0 {
-            text.push_str(&format!("… {} more lines did not fit\n", self.dropped));
-        }
-        (!text.is_empty()).then_some(text)
+        self.lines.text()
     }
 }
 
@@ -223,7 +212,7 @@ impl<C> JobContext<C> {
         let config = &self.run.engine.inner.config;
         let note = sanitize(&*config.redactor, &note.into(), PROGRESS_CHARS);
         let progress = Progress { percent: percent.min(100), note };
-        self.run.engine.inner.store.annotate(vec![Note { lease: self.run.lease, progress }]).await?;
+        self.run.engine.inner.store.annotate(vec![Note::progress(self.run.lease, progress)]).await?;
         Ok(())
     }
 

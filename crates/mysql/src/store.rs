@@ -13,8 +13,8 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::show::PauseNote;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
+    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -230,6 +230,10 @@ impl Store for MysqlStore {
             let duties = duties.clone();
             Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
         })
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.read(move |unit| Box::pin(worker::handed_out(unit)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -13,8 +13,8 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, WorkerView,
+    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, WorkerView,
 };
 
 use crate::error::Failure;
@@ -197,6 +197,10 @@ impl Store for SqliteStore {
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         self.write(duties.len(), move |unit| duty::lead(unit, node, &duties, ttl))
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.read(move |snapshot| worker::handed_out(snapshot.conn, snapshot.now))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

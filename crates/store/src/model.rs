@@ -37,8 +37,8 @@ use self::tables::{Commit, Tables};
 use crate::show::PauseNote;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
+    HandedRun, HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest,
+    Peek, QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
     WorkerView,
 };
 
@@ -163,6 +163,10 @@ impl Store for ModelStore {
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.lead(node, &duties, ttl, commit.now))) })
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.handed_out(now))) })
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -108,7 +108,11 @@ async fn lead(
 
 async fn perform(engine: &Backstop, term: Term, lease: Duration) -> Result<(), StoreError> {
     match term.duty {
-        Duty::Rescue => rescue::rescue(engine, term).await,
+        Duty::Rescue => {
+            rescue::rescue(engine, term).await?;
+            // Nobody else keeps the time of runs elsewhere (F10).
+            engine.remote().keep_time().await
+        }
         Duty::Expire => expire::expire(engine, term).await,
         Duty::WatchCode => {
             watch_code::watch(engine).await?;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::before::{Runner, before_run};
 use super::completion::{Settled, settle};
 use super::conclude::Happened;
-use super::end::{end, tell};
+use super::end::{end, overtime, tell};
 use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::slots::Slot;
 use crate::config::Pace;
@@ -91,7 +91,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Err(failed) => Some(Reply(Err(failed))),
             Ok(()) => match self.handle_timed(&run, handler.clone(), &interrupt, slot).await {
                 Left::Ended(reply) => Some(reply),
-                Left::TimedOut => Some(failed(timeout_failure(&info))),
+                Left::TimedOut => Some(failed(overtime(info.job.spec.policy.timeout.unwrap_or_default()))),
                 Left::Interrupted => {
                     Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
                 }
@@ -265,14 +265,10 @@ fn value_of(reply: &Reply) -> Option<serde_json::Value> {
         Ok(value) => value.clone(),
         Err(failed) => failed.value.clone(),
     }
+}
 
 fn failed(failure: Failure) -> Reply {
     Reply(Err(Failed::plain(failure)))
-}
-
-fn timeout_failure(info: &RunInfo) -> Failure {
-    let limit = info.job.spec.policy.timeout.unwrap_or_default();
-    Failure::new(Cause::Timeout, "Timeout", format!("the run took longer than {limit:?}"))
 }
 
 fn of_join(ended: Result<Reply, JoinError>) -> Reply {

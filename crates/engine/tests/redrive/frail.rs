@@ -106,6 +106,7 @@ impl Store for Frail {
         retire(worker: WorkerId) -> ();
         lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
         orphans(limit: usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;

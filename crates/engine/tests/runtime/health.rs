@@ -103,6 +103,7 @@ impl store::Store for Troubled {
         retire(worker: backstop::WorkerId) -> ();
         lead(node: backstop::WorkerId, duties: Vec<store::Duty>, ttl: Duration) -> Vec<Option<store::Term>>;
         orphans(limit: usize) -> Vec<store::Orphan>;
+        handed_out() -> Vec<store::HandedRun>;
         rescue(term: store::Term, endings: Vec<store::Finish>) -> Vec<Result<State, core::job::Stale>>;
         expire(term: store::Term, limit: usize) -> usize;
         archive(term: store::Term, retention: backstop::Retention, limit: usize) -> usize;

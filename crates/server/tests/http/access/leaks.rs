@@ -79,6 +79,7 @@ impl Store for Babbling {
         retire(WorkerId) -> ();
         lead(WorkerId, Vec<Duty>, Duration) -> Vec<Option<Term>>;
         orphans(usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         rescue(Term, Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(Term, usize) -> usize;
         archive(Term, Retention, usize) -> usize;
