@@ -1,7 +1,7 @@
 //! What an engine can be told, with defaults that are safe.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_core::Limits;
@@ -21,6 +21,8 @@ const AUDIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
+    /// The name of this process among all that serve the store; every event that it tells carries it (V1).
+    pub node: Arc<str>,
     /// Bounds on everything (L20).
     pub limits: Limits,
     /// How waiting counts against priority (L3).
@@ -65,6 +67,7 @@ pub struct QueueConfig {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            node: this_node(),
             limits: Limits::default(),
             aging: Aging::default(),
             queues: BTreeMap::new(),
@@ -85,6 +88,7 @@ impl Default for Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
+            .field("node", &self.node)
             .field("limits", &self.limits)
             .field("aging", &self.aging)
             .field("queues", &self.queues)
@@ -101,7 +105,26 @@ impl std::fmt::Debug for Config {
     }
 }
 
+/// The machine and the process, such as `web-3:4711`.
+fn this_node() -> Arc<str> {
+    static NODE: OnceLock<Arc<str>> = OnceLock::new();
+    let name = || {
+        let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let machine = told.trim();
+        let machine = if machine.is_empty() { "node" } else { machine };
+        format!("{machine}:{}", std::process::id()).into()
+    };
+    NODE.get_or_init(name).clone()
+}
+
 impl Config {
+    /// Names this process, for events (V1).
+    #[must_use]
+    pub fn node(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.node = name.into();
+        self
+    }
+
     /// Sets what is known of one queue.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {

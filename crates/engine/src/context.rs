@@ -228,7 +228,8 @@ impl<C> JobContext<C> {
     ) -> Result<(), backstop_store::Error> {
         let inner = &self.run.engine.inner;
         let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
-        inner.bus.tell(Event { at, job: Some(job), what: What::Published { name: name.into(), data } });
+        let what = What::Published { name: name.into(), data };
+        inner.bus.tell(Event { at, node: None, job: Some(job), what });
         Ok(())
     }
 

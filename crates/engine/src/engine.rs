@@ -74,7 +74,7 @@ impl Backstop {
     /// An engine on a store that is open already.
     #[must_use]
     pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
-        let bus = Bus::new(!config.alerts.channels.is_empty());
+        let bus = Bus::new(config.node.clone(), !config.alerts.channels.is_empty());
         let figures = Figures::new();
         let store: Arc<dyn Store> = Arc::new(Metered::new(store, figures.clone()));
         store.observe(bus.clone() as Arc<dyn Observer>);

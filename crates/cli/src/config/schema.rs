@@ -164,6 +164,7 @@ const HANDLERS: &[Key] = &[
 ];
 
 const SERVER: &[Key] = &[
+    value("node", Kind::Text),
     value("listen", Kind::Text),
     Key { name: "tokens", shape: Shape::Open, used: true, secret: true },
     value("tls_cert", Kind::Text),

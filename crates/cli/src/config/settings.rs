@@ -198,6 +198,7 @@ impl Settings {
         let path: Vec<&str> = found.path.iter().map(String::as_str).collect();
         match (&path[..], &found.value) {
             (["store", "url"], Plain::Text(url)) => self.store.clone_from(url),
+            (["server", "node"], Plain::Text(name)) => self.engine.node = name.as_str().into(),
             (["workers", "lease"], Plain::Span(span)) => self.lease = *span,
             (["workers", "grace"], Plain::Span(span)) => self.grace = *span,
             (["workers", "poll"], Plain::Span(span)) => self.poll = *span,

@@ -43,6 +43,6 @@ pub(crate) fn overtime(limit: Duration) -> Failure {
 /// Publishes an event that no commit carries.
 pub(crate) async fn tell(engine: &Backstop, job: &Job, what: What) {
     if let Ok(at) = engine.inner.store.now().await {
-        engine.inner.bus.tell(Event { at, job: Some(job.spec.header()), what });
+        engine.inner.bus.tell(Event { at, node: None, job: Some(job.spec.header()), what });
     }
 }
