@@ -198,10 +198,7 @@ impl<C> JobContext<C> {
 
     /// Keeps a line with the run, up to the output limit (F15).
     pub fn log(&self, line: impl AsRef<str>) {
-        let line = text::storable(line.as_ref());
-        if let Ok(mut output) = self.run.output.lock() {
-            output.push(&line);
-        }
+        self.run.log(line.as_ref());
     }
 
     /// Stores how far the run is. A stale lease is not an error here: the run is being stopped already.
@@ -300,6 +297,14 @@ impl<C> JobContext<C> {
 }
 
 impl Run {
+    /// Keeps a line with the run, up to the output limit (F15).
+    pub(crate) fn log(&self, line: &str) {
+        let line = text::storable(line);
+        if let Ok(mut output) = self.output.lock() {
+            output.push(&line);
+        }
+    }
+
     /// How long the handler may tidy up after it was told to stop.
     pub(crate) fn courtesy(&self) -> Duration {
         Duration::from_millis(self.courtesy.load(Ordering::SeqCst))

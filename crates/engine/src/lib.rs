@@ -35,6 +35,8 @@ mod registry;
 mod remote;
 mod retention;
 mod rules;
+#[cfg(feature = "run-log")]
+mod run_log;
 mod runs;
 mod sealing;
 pub mod signals;
@@ -83,6 +85,8 @@ pub use remote::{
 };
 pub use retention::{Exported, PurgeError, Purged};
 pub use rules::{Rehearsal, RuleProblem, Trial};
+#[cfg(feature = "run-log")]
+pub use run_log::RunLog;
 pub use sealing::Encryption;
 pub use signing::Signing;
 pub use submit::Enqueue;

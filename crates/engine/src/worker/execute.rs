@@ -12,6 +12,8 @@ use backstop_core::job::Ending;
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
+#[cfg(feature = "run-log")]
+use tracing::Instrument as _;
 
 use super::before::{Runner, before_run};
 use super::completion::{Settled, settle};
@@ -202,6 +204,9 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Err(failure) => return Left::Ended(failed(failure)),
         };
         let cx = JobContext::new(self.app.clone(), run.clone());
+        #[cfg(feature = "run-log")]
+        let mut task = tokio::spawn(handler.run(payload, cx).instrument(crate::run_log::span(run)));
+        #[cfg(not(feature = "run-log"))]
         let mut task = tokio::spawn(handler.run(payload, cx));
         let limit = run.job.spec.policy.timeout;
         let left = tokio::select! {
