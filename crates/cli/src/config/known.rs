@@ -34,7 +34,11 @@ fn sample(path: &str, key: &Key) -> String {
         "signing.keys" | "encryption.keys" => return format!("['{KEY}']"),
         "alerts.webhook" => "'https://ops.example.com/x'",
         "alerts.secrets" => return format!("['{WEBHOOK_SECRET}']"),
-        "handlers.command.allow" => "['/bin/sh']",
+        // A program whose path leads nowhere else.
+        "handlers.command.allow" => {
+            let own = std::env::current_exe().and_then(std::fs::canonicalize).expect("this program");
+            return format!("['{}']", own.display());
+        }
         "handlers.command.dir" => "'/usr'",
         "handlers.command.dirs" => "['/usr']",
         "handlers.http.methods" => "['GET']",
