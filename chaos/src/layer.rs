@@ -13,9 +13,9 @@ use backstop::core::job::{
     Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State,
 };
 use backstop::store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, Incident,
-    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
-    Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
+    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
+    Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -72,6 +72,11 @@ pub trait Layer: Send + Sync + 'static {
     /// See [`Store::renew`].
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         self.below().renew(worker, lease, held)
+    }
+
+    /// See [`Store::handed_out`].
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.below().handed_out()
     }
 
     /// See [`Store::orphans`].
@@ -147,6 +152,9 @@ impl<L: Layer> Store for Over<L> {
     }
     fn fold(&self, limit: usize) -> Answer<'_, usize> {
         self.0.below().fold(limit)
+    }
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.0.below().handed_out()
     }
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
         self.0.orphans(limit)

@@ -41,7 +41,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     let claim = Claim { worker, queues: vec![queue], kinds: kinds.clone(), aging: engine.config().aging };
     let new = engine.enqueue(Toil { number: 3 }).into_new_job().expect("admitted");
     let ending = Ending::plain(new.spec.header(), Cause::Succeeded, Decision::succeeded());
-    let note = Note { lease, progress: Progress { percent: 1, note: String::new() } };
+    let note = Note::progress(lease, Progress { percent: 1, note: String::new() });
     let term = |duty| backstop::store::Term { duty, number: 1, node: worker, expires_at: Timestamp::MAX };
     let enlist = NewWorker {
         id: worker,
@@ -74,6 +74,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(terms());
     call!(fold(10));
     call!(orphans(10));
+    call!(handed_out());
     let (rescues, expires, archives) = (term(Duty::Rescue), term(Duty::Expire), term(Duty::Archive));
     call!(rescue(rescues, vec![rescue]));
     call!(expire(expires, 10));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::{Cause, Hook, HookFuture, RunInfo};
+use backstop::{Hook, HookFuture, RunEnd, RunInfo};
 use serde::ser::Error as _;
 use serde_json::json;
 
@@ -216,7 +216,7 @@ impl Hook for Around {
         self.fail(run, Way::BeforeHook)
     }
 
-    fn after_run<'a>(&'a self, run: &'a RunInfo, _: Cause) -> HookFuture<'a> {
+    fn after_run<'a>(&'a self, run: &'a RunInfo, _: &'a RunEnd) -> HookFuture<'a> {
         self.fail(run, Way::AfterHook)
     }
 }

@@ -4,7 +4,7 @@
 """
 
 from .client import ApiError, Client, Submitted
-from .outcomes import Cancel, Invalid, Permanent, RetryIn, Snooze, Transient
+from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient
 from .worker import Job, Worker
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "Invalid",
     "Job",
     "Permanent",
+    "RateLimited",
+    "ReportedFailure",
     "RetryIn",
     "Snooze",
     "Submitted",

@@ -167,6 +167,10 @@ class Client:
             body["note"] = note
         self.call("POST", "/api/v1/work/progress", body)
 
+    def log(self, lease: str, lines: Sequence[str], timeout: Optional[float] = None) -> None:
+        """Keeps lines with a run that is under way, 1,000 in one call at most."""
+        self.call("POST", "/api/v1/work/log", {"lease": lease, "lines": list(lines)}, timeout=timeout, repeatable=False)
+
     # The wire
 
     def call(

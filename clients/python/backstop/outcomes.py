@@ -46,6 +46,22 @@ class Cancel(Exception):
     """Call the job off from inside."""
 
 
+class RateLimited(Exception):
+    """Somebody asks for patience: run again after so many seconds. It costs nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"to be tried again in {seconds} s")
+        self.seconds = seconds
+
+
+class ReportedFailure(Exception):
+    """A failure that is the job's result: kept, never retried, no incident."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__("a failure was reported as the result")
+        self.result = result
+
+
 def millis(seconds: float) -> int:
     """Seconds as whole milliseconds, never negative."""
     return max(0, round(seconds * 1000))
@@ -64,10 +80,19 @@ def snoozed(seconds: float, logs: List[str]) -> Dict[str, Any]:
     return {"type": "snoozed", "delay_ms": millis(seconds), "logs": logs}
 
 
+def interrupted(logs: List[str]) -> Dict[str, Any]:
+    """The outcome of a run that is handed back because its worker stops. It costs nothing."""
+    return {"type": "interrupted", "logs": logs}
+
+
 def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     """The outcome of a handler that raised."""
     if isinstance(error, Snooze):
         return snoozed(error.seconds, logs)
+    if isinstance(error, RateLimited):
+        return {"type": "rate_limited", "retry_in_ms": millis(error.seconds), "logs": logs}
+    if isinstance(error, ReportedFailure):
+        return {"type": "reported_failure", "result": error.result, "logs": logs}
     if isinstance(error, Cancel):
         return {"type": "canceled", "reason": str(error) or "called off by its handler", "logs": logs}
     failed: Dict[str, Any] = {"type": "failed", "class": "error", "message": _message(error), "logs": logs}

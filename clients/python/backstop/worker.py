@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union
 
 from .client import ApiError, Body, Client
-from .outcomes import of_exception, snoozed, succeeded
+from .outcomes import interrupted, of_exception, succeeded
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -24,6 +24,8 @@ _log = logging.getLogger("backstop")
 WAIT = 20.0
 #: The first and the longest pause while the server is away, in seconds.
 PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
+#: Lines that are sent with one heartbeat at most.
+LINES = 1000
 #: How long a stop waits for its last claim to end, in seconds.
 HANGING_UP = 2.0
 
@@ -37,6 +39,7 @@ class Job:
         self._lost = False
         self._timed_out = False
         self._lines: List[str] = []
+        self._telling = threading.Lock()
         self.body: Body = body
         self.id: str = body["id"]
         self.kind: str = body["kind"]
@@ -58,8 +61,27 @@ class Job:
         return self._canceled.wait(seconds)
 
     def log(self, line: str) -> None:
-        """Keeps a line with the run."""
+        """Keeps a line with the run. Lines are sent with the heartbeats, and the rest with the run's end."""
         self._lines.append(line)
+
+    def _send_lines(self, timeout: float) -> None:
+        """Sends what was logged since the last time. What cannot be sent now goes with the next heartbeat."""
+        with self._telling:
+            lines = self._lines[:LINES]
+            if not lines or self._lost:
+                return
+            try:
+                self._client.log(self.lease, lines, timeout=timeout)
+            except ApiError as error:
+                _log.debug("lines of %s were not kept yet: %s", self.id, error)
+                return
+            del self._lines[: len(lines)]
+
+    def _last_lines(self) -> List[str]:
+        """What has not been sent yet."""
+        with self._telling:
+            lines, self._lines = self._lines, []
+            return lines
 
     def progress(self, percent: int, note: Optional[str] = None) -> None:
         """Says how far the run is. A server that is away is no reason to fail."""
@@ -81,7 +103,8 @@ class Worker:
     """Runs jobs of some queues until it is told to stop.
 
     ``stop()``, or SIGTERM and SIGINT under ``run()``, lets running handlers finish for ``grace`` seconds and hands
-    back what has not been started. Handlers that do not end by then are left to their lease.
+    back what has not been started. What still runs then is told to stop and handed back too, as interrupted: that costs
+    the job nothing. A second signal ends the grace at once.
     """
 
     def __init__(
@@ -111,7 +134,7 @@ class Worker:
         self._held: Dict[str, Job] = {}
         self._owned: Set[str] = set()
         self._todo: "queue.SimpleQueue[Optional[Job]]" = queue.SimpleQueue()
-        self._asked = False
+        self._asked = 0
         self._lock = threading.Condition()
         self._stop = threading.Event()
         self._gone = threading.Event()
@@ -130,8 +153,8 @@ class Worker:
         """Works until SIGTERM or SIGINT. Call it from the main thread."""
 
         def asked(_number: int, _frame: Optional[FrameType]) -> None:
-            # A plain assignment: a handler that takes a lock can meet its own thread holding it.
-            self._asked = True
+            # No lock is taken: a handler that takes a lock can meet its own thread holding it.
+            self._asked += 1
 
         before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -217,7 +240,7 @@ class Worker:
             if not self._own(job):
                 continue
             if self._stop.is_set():
-                self._finish(job, snoozed(0, []))
+                self._finish(job, interrupted([]))
             else:
                 self._finish(job, self._outcome(job))
 
@@ -236,9 +259,10 @@ class Worker:
             alarm.daemon = True
             alarm.start()
         try:
-            return succeeded(self._handlers[job.kind](job), job._lines)
+            result = self._handlers[job.kind](job)
+            return succeeded(result, job._last_lines())
         except Exception as error:
-            outcome = of_exception(error, job._lines)
+            outcome = of_exception(error, job._last_lines())
             if job._timed_out and outcome["type"] == "failed":
                 outcome["class"] = "timeout"
             return outcome
@@ -289,6 +313,8 @@ class Worker:
             if not jobs:
                 renewed = time.monotonic()
                 continue
+            for job in jobs.values():
+                job._send_lines(self._lease / 3)
             asked = time.monotonic()
             try:
                 lost = self._lost_of(jobs)
@@ -322,11 +348,24 @@ class Worker:
         fetch.join(HANGING_UP)
         self._hand_back()
         with self._lock:
-            while self._held and time.monotonic() < until:
+            while self._held and time.monotonic() < until and self._asked < 2:
                 self._lock.wait(0.1)
-            left = len(self._held)
+            left = list(self._held.values())
         if left:
-            _log.warning("%d jobs did not end in time and are left to their lease", left)
+            _log.warning("%d jobs did not end in time and are handed back", len(left))
+            self._interrupt(left)
+
+    def _interrupt(self, jobs: Sequence[Job]) -> None:
+        """Hands back what still runs; what its handlers say from now on is not reported."""
+        results: List[Body] = []
+        for job in jobs:
+            job._lose()
+            results.append({"lease": job.lease, "outcome": interrupted(list(job._lines))})
+        for start in range(0, len(results), 1000):
+            try:
+                self._client.finish(results[start : start + 1000])
+            except ApiError as error:
+                _log.warning("jobs are left to their lease: %s", error)
 
     def _hand_back(self) -> None:
         """Gives back what nobody has started, to be run by others at once."""
@@ -334,4 +373,4 @@ class Worker:
             jobs = list(self._held.values())
         for job in jobs:
             if self._own(job):
-                self._finish(job, snoozed(0, []))
+                self._finish(job, interrupted([]))

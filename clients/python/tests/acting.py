@@ -10,7 +10,8 @@ import sys
 import time
 from typing import Any
 
-from backstop import Cancel, Client, Invalid, Job, Permanent, RetryIn, Snooze, Transient, Worker
+from backstop import Cancel, Client, Invalid, Job, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient
+from backstop import Worker
 
 
 def note(job: Job, what: str) -> None:
@@ -44,6 +45,12 @@ def act(job: Job) -> Any:
         raise RetryIn(amount, "the server says when")
     elif word == "snooze":
         raise Snooze(amount)
+    elif word == "limited":
+        raise RateLimited(amount)
+    elif word == "report":
+        raise ReportedFailure({"missing": 3})
+    elif word == "stubborn":
+        time.sleep(amount)
     elif word == "cancel":
         raise Cancel("no longer needed")
     elif word == "odd":

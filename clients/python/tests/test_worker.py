@@ -92,6 +92,8 @@ class Endings(Case):
             ("error", "work 0"): ("succeeded", ["error", "succeeded"]),
             ("error", "error", "error"): ("failed", ["error"] * 3),
             ("snooze 0.05", "transient 0.05", "work 0"): ("succeeded", ["snoozed", "rejected", "succeeded"]),
+            ("limited 0.05", "work 0"): ("succeeded", ["rate_limited", "succeeded"]),
+            ("report",): ("failed", ["permanent"]),
             ("retry_in 0.1", "work 0"): ("succeeded", ["error", "succeeded"]),
         }
         jobs = {script: self.submit(*script, max_retries=2) for script in table}
@@ -106,6 +108,8 @@ class Endings(Case):
         failed = self.client.attempts(jobs[("error", "error", "error")])[0]
         self.assertEqual(failed["error_type"], "KeyError")
         self.assertIn("acting.py", failed["output"], "the tail of the traceback is kept")
+        reported = self.client.get(jobs[("report",)], reveal=True)
+        self.assertEqual((reported["terminal_reason"], reported["result"]), ("reported_failure", {"missing": 3}))
         self.assertIn("could not be kept", self.client.attempts(jobs[("odd",)])[0]["output"])
 
     def test_a_run_that_has_used_its_time_is_told_and_says_so(self) -> None:
@@ -139,10 +143,25 @@ class Stopping(Case):
         self.assertEqual(self.client.get(running)["status"], "succeeded")
         for job in others:
             self.assertEqual(self.client.get(job)["attempt"], 0)
-            self.assertEqual([run["cause"] for run in self.client.attempts(job)], ["snoozed"])
+            self.assertEqual([run["cause"] for run in self.client.attempts(job)], ["interrupted"])
         self.start()
         for job in others:
             self.assertEqual(self.ended(job)["status"], "succeeded")
+
+
+    def test_a_second_signal_hands_back_what_runs(self) -> None:
+        worker = self.start(lease=1)
+        job = self.submit("stubborn 60", "work 0")
+        eventually("it runs", lambda: self.said("start", job) == 1)
+        # Two signals of one kind may be counted as one.
+        worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGINT)
+        self.assertEqual(worker.wait(PATIENCE), 0)
+        run = self.client.attempts(job)[0]
+        self.assertEqual((run["cause"], self.client.get(job)["attempt"]), ("interrupted", 0))
+        self.assertIn("run 1 does stubborn", run["output"])
+        self.start()
+        self.assertEqual(self.ended(job)["status"], "succeeded")
 
 
 class Dying(Case):
@@ -199,6 +218,17 @@ class Protocol(Case):
             self.assertEqual(self.client.finish([mine])[0], {"ok": True, "status": "succeeded"})
         self.assertFalse(self.client.finish([done])[0]["ok"])
         self.assertEqual(self.client.get(job, reveal=True)["result"], "in time")
+
+    def test_lines_are_kept_with_the_run_that_said_them(self) -> None:
+        job = self.submit("work 0")
+        lease = self.claim()[0]["lease"]["token"]
+        self.client.log(lease, ["one", "two"])
+        outcome = {"type": "interrupted", "logs": ["three"]}
+        self.assertEqual(self.client.finish([{"lease": lease, "outcome": outcome}])[0]["status"], "pending")
+        self.assertEqual(self.client.attempts(job)[0]["output"], "one\ntwo\nthree\n")
+        with self.assertRaises(ApiError) as refused:
+            self.client.log(lease, ["late"])
+        self.assertEqual(refused.exception.code, "stale_lease")
 
     def test_whoever_hangs_up_takes_nothing(self) -> None:
         parts = urlsplit(URL)

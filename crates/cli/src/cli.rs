@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule, token,
-    up, worker,
+    alert, archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule,
+    token, up, worker,
 };
 use crate::config::{Given, Source};
 
@@ -70,6 +70,7 @@ impl Global {
             server: self.server.clone().map(|server| (server, self.server_source)),
             config: self.config.clone(),
             otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty()),
+            variables: crate::config::env::variables(),
         }
     }
 }
@@ -93,6 +94,9 @@ pub(crate) enum Command {
     /// Look at jobs that ended long ago, and remove them.
     #[command(subcommand)]
     Archive(archive::Archive),
+    /// Look at alerts: who was told of which incident.
+    #[command(subcommand)]
+    Alert(alert::Alert),
     /// Look at incidents, failures with one cause, and say what you know of them.
     #[command(subcommand)]
     Incident(incident::Incident),

@@ -1,6 +1,12 @@
 //! Log lines on stderr: warnings by default, more with `-v`, anything with `BACKSTOP_LOG`.
 
-use tracing_subscriber::EnvFilter;
+use backstop::RunLog;
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::output::Output;
 
@@ -14,7 +20,14 @@ pub(crate) fn start(verbose: u8, demo: bool, output: &Output) {
         _ => "trace",
     };
     let filter = EnvFilter::try_from_env("BACKSTOP_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output.live);
+    // What handlers say is kept with their runs, whatever this process shows (F15).
+    let all = tracing_subscriber::registry().with(lines.with_filter(filter)).with(kept());
     // Only one subscriber can be set, and this is the only place that sets one.
-    let _ = lines.with_ansi(output.live).try_init();
+    let _ = all.try_init();
+}
+
+/// The lines of handlers, at the level that people want to read later.
+fn kept<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+    RunLog::new().with_filter(LevelFilter::INFO)
 }

@@ -1,5 +1,7 @@
 //! What subscribers are told, after the commit, in order per job (V1).
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,6 +15,8 @@ use crate::time::Timestamp;
 pub struct Event {
     /// When, by the store's clock.
     pub at: Timestamp,
+    /// The node that tells it; none before it is told.
+    pub node: Option<Arc<str>>,
     /// To which job; none for what concerns a worker or a queue.
     pub job: Option<Header>,
     /// What.
@@ -39,14 +43,17 @@ impl Serialize for Event {
         #[derive(Serialize)]
         struct Told<'a> {
             at: Timestamp,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            node: Option<&'a str>,
             tenant: &'a str,
             #[serde(flatten)]
             job: Option<&'a Header>,
             #[serde(flatten)]
             what: &'a What,
         }
-        let Self { at, job, what } = self;
-        Told { at: *at, tenant: self.tenant(), job: job.as_ref(), what }.serialize(serializer)
+        let Self { at, node, job, what } = self;
+        Told { at: *at, node: node.as_deref(), tenant: self.tenant(), job: job.as_ref(), what }
+            .serialize(serializer)
     }
 }
 
@@ -246,13 +253,18 @@ impl What {
 /// The event of a stored job.
 #[must_use]
 pub fn enqueued(job: &NewJob, record: &Record, now: Timestamp) -> Event {
-    Event { at: now, job: Some(job.spec.header()), what: What::Enqueued { run_at: record.run_at } }
+    Event {
+        at: now,
+        node: None,
+        job: Some(job.spec.header()),
+        what: What::Enqueued { run_at: record.run_at },
+    }
 }
 
 /// The event of a run that was counted as started.
 #[must_use]
 pub fn started(job: Header, run: u32, now: Timestamp) -> Event {
-    Event { at: now, job: Some(job), what: What::Started { run } }
+    Event { at: now, node: None, job: Some(job), what: What::Started { run } }
 }
 
 /// The events of a run's end: `record` is the job's record after it.
@@ -261,7 +273,7 @@ pub fn started(job: Header, run: u32, now: Timestamp) -> Event {
 #[must_use]
 pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) -> Vec<Event> {
     let mut events = Vec::with_capacity(3);
-    let mut tell = |what| events.push(Event { at: now, job: Some(ending.job.clone()), what });
+    let mut tell = |what| events.push(Event { at: now, node: None, job: Some(ending.job.clone()), what });
     if !had_run {
         return events;
     }
@@ -302,7 +314,7 @@ pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
         Operation::Resume => What::Resumed,
         Operation::Retry | Operation::Redrive { .. } => What::Retried,
     };
-    Event { at: now, job: Some(job), what }
+    Event { at: now, node: None, job: Some(job), what }
 }
 
 /// The events of a job whose time to start has passed.
@@ -312,7 +324,10 @@ pub fn expired(job: &Header, record: &Record, now: Timestamp) -> Vec<Event> {
     let reason = TerminalReason::Expired;
     let dead = What::Dead { error: None, attempts: record.attempt, reason };
     let both = [Some(dead), alert(record, reason)];
-    both.into_iter().flatten().map(|what| Event { at: now, job: Some(job.clone()), what }).collect()
+    both.into_iter()
+        .flatten()
+        .map(|what| Event { at: now, node: None, job: Some(job.clone()), what })
+        .collect()
 }
 
 fn alert(record: &Record, reason: TerminalReason) -> Option<What> {
@@ -323,7 +338,7 @@ fn alert(record: &Record, reason: TerminalReason) -> Option<What> {
 /// The event of a failure that is like no other before it.
 #[must_use]
 pub const fn incident_opened(fingerprint: Fingerprint, kind: String, now: Timestamp) -> Event {
-    Event { at: now, job: None, what: What::IncidentOpened { fingerprint, kind } }
+    Event { at: now, node: None, job: None, what: What::IncidentOpened { fingerprint, kind } }
 }
 
 /// The event of a failure that came back.
@@ -334,7 +349,7 @@ pub const fn incident_regressed(
     version: Option<String>,
     now: Timestamp,
 ) -> Event {
-    Event { at: now, job: None, what: What::IncidentRegressed { fingerprint, kind, version } }
+    Event { at: now, node: None, job: None, what: What::IncidentRegressed { fingerprint, kind, version } }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use backstop_core::failure::TerminalReason;
 use backstop_core::{JobId, Timestamp};
-use backstop_store::Error as StoreError;
+use backstop_store::{Error as StoreError, Page};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -179,7 +179,35 @@ pub struct AlertLog {
     pub trouble: Option<String>,
 }
 
+/// What one channel was told of one incident.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AlertAccount {
+    /// The failure's fingerprint, or the terminal reason of jobs that no run killed.
+    pub incident: String,
+    /// What was told.
+    pub log: AlertLog,
+}
+
 impl Backstop {
+    /// What every channel of every node was told of every incident (D3): by channel, first what has yet to be told,
+    /// then by incident. `after` is `next` of the page before.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn alerts(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Page<AlertAccount, String>, StoreError> {
+        let found = filed::all(&*self.inner.store, after, limit).await?;
+        let account = |(channel, filed): (String, filed::Filed)| {
+            let log = filed.line.log(channel);
+            AlertAccount { incident: filed.incident, log }
+        };
+        Ok(Page { items: found.items.into_iter().map(account).collect(), next: found.next })
+    }
+
     /// What each channel of this engine was told of an incident: its fingerprint, or a terminal reason (D3). A channel
     /// that never heard of it is left out.
     ///

@@ -1,14 +1,14 @@
 //! What an engine can be told, with defaults that are safe.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_core::Limits;
 use backstop_core::admit::QueueGate;
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor};
-use backstop_core::job::{Aging, Masking, Policy, Retention};
+use backstop_core::job::{Aging, JobDefaults, Masking, Retention};
 
 use crate::alerts::Alerts;
 use crate::sealing::Encryption;
@@ -21,14 +21,16 @@ const AUDIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
+    /// The name of this process among all that serve the store; every event that it tells carries it (V1).
+    pub node: Arc<str>,
     /// Bounds on everything (L20).
     pub limits: Limits,
     /// How waiting counts against priority (L3).
     pub aging: Aging,
     /// Settings by queue.
     pub queues: BTreeMap<String, QueueConfig>,
-    /// Retries, backoff and times by kind; they go before the queue's and after what a submit says (L19).
-    pub kinds: BTreeMap<String, Policy>,
+    /// Retries, backoff and times by kind; each goes before the queue's and after what a submit says (L19).
+    pub kinds: BTreeMap<String, JobDefaults>,
     /// How many retries a kind may have, as a share of its first runs (F19); none lets every retry run when it is due.
     pub retry_budget: Option<BudgetSettings>,
     /// The same for single kinds.
@@ -56,8 +58,8 @@ pub struct Config {
 pub struct QueueConfig {
     /// The kinds it takes (E8).
     pub gate: QueueGate,
-    /// Retries, backoff and times of its jobs, unless kind or submit say otherwise.
-    pub policy: Option<Policy>,
+    /// Retries, backoff and times of its jobs, each unless kind or submit say otherwise (L19).
+    pub defaults: JobDefaults,
     /// True makes a kind that no worker knows a failed attempt instead of a wait (H10).
     pub fail_unknown_kind: bool,
 }
@@ -65,6 +67,7 @@ pub struct QueueConfig {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            node: this_node(),
             limits: Limits::default(),
             aging: Aging::default(),
             queues: BTreeMap::new(),
@@ -85,10 +88,13 @@ impl Default for Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
+            .field("node", &self.node)
             .field("limits", &self.limits)
             .field("aging", &self.aging)
             .field("queues", &self.queues)
             .field("kinds", &self.kinds)
+            .field("retry_budget", &self.retry_budget)
+            .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
             .field("audit_retention", &self.audit_retention)
             .field("alerts", &self.alerts)
@@ -99,7 +105,26 @@ impl std::fmt::Debug for Config {
     }
 }
 
+/// The machine and the process, such as `web-3:4711`.
+fn this_node() -> Arc<str> {
+    static NODE: OnceLock<Arc<str>> = OnceLock::new();
+    let name = || {
+        let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let machine = told.trim();
+        let machine = if machine.is_empty() { "node" } else { machine };
+        format!("{machine}:{}", std::process::id()).into()
+    };
+    NODE.get_or_init(name).clone()
+}
+
 impl Config {
+    /// Names this process, for events (V1).
+    #[must_use]
+    pub fn node(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.node = name.into();
+        self
+    }
+
     /// Sets what is known of one queue.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {
@@ -109,8 +134,8 @@ impl Config {
 
     /// Sets retries, backoff and times of one kind.
     #[must_use]
-    pub fn kind(mut self, name: impl Into<String>, policy: Policy) -> Self {
-        self.kinds.insert(name.into(), policy);
+    pub fn kind(mut self, name: impl Into<String>, defaults: impl Into<JobDefaults>) -> Self {
+        self.kinds.insert(name.into(), defaults.into());
         self
     }
 
@@ -179,10 +204,12 @@ impl Config {
         self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
     }
 
-    /// The policy of a job that says nothing itself: the kind's, else what its code declares, else the queue's.
-    pub(crate) fn policy(&self, kind: &str, queue: &str, declared: Option<Policy>) -> Policy {
-        let of_queue = || self.queues.get(queue).and_then(|queue| queue.policy.clone());
-        self.kinds.get(kind).cloned().or(declared).or_else(of_queue).unwrap_or_default()
+    /// What a job gets that says nothing itself, field by field: what the settings say of its kind, else what its code
+    /// declares, else what the settings say of its queue (L19).
+    pub(crate) fn defaults(&self, kind: &str, queue: &str, declared: JobDefaults) -> JobDefaults {
+        let of_kind = self.kinds.get(kind).copied().unwrap_or_default();
+        let of_queue = self.queues.get(queue).map(|queue| queue.defaults).unwrap_or_default();
+        of_kind.over(declared).over(of_queue)
     }
 }
 
@@ -194,10 +221,10 @@ impl QueueConfig {
         self
     }
 
-    /// Retries, backoff and times of its jobs.
+    /// Retries, backoff and times of its jobs: [`JobDefaults`], or a policy.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
+    pub fn policy(mut self, defaults: impl Into<JobDefaults>) -> Self {
+        self.defaults = defaults.into();
         self
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_core::event::{Event, What};
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleBook};
-use backstop_core::job::{Job as StoredJob, Progress, Record, Stale, State};
+use backstop_core::job::{Job as StoredJob, Lines, ParentEnd, Progress, Record, Stale, State};
 use backstop_core::{JobId, Lease, text};
 use backstop_store::{Error as StoreError, Finish, Note};
 use serde::Serialize;
@@ -50,33 +50,22 @@ pub(crate) struct Run {
 /// What the handler logged, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Output {
-    text: String,
+    lines: Lines,
     limit: usize,
-    dropped: usize,
 }
 
 impl Output {
-    pub(crate) const fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit, dropped: 0 }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { lines: Lines::default(), limit }
     }
 
     pub(crate) fn push(&mut self, line: &str) {
-        let room = self.limit.saturating_sub(self.text.len());
-        if line.len() < room {
-            self.text.push_str(line);
-            self.text.push('\n');
-        } else {
-            self.dropped += 1;
-        }
+        self.lines.push(line, self.limit);
     }
 
     /// What was logged, with a last line that says how much did not fit.
     pub(crate) fn text(&self) -> Option<String> {
-        let mut text = self.text.clone();
-        if self.dropped > 0 {
-            text.push_str(&format!("… {} more lines did not fit\n", self.dropped));
-        }
-        (!text.is_empty()).then_some(text)
+        self.lines.text()
     }
 }
 
@@ -194,6 +183,13 @@ impl<C> JobContext<C> {
         self.run.job.spec.callback_of
     }
 
+    /// How the job ended whose callback this is (F14); none for a job that is no callback.
+    #[must_use]
+    pub fn parent(&self) -> Option<ParentEnd> {
+        self.callback_of()?;
+        serde_json::from_str(self.run.job.spec.params.as_deref()?).ok()
+    }
+
     /// How long this run may take.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
@@ -202,10 +198,7 @@ impl<C> JobContext<C> {
 
     /// Keeps a line with the run, up to the output limit (F15).
     pub fn log(&self, line: impl AsRef<str>) {
-        let line = text::storable(line.as_ref());
-        if let Ok(mut output) = self.run.output.lock() {
-            output.push(&line);
-        }
+        self.run.log(line.as_ref());
     }
 
     /// Stores how far the run is. A stale lease is not an error here: the run is being stopped already.
@@ -216,7 +209,7 @@ impl<C> JobContext<C> {
         let config = &self.run.engine.inner.config;
         let note = sanitize(&*config.redactor, &note.into(), PROGRESS_CHARS);
         let progress = Progress { percent: percent.min(100), note };
-        self.run.engine.inner.store.annotate(vec![Note { lease: self.run.lease, progress }]).await?;
+        self.run.engine.inner.store.annotate(vec![Note::progress(self.run.lease, progress)]).await?;
         Ok(())
     }
 
@@ -232,7 +225,8 @@ impl<C> JobContext<C> {
     ) -> Result<(), backstop_store::Error> {
         let inner = &self.run.engine.inner;
         let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
-        inner.bus.tell(Event { at, job: Some(job), what: What::Published { name: name.into(), data } });
+        let what = What::Published { name: name.into(), data };
+        inner.bus.tell(Event { at, node: None, job: Some(job), what });
         Ok(())
     }
 
@@ -303,6 +297,14 @@ impl<C> JobContext<C> {
 }
 
 impl Run {
+    /// Keeps a line with the run, up to the output limit (F15).
+    pub(crate) fn log(&self, line: &str) {
+        let line = text::storable(line);
+        if let Ok(mut output) = self.output.lock() {
+            output.push(&line);
+        }
+    }
+
     /// How long the handler may tidy up after it was told to stop.
     pub(crate) fn courtesy(&self) -> Duration {
         Duration::from_millis(self.courtesy.load(Ordering::SeqCst))

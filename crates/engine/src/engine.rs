@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::admit::queue_name;
 use backstop_core::failure::redact::sanitize;
-use backstop_core::job::{Attempt, JobDetail, JobView, NewJob, Operated, Operation, Spec};
+use backstop_core::job::{Attempt, JobDefaults, JobDetail, JobView, NewJob, Operated, Operation, Spec};
 use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_store::{
     Archived, Error as StoreError, Finding, JobFilter, Observer, Page, PageRequest, QueueView, Store, Submit,
@@ -80,7 +80,7 @@ impl Backstop {
     /// An engine on a store that is open already.
     #[must_use]
     pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
-        let bus = Bus::new(!config.alerts.channels.is_empty());
+        let bus = Bus::new(config.node.clone(), !config.alerts.channels.is_empty());
         let figures = Figures::new();
         let store: Arc<dyn Store> = Arc::new(Metered::new(store, figures.clone()));
         store.observe(bus.clone() as Arc<dyn Observer>);
@@ -126,9 +126,8 @@ impl Backstop {
 
     /// Prepares a job by the name of its kind, with its payload as JSON text.
     pub fn enqueue_raw(&self, kind: &str, payload: impl Into<Arc<str>>) -> Enqueue {
-        let mut spec = Spec::new(crate::ids::job_id(), kind, payload);
-        spec.policy = self.inner.config.policy(kind, &spec.queue, None);
-        Enqueue::new(self, Ok(NewJob::new(spec)))
+        let spec = Spec::new(crate::ids::job_id(), kind, payload);
+        Enqueue::new(self, Ok(NewJob::new(spec)), JobDefaults::default())
     }
 
     /// Stores many jobs in one transaction. `atomic` stores all or none.
@@ -277,7 +276,14 @@ impl Backstop {
         filter: JobFilter,
         page: PageRequest<JobId>,
     ) -> Result<Page<JobView, JobId>, StoreError> {
+        self.fits(page.limit)?;
         self.inner.store.list(filter, page).await
+    }
+
+    /// Refuses a page over the limit of this engine (L20); that of the store stands behind it.
+    fn fits(&self, rows: usize) -> Result<(), StoreError> {
+        let limit = self.inner.config.limits.page;
+        if rows > limit { Err(StoreError::TooMany { what: "page", actual: rows, limit }) } else { Ok(()) }
     }
 
     /// The ledger of a job, latest run first.
@@ -289,6 +295,7 @@ impl Backstop {
         job: JobId,
         page: PageRequest<u32>,
     ) -> Result<Page<Attempt, u32>, StoreError> {
+        self.fits(page.limit)?;
         self.inner.store.attempts(job, page).await
     }
 

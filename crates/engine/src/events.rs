@@ -17,15 +17,18 @@ pub(crate) struct Bus {
     count: AtomicU64,
     /// True when a channel of this process wants to be told of dead letters (D3).
     alerts: bool,
+    /// The node that every event names (V1).
+    node: Arc<str>,
 }
 
 impl Bus {
-    pub(crate) fn new(alerts: bool) -> Arc<Self> {
+    pub(crate) fn new(node: Arc<str>, alerts: bool) -> Arc<Self> {
         Arc::new(Self {
             events: broadcast::Sender::new(BACKLOG),
             arrivals: watch::Sender::new(0),
             count: AtomicU64::new(0),
             alerts,
+            node,
         })
     }
 
@@ -38,7 +41,8 @@ impl Bus {
         self.arrivals.subscribe()
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, mut event: Event) {
+        event.node = Some(self.node.clone());
         // Nobody listening is fine.
         let _ = self.events.send(Arc::new(event));
     }

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use backstop_core::{JobId, WorkerId};
+use backstop_core::{JobId, Timestamp as Moment, WorkerId};
 use uuid::{ContextV7, Timestamp, Uuid};
 
 static ORDER: Mutex<Order> = Mutex::new(Order { millis: 0, last: 0, seed: 0 });
@@ -66,6 +66,16 @@ fn next() -> Uuid {
 #[must_use]
 pub fn job_id() -> JobId {
     JobId::from_uuid(next())
+}
+
+/// When an id was made, by the clock of the process that made it. Of an id that says nothing of time, the epoch.
+pub(crate) fn made_at(id: JobId) -> Moment {
+    let uuid = Uuid::from_bytes(*id.as_bytes());
+    let micros = uuid.get_timestamp().map(|moment| {
+        let (seconds, nanos) = moment.to_unix();
+        i64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000) + i64::from(nanos / 1_000)
+    });
+    Moment::from_micros(micros.unwrap_or_default())
 }
 
 /// A new worker id.

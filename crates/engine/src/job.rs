@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use backstop_core::failure::Failure;
-use backstop_core::job::{Policy, Priority};
+use backstop_core::job::{JobDefaults, Priority};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -83,8 +83,8 @@ pub struct Defaults {
     pub queue: Option<&'static str>,
     /// Its priority.
     pub priority: Priority,
-    /// Its retries, backoff and times; none leaves it to the queue's configuration.
-    pub policy: Option<Policy>,
+    /// Its retries, backoff and times; what is left open is said by the queue's configuration.
+    pub jobs: JobDefaults,
 }
 
 impl Defaults {
@@ -102,10 +102,10 @@ impl Defaults {
         self
     }
 
-    /// Jobs of this kind have `policy`.
+    /// Retries, backoff and times of this kind: [`JobDefaults`], or a policy.
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
+    pub fn policy(mut self, defaults: impl Into<JobDefaults>) -> Self {
+        self.jobs = defaults.into();
         self
     }
 }

@@ -35,6 +35,8 @@ mod registry;
 mod remote;
 mod retention;
 mod rules;
+#[cfg(feature = "run-log")]
+mod run_log;
 mod runs;
 mod sealing;
 pub mod signals;
@@ -48,7 +50,9 @@ mod worker;
 pub use backstop_core as core;
 pub use backstop_core::event::{Event, What};
 pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
-pub use backstop_core::job::{Callback, OnConflict, Policy, Priority, Retention, State};
+pub use backstop_core::job::{
+    Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, State,
+};
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
@@ -61,7 +65,9 @@ pub use backstop_sqlite as sqlite;
 pub use backstop_store as store;
 pub use backstop_store::{Archived, Submitted};
 
-pub use alerts::{AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel};
+pub use alerts::{
+    AlertAccount, AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel,
+};
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
 pub use config::{Config, Pace, QueueConfig};
@@ -80,11 +86,15 @@ pub use remote::{
 };
 pub use retention::{Exported, PurgeError, Purged};
 pub use rules::{Rehearsal, RuleProblem, Trial};
+#[cfg(feature = "run-log")]
+pub use run_log::RunLog;
 pub use sealing::Encryption;
 pub use signing::Signing;
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
-pub use worker::{Hook, HookFuture, InlineWorker, Ran, RunInfo, Stopped, WorkerBuilder, WorkerHandle};
+pub use worker::{
+    Hook, HookFuture, InlineWorker, Ran, RunEnd, RunInfo, Stopped, WorkerBuilder, WorkerHandle,
+};
 
 /// What most programs import.
 pub mod prelude {

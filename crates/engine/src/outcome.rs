@@ -1,5 +1,6 @@
 //! What a handler can answer besides Ok and a plain error (F16), and how any answer becomes a run's end.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -30,7 +31,10 @@ pub type JobResult<T = ()> = Result<T, BoxError>;
 /// # assert!(check(1).is_ok() && check(0).is_err());
 /// ```
 #[derive(Debug)]
-pub struct Outcome(Answer);
+pub struct Outcome {
+    answer: Answer,
+    error_type: Option<Cow<'static, str>>,
+}
 
 #[derive(Debug)]
 enum Answer {
@@ -47,69 +51,80 @@ enum Answer {
 }
 
 impl Outcome {
+    const fn new(answer: Answer) -> Self {
+        Self { answer, error_type: None }
+    }
+
+    /// The same with a type of error of its own, which groups failures and which rules can name (E10, F18).
+    #[must_use]
+    pub fn of_type(mut self, error_type: impl Into<Cow<'static, str>>) -> Self {
+        self.error_type = Some(error_type.into());
+        self
+    }
+
     /// Run again after `delay`; costs no attempt.
     #[must_use]
     pub const fn snooze(delay: Duration) -> Self {
-        Self(Answer::Snooze(delay))
+        Self::new(Answer::Snooze(delay))
     }
 
     /// A failure that says itself when to try again, such as one with a Retry-After (F9). Costs an attempt.
     pub fn retry_in(delay: Duration, error: impl Into<BoxError>) -> Self {
-        Self(Answer::RetryIn(delay, error.into()))
+        Self::new(Answer::RetryIn(delay, error.into()))
     }
 
     /// No retry can mend this: a dead letter at once, reason `non_retryable` (F6).
     pub fn permanent(reason: impl Into<String>) -> Self {
-        Self(Answer::Permanent(reason.into()))
+        Self::new(Answer::Permanent(reason.into()))
     }
 
     /// The input can never be handled: a dead letter at once, reason `invalid` (E11).
     pub fn invalid(reason: impl Into<String>) -> Self {
-        Self(Answer::Invalid(reason.into()))
+        Self::new(Answer::Invalid(reason.into()))
     }
 
     /// A dependency is away for the moment: the job goes back, and nobody is to blame.
     pub fn transient(dependency: impl Into<String>) -> Self {
-        Self(Answer::Transient { dependency: dependency.into(), source: None })
+        Self::new(Answer::Transient { dependency: dependency.into(), source: None })
     }
 
     /// The same, with the error that showed it.
     pub fn transient_from(dependency: impl Into<String>, error: impl Into<BoxError>) -> Self {
-        Self(Answer::Transient { dependency: dependency.into(), source: Some(error.into()) })
+        Self::new(Answer::Transient { dependency: dependency.into(), source: Some(error.into()) })
     }
 
     /// A dependency asks for patience and says how long: run again after `delay`; costs no attempt.
     pub fn rate_limited(dependency: impl Into<String>, delay: Duration) -> Self {
-        Self(Answer::RateLimited { dependency: dependency.into(), delay })
+        Self::new(Answer::RateLimited { dependency: dependency.into(), delay })
     }
 
     /// The work took longer than `limit` and was stopped by the handler itself (F10). Costs an attempt.
     #[must_use]
     pub const fn timeout(limit: Duration) -> Self {
-        Self(Answer::Timeout(limit))
+        Self::new(Answer::Timeout(limit))
     }
 
     /// A process that worked for this run died. Costs one of the job's crashes, as the worker's own death would (C1).
     pub fn crash(reason: impl Into<String>) -> Self {
-        Self(Answer::Crash(reason.into()))
+        Self::new(Answer::Crash(reason.into()))
     }
 
     /// Call the job off from inside.
     pub fn cancel(reason: impl Into<String>) -> Self {
-        Self(Answer::Cancel(reason.into()))
+        Self::new(Answer::Cancel(reason.into()))
     }
 
     /// A failure that is the job's result: kept, never retried, no incident, reason `reported_failure`.
     pub fn failure(value: impl Serialize) -> Self {
         let value = serde_json::to_value(value)
             .unwrap_or_else(|problem| Value::String(format!("a failure value that is no JSON: {problem}")));
-        Self(Answer::Failure(value))
+        Self::new(Answer::Failure(value))
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.answer {
             Answer::Snooze(delay) => write!(f, "snoozed for {delay:?}"),
             Answer::RetryIn(_, error) => error.fmt(f),
             Answer::Permanent(reason)
@@ -131,7 +146,7 @@ impl fmt::Display for Outcome {
 
 impl std::error::Error for Outcome {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0 {
+        match &self.answer {
             Answer::RetryIn(_, error) | Answer::Transient { source: Some(error), .. } => Some(&**error),
             _ => None,
         }
@@ -216,8 +231,16 @@ pub(crate) fn classify(
 }
 
 fn of_outcome(outcome: &Outcome, message: String) -> Box<Failed> {
+    let mut failed = of_answer(&outcome.answer, message);
+    if let Some(error_type) = &outcome.error_type {
+        failed.failure.error_type = error_type.clone().into_owned();
+    }
+    failed
+}
+
+fn of_answer(answer: &Answer, message: String) -> Box<Failed> {
     let plain = Failed::plain;
-    match &outcome.0 {
+    match answer {
         Answer::Snooze(delay) => plain(Failure::new(Cause::Snoozed, "Snoozed", message).retry_in(*delay)),
         Answer::RetryIn(delay, error) => {
             // The inner error may carry a mark of its own; only the wait is ours.

@@ -12,13 +12,14 @@ mod batches;
 mod claim;
 mod finish;
 mod heartbeat;
+mod overtime;
 mod presence;
 mod taken;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::failure::Failure;
+use backstop_core::failure::{Failure, redact};
 use backstop_core::job::{JobView, Progress, Stale};
 use backstop_core::{Lease, Timestamp, WorkerId};
 use backstop_store::{Error as StoreError, KnownKind, Note};
@@ -34,6 +35,7 @@ pub use heartbeat::{Beat, LostLease, LostReason};
 pub(crate) struct Remotes {
     batches: batches::Batches,
     presences: presence::Presences,
+    clocks: overtime::Clocks,
 }
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].
@@ -124,6 +126,18 @@ pub enum Ended {
         /// Why.
         reason: String,
     },
+    /// A failure that is the job's result: kept, never retried, no incident (F16).
+    ReportedFailure {
+        /// What it came to.
+        result: Value,
+    },
+    /// A dependency asks for patience: it runs again later, at no cost.
+    RateLimited {
+        /// How much later.
+        delay: Duration,
+    },
+    /// The worker stops and hands the job back, at no cost (L18).
+    Interrupted,
 }
 
 impl Backstop {
@@ -146,11 +160,27 @@ impl Remote {
         note: &str,
     ) -> Result<Result<(), Stale>, StoreError> {
         let config = self.engine.config();
-        let note =
-            backstop_core::failure::redact::sanitize(&*config.redactor, note, config.limits.error_chars);
+        let note = redact::sanitize(&*config.redactor, note, config.limits.error_chars);
         let progress = Progress { percent: percent.min(100), note };
-        let mut answers = self.engine.store().annotate(vec![Note { lease: grant.lease, progress }]).await?;
-        let stale = Stale { job: grant.lease.job, fence: grant.lease.fence };
+        self.note(Note::progress(grant.lease, progress)).await
+    }
+
+    /// Keeps lines with a run that is under way, sanitized, as far as its output limit goes (F15).
+    ///
+    /// # Errors
+    /// When the store is away. A lease that is no longer held is answered, not an error.
+    pub async fn log(&self, grant: &Grant, lines: &[String]) -> Result<Result<(), Stale>, StoreError> {
+        let config = self.engine.config();
+        let limit = config.limits.output_bytes;
+        // All of it at once: a secret may go over several lines.
+        let text = redact::sanitize(&*config.redactor, &lines.join("\n"), limit);
+        let lines = text.lines().map(str::to_owned).collect();
+        self.note(Note::log(grant.lease, lines, limit)).await
+    }
+
+    async fn note(&self, note: Note) -> Result<Result<(), Stale>, StoreError> {
+        let stale = Stale { job: note.lease.job, fence: note.lease.fence };
+        let mut answers = self.engine.store().annotate(vec![note]).await?;
         Ok(answers.pop().unwrap_or(Err(stale)))
     }
 }

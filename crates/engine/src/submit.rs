@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::admit::admit;
 use backstop_core::failure::Backoff;
-use backstop_core::job::{Callback, NewJob, OnConflict, Policy, Priority, Spec, Start};
+use backstop_core::job::{Callback, JobDefaults, NewJob, OnConflict, Policy, Priority, Spec, Start};
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submit, Submitted};
 use serde::Serialize;
@@ -38,12 +38,20 @@ pub struct Enqueue {
     engine: Backstop,
     /// A payload that could not be written as JSON is refused at submit, like every other bad input.
     job: Result<NewJob, Refusal>,
-    policy_is_own: bool,
+    /// What this submit says of retries, backoff and times: field by field, over everything else (L19).
+    said: JobDefaults,
+    /// A policy that this submit brings as a whole: then kind and queue have no say in it.
+    whole: Option<Policy>,
+    /// What the code of the kind declares.
+    declared: JobDefaults,
+    /// True when this submit says itself when the job may first run.
+    start_is_own: bool,
 }
 
 impl Enqueue {
-    pub(crate) fn new(engine: &Backstop, job: Result<NewJob, Refusal>) -> Self {
-        Self { engine: engine.clone(), job, policy_is_own: false }
+    pub(crate) fn new(engine: &Backstop, job: Result<NewJob, Refusal>, declared: JobDefaults) -> Self {
+        let (engine, said) = (engine.clone(), JobDefaults::default());
+        Self { engine, job, said, whole: None, declared, start_is_own: false }
     }
 
     pub(crate) fn typed<J: Job>(engine: &Backstop, job: &J) -> Self {
@@ -55,10 +63,9 @@ impl Enqueue {
             if let Some(queue) = defaults.queue {
                 spec.queue = queue.into();
             }
-            spec.policy = engine.inner.config.policy(J::KIND, &spec.queue, defaults.policy);
             spec
         });
-        Self::new(engine, spec.map(NewJob::new))
+        Self::new(engine, spec.map(NewJob::new), defaults.jobs)
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
@@ -68,22 +75,22 @@ impl Enqueue {
         self
     }
 
-    fn with_policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
-        self.policy_is_own = true;
-        self.with(|job| change(&mut job.spec.policy))
+    /// What is said of this job, field by field: by this submit, its kind, its queue, the engine (L19).
+    fn defaults(&self) -> JobDefaults {
+        let Ok(NewJob { spec, .. }) = &self.job else { return self.said };
+        self.said.over(self.engine.inner.config.defaults(&spec.kind, &spec.queue, self.declared))
+    }
+
+    fn resolved(&self) -> Policy {
+        match &self.whole {
+            Some(policy) => self.said.applied_to(policy.clone()),
+            None => self.defaults().applied_to(Policy::default()),
+        }
     }
 
     /// Submits to another queue.
     pub fn queue(self, queue: impl Into<Arc<str>>) -> Self {
-        let (engine, own) = (self.engine.clone(), self.policy_is_own);
-        self.with(|job| {
-            job.spec.queue = queue.into();
-            let config = &engine.inner.config;
-            // A queue's own policy applies unless the kind or this submit has said otherwise.
-            if !own && !config.kinds.contains_key(&*job.spec.kind) && job.spec.policy == Policy::default() {
-                job.spec.policy = config.policy(&job.spec.kind, &job.spec.queue, None);
-            }
-        })
+        self.with(|job| job.spec.queue = queue.into())
     }
 
     /// How urgent it is (L3).
@@ -97,12 +104,14 @@ impl Enqueue {
     }
 
     /// Runs it no earlier than this long from now, by the store's clock (L19).
-    pub fn delay(self, delay: Duration) -> Self {
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.start_is_own = true;
         self.with(|job| job.start = Start::After(delay))
     }
 
     /// Runs it no earlier than this moment (L19).
-    pub fn run_at(self, moment: Timestamp) -> Self {
+    pub fn run_at(mut self, moment: Timestamp) -> Self {
+        self.start_is_own = true;
         self.with(|job| job.start = Start::At(moment))
     }
 
@@ -112,38 +121,56 @@ impl Enqueue {
     }
 
     /// Fails it as expired when it has been due this long without starting (L19).
-    pub fn max_wait(self, wait: Duration) -> Self {
-        self.with_policy(|policy| policy.max_wait = Some(wait))
+    pub fn max_wait(mut self, wait: Duration) -> Self {
+        self.said.max_wait = Some(wait);
+        self
     }
 
     /// Charged runs after the first (F5).
-    pub fn max_retries(self, retries: u32) -> Self {
-        self.with_policy(|policy| policy.max_retries = retries)
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.said.max_retries = Some(retries);
+        self
     }
 
     /// Crashes that are forgiven (C1).
-    pub fn max_crashes(self, crashes: u32) -> Self {
-        self.with_policy(|policy| policy.max_crashes = crashes)
+    pub fn max_crashes(mut self, crashes: u32) -> Self {
+        self.said.max_crashes = Some(crashes);
+        self
     }
 
     /// How long to wait between charged runs (F8).
-    pub fn backoff(self, backoff: Backoff) -> Self {
-        self.with_policy(|policy| policy.backoff = backoff)
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.said = self.said.backoff(backoff);
+        self
     }
 
     /// The same, starting from what the kind's or the queue's settings say; name the queue before.
     pub fn adjust_backoff(self, change: impl FnOnce(Backoff) -> Backoff) -> Self {
-        self.with_policy(|policy| policy.backoff = change(policy.backoff))
+        let backoff = change(self.resolved().backoff);
+        self.backoff(backoff)
     }
 
     /// How long one run may take (F10).
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.with_policy(|policy| policy.timeout = Some(timeout))
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.said.timeout = Some(timeout);
+        self
     }
 
-    /// Retries, backoff and times at once.
-    pub fn policy(self, policy: Policy) -> Self {
-        self.with_policy(|own| *own = policy)
+    /// Retries, backoff and times at once: whatever kind and queue say of them.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.said = JobDefaults {
+            delay: self.said.delay,
+            expires_in: self.said.expires_in,
+            ..JobDefaults::default()
+        };
+        self.whole = Some(policy);
+        self
+    }
+
+    /// Never starts it later than this long after the moment at which it may first run (L19).
+    pub fn expires_in(mut self, time: Duration) -> Self {
+        self.said.expires_in = Some(time);
+        self
     }
 
     /// Submitting the same key again, ever, answers with the first job (L10).
@@ -228,13 +255,27 @@ impl Enqueue {
         }
     }
 
-    /// The job as it would be stored, sealed and signed, or why it would be refused.
+    /// The job as it would be stored, sealed and signed, or why it would be refused. What is counted from the submit is
+    /// counted here from the moment the job was made, by the clock of this process.
     ///
     /// # Errors
     /// The first check that refuses it (L12).
     pub fn into_new_job(self) -> Result<NewJob, Refusal> {
+        let made = self.job.as_ref().map_or(Timestamp::EPOCH, |job| crate::ids::made_at(job.spec.id));
+        self.into_new_job_at(made)
+    }
+
+    /// The same at a moment of the store's clock.
+    fn into_new_job_at(self, now: Timestamp) -> Result<NewJob, Refusal> {
+        let (defaults, policy) = (self.defaults(), self.resolved());
         let config = &self.engine.inner.config;
         let admitted = self.job.and_then(|mut job| {
+            job.spec.policy = policy;
+            if let (false, Some(delay)) = (self.start_is_own, defaults.delay) {
+                job.start = Start::After(delay);
+            }
+            let due = job.start.run_at(now).max(now);
+            job.spec.expires_at = job.spec.expires_at.or_else(|| Some(due.after(defaults.expires_in?)));
             admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
             // Sealed first: what is signed is what is stored.
             sealing::close(config, &mut job.spec)?;
@@ -250,7 +291,19 @@ impl Enqueue {
     /// [`SubmitError::Refused`] names what is wrong; [`SubmitError::Store`] means the store is away.
     pub async fn submit(self) -> Result<Submitted, SubmitError> {
         let engine = self.engine.clone();
-        engine.submit_one(self.into_new_job()?).await
+        engine.submit_one(self.prepared().await?).await
+    }
+
+    /// The job as it is stored. The store's clock is asked only when something is counted by it.
+    async fn prepared(self) -> Result<NewJob, SubmitError> {
+        let now =
+            if self.counts_from_now() { self.engine.inner.store.now().await? } else { Timestamp::EPOCH };
+        Ok(self.into_new_job_at(now)?)
+    }
+
+    fn counts_from_now(&self) -> bool {
+        let has_none = |job: &NewJob| job.spec.expires_at.is_none();
+        self.defaults().expires_in.is_some() && self.job.as_ref().is_ok_and(has_none)
     }
 
     /// Stores the job inside the caller's own transaction: its commit makes the job, its rollback leaves none (L14).
@@ -262,7 +315,7 @@ impl Enqueue {
         tx: &mut impl crate::tx::CallerTransaction,
     ) -> Result<Submitted, SubmitError> {
         let store = self.engine.inner.store.info();
-        tx.submit(&store, self.into_new_job()?).await
+        tx.submit(&store, self.prepared().await?).await
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's, for code that is not async.
@@ -291,7 +344,16 @@ pub(crate) async fn submit_all(
     jobs: Vec<Enqueue>,
     atomic: bool,
 ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    let prepared: Vec<_> = jobs.into_iter().map(Enqueue::into_new_job).collect();
+    let (limit, actual) = (engine.inner.config.limits.batch, jobs.len());
+    if actual > limit {
+        return Err(StoreError::TooMany { what: "jobs", actual, limit });
+    }
+    let now = if jobs.iter().any(Enqueue::counts_from_now) {
+        engine.inner.store.now().await?
+    } else {
+        Timestamp::EPOCH
+    };
+    let prepared: Vec<_> = jobs.into_iter().map(|job| job.into_new_job_at(now)).collect();
     let refused = prepared.iter().position(Result::is_err);
     if let (true, Some(index)) = (atomic, refused) {
         let answer = |job: Result<NewJob, Refusal>| Err(job.err().unwrap_or(Refusal::BatchRefused { index }));

@@ -11,7 +11,7 @@ use backstop::core::failure::Cause;
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest};
-use backstop::{Hook, HookFuture, Ran, RunInfo, What};
+use backstop::{Hook, HookFuture, Ran, RunEnd, RunInfo, What};
 
 use bank::{Bank, Transfer, Welcome};
 
@@ -28,9 +28,9 @@ impl Causes {
 struct Remember(Arc<Causes>);
 
 impl Hook for Remember {
-    fn after_run<'a>(&'a self, _: &'a RunInfo, cause: Cause) -> HookFuture<'a> {
+    fn after_run<'a>(&'a self, _: &'a RunInfo, end: &'a RunEnd) -> HookFuture<'a> {
         Box::pin(async move {
-            self.0.0.lock().expect("no panic").push(cause);
+            self.0.0.lock().expect("no panic").push(end.cause);
             Ok(())
         })
     }

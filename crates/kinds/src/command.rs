@@ -28,6 +28,7 @@ pub use self::settings::{Arguments, CommandSettings, ProcessLimits, Program};
 use self::admit::{Admitted, admit};
 use self::process::Process;
 use crate::Kinds;
+use crate::refusal::refused;
 
 /// What the killing of a tree may take after its grace period: the slot must be free within a second of that (E3).
 const KILLING: Duration = Duration::from_millis(900);
@@ -107,14 +108,11 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Command<C> {
     type Context = C;
     type Output = Result<Option<Value>, BoxError>;
 
-    fn validate(&self) -> Result<(), String> {
-        admit::shape(&self.argv, &self.env, self.dir.as_deref(), self.timeout_ms)
-    }
-
     async fn run(self, cx: JobContext<C>) -> Result<Option<Value>, BoxError> {
+        admit::shape(&self.argv, &self.env, self.dir.as_deref(), self.timeout_ms).map_err(refused)?;
         let settings = &cx.app().as_ref().command;
         let asked = self.timeout_ms.map_or(settings.timeout, Duration::from_millis);
-        let mut admitted = admit(&self, settings)?;
+        let mut admitted = admit(&self, settings).map_err(refused)?;
         admitted.env.push(("BACKSTOP_JOB".into(), cx.effect_key().into()));
         cx.tidies_up_within(settings.grace + KILLING);
         let told = cx.clone();

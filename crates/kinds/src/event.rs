@@ -4,10 +4,11 @@
 
 use std::marker::PhantomData;
 
-use backstop::{BoxError, Job, JobContext, Outcome};
+use backstop::{BoxError, Job, JobContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::refusal::{Code, Refusal, refused};
 use crate::{Kinds, SettingsError, brief};
 
 /// Longest name of an event.
@@ -74,6 +75,22 @@ impl<C> Publish<C> {
     pub fn new(name: impl Into<String>, data: Value) -> Self {
         Self { name: name.into(), data, context: PhantomData }
     }
+
+    fn admitted(&self, settings: &EventSettings) -> Result<(), Refusal> {
+        let name = brief(&self.name);
+        if !is_name(&self.name) {
+            let told = format!(
+                "`{name}` is no name of an event: write up to {NAME_MAX} characters, words joined by dots"
+            );
+            return Err(Refusal::new(Code::EventNameInvalid, told));
+        }
+        if !settings.allows(&self.name) {
+            let told =
+                format!("event `{name}` may not be published: no pattern of handlers.event.allow allows it");
+            return Err(Refusal::new(Code::EventNotAllowed, told));
+        }
+        Ok(())
+    }
 }
 
 impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Publish<C> {
@@ -81,24 +98,8 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Publish<C> {
     type Context = C;
     type Output = Result<(), BoxError>;
 
-    fn validate(&self) -> Result<(), String> {
-        if is_name(&self.name) {
-            return Ok(());
-        }
-        let name = brief(&self.name);
-        Err(format!(
-            "`{name}` is no name of an event: write up to {NAME_MAX} characters, words joined by dots"
-        ))
-    }
-
     async fn run(self, cx: JobContext<C>) -> Result<(), BoxError> {
-        if !cx.app().as_ref().event.allows(&self.name) {
-            let name = brief(&self.name);
-            return Err(Outcome::permanent(format!(
-                "event `{name}` may not be published: no pattern of handlers.event.allow allows it"
-            ))
-            .into());
-        }
+        self.admitted(&cx.app().as_ref().event).map_err(refused)?;
         cx.publish(self.name, self.data).await?;
         Ok(())
     }

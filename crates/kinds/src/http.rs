@@ -32,6 +32,7 @@ pub use self::settings::HttpSettings;
 use self::exchange::{Answer, Outgoing};
 use self::settings::METHODS;
 use self::target::Target;
+use crate::refusal::{Code, Refusal, refused};
 use crate::{Kinds, brief};
 
 /// Headers of one request.
@@ -125,21 +126,25 @@ impl<C> Http<C> {
     }
 
     /// All that can be read without settings.
-    fn outgoing(&self) -> Result<Outgoing, String> {
+    fn outgoing(&self) -> Result<Outgoing, Refusal> {
         let method = METHODS.into_iter().find(|method| method.as_str() == self.method).ok_or_else(|| {
-            format!(
+            let told = format!(
                 "`{}` is no method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
                 brief(&self.method)
-            )
+            );
+            Refusal::new(Code::HttpMethodUnknown, told)
         })?;
         if self.body.is_some() && matches!(method, Method::GET | Method::HEAD) {
-            return Err(format!("{method} takes no body: leave `body` out, or use POST"));
+            let told = format!("{method} takes no body: leave `body` out, or use POST");
+            return Err(Refusal::new(Code::HttpBodyNotTaken, told));
         }
         if self.timeout_ms == Some(0) {
-            return Err("`timeout_ms` is 0: nothing could be sent".to_owned());
+            let told = "`timeout_ms` is 0: nothing could be sent, leave it out or make it longer";
+            return Err(Refusal::new(Code::HttpZeroTimeout, told));
         }
         if self.headers.len() > HEADERS_MAX {
-            return Err(format!("there are {} headers, the limit is {HEADERS_MAX}", self.headers.len()));
+            let told = format!("there are {} headers, the limit is {HEADERS_MAX}", self.headers.len());
+            return Err(Refusal::new(Code::HttpTooManyHeaders, told));
         }
         let headers =
             self.headers.iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
@@ -147,14 +152,16 @@ impl<C> Http<C> {
     }
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("`{}` is no header, or its value is none", brief(name));
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Refusal> {
+    let told = || format!("`{}` is no header, or its value is none", brief(name));
+    let wrong = || Refusal::new(Code::HttpHeaderInvalid, told());
     let read = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
     let reserved = RESERVED.contains(&read.as_str())
         || read.as_str().starts_with("proxy-")
         || read.as_str().starts_with("webhook-");
     if reserved {
-        return Err(format!("header `{}` is not a payload's to set", brief(name)));
+        let told = format!("header `{}` is not a payload's to set: leave it out", brief(name));
+        return Err(Refusal::new(Code::HttpHeaderReserved, told));
     }
     Ok((read, HeaderValue::from_str(value).map_err(|_| wrong())?))
 }
@@ -164,18 +171,13 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Http<C> {
     type Context = C;
     type Output = Result<Value, BoxError>;
 
-    fn validate(&self) -> Result<(), String> {
-        Target::parse(&self.url)?;
-        self.outgoing().map(|_| ())
-    }
-
     async fn run(self, cx: JobContext<C>) -> Result<Value, BoxError> {
         let settings = &cx.app().as_ref().http;
-        let target = Target::parse(&self.url).map_err(Outcome::invalid)?;
-        let mut outgoing = self.outgoing().map_err(Outcome::invalid)?;
+        let target = Target::parse(&self.url).map_err(refused)?;
+        let mut outgoing = self.outgoing().map_err(refused)?;
         if !settings.methods.contains(&outgoing.method) {
             let told = format!("{} may not be sent: handlers.http.methods does not list it", outgoing.method);
-            return Err(Outcome::permanent(told).into());
+            return Err(refused(Refusal::new(Code::HttpMethodNotAllowed, told)));
         }
         outgoing.sign_with(cx.effect_key(), self.secret.as_deref(), settings)?;
         let limit = self.timeout_ms.map_or(settings.timeout, Duration::from_millis).min(settings.timeout);
@@ -196,18 +198,16 @@ async fn follow(
         let answer = exchange::exchange(&target, &outgoing, settings).await?;
         let Some(location) = answer.redirect() else { return answer::of(&target, &answer) };
         if left == 0 {
-            return Err(Outcome::permanent(stopped(&answer, settings)).into());
+            return Err(refused(Refusal::new(Code::HttpRedirectNotFollowed, stopped(&answer, settings))));
         }
         let next = target.join(location).map_err(|problem| {
-            Outcome::permanent(format!(
-                "the redirect of `{}` cannot be followed: {problem}",
-                target.host.shown()
-            ))
+            let told = format!("the redirect of `{}` cannot be followed: {problem}", target.host.shown());
+            refused(Refusal::new(Code::HttpRedirectInvalid, told))
         })?;
         if target.encrypted && !next.encrypted {
             let told =
                 format!("`{}` redirects from https to http: that is not followed", target.host.shown());
-            return Err(Outcome::permanent(told).into());
+            return Err(refused(Refusal::new(Code::HttpRedirectDowngrade, told)));
         }
         outgoing.redirected(answer.status, target.same_origin(&next));
         target = next;

@@ -24,6 +24,7 @@ pub mod command;
 mod error;
 pub mod event;
 pub mod http;
+mod refusal;
 
 use backstop::WorkerBuilder;
 
@@ -31,6 +32,7 @@ pub use command::{Command, CommandSettings, Program};
 pub use error::SettingsError;
 pub use event::{EventSettings, Publish};
 pub use http::{Http, HttpSettings};
+pub use refusal::{Code, Refusal};
 
 /// What the built-in kinds of a worker may do.
 #[derive(Debug, Clone, Default)]

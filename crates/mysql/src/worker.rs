@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::desk::Grip;
 use backstop_store::show::Roster;
-use backstop_store::{Error, NewWorker, Orphan, Renewed, WorkerView};
+use backstop_store::{Error, HandedRun, NewWorker, Orphan, Renewed, WorkerView};
 
 use crate::error::Failure;
 use crate::load;
@@ -109,6 +109,20 @@ pub(crate) async fn workers(unit: &mut Unit) -> Result<Vec<WorkerView>, Failure>
         *running.entry(grip.worker).or_default() += u64::try_from(grip.held().count()).unwrap_or(u64::MAX);
     }
     Ok(roster(unit, now).await?.into_views(&running))
+}
+
+/// The started runs of live workers that serve no queue, by the moment of their start and then by id (F10).
+pub(crate) async fn handed_out(unit: &mut Unit) -> Result<Vec<HandedRun>, Failure> {
+    let now = unit.now().await?;
+    let batches: HashSet<WorkerId> = roster(unit, now).await?.batches().collect();
+    if batches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut grips = grips(unit).await?;
+    grips.retain(|grip| batches.contains(&grip.worker));
+    let mut runs: Vec<HandedRun> = grips.iter().flat_map(Grip::started).collect();
+    runs.sort_unstable_by_key(|run| (run.started_at, run.lease.job));
+    Ok(runs)
 }
 
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).

@@ -12,8 +12,8 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -309,6 +309,10 @@ impl Store for PostgresStore {
 
     fn fold(&self, limit: usize) -> Answer<'_, usize> {
         self.write(move |unit| Box::pin(duty::fold(unit, limit)))
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.read(move |unit| Box::pin(worker::handed_out(unit)))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -20,7 +20,8 @@ use crate::shape::{Failed, FailedWhy};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 20] = [
+const TAGS: [(&str, &str); 21] = [
+    ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that have ended long ago."),
     ("audit", "Who changed what over HTTP."),
     ("dead-letters", "Jobs that failed for good, as other systems read them."),

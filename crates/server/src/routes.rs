@@ -114,6 +114,7 @@ fn all() -> Routes {
     let routes = resources::webhooks::routes(routes);
     let routes = resources::tokens::routes(routes);
     let routes = resources::audit::routes(routes);
+    let routes = resources::alerts::routes(routes);
     let routes = resources::doctor::routes(routes);
     let routes = resources::incidents::routes(routes);
     let routes = resources::openapi::routes(routes);

@@ -105,7 +105,7 @@ fn annotate_one(unit: &mut Unit<'_>, crew: &mut Crew, note: &Note) -> Result<Res
     }
     let Some(mut stored) = unit.find(note.lease.job)? else { return refused };
     let before = stored.record.clone();
-    if stored.record.note_progress(&note.lease, note.progress.clone()).is_err() {
+    if stored.record.note(&note.lease, &note.remark).is_err() {
         return refused;
     }
     unit.save(&stored, &before)?;

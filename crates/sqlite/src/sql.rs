@@ -195,7 +195,7 @@ pub(crate) const WORKER_RENEW: &str = "UPDATE backstop_worker SET expires_at = ?
 pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop_worker WHERE id = ?1";
 pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
      backstop_worker ORDER BY name, id";
-pub(crate) const HELD: &str = "SELECT worker, claimed_at, id, seq FROM backstop_state \
+pub(crate) const HELD: &str = "SELECT worker, claimed_at, id, seq, fence, started_at FROM backstop_state \
      INDEXED BY backstop_state_shelf WHERE status = 2 AND status BETWEEN 2 AND 6 ORDER BY id";
 
 // Duties.

@@ -13,8 +13,9 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms,
+    WorkerView,
 };
 
 use crate::error::Failure;
@@ -205,6 +206,10 @@ impl Store for SqliteStore {
 
     fn fold(&self, _limit: usize) -> Answer<'_, usize> {
         Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.read(move |snapshot| worker::handed_out(snapshot.conn, snapshot.now))
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

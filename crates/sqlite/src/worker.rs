@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::show::Roster;
-use backstop_store::{NewWorker, Orphan, Renewed, WorkerView};
+use backstop_store::{HandedRun, NewWorker, Orphan, Renewed, WorkerView};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
@@ -69,6 +69,8 @@ struct Held {
     claimed_at: Timestamp,
     id: JobId,
     seq: i64,
+    fence: Fence,
+    started_at: Option<Timestamp>,
 }
 
 fn held(conn: &Connection) -> Result<Vec<Held>, Failure> {
@@ -78,6 +80,8 @@ fn held(conn: &Connection) -> Result<Vec<Held>, Failure> {
             claimed_at: Timestamp::from_micros(row.get(1)?),
             id: rows::job_id(row, 2)?,
             seq: row.get(3)?,
+            fence: Fence(row.get(4)?),
+            started_at: row.get::<_, Option<i64>>(5)?.map(Timestamp::from_micros),
         })
     })
 }
@@ -89,6 +93,23 @@ pub(crate) fn workers(conn: &Connection, now: Timestamp) -> Result<Vec<WorkerVie
         *running.entry(job.worker).or_default() += 1;
     }
     Ok(roster(conn, now)?.into_views(&running))
+}
+
+/// The started runs of live workers that serve no queue, by the moment of their start and then by id (F10).
+pub(crate) fn handed_out(conn: &Connection, now: Timestamp) -> Result<Vec<HandedRun>, Failure> {
+    let roster = roster(conn, now)?;
+    let batches: HashSet<WorkerId> = roster.batches().collect();
+    if batches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let run = |job: Held| {
+        let lease = Lease { job: job.id, worker: job.worker, fence: job.fence };
+        Some(HandedRun { lease, started_at: job.started_at? })
+    };
+    let held = held(conn)?.into_iter().filter(|job| batches.contains(&job.worker));
+    let mut runs: Vec<HandedRun> = held.filter_map(run).collect();
+    runs.sort_unstable_by_key(|run| (run.started_at, run.lease.job));
+    Ok(runs)
 }
 
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).

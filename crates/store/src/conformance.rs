@@ -153,6 +153,7 @@ macro_rules! conformance {
                 patience_counts_anew_after_a_retry
                 output_is_kept_with_its_run
                 progress_is_kept
+                lines_of_a_run_are_kept
                 runs_survive_a_reopened_store
             ]
             callbacks: [
@@ -168,6 +169,7 @@ macro_rules! conformance {
             workers: [
                 a_worker_is_shown_as_it_is
                 workers_come_by_name
+                runs_that_were_handed_out_are_told
                 a_renewal_keeps_what_is_held
                 a_renewal_tells_what_was_lost
                 a_late_renewal_is_refused

@@ -12,9 +12,9 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane, Incident,
-    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf,
-    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun, HeldLane,
+    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
+    Shelf, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -122,7 +122,8 @@ pub trait Store: Send + Sync + 'static {
     /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
-    /// Keeps what handlers say of their progress. Stale too when the run has not been started.
+    /// Keeps what runs say while they go on: their progress, and lines for the ledger (F15). Stale too when the run
+    /// has not been started.
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>>;
 
     /// Makes a worker known, with the queues it serves and the kinds it knows.
@@ -161,6 +162,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>>;
+
+    /// The started runs of live workers that serve no queue, by the moment of their start and then by id: those that
+    /// were handed to workers elsewhere, whose time nobody else keeps (E7, F10).
+    ///
+    /// There are never more than those workers have asked for, so all of them are told, each in a few bytes.
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>>;
 
     /// Ends the runs of orphans. Each is refused as stale unless it is still an orphan of that very hold.
     ///

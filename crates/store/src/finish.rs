@@ -1,7 +1,7 @@
 //! What `finish`, `rescue` and `annotate` take.
 
 use backstop_core::Lease;
-use backstop_core::job::{Ending, Progress};
+use backstop_core::job::{Ending, Progress, Remark};
 
 /// The end of one run.
 #[derive(Debug, Clone)]
@@ -12,11 +12,25 @@ pub struct Finish {
     pub ending: Ending,
 }
 
-/// What a handler says of its progress.
+/// What a run says while it goes on.
 #[derive(Debug, Clone)]
 pub struct Note {
     /// The right to write about the run.
     pub lease: Lease,
-    /// How far it is.
-    pub progress: Progress,
+    /// What it says.
+    pub remark: Remark,
+}
+
+impl Note {
+    /// How far a run is.
+    #[must_use]
+    pub const fn progress(lease: Lease, progress: Progress) -> Self {
+        Self { lease, remark: Remark::Progress(progress) }
+    }
+
+    /// Sanitized lines to keep with a run, as long as all of its lines have `limit` bytes at most (F15).
+    #[must_use]
+    pub const fn log(lease: Lease, lines: Vec<String>, limit: usize) -> Self {
+        Self { lease, remark: Remark::Log { lines, limit } }
+    }
 }

@@ -47,4 +47,4 @@ pub use query::{
 };
 pub use submit::{Submit, Submitted};
 pub use versions::Versions;
-pub use worker::{KnownKind, NewWorker, Renewed};
+pub use worker::{HandedRun, KnownKind, NewWorker, Renewed};

@@ -37,9 +37,9 @@ use self::tables::{Commit, Tables};
 use crate::show::PauseNote;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms,
-    WorkerView,
+    HandedRun, HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest,
+    Peek, QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
+    Terms, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -171,6 +171,10 @@ impl Store for ModelStore {
 
     fn fold(&self, _limit: usize) -> Answer<'_, usize> {
         Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.handed_out(now))) })
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {

@@ -40,6 +40,15 @@ pub struct NewWorker {
     pub lease: Duration,
 }
 
+/// A started run that was handed to a worker elsewhere (E7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandedRun {
+    /// The hold.
+    pub lease: Lease,
+    /// When it started.
+    pub started_at: Timestamp,
+}
+
 /// The answer to a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewed {

@@ -9,7 +9,8 @@ use backstop_core::explain::Surroundings;
 use backstop_core::failure::{Cause, Fingerprint};
 use backstop_core::incident::Statement;
 use backstop_core::job::{
-    Aging, Attempt, Glance, JobDetail, JobView, OnConflict, Operated, Operation, Retention, Stale, State,
+    Aging, Attempt, Glance, JobDetail, JobView, OnConflict, Operated, Operation, Remark, Retention, Stale,
+    State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::conformance::{Memory, Place, compare};
@@ -158,6 +159,10 @@ impl<F: Fault> Store for Broken<F> {
 
     fn fold(&self, limit: usize) -> Answer<'_, usize> {
         self.0.fold(limit)
+    }
+
+    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
+        self.0.handed_out()
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
@@ -368,7 +373,11 @@ struct GarblesNotes;
 
 impl Fault for GarblesNotes {
     fn annotate(mut notes: Vec<Note>) -> Vec<Note> {
-        notes.iter_mut().for_each(|note| note.progress.note.clear());
+        for note in &mut notes {
+            if let Remark::Progress(progress) = &mut note.remark {
+                progress.note.clear();
+            }
+        }
         notes
     }
 }

@@ -11,9 +11,9 @@ use backstop::core::incident::Statement;
 use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HeldLane,
-    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
-    Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun,
+    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
+    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{Backstop, Config, State};
 
@@ -187,6 +187,7 @@ impl Store for CrashAt {
         terms() -> Terms;
         fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;

@@ -31,7 +31,7 @@ pub(super) async fn run(engine: &Backstop, lease: Duration) -> JobResult {
     let progress = Progress { percent: 50, note: "half".to_owned() };
     tell("finish", store.finish(vec![Finish { lease: held, ending }]).await?[0].is_err());
     tell("start", store.start(vec![held]).await?[0].is_err());
-    tell("progress", store.annotate(vec![Note { lease: held, progress }]).await?[0].is_err());
+    tell("progress", store.annotate(vec![Note::progress(held, progress)]).await?[0].is_err());
     let renewed = store.renew(worker, lease, vec![held]).await;
     tell("renew", matches!(renewed, Err(Error::NotEnlisted { .. })));
     Ok(())

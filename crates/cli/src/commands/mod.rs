@@ -1,5 +1,6 @@
 //! One file per command group, thin: parse, call the engine, show the answer.
 
+pub(crate) mod alert;
 pub(crate) mod archive;
 pub(crate) mod bench;
 pub(crate) mod completions;
@@ -33,6 +34,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Queue(command) => queue::run(command, app).await,
         Command::Dead(command) => dead::run(command, app).await,
         Command::Archive(command) => archive::run(command, app).await,
+        Command::Alert(command) => alert::run(command, app).await,
         Command::Incident(command) => incident::run(command, app).await,
         Command::Rule(command) => rule::run(*command, app).await,
         Command::Redrive(command) => redrive::run(command, app).await,

@@ -179,6 +179,7 @@ async fn start_worker(
     let mut worker = backstop_kinds::register(engine.worker(settings.kinds.clone()))
         .code_version(env!("CARGO_PKG_VERSION"))
         .lease(settings.lease)
+        .stuck_after(settings.stuck_after)
         .grace(settings.grace)
         .poll(settings.poll);
     if let Some(exporter) = exporter {
@@ -186,7 +187,8 @@ async fn start_worker(
     }
     let mut served = Vec::new();
     for (queue, concurrency) in &settings.queues {
-        worker = worker.queue(queue.as_str(), *concurrency);
+        let prefetch = settings.prefetch.get(queue).copied().unwrap_or_default();
+        worker = worker.queue(queue.as_str(), *concurrency).prefetch(prefetch);
         served.push(format!("{} ({concurrency})", clean(queue)));
     }
     if with_demo {

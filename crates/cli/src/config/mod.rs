@@ -3,14 +3,19 @@
 //! - [`schema`]: every key by name, with its shape and whether this version uses it.
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
+//! - [`env`]: the same keys as variables of the environment.
+//! - [`defaults`]: retries, backoff and times by kind and queue. [`limits`]: `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
+mod defaults;
+pub(crate) mod env;
 mod handlers;
 mod keys;
+mod limits;
 pub(crate) mod nearest;
 pub(crate) mod read;
 pub(crate) mod schema;
@@ -18,6 +23,8 @@ pub(crate) mod server;
 pub(crate) mod settings;
 mod veil;
 
+#[cfg(test)]
+mod known;
 #[cfg(test)]
 mod tests;
 

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
 use super::schema::{FILE, Key, Kind, Shape};
+use super::settings::Source;
 use crate::output::{brief, span};
 
 /// A value that stands in the file.
@@ -23,6 +24,8 @@ pub(crate) struct Found {
     pub(crate) place: Range<usize>,
     /// What the schema says of it.
     pub(crate) key: &'static Key,
+    /// Who says it.
+    pub(crate) source: Source,
 }
 
 /// A checked value.
@@ -115,7 +118,7 @@ impl Walk {
             Shape::Open => {
                 let path = self.path.clone();
                 let other = Plain::Other(as_json(value.get_ref()));
-                self.found.push(Found { path, value: other, place: value.span(), key });
+                self.found.push(Found { path, value: other, place: value.span(), key, source: Source::File });
             }
         }
     }
@@ -141,7 +144,7 @@ impl Walk {
         if let (Kind::Millis, Some(last)) = (kind, path.last_mut()) {
             last.truncate(last.len() - "_ms".len());
         }
-        self.found.push(Found { path, value, place, key });
+        self.found.push(Found { path, value, place, key, source: Source::File });
     }
 
     /// A duration may be written in two ways, but not in both at once.

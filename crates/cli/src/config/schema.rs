@@ -57,17 +57,8 @@ const fn value(name: &'static str, kind: Kind) -> Key {
     key(name, Shape::Value(kind))
 }
 
-/// A key of the design that has no effect in this version.
-const fn later(name: &'static str, shape: Shape) -> Key {
-    Key { name, shape, used: false, secret: false }
-}
-
 const fn secret(name: &'static str, kind: Kind) -> Key {
     Key { name, shape: Shape::Value(kind), used: true, secret: true }
-}
-
-const fn later_secret(name: &'static str) -> Key {
-    Key { name, shape: Shape::Open, used: false, secret: true }
 }
 
 const RETRY: Shape = Shape::Section(&[
@@ -84,13 +75,16 @@ const RETRY: Shape = Shape::Section(&[
 const QUEUE: &[Key] = &[
     value("concurrency", Kind::Count),
     value("kinds", Kind::Texts),
-    later("rate", Shape::Open),
-    later("max_depth", Shape::Value(Kind::Count)),
+    value("prefetch", Kind::Count),
     key("retry", RETRY),
     value("timeout", Kind::Span),
     value("timeout_ms", Kind::Millis),
     value("max_wait", Kind::Span),
     value("max_wait_ms", Kind::Millis),
+    value("delay", Kind::Span),
+    value("delay_ms", Kind::Millis),
+    value("expires_in", Kind::Span),
+    value("expires_in_ms", Kind::Millis),
     value("unknown_kind", Kind::Word(&["wait", "fail"])),
 ];
 
@@ -100,9 +94,35 @@ const KIND: &[Key] = &[
     value("timeout_ms", Kind::Millis),
     value("max_wait", Kind::Span),
     value("max_wait_ms", Kind::Millis),
-    later("isolate", Shape::Value(Kind::Flag)),
-    later("memory_limit", Shape::Open),
-    later("dependency", Shape::Value(Kind::Text)),
+    value("delay", Kind::Span),
+    value("delay_ms", Kind::Millis),
+    value("expires_in", Kind::Span),
+    value("expires_in_ms", Kind::Millis),
+    key("retry_budget", RETRY_BUDGET),
+];
+
+const RETRY_BUDGET: Shape = Shape::Section(&[
+    value("enabled", Kind::Flag),
+    value("percent", Kind::Count),
+    value("floor", Kind::Count),
+]);
+
+/// Bounds on everything (L20).
+const LIMITS: &[Key] = &[
+    value("payload_bytes", Kind::Count),
+    value("result_bytes", Kind::Count),
+    value("params_bytes", Kind::Count),
+    value("output_bytes", Kind::Count),
+    value("error_chars", Kind::Count),
+    value("name_chars", Kind::Count),
+    value("key_chars", Kind::Count),
+    value("tags", Kind::Count),
+    value("tag_chars", Kind::Count),
+    value("batch", Kind::Count),
+    value("page", Kind::Count),
+    value("retries", Kind::Count),
+    value("delay", Kind::Span),
+    value("delay_ms", Kind::Millis),
 ];
 
 const COMMAND: &[Key] = &[
@@ -144,6 +164,7 @@ const HANDLERS: &[Key] = &[
 ];
 
 const SERVER: &[Key] = &[
+    value("node", Kind::Text),
     value("listen", Kind::Text),
     Key { name: "tokens", shape: Shape::Open, used: true, secret: true },
     value("tls_cert", Kind::Text),
@@ -182,14 +203,8 @@ pub(crate) const FILE: &[Key] = &[
     key("encryption", Shape::Section(&[secret("keys", Kind::Texts), value("kinds", Kind::Texts)])),
     key("masking", Shape::Named(&[value("fields", Kind::Texts)])),
     key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
-    key(
-        "retry_budget",
-        Shape::Section(&[
-            value("enabled", Kind::Flag),
-            value("percent", Kind::Count),
-            value("floor", Kind::Count),
-        ]),
-    ),
+    key("retry_budget", RETRY_BUDGET),
+    key("limits", Shape::Section(LIMITS)),
     key(
         "retention",
         Shape::Section(&[
@@ -210,18 +225,19 @@ pub(crate) const FILE: &[Key] = &[
         ]),
     ),
     key("telemetry", Shape::Section(&[value("otlp_endpoint", Kind::Text)])),
-    later("circuits", Shape::Open),
-    later_secret("bridges"),
     key(
         "workers",
         Shape::Section(&[
-            later("processes", Shape::Value(Kind::Count)),
             value("lease", Kind::Span),
             value("lease_ms", Kind::Millis),
             value("grace", Kind::Span),
             value("grace_ms", Kind::Millis),
             value("poll", Kind::Span),
             value("poll_ms", Kind::Millis),
+            value("stuck_after", Kind::Span),
+            value("stuck_after_ms", Kind::Millis),
+            value("aging", Kind::Span),
+            value("aging_ms", Kind::Millis),
         ]),
     ),
 ];

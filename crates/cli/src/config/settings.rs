@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::failure::Growth;
+use backstop::core::failure::BudgetSettings;
 use backstop::core::failure::redact::StandardRedactor;
-use backstop::{Config, Policy, QueueConfig};
+use backstop::core::job::Aging;
+use backstop::{Config, QueueConfig};
 use backstop_kinds::Kinds;
 use miette::LabeledSpan;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::read::{Fault, Found, Plain, read};
 use super::server::{self, Server};
 use super::veil::veiled;
-use super::{alerts, handlers, keys};
+use super::{alerts, defaults, env, handlers, keys, limits};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -57,6 +58,8 @@ pub(crate) struct Given {
     pub(crate) config: Option<PathBuf>,
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`, which every program that traces reads.
     pub(crate) otlp: Option<String>,
+    /// The variables of the environment that stand for keys of the file.
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// One effective setting, for `config check`.
@@ -78,6 +81,10 @@ pub(crate) struct Settings {
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
     pub(crate) poll: Duration,
+    /// How long a handler may ignore that it was told to stop before it is reported as stuck.
+    pub(crate) stuck_after: Duration,
+    /// Jobs that are claimed ahead of free slots, by queue.
+    pub(crate) prefetch: BTreeMap<String, usize>,
     /// Concurrency by queue.
     pub(crate) queues: BTreeMap<String, usize>,
     pub(crate) engine: Config,
@@ -92,11 +99,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads everything there is.
     pub(crate) fn load(given: &Given) -> Result<Self, Problem> {
+        let said = env::settings(&given.variables).map_err(|faults| wrong_variables(&faults))?;
         let mut settings = match file(given)? {
-            None => Self::build(given, Vec::new(), None)
+            None => Self::build(given, said, None)
                 .map_err(|faults| faulty(Path::new(FILE_NAME), String::new(), faults)),
             Some((path, text)) => read(&text)
-                .and_then(|found| Self::build(given, found, Some(path.clone())))
+                .and_then(|found| Self::build(given, over(said, found), Some(path.clone())))
                 .map_err(|faults| faulty(&path, text, faults)),
         }?;
         settings.remote = remote(given)?;
@@ -112,6 +120,8 @@ impl Settings {
             lease: pace.lease,
             grace: pace.grace,
             poll: pace.poll,
+            stuck_after: pace.stuck_after,
+            prefetch: BTreeMap::new(),
             queues: BTreeMap::new(),
             engine: Config::default(),
             kinds: Kinds::default(),
@@ -130,10 +140,18 @@ impl Settings {
             }
             settings.note(one);
         }
-        let off =
-            |one: &Found| one.path == ["retry_budget", "enabled"] && one.value == Plain::Other(false.into());
-        if found.iter().any(off) {
-            settings.engine.retry_budget = None;
+        for one in found.iter().filter(|one| one.value == Plain::Other(false.into())) {
+            match &one.path[..] {
+                [section, word] if section == "retry_budget" && word == "enabled" => {
+                    settings.engine.retry_budget = None;
+                }
+                [kinds, kind, section, word]
+                    if kinds == "kinds" && section == "retry_budget" && word == "enabled" =>
+                {
+                    settings.engine.retry_budgets.insert(kind.clone(), None);
+                }
+                _ => {}
+            }
         }
         match alerts::alerts(&found) {
             Ok(alerts) => settings.engine.alerts = alerts,
@@ -180,9 +198,13 @@ impl Settings {
         let path: Vec<&str> = found.path.iter().map(String::as_str).collect();
         match (&path[..], &found.value) {
             (["store", "url"], Plain::Text(url)) => self.store.clone_from(url),
+            (["server", "node"], Plain::Text(name)) => self.engine.node = name.as_str().into(),
             (["workers", "lease"], Plain::Span(span)) => self.lease = *span,
             (["workers", "grace"], Plain::Span(span)) => self.grace = *span,
             (["workers", "poll"], Plain::Span(span)) => self.poll = *span,
+            (["workers", "stuck_after"], Plain::Span(span)) => self.stuck_after = *span,
+            (["workers", "aging"], Plain::Span(span)) => self.engine.aging = Aging(*span),
+            (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
             (["retention", "succeeded"], Plain::Span(span)) => self.engine.retention.succeeded = Some(*span),
             (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
@@ -191,29 +213,20 @@ impl Settings {
             (["server", "audit_retention"], _) => self.engine.audit_retention = None,
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
             (["telemetry", "otlp_endpoint"], Plain::Text(endpoint)) => self.otlp = Some(endpoint.clone()),
-            (["retry_budget", word], value) => self.take_budget(word, value)?,
+            (["retry_budget", word], value) => take_budget(&mut self.engine.retry_budget, word, value)?,
             (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
-            (["kinds", name, rest @ ..], value) => {
-                let policy = self.engine.kinds.entry((*name).to_owned()).or_default();
-                take_policy(policy, rest, value)?;
+            (["kinds", name, "retry_budget", word], value) => {
+                let usual = self.engine.retry_budget;
+                let budget = self.engine.retry_budgets.entry((*name).to_owned()).or_insert(usual);
+                take_budget(budget, word, value)?;
             }
-            // What this version does not use is only shown.
+            (["kinds", name, rest @ ..], value) => {
+                defaults::take(self.engine.kinds.entry((*name).to_owned()).or_default(), rest, value)?;
+            }
+            // Sections with a reader of their own.
             _ => {}
         }
         Ok(())
-    }
-
-    /// How many retries a kind may have, as a share of its first runs (F19).
-    fn take_budget(&mut self, word: &str, value: &Plain) -> Result<(), String> {
-        let budget = self.engine.retry_budget.get_or_insert_default();
-        match (word, value) {
-            ("percent", Plain::Count(percent)) => {
-                budget.share = f64::from(u32::try_from(*percent).unwrap_or(u32::MAX)) / 100.0;
-            }
-            ("floor", Plain::Count(floor)) => budget.floor = u32::try_from(*floor).unwrap_or(u32::MAX),
-            _ => {}
-        }
-        budget.validate().map_err(|error| error.to_string())
     }
 
     fn redact(&mut self, patterns: &[String]) -> Result<(), String> {
@@ -234,8 +247,13 @@ impl Settings {
             }
             (["kinds"], Plain::Texts(kinds)) => queue.gate.kinds = Some(kinds.clone()),
             (["unknown_kind"], Plain::Text(word)) => queue.fail_unknown_kind = word == "fail",
-            (["rate" | "max_depth"], _) => {}
-            (rest, value) => take_policy(queue.policy.get_or_insert_default(), rest, value)?,
+            (["prefetch"], Plain::Count(count)) if *count > CONCURRENCY_MAX => {
+                return Err(format!("prefetch is {count}, the limit is {CONCURRENCY_MAX}"));
+            }
+            (["prefetch"], Plain::Count(count)) => {
+                self.prefetch.insert(name.to_owned(), usize::try_from(*count).unwrap_or(CONCURRENCY));
+            }
+            (rest, value) => defaults::take(&mut queue.defaults, rest, value)?,
         }
         Ok(())
     }
@@ -254,7 +272,7 @@ impl Settings {
             (Plain::Other(other), _) => other.clone(),
         };
         let key = found.path.join(".");
-        self.row(&key, value, Source::File, found.key.used);
+        self.row(&key, value, found.source, found.key.used);
     }
 
     fn row(&mut self, key: &str, value: Value, source: Source, used: bool) {
@@ -269,6 +287,8 @@ impl Settings {
             ("workers.lease".to_owned(), json!(exact(self.lease))),
             ("workers.grace".to_owned(), json!(exact(self.grace))),
             ("workers.poll".to_owned(), json!(exact(self.poll))),
+            ("workers.stuck_after".to_owned(), json!(exact(self.stuck_after))),
+            ("workers.aging".to_owned(), json!(exact(self.engine.aging.0))),
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
             ("handlers.command.allow".to_owned(), json!([])),
@@ -307,29 +327,32 @@ impl Settings {
     }
 }
 
-/// Takes one value of a `retry` table, a timeout or a wait over.
-fn take_policy(policy: &mut Policy, rest: &[&str], value: &Plain) -> Result<(), String> {
-    let small = |count: u64| u32::try_from(count).map_err(|_| format!("{count} is too many"));
-    match (rest, value) {
-        (["timeout"], Plain::Span(span)) if span.is_zero() => {
-            return Err("a timeout of zero lets nothing run: leave it out for no limit".to_owned());
+/// How many retries a kind may have, as a share of its first runs (F19).
+fn take_budget(budget: &mut Option<BudgetSettings>, word: &str, value: &Plain) -> Result<(), String> {
+    let budget = budget.get_or_insert_default();
+    match (word, value) {
+        ("percent", Plain::Count(percent)) => {
+            budget.share = f64::from(u32::try_from(*percent).unwrap_or(u32::MAX)) / 100.0;
         }
-        (["timeout"], Plain::Span(span)) => policy.timeout = Some(*span),
-        (["max_wait"], Plain::Span(span)) => policy.max_wait = Some(*span),
-        (["retry", "max_retries"], Plain::Count(count)) => policy.max_retries = small(*count)?,
-        (["retry", "max_crashes"], Plain::Count(count)) => policy.max_crashes = small(*count)?,
-        (["retry", "base"], Plain::Span(span)) => policy.backoff.base = *span,
-        (["retry", "cap"], Plain::Span(span)) => policy.backoff.cap = *span,
-        (["retry", "backoff"], Plain::Text(word)) => {
-            policy.backoff.growth = word.parse::<Growth>().map_err(|problem| problem.to_string())?;
-        }
-        (["retry", "jitter"], Plain::Text(word)) => {
-            policy.backoff.jitter =
-                word.parse().map_err(|problem: backstop::core::failure::BackoffError| problem.to_string())?;
-        }
+        ("floor", Plain::Count(floor)) => budget.floor = u32::try_from(*floor).unwrap_or(u32::MAX),
         _ => {}
     }
-    Ok(())
+    budget.validate().map_err(|error| error.to_string())
+}
+
+/// What the environment says, and what the file says where the environment is silent.
+fn over(said: Vec<Found>, mut file: Vec<Found>) -> Vec<Found> {
+    file.retain(|one| !said.iter().any(|other| other.path == one.path));
+    file.extend(said);
+    file
+}
+
+fn wrong_variables(faults: &[String]) -> Problem {
+    let message = match faults {
+        [one] => one.clone(),
+        many => format!("{} variables cannot be used: {}", many.len(), many[0]),
+    };
+    Problem::usage("config_invalid", message).details(json!(faults))
 }
 
 /// The file to read: the named one, or the usual one if it is there.

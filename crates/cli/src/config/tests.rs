@@ -95,10 +95,9 @@ fn queues_kinds_and_workers_reach_the_engine() {
     assert_eq!(settings.queues["mail"], 4);
     let mail = &settings.engine.queues["mail"];
     assert!(mail.fail_unknown_kind && mail.gate.allows("send") && !mail.gate.allows("other"));
-    let policy = mail.policy.as_ref().expect("a policy was given");
-    assert_eq!((policy.max_retries, policy.timeout), (7, Some(Duration::from_secs(300))));
-    assert_eq!(policy.backoff.base, Duration::from_millis(250));
-    assert_eq!(policy.backoff.cap, Duration::from_secs(2));
+    assert_eq!((mail.defaults.max_retries, mail.defaults.timeout), (Some(7), Some(Duration::from_secs(300))));
+    assert_eq!(mail.defaults.base, Some(Duration::from_millis(250)));
+    assert_eq!(mail.defaults.cap, Some(Duration::from_secs(2)));
     assert_eq!(settings.engine.kinds["send"].timeout, Some(Duration::from_millis(1500)));
     assert_eq!((settings.lease, settings.poll), (Duration::from_secs(10), Duration::from_millis(250)));
     assert!(settings.engine.redactor.redact("see ACME-77").contains("[redacted]"));
@@ -107,17 +106,11 @@ fn queues_kinds_and_workers_reach_the_engine() {
 #[test]
 fn every_value_has_its_source_and_secrets_are_not_shown() {
     let settings = load(
-        "[workers]\ngrace = '1s'\n[bridges]\na = 'hush'\n[retention]\nfailed = '30 days'\n[circuits]\nurl = 'x'",
+        "[workers]\ngrace = '1s'\n[handlers.http]\nsecrets = { a = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'] }",
     );
     let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
     assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
-    assert_eq!(row("bridges").value, "(set)");
-    assert!(
-        !row("bridges").used
-            && !row("circuits").used
-            && row("retention.failed").used
-            && row("workers.grace").used
-    );
+    assert_eq!(row("handlers.http.secrets").value, "(set)");
 }
 
 #[test]

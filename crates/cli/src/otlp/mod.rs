@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, Loops, RunInfo};
+use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, Loops, RunEnd, RunInfo};
 use backstop_server::Answered;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -172,8 +172,8 @@ impl Hook for Runs {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn after_run<'a>(&'a self, run: &'a RunInfo, cause: Cause) -> HookFuture<'a> {
-        self.end(run, cause);
+    fn after_run<'a>(&'a self, run: &'a RunInfo, end: &'a RunEnd) -> HookFuture<'a> {
+        self.end(run, end.cause);
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -76,15 +76,28 @@ fn an_unknown_key_is_an_error_that_points_at_it() {
 }
 
 #[test]
-fn what_this_version_does_not_use_is_said() {
+fn what_would_do_nothing_is_refused() {
     let program = Program::new();
-    program.write("backstop.toml", "[bridges]\nkafka = 'abc'\n[circuits]\nurl = 'x'\n");
-    let check = program.run(&["config", "check", "--json"]).exits(0).json();
-    let warnings = ["`bridges`", "`circuits`"].map(|key| format!("{key} is not used by this version"));
-    assert_eq!(check["warnings"], json!(warnings));
-    assert_eq!(setting(&check, "bridges").0, json!("(set)"));
-    let shown = program.run(&["config", "check"]).exits(0).tells(&["`circuits` is not used by this version"]);
-    assert!(!shown.stdout.contains("abc"));
+    for text in ["[bridges]\nkafka = 'abc'\n", "[queues.mail]\nrate = 5\n", "[workers]\nprocesses = 2\n"] {
+        program.write("backstop.toml", text);
+        program.run(&["config", "check"]).exits(2).tells(&["unknown key"]);
+    }
+}
+
+#[test]
+fn every_setting_can_come_from_the_environment() {
+    // L20
+    let program = Program::new();
+    program.write("backstop.toml", "[limits]\npayload_bytes = 4096\n");
+    let env = [("BACKSTOP_LIMITS__PAYLOAD_BYTES", "16"), ("BACKSTOP_WORKERS__LEASE", "9s")];
+    let check = program.run_with(&["config", "check", "--json"], &env).exits(0).json();
+    assert_eq!(setting(&check, "limits.payload_bytes"), (json!(16), "env".to_owned()));
+    assert_eq!(setting(&check, "workers.lease"), (json!("9s"), "env".to_owned()));
+    let large = r#"{"text":"longer than sixteen bytes"}"#;
+    program.run_with(&["enqueue", "send", large], &env).exits(3).tells(&["too_large", "the limit is 16"]);
+    program.run(&["enqueue", "send", large]).exits(0);
+    let wrong = [("BACKSTOP_WORKERS__LEESE", "9s")];
+    program.run_with(&["config", "check"], &wrong).exits(2).tells(&["BACKSTOP_WORKERS__LEESE", "`lease`"]);
 }
 
 #[test]

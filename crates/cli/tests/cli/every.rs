@@ -11,7 +11,7 @@ const STORE_ONLY: [&str; 3] = ["up", "migrate", "bench"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 49] = [
+const LINES: [&str; 50] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -33,6 +33,7 @@ const LINES: [&str; 49] = [
     "archive show ARCHIVED",
     "archive export",
     "archive prune --dry-run",
+    "alert list",
     "incident list",
     "incident show INCIDENT",
     "incident ack INCIDENT",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
+use super::{Lines, Record};
 use crate::failure::Fingerprint;
 use crate::time::Timestamp;
 
@@ -28,6 +28,9 @@ pub struct Marks {
     /// Only code of this version or a later one may run it (D7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// What the run that is under way has logged so far (F15); it goes into the ledger with the run's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logged: Option<Lines>,
 }
 
 /// The latest alert about a job.

@@ -101,6 +101,10 @@ impl Mask<'_> {
         let kind = kind.as_deref();
         if let Some(job) = document.get_mut("job") {
             self.fields(kind, job);
+            let is_callback = job.get("callback_of").is_some_and(|parent| !parent.is_null());
+            if let Some(params) = job.get_mut("params").filter(|_| is_callback) {
+                self.value(None, params);
+            }
         }
         for run in document.get_mut("attempts").and_then(Value::as_array_mut).into_iter().flatten() {
             self.fields(kind, run);
@@ -145,7 +149,9 @@ impl JobView {
         let spec = &mut shown.job.spec;
         let kind = Some(&*self.job.spec.kind);
         spec.payload = mask.text(kind, &spec.payload);
-        spec.params = spec.params.as_ref().map(|params| mask.text(kind, params));
+        // The params of a callback hold data of its parent, of another kind: what is hidden anywhere is hidden.
+        let of_params = kind.filter(|_| spec.callback_of.is_none());
+        spec.params = spec.params.as_ref().map(|params| mask.text(of_params, params));
         shown.result = shown.result.as_ref().map(|result| mask.text(kind, result));
         for callback in [&mut spec.on_success, &mut spec.on_failure].into_iter().flatten() {
             callback.payload = mask.text(Some(&callback.kind), &callback.payload);

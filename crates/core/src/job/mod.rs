@@ -3,6 +3,8 @@
 //! [`NewJob`] is what a submit brings, [`Job`] what never changes afterwards, [`Record`] what does.
 //! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
 
+mod callback;
+mod defaults;
 mod ending;
 mod glance;
 mod ledger;
@@ -13,6 +15,7 @@ mod policy;
 mod priority;
 mod reads;
 mod record;
+mod remark;
 mod retention;
 mod spec;
 mod state;
@@ -22,6 +25,8 @@ mod view;
 #[cfg(test)]
 mod record_tests;
 
+pub use callback::{ParentEnd, ParentError, Told};
+pub use defaults::JobDefaults;
 pub use ending::{Ending, FailureRecord};
 pub use glance::Glance;
 pub use ledger::Attempt;
@@ -32,6 +37,7 @@ pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use reads::{AttemptReads, JobReads};
 pub use record::{Hold, Operated, Operation, Progress, Record, Stale};
+pub use remark::{Lines, Remark};
 pub use retention::Retention;
 pub use spec::{Callback, Header, Job, NewJob, OnConflict, Spec, Start};
 pub use state::{State, UnknownState};

@@ -186,18 +186,6 @@ impl Record {
         Ok(())
     }
 
-    /// Keeps what the handler of a started run says of its progress.
-    ///
-    /// # Errors
-    /// [`Stale`] when the lease is not the current hold, or its run has not started.
-    pub fn note_progress(&mut self, lease: &Lease, progress: Progress) -> Result<(), Stale> {
-        if self.held_by(lease)?.started_at.is_none() {
-            return Err(Stale { job: lease.job, fence: lease.fence });
-        }
-        self.progress = Some(progress);
-        Ok(())
-    }
-
     /// The current hold, if `lease` is it.
     ///
     /// # Errors
@@ -228,6 +216,7 @@ impl Record {
         self.state =
             next(self.state, trigger).expect("a held job is running, and every verdict leaves running");
         self.hold = None;
+        let output = self.take_output(ending.output.as_deref());
         let Some(started_at) = hold.started_at else {
             self.settle(spec, &ending.decision.verdict, now);
             return Ok(None);
@@ -251,7 +240,7 @@ impl Record {
             decision: (ending.cause != Cause::Succeeded).then(|| ending.decision.clone()),
             result: ending.result.clone(),
             warning: ending.warning.clone(),
-            output: ending.output.clone(),
+            output,
         }))
     }
 
@@ -376,7 +365,8 @@ impl Record {
         Operated { ended_run, ..self.answer(true) }
     }
 
-    fn canceled_run(&self, hold: Hold, reason: &str, now: Timestamp) -> Option<Attempt> {
+    fn canceled_run(&mut self, hold: Hold, reason: &str, now: Timestamp) -> Option<Attempt> {
+        let output = self.take_output(None);
         Some(Attempt {
             number: self.runs,
             fence: self.fence,
@@ -390,7 +380,7 @@ impl Record {
             decision: Some(Decision::canceled(reason)),
             result: None,
             warning: None,
-            output: None,
+            output,
         })
     }
 

@@ -119,11 +119,11 @@ fn a_start_is_counted_once_before_the_handler() {
 fn progress_is_kept_for_the_current_run_only() {
     // L5, E1
     let half = || Progress { percent: 50, note: "half".into() };
-    assert!(running(1, false).note_progress(&lease(1), half()).is_err(), "it has not started");
+    assert!(running(1, false).note(&lease(1), &Remark::Progress(half())).is_err(), "it has not started");
     let mut record = running(1, true);
-    assert!(record.note_progress(&lease(2), half()).is_err(), "another hold");
+    assert!(record.note(&lease(2), &Remark::Progress(half())).is_err(), "another hold");
     assert_eq!(record.progress, None);
-    record.note_progress(&lease(1), half()).expect("current and started");
+    record.note(&lease(1), &Remark::Progress(half())).expect("current and started");
     assert_eq!(record.progress, Some(half()));
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Papers, Policy, Priority, Record, Signature};
+use super::{Papers, Policy, Priority, Signature};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -212,59 +212,6 @@ pub struct Job {
     pub spec: Spec,
     /// When the store took it.
     pub created_at: Timestamp,
-}
-
-impl Job {
-    /// The callback to submit together with this job's final outcome, if it asked for one.
-    ///
-    /// Its params tell which job ended and how; its id follows from that job, so it exists once.
-    #[must_use]
-    pub fn follow_up(&self, record: &Record, succeeded: bool) -> Option<NewJob> {
-        let (role, callback) = if succeeded {
-            ("on_success", self.spec.on_success.as_ref()?)
-        } else {
-            ("on_failure", self.spec.on_failure.as_ref()?)
-        };
-        let id = self.spec.id.callback(role, record.redrives);
-        let mut spec = Spec::new(id, callback.kind.clone(), callback.payload.clone());
-        spec.version = callback.version;
-        spec.queue = callback.queue.clone();
-        spec.correlation_id = self.spec.correlation_id.clone();
-        spec.callback_of = Some(self.spec.id);
-        // The callback belongs to the same trace. Its parent's signature does not speak for it.
-        spec.papers = self
-            .spec
-            .trace()
-            .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
-        let params =
-            serde_json::json!({ "callback_of": self.spec.id, "callback": role, "kind": &*self.spec.kind });
-        spec.params = Some(params.to_string().into());
-        Some(NewJob::new(spec))
-    }
-}
-
-impl Job {
-    /// Rounds of a parent's life that are looked at for a callback: what is stored of them is nobody's word.
-    const MOST_ROUNDS: u32 = 1_000;
-
-    /// True when this job, with this record, asks for exactly this callback, whatever signature that carries (E9).
-    #[must_use]
-    pub fn declares(&self, record: &Record, callback: &Spec) -> bool {
-        let asked = |round: u32, succeeded: bool| {
-            let role = if succeeded { "on_success" } else { "on_failure" };
-            if self.spec.id.callback(role, round) != callback.id {
-                return false;
-            }
-            let then = Record { redrives: round, ..record.clone() };
-            let mut found = callback.clone();
-            found.papers = callback
-                .trace()
-                .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
-            self.follow_up(&then, succeeded).is_some_and(|declared| declared.spec == found)
-        };
-        let earliest = record.redrives.saturating_sub(Self::MOST_ROUNDS);
-        (earliest..=record.redrives).any(|round| asked(round, true) || asked(round, false))
-    }
 }
 
 /// What identifies a job in events, logs and messages.

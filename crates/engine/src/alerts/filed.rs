@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_store::{Documents, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
+use backstop_store::{Document, Documents, Drawer, Edit, Error as StoreError, Expect, Page, Shelf, Store};
 
 use super::line::Line;
 use super::{AlertChannel, Alerts};
@@ -88,6 +88,24 @@ fn read(found: &Documents, prefix: &str) -> Vec<Filed> {
         at: Some((document.key.clone(), document.revision)),
     });
     filed.collect()
+}
+
+/// Every account, with its channel, by the order of keys.
+pub(crate) async fn all(
+    store: &dyn Store,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<(String, Filed), String>, StoreError> {
+    let found = store.documents(Shelf { after, ..Shelf::first(Drawer::AlertLog, limit) }).await?;
+    let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
+    let channel = |document: &Document| document.key.split('/').next().unwrap_or_default().to_owned();
+    let channels: Vec<String> = found.items.iter().map(channel).collect();
+    let mut items: Vec<_> = channels.into_iter().zip(read(&found, "")).collect();
+    for (_, filed) in &mut items {
+        // Channel, whether it is open, incident.
+        filed.incident = filed.incident.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
+    }
+    Ok(Page { items, next })
 }
 
 /// The account of one incident, if there is one.

@@ -11,9 +11,9 @@ use backstop_core::job::{
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HeldLane, JobFilter,
-    NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal, Store,
-    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
+    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
+    Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -175,6 +175,7 @@ impl Store for Metered {
         terms() -> Terms;
         fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;
         operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;

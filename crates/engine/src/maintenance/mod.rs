@@ -65,7 +65,11 @@ async fn lead(
 
 async fn perform(engine: &Backstop, term: Term, span: Duration, pulse: &Pulse) -> Result<(), StoreError> {
     match term.duty {
-        Duty::Rescue => rescue::rescue(engine, term, pulse).await,
+        Duty::Rescue => {
+            rescue::rescue(engine, term, pulse).await?;
+            // Nobody else keeps the time of runs elsewhere (F10).
+            engine.remote().keep_time().await
+        }
         Duty::Expire => expire::expire(engine, term, pulse).await,
         Duty::WatchCode => {
             watch_code::watch(engine).await?;

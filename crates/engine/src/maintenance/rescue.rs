@@ -19,15 +19,22 @@ use crate::worker::conclude::{self, Concluded, follow_up};
 /// over for two seconds before it is found; the look itself is one cheap statement.
 const LOOK: Duration = Duration::from_millis(1_500);
 
+/// How often it looks for remote runs that are over their time (F10).
+const OVERTIME: Duration = Duration::from_secs(3);
+
 /// Looks until it is told to stop, while it leads.
 pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
     let mut changes = shared.leadership.changes();
-    let mut expiry_due = Instant::now();
+    let (mut expiry_due, mut overtime_due) = (Instant::now(), Instant::now());
     while !shared.stop.is_cancelled() {
         pulse.beat();
         let (now, third) = (Instant::now(), shared.lease() / 3);
         if let Some(term) = shared.leadership.term(Duty::Rescue) {
             shared.heed(rescue(engine, term, pulse).await, pulse);
+            if overtime_due <= now {
+                overtime_due = now + OVERTIME;
+                shared.heed(engine.remote().keep_time().await, pulse);
+            }
         }
         if let Some(term) = shared.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
             expiry_due = now + third;
@@ -83,6 +90,6 @@ fn crashed(config: &Config, book: &RuleBook, orphan: &Orphan) -> Concluded {
     let mut concluded = conclude::judge(config, book, job, record, &failure, HookAnswer::default());
     let ending = &mut concluded.ending;
     ending.code_version = orphan.code_version.clone();
-    ending.follow_up = follow_up(config, job, record, &ending.decision.verdict);
+    ending.follow_up = follow_up(config, job, record, ending);
     concluded
 }

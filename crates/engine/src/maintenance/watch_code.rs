@@ -16,7 +16,7 @@ pub(super) async fn watch(engine: &Backstop) -> Result<(), StoreError> {
         tracing::warn!(kind = %lane.kind, version = lane.version, queue = %lane.queue, jobs = lane.jobs,
             "jobs wait for code: no live worker of the queue knows their kind");
         let what = What::WaitingForCode { kind: lane.kind, queue: lane.queue, jobs: lane.jobs };
-        engine.inner.bus.tell(Event { at, job: None, what });
+        engine.inner.bus.tell(Event { at, node: None, job: None, what });
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use backstop_store::{Error as StoreError, Finish, PageRequest};
 
 use super::{Ended, Grant, Remote};
 use crate::context::Output;
-use crate::outcome::{Failed, Reply};
+use crate::outcome::{Failed, Outcome, Reply, classify};
 use crate::worker::conclude::Happened;
-use crate::worker::end::end;
+use crate::worker::end::{OVERTIME, end};
 use crate::worker::report::note;
 
 /// How many runs of a job are looked through for one that a repeated report speaks of.
@@ -97,7 +97,9 @@ impl Remote {
 
     async fn ending(&self, result: Finished, detail: JobDetail) -> Report {
         let Finished { grant, ended, logs } = result;
-        let mut output = Output::new(self.engine.config().limits.output_bytes);
+        // What was logged on the way is kept already and counts.
+        let limit = self.engine.config().limits.output_bytes;
+        let mut output = Output::new(limit.saturating_sub(detail.view.record.logged_bytes()));
         logs.iter().for_each(|line| output.push(line));
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
@@ -140,7 +142,9 @@ fn held(grant: &Grant, detail: Option<JobDetail>) -> Option<JobDetail> {
 fn is_own(run: &Attempt, grant: &Grant) -> bool {
     let same = run.fence == grant.lease.fence && run.worker == grant.lease.worker;
     let by_others = match run.cause {
-        Cause::Crash | Cause::LeaseLost | Cause::Interrupted => true,
+        Cause::Crash | Cause::LeaseLost => true,
+        // Over its limit a run is ended by whoever keeps the time.
+        Cause::Timeout => run.failure.as_ref().is_some_and(|failure| failure.message.starts_with(OVERTIME)),
         // The decision about a handler's own wish starts with its cause; a person's has no such check.
         Cause::Canceled => run
             .decision
@@ -160,6 +164,14 @@ fn reply(ended: Ended) -> Reply {
             Failure::new(Cause::Snoozed, "Snoozed", format!("snoozed for {delay:?}")).retry_in(delay)
         }
         Ended::Canceled { reason } => Failure::new(Cause::Canceled, "Canceled", reason),
+        Ended::ReportedFailure { result } => {
+            return Reply(Err(classify(&Outcome::failure(result), "Outcome")));
+        }
+        Ended::RateLimited { delay } => {
+            let message = format!("a dependency asks to wait for {delay:?}");
+            Failure::new(Cause::RateLimited, "RateLimited", message).retry_in(delay)
+        }
+        Ended::Interrupted => Failure::new(Cause::Interrupted, "Interrupted", "the worker stops"),
     };
     Reply(Err(Failed::plain(failure)))
 }

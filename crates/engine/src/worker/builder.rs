@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::execute::Executor;
-use super::hooks::Hook;
+use super::hooks::{Hook, Hooked};
 use super::inline::InlineWorker;
 use super::runtime::{Stopped, WorkerHandle};
 use crate::config::Pace;
@@ -20,7 +20,7 @@ pub struct WorkerBuilder<C> {
     engine: Backstop,
     app: Arc<C>,
     registry: Registry<C>,
-    hooks: Vec<Arc<dyn Hook>>,
+    hooks: Vec<Hooked>,
     queues: Vec<ServedQueue>,
     name: Option<String>,
     code_version: Option<Arc<str>>,
@@ -82,7 +82,13 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
 
     /// Calls `hook` around every run.
     pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.hooks.push(Arc::new(hook));
+        self.hooks.push(Hooked { kind: None, hook: Arc::new(hook) });
+        self
+    }
+
+    /// Calls `hook` around every run of one kind.
+    pub fn hook_for<J: Job<Context = C>>(mut self, hook: impl Hook) -> Self {
+        self.hooks.push(Hooked { kind: Some(J::KIND), hook: Arc::new(hook) });
         self
     }
 

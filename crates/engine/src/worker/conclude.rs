@@ -6,7 +6,7 @@ use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{
     Action, Cause, Decision, Facts, Failure, HookAnswer, RuleBook, RuleId, Situation, Verdict, decide,
 };
-use backstop_core::job::{Ending, FailureRecord, Job, Record};
+use backstop_core::job::{Ending, FailureRecord, Job, Record, Told};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -69,22 +69,31 @@ pub(crate) fn conclude(
     // A character has a byte at least, so this cuts nothing that the output's own limit has left.
     ending.output = output.map(|text| sanitize(&*config.redactor, &text, config.limits.output_bytes));
     ending.code_version = code_version;
-    ending.follow_up = follow_up(config, &job, &record, &ending.decision.verdict);
+    ending.follow_up = follow_up(config, &job, &record, ending);
     concluded
 }
 
-/// The callback that a final verdict fires (F14), signed like every other job (E9).
+/// The callback that a final verdict fires (F14): told how its parent ended, and signed like every other job (E9).
 pub(crate) fn follow_up(
     config: &Config,
     job: &Job,
     record: &Record,
-    verdict: &Verdict,
+    ending: &Ending,
 ) -> Option<Box<backstop_core::job::NewJob>> {
-    let mut callback = match verdict {
-        Verdict::Succeed => job.follow_up(record, true),
-        Verdict::Dead { .. } => job.follow_up(record, false),
-        _ => None,
-    }?;
+    let (mut callback, reason) = match &ending.decision.verdict {
+        Verdict::Succeed => (job.follow_up(record, true)?, None),
+        Verdict::Dead { reason } => (job.follow_up(record, false)?, Some(*reason)),
+        _ => return None,
+    };
+    let counts = ending.cause.charges_attempt() || ending.cause == Cause::Succeeded;
+    let told = Told {
+        attempts: record.attempt.saturating_add(u32::from(counts)),
+        reason,
+        failure: ending.failure.as_ref(),
+        result: ending.result.as_deref(),
+        room: config.limits.params_bytes,
+    };
+    told.write(&job.spec, &mut callback.spec);
     signing::vouch(config, &mut callback.spec);
     Some(Box::new(callback))
 }

@@ -1,9 +1,10 @@
 //! How any run ends, wherever it ran: the rules are asked, the verdict is found, and what follows at once is done.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_core::event::{Event, What};
-use backstop_core::failure::{Failure, HookAnswer};
+use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::{Ending, Job};
 
 use super::conclude::{Happened, conclude};
@@ -31,9 +32,17 @@ pub(crate) async fn end(
     ending
 }
 
+/// How the text of every timeout begins that the engine itself has found.
+pub(crate) const OVERTIME: &str = "the run took longer than";
+
+/// The failure of a run that took longer than it may (F10).
+pub(crate) fn overtime(limit: Duration) -> Failure {
+    Failure::new(Cause::Timeout, "Timeout", format!("{OVERTIME} {limit:?}"))
+}
+
 /// Publishes an event that no commit carries.
 pub(crate) async fn tell(engine: &Backstop, job: &Job, what: What) {
     if let Ok(at) = engine.inner.store.now().await {
-        engine.inner.bus.tell(Event { at, job: Some(job.spec.header()), what });
+        engine.inner.bus.tell(Event { at, node: None, job: Some(job.spec.header()), what });
     }
 }

@@ -7,34 +7,39 @@ use std::time::Duration;
 
 use backstop_core::event::What;
 use backstop_core::failure::redact::sanitize;
-use backstop_core::failure::{Cause, Failure, HookAnswer};
+use backstop_core::failure::{Cause, Failure, HookAnswer, Verdict};
 use backstop_core::job::Ending;
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
+#[cfg(feature = "run-log")]
+use tracing::Instrument as _;
 
 use super::before::{Runner, before_run};
 use super::completion::{Settled, settle};
 use super::conclude::Happened;
-use super::end::{end, tell};
-use super::hooks::{Hook, RunInfo};
+use super::end::{end, overtime, tell};
+use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::slots::Slot;
 use crate::config::Pace;
 use crate::context::{JobContext, Output, Run};
 use crate::engine::Backstop;
-use crate::outcome::{Failed, Reply};
+use crate::outcome::{Failed, Reply, classify};
 use crate::registry::{Handler, Registry};
 use crate::sealing;
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
 
+/// The type of an error that a hook before the run gives.
+const BEFORE_RUN: &str = "BeforeRun";
+
 /// Everything a run needs that all runs of a worker share.
 pub(crate) struct Executor<C> {
     pub(crate) engine: Backstop,
     pub(crate) app: Arc<C>,
     pub(crate) registry: Registry<C>,
-    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) hooks: Vec<Hooked>,
     pub(crate) code_version: Option<Arc<str>>,
     pub(crate) pace: Pace,
 }
@@ -88,7 +93,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Err(failed) => Some(Reply(Err(failed))),
             Ok(()) => match self.handle_timed(&run, handler.clone(), &interrupt, slot).await {
                 Left::Ended(reply) => Some(reply),
-                Left::TimedOut => Some(failed(timeout_failure(&info))),
+                Left::TimedOut => Some(failed(overtime(info.job.spec.policy.timeout.unwrap_or_default()))),
                 Left::Interrupted => {
                     Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
                 }
@@ -103,8 +108,10 @@ impl<C: Send + Sync + 'static> Executor<C> {
                 return Closing::Completed;
             }
         };
+        let result = if self.hooks.is_empty() { None } else { value_of(&reply) };
         let ending = self.end(&run, &info, reply, handler.as_deref()).await;
-        self.after(&info, ending.cause).await;
+        let (failure, verdict) = (ending.failure.clone(), ending.decision.verdict.clone());
+        self.after(&info, RunEnd { cause: ending.cause, result, failure, verdict }).await;
         Closing::Write(Box::new(Finish { lease, ending }))
     }
 
@@ -114,7 +121,8 @@ impl<C: Send + Sync + 'static> Executor<C> {
         self.engine.inner.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
         self.engine.inner.bus.work_arrived();
-        self.after(info, Cause::Succeeded).await;
+        let end = RunEnd { cause: Cause::Succeeded, result: None, failure: None, verdict: Verdict::Succeed };
+        self.after(info, end).await;
     }
 
     async fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
@@ -134,27 +142,31 @@ impl<C: Send + Sync + 'static> Executor<C> {
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).
     async fn before(&self, info: &RunInfo, handler: Option<&dyn Handler<C>>) -> Result<(), Box<Failed>> {
-        let refuse = |cause, error_type: &str, message: String| {
-            Failed::plain(Failure::new(cause, error_type, message))
-        };
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
         before_run(&self.engine, &info.job, &info.record, &runner).await?;
-        for hook in &self.hooks {
-            let (hook, info) = (hook.clone(), info.clone());
+        for hooked in self.hooks_for(info) {
+            let (hook, info) = (hooked.hook.clone(), info.clone());
             let called = tokio::spawn(async move { hook.before_run(&info).await }).await;
             match called {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(refuse(Cause::Error, "BeforeRun", error.to_string())),
-                Err(problem) => return Err(refuse(Cause::Panic, "BeforeRun", panic_text(problem))),
+                // What it says counts as a handler's word would: an outcome, a mark, or a plain error.
+                Ok(Err(error)) => return Err(classify(&*error, BEFORE_RUN)),
+                Err(problem) => {
+                    return Err(Failed::plain(Failure::new(Cause::Panic, BEFORE_RUN, panic_text(problem))));
+                }
             }
         }
         Ok(())
     }
 
-    async fn after(&self, info: &RunInfo, cause: Cause) {
-        for hook in &self.hooks {
-            let (hook, run) = (hook.clone(), info.clone());
-            let error = match tokio::spawn(async move { hook.after_run(&run, cause).await }).await {
+    fn hooks_for<'a>(&'a self, info: &'a RunInfo) -> impl Iterator<Item = &'a Hooked> {
+        self.hooks.iter().filter(|hooked| hooked.is_for(&info.job.spec.kind))
+    }
+
+    async fn after(&self, info: &RunInfo, end: RunEnd) {
+        for hooked in self.hooks_for(info) {
+            let (hook, run, end) = (hooked.hook.clone(), info.clone(), end.clone());
+            let error = match tokio::spawn(async move { hook.after_run(&run, &end).await }).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(problem) => panic_text(problem),
@@ -192,6 +204,9 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Err(failure) => return Left::Ended(failed(failure)),
         };
         let cx = JobContext::new(self.app.clone(), run.clone());
+        #[cfg(feature = "run-log")]
+        let mut task = tokio::spawn(handler.run(payload, cx).instrument(crate::run_log::span(run)));
+        #[cfg(not(feature = "run-log"))]
         let mut task = tokio::spawn(handler.run(payload, cx));
         let limit = run.job.spec.policy.timeout;
         let left = tokio::select! {
@@ -249,13 +264,16 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 }
 
-fn failed(failure: Failure) -> Reply {
-    Reply(Err(Failed::plain(failure)))
+/// What a handler returned, or reported as its failure.
+fn value_of(reply: &Reply) -> Option<serde_json::Value> {
+    match &reply.0 {
+        Ok(value) => value.clone(),
+        Err(failed) => failed.value.clone(),
+    }
 }
 
-fn timeout_failure(info: &RunInfo) -> Failure {
-    let limit = info.job.spec.policy.timeout.unwrap_or_default();
-    Failure::new(Cause::Timeout, "Timeout", format!("the run took longer than {limit:?}"))
+fn failed(failure: Failure) -> Reply {
+    Reply(Err(Failed::plain(failure)))
 }
 
 fn of_join(ended: Result<Reply, JoinError>) -> Reply {

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use backstop_core::failure::Cause;
-use backstop_core::job::{Job, Record};
+use backstop_core::failure::{Cause, Verdict};
+use backstop_core::job::{FailureRecord, Job, Record};
+use serde_json::Value;
 
 use crate::outcome::BoxError;
 
@@ -21,10 +22,26 @@ pub struct RunInfo {
     pub record: Record,
 }
 
-/// Called around every run of a worker.
+/// How a run ended, as a hook sees it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunEnd {
+    /// Its cause.
+    pub cause: Cause,
+    /// What the handler returned; none for one that completed its job in a transaction of its own.
+    pub result: Option<Value>,
+    /// The sanitized error, if it failed.
+    pub failure: Option<FailureRecord>,
+    /// Where the job goes now.
+    pub verdict: Verdict,
+}
+
+/// Called around the runs of a worker: all of them, or those of one kind.
 ///
-/// A failing `before_run` is a failed run: the handler is not called. A failing `after_run` changes nothing; it is
-/// reported as an event. A panic counts as failing.
+/// A `before_run` that fails ends the run, and the handler is not called. Its error is read as a handler's would be: an
+/// [`crate::Outcome`] counts as what it says, so `Outcome::transient` and `Outcome::snooze` cost the job nothing; any
+/// other error is a failed run. A failing `after_run` changes nothing; it is reported as an event. A panic counts as
+/// failing.
 pub trait Hook: Send + Sync + 'static {
     /// Before the handler.
     fn before_run<'a>(&'a self, run: &'a RunInfo) -> HookFuture<'a> {
@@ -32,9 +49,22 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// After the handler, with the cause its run ended by.
-    fn after_run<'a>(&'a self, run: &'a RunInfo, cause: Cause) -> HookFuture<'a> {
-        let _ = (run, cause);
+    /// After the handler, with how its run ended.
+    fn after_run<'a>(&'a self, run: &'a RunInfo, end: &'a RunEnd) -> HookFuture<'a> {
+        let _ = (run, end);
         Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A hook, and the kind that it is for; none is every kind.
+#[derive(Clone)]
+pub(crate) struct Hooked {
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) hook: Arc<dyn Hook>,
+}
+
+impl Hooked {
+    pub(crate) fn is_for(&self, kind: &str) -> bool {
+        self.kind.is_none_or(|own| own == kind)
     }
 }

@@ -20,6 +20,6 @@ mod runtime;
 mod slots;
 
 pub use builder::WorkerBuilder;
-pub use hooks::{Hook, HookFuture, RunInfo};
+pub use hooks::{Hook, HookFuture, RunEnd, RunInfo};
 pub use inline::{InlineWorker, Ran};
 pub use runtime::{Stopped, WorkerHandle};

@@ -113,3 +113,35 @@ async fn channels_of_one_name_are_told_apart() {
     let told: Vec<_> = logs.iter().map(|log| (log.channel.as_str(), log.told, log.failures)).collect();
     assert_eq!(told, [("ear", 1, 0), ("ear-2", 0, 1)]);
 }
+
+#[tokio::test]
+async fn what_every_channel_was_told_is_listed_page_by_page() {
+    // D3
+    let (one, two) = (Ear::named("one"), Ear::named("two").mood(Mood::Refuses("no line")));
+    let stage = Stage::new([one.clone(), two]);
+    stage.kill(&["rain", "hail", "rain"]).await;
+    stage.maintain().await;
+    let mut listed = Vec::new();
+    let mut after = None;
+    loop {
+        let page = stage.engine.alerts(after, 3).await.expect("the model is there");
+        listed.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let of = |channel: &str| listed.iter().filter(|account| account.log.channel == channel).count();
+    assert_eq!((listed.len(), of("one"), of("two")), (4, 2, 2), "two incidents, two channels");
+    for account in &listed {
+        assert!(one.heard().iter().any(|message| message.incident == account.incident), "{account:?}");
+        let failing = account.log.channel == "two";
+        assert_eq!(
+            (account.log.failures > 0, account.log.trouble.is_some()),
+            (failing, failing),
+            "{account:?}"
+        );
+        assert_eq!(account.log.waiting > 0, failing, "{account:?}");
+    }
+    assert!(stage.engine.alerts(None, 100_000).await.is_err(), "a page has its limit");
+}

@@ -108,6 +108,7 @@ impl Store for Frail {
         terms() -> Terms;
         fold(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(term: Term, limit: usize) -> usize;
         archive(term: Term, retention: Retention, limit: usize) -> usize;

@@ -7,7 +7,7 @@ use backstop::core::failure::Cause;
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest};
-use backstop::{Hook, HookFuture, JobId, RunInfo};
+use backstop::{Hook, HookFuture, JobId, ParentEnd, RunEnd, RunInfo};
 
 use crate::fixture::*;
 
@@ -71,7 +71,7 @@ impl Hook for Around {
         })
     }
 
-    fn after_run<'a>(&'a self, _: &'a RunInfo, _: Cause) -> HookFuture<'a> {
+    fn after_run<'a>(&'a self, _: &'a RunInfo, _: &'a RunEnd) -> HookFuture<'a> {
         self.0.after.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { panic!("after the fact, password=hunter2") })
     }
@@ -96,4 +96,97 @@ async fn before_run_failing_is_a_failed_run_and_after_run_failing_is_swallowed()
     let told = serde_json::to_string(&**failed).expect("plain");
     // F11
     assert!(told.contains("after the fact") && !told.contains("hunter2"), "{told}");
+}
+
+/// Refuses the first run of a kind at no cost, and keeps what it sees of every end.
+#[derive(Clone, Default)]
+struct Gate {
+    refused: Arc<AtomicU32>,
+    seen: Arc<std::sync::Mutex<Vec<(Cause, Option<serde_json::Value>)>>>,
+}
+
+impl Hook for Gate {
+    fn before_run<'a>(&'a self, _: &'a RunInfo) -> HookFuture<'a> {
+        Box::pin(async move {
+            match self.refused.fetch_add(1, Ordering::SeqCst) {
+                0 => Err(Outcome::transient("licence server"))?,
+                1 => Err(Outcome::snooze(std::time::Duration::from_millis(10)))?,
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn after_run<'a>(&'a self, _: &'a RunInfo, end: &'a RunEnd) -> HookFuture<'a> {
+        self.seen.lock().expect("no panic").push((end.cause, end.result.clone()));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A kind that the gate is not for.
+#[derive(Serialize, Deserialize)]
+struct Other;
+
+impl Job for Other {
+    const KIND: &'static str = "other";
+    type Context = Arc<App>;
+    type Output = JobResult;
+
+    async fn run(self, _: JobContext<Arc<App>>) -> JobResult {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_run_can_refuse_at_no_cost_and_hooks_of_a_kind_see_the_result() {
+    // F14, F16
+    let engine = engine();
+    let gate = Gate::default();
+    let policy = quick().retries(0);
+    let id = engine.enqueue(act(&["ok"])).policy(policy).submit().await.expect("admitted").id;
+    let other = engine.enqueue(Other).submit().await.expect("admitted").id;
+    let both = worker(&engine).register::<Other>().hook_for::<Act>(gate.clone());
+    let running = both.start().await.expect("started");
+    reach(&engine, id, State::Succeeded).await;
+    reach(&engine, other, State::Succeeded).await;
+    running.stop().await;
+    let view = detail(&engine, id).await;
+    let causes: Vec<_> = ledger(&engine, id).await.iter().map(|run| run.cause).collect();
+    assert_eq!(causes, [Cause::Rejected, Cause::Snoozed, Cause::Succeeded], "what an outcome says counts");
+    assert_eq!(view.view.record.attempt, 0, "and costs nothing");
+    let seen = gate.seen.lock().expect("no panic").clone();
+    assert_eq!(seen.iter().map(|(cause, _)| *cause).collect::<Vec<_>>(), causes, "of its own kind only");
+    let kept = view.view.result.map(|result| serde_json::from_str(&result).expect("JSON"));
+    assert_eq!(seen[2].1, kept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_is_told_how_its_parent_ended() {
+    // F14
+    let engine = engine();
+    let running = worker(&engine).start().await.expect("started");
+    let fired = async |script: &[&str], role: &str| {
+        let both =
+            engine.enqueue(act(script)).policy(quick().retries(1)).params(serde_json::json!({ "shop": "a" }));
+        let id = both.on_success(act(&["ok"])).on_failure(act(&["ok"])).submit().await.expect("admitted").id;
+        let ended = if role == "on_success" { State::Succeeded } else { State::Failed };
+        reach(&engine, id, ended).await;
+        let view = detail(&engine, id.callback(role, 0)).await.view;
+        let end: ParentEnd =
+            serde_json::from_str(view.job.spec.params.as_deref().expect("params")).expect("an end");
+        assert_eq!((end.id, end.kind.as_str(), end.role.as_str()), (id, "act", role));
+        assert_eq!(end.params, Some(serde_json::json!({ "shop": "a" })));
+        assert!(end.payload.is_some());
+        (end, result(&engine, id).await)
+    };
+    let (end, kept) = fired(&["ok"], "on_success").await;
+    assert_eq!((end.attempts, end.reason, end.result), (1, None, kept));
+    let (end, _) = fired(&["error"], "on_failure").await;
+    assert_eq!((end.attempts, end.reason.as_deref()), (2, Some("retry_exhausted")));
+    let error = end.error.expect("the sanitized error");
+    assert!(!error.message.is_empty() && !error.error_type.is_empty(), "{error:?}");
+    running.stop().await;
+}
+
+async fn result(engine: &Backstop, id: JobId) -> Option<serde_json::Value> {
+    detail(engine, id).await.view.result.map(|result| serde_json::from_str(&result).expect("JSON"))
 }

@@ -1,5 +1,6 @@
 //! What subscribers hear: after the commit, in order per job, and never at the cost of a job.
 
+use backstop::Config;
 use backstop::core::job::State;
 use backstop::prelude::*;
 
@@ -28,6 +29,20 @@ async fn each_story_is_told_in_order() {
     assert_eq!(story, ["enqueued", "started", "deferred", "started", "succeeded"]);
     let story = names_of(&["cancel"], quick(), State::Canceled).await;
     assert_eq!(story, ["enqueued", "started", "canceled"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_names_its_node() {
+    // V1
+    let engine = engine_with(Config::default().node("web-3"));
+    let mut events = engine.events();
+    let policy = quick().timeout(std::time::Duration::from_secs(5)).retries(0);
+    play(&engine, &["hang"], policy, State::Failed).await;
+    let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+    assert!(told.iter().any(|event| event.what.name() == "timeout_near"), "one that no commit carries");
+    assert!(told.iter().all(|event| event.node.as_deref() == Some("web-3")), "{told:?}");
+    assert_eq!(serde_json::to_value(&*told[0]).expect("plain")["node"], "web-3");
+    assert!(Config::default().node.contains(':'), "machine and process, unless it is named");
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,6 +113,7 @@ impl store::Store for Troubled {
         lead(node: backstop::WorkerId, duties: Vec<store::Duty>, ttl: Duration) -> Vec<Option<store::Term>>;
         terms() -> store::Terms;
         orphans(limit: usize) -> Vec<store::Orphan>;
+        handed_out() -> Vec<store::HandedRun>;
         rescue(term: store::Term, endings: Vec<store::Finish>) -> Vec<Result<State, core::job::Stale>>;
         expire(term: store::Term, limit: usize) -> usize;
         archive(term: store::Term, retention: backstop::Retention, limit: usize) -> usize;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest};
-use backstop::{Config, Jitter, QueueConfig, SubmitError, Timestamp};
+use backstop::{Config, Jitter, JobDefaults, QueueConfig, SubmitError, Timestamp};
 
 use crate::fixture::*;
 
@@ -82,6 +82,19 @@ async fn a_batch_is_all_or_nothing_unless_asked_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_limits_of_an_engine_hold_below_those_of_its_store() {
+    // L20
+    let mut config = Config::default();
+    (config.limits.batch, config.limits.page) = (2, 2);
+    let engine = engine_with(config);
+    let batch = |jobs: usize| (0..jobs).map(|_| engine.enqueue(act(&["ok"]))).collect();
+    assert_eq!(engine.submit_all(batch(3), false).await.expect_err("too many").code(), "too_large");
+    assert_eq!(engine.submit_all(batch(2), false).await.expect("two").len(), 2);
+    assert!(engine.jobs(JobFilter::default(), PageRequest::first(3)).await.is_err());
+    assert_eq!(engine.jobs(JobFilter::default(), PageRequest::first(2)).await.expect("two").items.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn defaults_come_from_kind_code_and_queue_in_this_order() {
     // L19
     let by_queue = Policy::default().retries(3);
@@ -97,6 +110,36 @@ async fn defaults_come_from_kind_code_and_queue_in_this_order() {
     assert_eq!(retries(engine.enqueue_raw("plain", "{}").queue("slow")).await, 3);
     assert_eq!(retries(engine.enqueue_raw("picked", "{}").queue("slow")).await, 4);
     assert_eq!(retries(engine.enqueue_raw("picked", "{}").max_retries(9).queue("slow")).await, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_default_is_merged_by_itself() {
+    // L19: job over kind over queue over engine.
+    let secs = Duration::from_secs;
+    let queue = JobDefaults::default().retries(3).timeout(secs(60)).delay(secs(5)).expires_in(secs(100));
+    let kind =
+        JobDefaults { base: Some(secs(9)), ..JobDefaults::default() }.max_wait(secs(30)).delay(secs(7));
+    let config = Config::default().queue("slow", QueueConfig::default().policy(queue)).kind("picked", kind);
+    let engine = engine_with(config);
+    let stored = async |enqueue: backstop::Enqueue| {
+        let id = enqueue.queue("slow").submit().await.expect("admitted").id;
+        detail(&engine, id).await.view
+    };
+    let view = stored(engine.enqueue_raw("picked", "{}").max_crashes(1)).await;
+    let policy = &view.job.spec.policy;
+    assert_eq!((policy.max_retries, policy.max_crashes, policy.timeout), (3, 1, Some(secs(60))));
+    assert_eq!(
+        (policy.backoff.base, policy.backoff.cap, policy.max_wait),
+        (secs(9), secs(30), Some(secs(30)))
+    );
+    assert_eq!(view.job.created_at.until(view.record.run_at), secs(7), "the kind's delay");
+    assert_eq!(view.job.spec.expires_at, Some(view.record.run_at.after(secs(100))), "the queue's expiry");
+    let moment: Timestamp = "2030-01-01T00:00:00Z".parse().expect("a moment");
+    let own = engine.enqueue_raw("picked", "{}").run_at(moment).expires_at(moment.after(secs(1)));
+    let view = stored(own).await;
+    assert_eq!((view.record.run_at, view.job.spec.expires_at), (moment, Some(moment.after(secs(1)))));
+    let whole = stored(engine.enqueue_raw("picked", "{}").policy(Policy::default().retries(1))).await;
+    assert_eq!(whole.job.spec.policy, Policy::default().retries(1), "a policy is brought as a whole");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use backstop::Outcome;
-
 use super::Command;
 use super::settings::{Arguments, CommandSettings, Program};
 use crate::brief;
+use crate::refusal::{Code, Refusal};
 
 /// Arguments of one call.
 const ARGUMENTS_MAX: usize = 1_024;
@@ -34,15 +33,17 @@ pub(super) fn shape(
     env: &BTreeMap<String, String>,
     dir: Option<&str>,
     timeout_ms: Option<u64>,
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     let Some(program) = argv.first() else {
-        return Err("`argv` is empty: its first text is the path of the program".to_owned());
+        let told = "`argv` is empty: its first text is the path of the program";
+        return Err(Refusal::new(Code::CommandNoProgram, told));
     };
     if !program.starts_with('/') {
-        return Err(format!(
+        let told = format!(
             "`{}` is no absolute path: programs are not searched for, write the whole path",
             brief(program)
-        ));
+        );
+        return Err(Refusal::new(Code::CommandRelativePath, told));
     }
     let texts =
         argv.iter().map(String::as_str).chain(env.iter().flat_map(|(name, value)| [&**name, &**value]));
@@ -50,23 +51,27 @@ pub(super) fn shape(
     for text in texts.chain(dir) {
         bytes += text.len() + 1;
         if text.contains('\0') {
-            return Err(format!("`{}` has a NUL in it, and no program can be given one", brief(text)));
+            let told = format!("`{}` has a NUL in it, and no program can be given one", brief(text));
+            return Err(Refusal::new(Code::CommandNul, told));
         }
     }
     if argv.len() > ARGUMENTS_MAX {
-        return Err(format!("`argv` has {} texts, the limit is {ARGUMENTS_MAX}", argv.len()));
+        let told = format!("`argv` has {} texts, the limit is {ARGUMENTS_MAX}: use `stdin`", argv.len());
+        return Err(Refusal::new(Code::CommandTooManyArguments, told));
     }
     if bytes > BYTES_MAX {
-        return Err(format!("`argv` and `env` have {bytes} bytes, the limit is {BYTES_MAX}: use `stdin`"));
+        let told = format!("`argv` and `env` have {bytes} bytes, the limit is {BYTES_MAX}: use `stdin`");
+        return Err(Refusal::new(Code::CommandTooLarge, told));
     }
     if timeout_ms == Some(0) {
-        return Err("`timeout_ms` is 0: nothing could run".to_owned());
+        let told = "`timeout_ms` is 0: nothing could run, leave it out or make it longer";
+        return Err(Refusal::new(Code::CommandZeroTimeout, told));
     }
     Ok(())
 }
 
 /// Checks a payload against what the worker allows.
-pub(super) fn admit<C>(command: &Command<C>, settings: &CommandSettings) -> Result<Admitted, Outcome> {
+pub(super) fn admit<C>(command: &Command<C>, settings: &CommandSettings) -> Result<Admitted, Refusal> {
     let program = program(&command.argv[0], settings)?;
     let args = command.argv[1..].to_vec();
     if program.arguments == Arguments::Plain {
@@ -88,52 +93,52 @@ fn file_name(path: &Path) -> String {
 
 /// The entry of the list that this path really leads to. A path that leads nowhere is answered alike, so that nobody
 /// learns by refusals which files there are.
-fn program<'s>(path: &str, settings: &'s CommandSettings) -> Result<&'s Program, Outcome> {
+fn program<'s>(path: &str, settings: &'s CommandSettings) -> Result<&'s Program, Refusal> {
     let real = Path::new(path).canonicalize().ok();
     let listed = real.and_then(|real| settings.programs.iter().find(|program| program.path == real));
     listed.ok_or_else(|| {
-        Outcome::permanent(format!(
-            "program `{}` may not be run: handlers.command.allow does not list it",
-            brief(path)
-        ))
+        let told =
+            format!("program `{}` may not be run: handlers.command.allow does not list it", brief(path));
+        Refusal::new(Code::CommandProgramNotAllowed, told)
     })
 }
 
 /// No option may come from a payload: arguments that begin with `-` stand behind a `--`.
-fn plain(args: &[String], program: &Path) -> Result<(), Outcome> {
+fn plain(args: &[String], program: &Path) -> Result<(), Refusal> {
     let option = args.iter().take_while(|arg| *arg != "--").find(|arg| arg.starts_with('-'));
     match option {
         None => Ok(()),
-        Some(option) => Err(Outcome::permanent(format!(
-            "argument `{}` of `{}` begins with `-`: put `--` before it, or allow the program any arguments",
-            brief(option),
-            program.display()
-        ))),
+        Some(option) => {
+            let told = format!(
+                "argument `{}` of `{}` begins with `-`: put `--` before it, or allow the program any arguments",
+                brief(option),
+                program.display()
+            );
+            Err(Refusal::new(Code::CommandOptionNotAllowed, told))
+        }
     }
 }
 
 fn environment(
     given: &BTreeMap<String, String>,
     settings: &CommandSettings,
-) -> Result<Vec<(OsString, OsString)>, Outcome> {
+) -> Result<Vec<(OsString, OsString)>, Refusal> {
     if let Some(name) = given.keys().find(|name| !settings.payload_env.contains(*name)) {
-        return Err(Outcome::permanent(format!(
-            "variable `{}` may not be set: handlers.command.env does not list it",
-            brief(name)
-        )));
+        let told =
+            format!("variable `{}` may not be set: handlers.command.env does not list it", brief(name));
+        return Err(Refusal::new(Code::CommandVariableNotAllowed, told));
     }
     let kept = settings.kept_env.iter().filter(|name| !given.contains_key(*name));
     let kept = kept.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     Ok(kept.chain(given.iter().map(|(name, value)| (name.into(), value.into()))).collect())
 }
 
-fn directory(given: Option<&str>, settings: &CommandSettings) -> Result<PathBuf, Outcome> {
+fn directory(given: Option<&str>, settings: &CommandSettings) -> Result<PathBuf, Refusal> {
     let Some(given) = given else { return Ok(settings.dir.clone()) };
     let real = Path::new(given).canonicalize().ok().filter(|real| real.is_dir() && given.starts_with('/'));
     real.filter(|real| settings.payload_dirs.iter().any(|dir| real.starts_with(dir))).ok_or_else(|| {
-        Outcome::permanent(format!(
-            "directory `{}` may not be used: handlers.command.dirs does not hold it",
-            brief(given)
-        ))
+        let told =
+            format!("directory `{}` may not be used: handlers.command.dirs does not hold it", brief(given));
+        Refusal::new(Code::CommandDirectoryNotAllowed, told)
     })
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use backstop::{BoxError, Outcome};
+use backstop::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -16,6 +16,7 @@ use super::HttpFailed;
 use super::address::plain;
 use super::settings::HttpSettings;
 use super::target::{Host, Target};
+use crate::refusal::{Code, Refusal, refused};
 
 /// A connection, encrypted or not.
 pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -27,8 +28,8 @@ pub(super) async fn connect(
     target: &Target,
     settings: &HttpSettings,
 ) -> Result<Box<dyn Connection>, BoxError> {
-    if let Some(told) = closed(target, settings) {
-        return Err(Outcome::permanent(told).into());
+    if let Some(refusal) = closed(target, settings) {
+        return Err(refused(refusal));
     }
     let limit = settings.connect_timeout;
     match tokio::time::timeout(limit, connect_now(target, settings)).await {
@@ -38,13 +39,11 @@ pub(super) async fn connect(
 }
 
 /// Why a target is closed whatever its name leads to; none when only its addresses can tell.
-pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<String> {
+pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<Refusal> {
     if !settings.ports.contains(&target.port) {
         let section = settings.section;
-        return Some(format!(
-            "port {} may not be connected to: {section}.ports does not list it",
-            target.port
-        ));
+        let told = format!("port {} may not be connected to: {section}.ports does not list it", target.port);
+        return Some(Refusal::new(Code::HttpPortNotAllowed, told));
     }
     match &target.host {
         Host::Address(address) if !settings.opens(&target.host, *address) => {
@@ -54,9 +53,11 @@ pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<String>
     }
 }
 
-fn not_public(target: &Target, settings: &HttpSettings) -> String {
+fn not_public(target: &Target, settings: &HttpSettings) -> Refusal {
     let (host, section) = (target.host.shown(), settings.section);
-    format!("`{host}` does not lead to public addresses only: list it in {section}.allow if it is meant")
+    let told =
+        format!("`{host}` does not lead to public addresses only: list it in {section}.allow if it is meant");
+    Refusal::new(Code::HttpAddressNotPublic, told)
 }
 
 async fn connect_now(target: &Target, settings: &HttpSettings) -> Result<Box<dyn Connection>, BoxError> {
@@ -96,7 +97,7 @@ async fn checked(target: &Target, settings: &HttpSettings) -> Result<Vec<IpAddr>
     }
     // One address that is closed closes all: whoever mixes them hopes that another check takes the other one.
     if addresses.iter().any(|address| !settings.opens(&target.host, *address)) {
-        return Err(Outcome::permanent(not_public(target, settings)).into());
+        return Err(refused(not_public(target, settings)));
     }
     Ok(addresses)
 }

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use backstop::BoxError;
 use backstop::standard_webhooks::{ID, SIGNATURE, Secret, TIMESTAMP, signatures};
-use backstop::{BoxError, Outcome};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -19,6 +19,7 @@ use super::connect::{connect, failed};
 use super::settings::HttpSettings;
 use super::target::Target;
 use crate::brief;
+use crate::refusal::{Code, Refusal, refused};
 
 /// Bytes that are read of an answer's body; it is left at that.
 const BODY_MAX: usize = 64 * 1024;
@@ -85,7 +86,7 @@ impl Outgoing {
             (None, Some(name)) => {
                 let told =
                     format!("there is no secret `{}`: handlers.http.secrets does not have it", brief(name));
-                return Err(Outcome::permanent(told).into());
+                return Err(refused(Refusal::new(Code::HttpSecretUnknown, told)));
             }
         }
         Ok(())

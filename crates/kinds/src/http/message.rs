@@ -9,6 +9,7 @@ use super::connect::closed;
 use super::exchange::{Outgoing, exchange};
 use super::settings::HttpSettings;
 use super::target::Target;
+use crate::refusal::refused;
 
 impl HttpSettings {
     /// Looks at an address without asking anybody: how it is written, its port, and where it leads when it says so
@@ -17,8 +18,8 @@ impl HttpSettings {
     /// # Errors
     /// A sentence that says what is wrong; it repeats nothing of the address but its host.
     pub fn admits(&self, url: &str) -> Result<(), String> {
-        let target = Target::parse(url)?;
-        closed(&target, self).map_or(Ok(()), Err)
+        let target = Target::parse(url).map_err(|refusal| refusal.to_string())?;
+        closed(&target, self).map_or(Ok(()), |refusal| Err(refusal.to_string()))
     }
 
     /// Posts a text as JSON, signed under `id` after the Standard Webhooks conventions, to an address that these
@@ -34,7 +35,7 @@ impl HttpSettings {
         id: &str,
         body: String,
     ) -> Result<u16, BoxError> {
-        let target = Target::parse(url).map_err(Outcome::permanent)?;
+        let target = Target::parse(url).map_err(refused)?;
         let secret = Secret::parse(secret).ok_or_else(|| {
             Outcome::permanent("the secret is no whsec_ with 24 to 64 bytes in base64 behind it")
         })?;

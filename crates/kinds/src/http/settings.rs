@@ -73,7 +73,10 @@ impl std::fmt::Debug for HttpSettings {
             .field("hosts", &self.hosts)
             .field("networks", &self.networks)
             .field("ports", &self.ports)
+            .field("methods", &self.methods)
             .field("redirects", &self.redirects)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
             .field("secrets", &self.secrets.keys())
             .finish_non_exhaustive()
     }

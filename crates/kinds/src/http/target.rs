@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::refusal::{Code, Refusal};
+
 /// Longest address that is taken.
 const URL_MAX: usize = 8 * 1024;
 /// Longest name of a host, and longest part of one, by the rules of the domain name system.
@@ -33,35 +35,40 @@ impl Target {
     ///
     /// # Errors
     /// A sentence that says what is wrong; it repeats nothing of the address, which may hold a secret.
-    pub(super) fn parse(url: &str) -> Result<Self, String> {
+    pub(super) fn parse(url: &str) -> Result<Self, Refusal> {
         if url.len() > URL_MAX {
-            return Err(format!("`url` has {} bytes, the limit is {URL_MAX}", url.len()));
+            let told = format!("`url` has {} bytes, the limit is {URL_MAX}", url.len());
+            return Err(Refusal::new(Code::HttpUrlTooLong, told));
         }
         if let Some(odd) = url.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '\\' | '<' | '>' | '"'))
         {
-            return Err(match odd {
-                odd if odd.is_ascii() => "`url` has a character that no URL has: encode it".to_owned(),
-                _ => "`url` is not ASCII: write the host in its xn-- form, and encode the rest".to_owned(),
-            });
+            let told = match odd {
+                odd if odd.is_ascii() => "`url` has a character that no URL has: encode it",
+                _ => "`url` is not ASCII: write the host in its xn-- form, and encode the rest",
+            };
+            return Err(Refusal::new(Code::HttpUrlCharacter, told));
         }
-        let (scheme, rest) = url.split_once("://").ok_or("`url` is no URL: write https://HOST/PATH")?;
-        let encrypted = match scheme.to_ascii_lowercase().as_str() {
+        let scheme = |told: &str| Refusal::new(Code::HttpUrlScheme, told);
+        let (word, rest) =
+            url.split_once("://").ok_or_else(|| scheme("`url` is no URL: write https://HOST/PATH"))?;
+        let encrypted = match word.to_ascii_lowercase().as_str() {
             "https" => true,
             "http" => false,
-            _ => return Err("`url` must begin with https:// or http://".to_owned()),
+            _ => return Err(scheme("`url` must begin with https:// or http://")),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
         if authority.contains('@') {
-            return Err("`url` has a user or a password in it: use a header".to_owned());
+            let told = "`url` has a user or a password in it: use a header";
+            return Err(Refusal::new(Code::HttpUrlCredentials, told));
         }
-        let (host, port) = split(authority)?;
+        let (host, port) = split(authority);
         let port = port.map_or(Ok(if encrypted { 443 } else { 80 }), port_number)?;
         Ok(Self { encrypted, host: Host::parse(host)?, port, path: path(tail) })
     }
 
     /// Where a `Location` leads, read from here.
-    pub(super) fn join(&self, location: &str) -> Result<Self, String> {
+    pub(super) fn join(&self, location: &str) -> Result<Self, Refusal> {
         if let Some(rest) = location.strip_prefix("//") {
             return Self::parse(&format!("{}://{rest}", self.scheme()));
         }
@@ -95,12 +102,12 @@ impl Target {
 }
 
 impl Host {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, Refusal> {
         if let Some(inner) = text.strip_prefix('[') {
             let inner = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
             return inner
                 .map(|address| Self::Address(address.into()))
-                .ok_or_else(|| "`url` has no address of version 6 between its brackets".to_owned());
+                .ok_or_else(|| host("`url` has no address of version 6 between its brackets"));
         }
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
@@ -112,13 +119,11 @@ impl Host {
             (1..=LABEL_MAX).contains(&label.len()) && label.bytes().all(plain)
         };
         if name.is_empty() || name.len() > HOST_MAX || !labels.iter().all(good) {
-            return Err("`url` has no host name as names are: letters, digits and - between dots".to_owned());
+            return Err(host("`url` has no host name as names are: letters, digits and - between dots"));
         }
         // Some systems read such names as addresses, in octal, in hexadecimal, or with parts left out.
         if labels.last().is_some_and(|last| is_number(last)) {
-            return Err(
-                "`url` has a host that looks like a number: write an address as four numbers".to_owned()
-            );
+            return Err(host("`url` has a host that looks like a number: write an address as four numbers"));
         }
         Ok(Self::Name(name))
     }
@@ -138,20 +143,25 @@ fn is_number(label: &str) -> bool {
     hex || label.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+fn host(told: &str) -> Refusal {
+    Refusal::new(Code::HttpUrlHost, told)
+}
+
 /// Host and port, apart.
-fn split(authority: &str) -> Result<(&str, Option<&str>), String> {
+fn split(authority: &str) -> (&str, Option<&str>) {
     // The colons of an address of version 6 stand in brackets.
     let end = authority.rfind(']').map_or(0, |at| at + 1);
     match authority[end..].find(':') {
-        None => Ok((authority, None)),
-        Some(at) => Ok((&authority[..end + at], Some(&authority[end + at + 1..]))),
+        None => (authority, None),
+        Some(at) => (&authority[..end + at], Some(&authority[end + at + 1..])),
     }
 }
 
-fn port_number(text: &str) -> Result<u16, String> {
+fn port_number(text: &str) -> Result<u16, Refusal> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = if digits { text.parse::<u16>().ok() } else { None };
-    port.filter(|port| *port > 0).ok_or_else(|| "`url` has a port that is no number up to 65535".to_owned())
+    port.filter(|port| *port > 0)
+        .ok_or_else(|| Refusal::new(Code::HttpUrlPort, "`url` has a port that is no number from 1 to 65535"))
 }
 
 /// What is sent of path, query and fragment: the first two.

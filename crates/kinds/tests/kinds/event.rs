@@ -32,9 +32,11 @@ async fn an_empty_list_denies_and_wrong_names_are_invalid() {
     let ran = stage.run(<Publish>::new("orders.created", json!(null))).await;
     assert_eq!(ran.cause(), Cause::Permanent);
     assert!(ran.message().contains("`orders.created` may not be published"), "{}", ran.message());
+    // E10
+    assert_eq!(ran.error_type(), "event_not_allowed");
     for name in ["", "a b", "a..b", "*", "orders.*", "é"] {
         let ran = stage.run(<Publish>::new(name, json!(1))).await;
-        assert_eq!(ran.cause(), Cause::Invalid, "{name}");
+        assert_eq!((ran.cause(), ran.error_type()), (Cause::Invalid, "event_name_invalid"), "{name}");
     }
     let ran = stage.run_raw("event", json!({ "name": "a", "dta": 1 }).to_string()).await;
     assert_eq!(ran.cause(), Cause::Invalid);

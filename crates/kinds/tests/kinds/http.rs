@@ -255,6 +255,8 @@ async fn redirects_are_followed_only_when_allowed_and_only_so_far() {
     let ran = closed.run(http("GET", once.clone())).await;
     assert_eq!((ran.cause(), server.connections()), (Cause::Permanent, 1));
     assert!(ran.message().contains("redirects are not followed"), "{}", ran.message());
+    // E10
+    assert_eq!(ran.error_type(), "http_redirect_not_followed");
     let stage = Stage::requests(open(&[&server]).redirects(5).expect("few")).await;
     let chain = |steps: usize| (0..steps).fold("/end".to_owned(), |to, _| format!("/to/307/{to}"));
     assert_eq!(stage.run(http("GET", server.url(&chain(5)))).await.cause(), Cause::Succeeded);
@@ -283,6 +285,9 @@ async fn redirects_are_followed_only_when_allowed_and_only_so_far() {
         let ran = stage.run(http("GET", server.url(&format!("/to/302/{location}")))).await;
         let other = Cause::Permanent;
         assert_eq!(ran.cause(), other, "{location}: {}", ran.message());
+        if !location.is_empty() {
+            assert_eq!(ran.error_type(), "http_redirect_invalid", "{location}");
+        }
     }
 }
 

@@ -64,6 +64,11 @@ impl Ran {
         self.run.failure.as_ref().map_or("", |failure| &failure.message)
     }
 
+    /// The type of what went wrong.
+    pub(crate) fn error_type(&self) -> &str {
+        self.run.failure.as_ref().map_or("", |failure| &failure.error_type)
+    }
+
     pub(crate) fn result(&self) -> Value {
         self.run.result.as_deref().map_or(Value::Null, |text| serde_json::from_str(text).expect("JSON"))
     }

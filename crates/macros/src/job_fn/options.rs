@@ -70,7 +70,9 @@ impl Options {
             quote!(.timeout(#timeout))
         });
         let asked = retries.is_some() || timeout.is_some();
-        asked.then(|| quote!(<::backstop::Policy as ::core::default::Default>::default() #retries #timeout))
+        asked.then(
+            || quote!(<::backstop::JobDefaults as ::core::default::Default>::default() #retries #timeout),
+        )
     }
 }
 

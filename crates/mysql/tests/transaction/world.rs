@@ -227,5 +227,5 @@ pub(crate) fn success(claimed: &ClaimedJob) -> Finish {
 
 /// A word about a run that is under way.
 pub(crate) fn note(claimed: &ClaimedJob) -> Note {
-    Note { lease: claimed.lease, progress: Progress { percent: 50, note: "half".into() } }
+    Note::progress(claimed.lease, Progress { percent: 50, note: "half".into() })
 }

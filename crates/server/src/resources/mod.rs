@@ -1,5 +1,6 @@
 //! One file per resource: its routes, and handlers that translate between requests and the engine.
 
+pub(crate) mod alerts;
 pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod clock;

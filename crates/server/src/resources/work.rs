@@ -21,12 +21,16 @@ use crate::shape::{Failed, FailedWhy, work as shape};
 /// Leases or results in one call at most.
 const MOST_LEASES: usize = 1_000;
 
+/// Lines in one call at most.
+const MOST_LINES: usize = 1_000;
+
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .add(Needs::Right(Scope::Work), routes!(claim))
         .add(Needs::Right(Scope::Work), routes!(heartbeat))
         .add(Needs::Right(Scope::Work), routes!(finish))
         .add(Needs::Right(Scope::Work), routes!(progress))
+        .add(Needs::Right(Scope::Work), routes!(log))
 }
 
 /// Takes jobs. Answers at once when there is work, else when some arrives or becomes due, or when the wait is over.
@@ -140,6 +144,23 @@ async fn progress(
     let note = request.note.unwrap_or_default();
     let noted = api.engine().remote().progress(&grant, request.percent, &note).await?;
     noted.map_err(|_| stale())?;
+    Ok(Json(shape::Noted { ok: true }))
+}
+
+/// Keeps lines with a run that is under way; they stand before those that come with its end.
+#[utoipa::path(post, path = "/api/v1/work/log", tag = "work", request_body = shape::Log,
+    responses((status = 200, body = shape::Noted), (status = 400, body = Failed), (status = 409, body = Failed),
+        (status = 422, body = Failed)))]
+async fn log(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(request): Body<shape::Log>,
+) -> Result<Json<shape::Noted>, ApiError> {
+    reading::few_enough("lines", request.lines.len(), MOST_LINES)?;
+    let key = api.leases().key(&**api.engine().store()).await?;
+    let grant = key.open(&caller, &request.lease).ok_or_else(stale)?;
+    let kept = api.engine().remote().log(&grant, &request.lines).await?;
+    kept.map_err(|_| stale())?;
     Ok(Json(shape::Noted { ok: true }))
 }
 

@@ -1,6 +1,7 @@
 //! What requests and answers look like. The server writes these, the program's own commands read them, and the OpenAPI
 //! document is made from them.
 
+mod alert;
 mod archive;
 mod audit;
 mod dead;
@@ -21,6 +22,7 @@ mod worker;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use alert::Alert;
 pub use archive::{ArchiveQuery, ArchivedJob, Exported, Prune, Pruned};
 pub use audit::AuditLine;
 pub use dead::{DeadLetter, DeadQuery, Purge, Purged, Survey, SurveyGroup};

@@ -206,6 +206,29 @@ pub enum Outcome {
         #[serde(default)]
         logs: Option<Logs>,
     },
+    /// It failed, and that is its result: kept, never retried, no incident.
+    ReportedFailure {
+        /// What it came to.
+        #[schema(value_type = Object)]
+        result: Value,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+    /// Somebody asks for patience: it runs again later, at no cost.
+    RateLimited {
+        /// How much later.
+        retry_in_ms: u64,
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
+    /// The worker stops and hands the job back, at no cost.
+    Interrupted {
+        /// What it logged.
+        #[serde(default)]
+        logs: Option<Logs>,
+    },
 }
 
 /// What kind of failure a run met.
@@ -268,6 +291,17 @@ pub struct Progress {
     /// In words.
     #[serde(default)]
     pub note: Option<String>,
+}
+
+/// Lines to keep with a run that is under way.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// The token of its lease.
+    pub lease: String,
+    /// The lines, in order.
+    #[schema(max_items = 1000)]
+    pub lines: Vec<String>,
 }
 
 /// That something was noted.

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn event() -> Arc<Event> {
-        Arc::new(Event { at: Timestamp::from_micros(0), job: None, what: What::Paused })
+        Arc::new(Event { at: Timestamp::from_micros(0), node: None, job: None, what: What::Paused })
     }
 
     /// What a reader that has seen `seen` gets until there is nothing more: numbers, and `-n` for a gap up to n.

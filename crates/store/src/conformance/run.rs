@@ -49,7 +49,7 @@ pub async fn a_stale_lease_changes_nothing(w: World) {
 }
 
 async fn annotate(w: &World, lease: Lease, percent: u8) -> Result<(), backstop_core::job::Stale> {
-    let note = Note { lease, progress: Progress { percent, note: "on its way".into() } };
+    let note = Note::progress(lease, Progress { percent, note: "on its way".into() });
     w.store.annotate(vec![note]).await.expect("annotate").remove(0)
 }
 
@@ -308,6 +308,28 @@ pub async fn progress_is_kept(w: World) {
     w.finish(&taken, success(&taken)).await;
     annotate(&w, taken.lease, 99).await.expect_err("ended");
     assert_eq!(w.record(id(1)).await.progress, Some(Progress { percent: 60, note: "on its way".into() }));
+}
+
+/// E7, F15, L5: lines are kept by lease and go into the ledger with the end of their run, whoever ends it.
+pub async fn lines_of_a_run_are_kept(w: World) {
+    let log = async |lease, line: &str| {
+        let note = Note::log(lease, vec![line.to_owned()], 100);
+        w.store.annotate(vec![note]).await.expect("annotate").remove(0)
+    };
+    let taken = w.running(job(1).policy(|policy| policy.max_retries = 3)).await;
+    log(taken.lease, "one").await.expect("held");
+    log(taken.lease, "two").await.expect("held");
+    let mut ending = ends_by(&taken, Cause::Error);
+    ending.output = Some("last\n".to_owned());
+    w.finish(&taken, ending).await;
+    log(taken.lease, "late").await.expect_err("ended");
+    assert_eq!(w.record(id(1)).await.marks, None, "the next run begins with nothing");
+    let again = w.take(taken.lease.worker).await;
+    log(taken.lease, "stale").await.expect_err("another hold");
+    log(again.lease, "three").await.expect("held");
+    w.cancel(id(1)).await;
+    let said: Vec<_> = w.runs(id(1)).await.into_iter().map(|run| run.output.unwrap_or_default()).collect();
+    assert_eq!(said, ["three\n", "one\ntwo\nlast\n"]);
 }
 
 /// L5: records, holds and ledgers are there after the store was closed and opened.

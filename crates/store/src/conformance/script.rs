@@ -244,7 +244,10 @@ impl Script {
         let note = |script: &mut Self, lease| {
             let percent = u8::try_from(script.dice.between(0, 100)).unwrap_or(0);
             let note = script.dice.one_of(&MESSAGES).to_owned();
-            Note { lease, progress: Progress { percent, note } }
+            if percent % 2 == 0 {
+                return Note::log(lease, vec![note], 40);
+            }
+            Note::progress(lease, Progress { percent, note })
         };
         let leases = self.leases();
         Command::Annotate(leases.into_iter().map(|lease| note(self, lease)).collect())

@@ -45,7 +45,10 @@ async fn keeps(w: &World, number: u64, text: &str) {
     let taken = w.running(job(number)).await;
     let progress = Progress { percent: 1, note: text.to_owned() };
     w.store
-        .annotate(vec![Note { lease: taken.lease, progress }])
+        .annotate(vec![
+            Note::progress(taken.lease, progress),
+            Note::log(taken.lease, vec![text.to_owned()], text.len() + 1),
+        ])
         .await
         .expect("annotate")
         .remove(0)

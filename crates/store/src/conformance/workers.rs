@@ -5,7 +5,7 @@ use backstop_core::job::{Operation, State};
 
 use super::build::{Crew, ends_by, handed_back, id, job, number, other_fence, success, worker_id};
 use super::fixture::{LEASE, World, secs};
-use crate::{Error, KnownKind};
+use crate::{ClaimedJob, Error, KnownKind};
 
 /// L15: a worker is shown with all it said, and with what it holds.
 pub async fn a_worker_is_shown_as_it_is(w: World) {
@@ -85,6 +85,30 @@ pub async fn silence_makes_orphans(w: World) {
     let orphan = w.store.orphans(10).await.expect("orphans").remove(0);
     assert_eq!((orphan.lease, orphan.code_version.as_deref()), (taken.lease, Some("v1")));
     assert_eq!((&orphan.job, &orphan.record), (&taken.job, &taken.record));
+}
+
+/// E7, F10: runs of workers that serve no queue are told by the moment of their start, as long as the worker lives.
+pub async fn runs_that_were_handed_out_are_told(w: World) {
+    let local = w.worker(1).await;
+    let batch = w.enlist(Crew::new(2).queues(&[]).kinds(&[])).await;
+    w.offer_all(false, (1..=4).map(job)).await;
+    w.claim(local, 1).await;
+    let first = w.prefetch(batch).await;
+    w.pass(secs(1));
+    let second = w.take(batch).await;
+    let handed = async || {
+        let runs = w.store.handed_out().await.expect("handed_out");
+        runs.into_iter().map(|run| (run.lease, run.started_at)).collect::<Vec<_>>()
+    };
+    assert_eq!(handed().await, [(second.lease, w.now())], "what has not started has no time to keep");
+    w.pass(secs(1));
+    w.start(first.lease).await.expect("held");
+    let began = |taken: &ClaimedJob| taken.record.hold.and_then(|hold| hold.started_at).expect("started");
+    assert_eq!(handed().await, [(second.lease, began(&second)), (first.lease, w.now())]);
+    w.finish(&second, success(&second)).await;
+    assert_eq!(handed().await.len(), 1);
+    w.pass(LEASE);
+    assert!(handed().await.is_empty(), "the rest is an orphan");
 }
 
 /// L15: orphans come by the age of their hold, then by id.

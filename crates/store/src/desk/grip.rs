@@ -6,6 +6,8 @@
 use backstop_core::job::Record;
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 
+use crate::HandedRun;
+
 /// What one slot says of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
@@ -58,6 +60,14 @@ impl Grip {
     pub fn held(&self) -> impl Iterator<Item = (JobId, Slot)> + '_ {
         let pairs = self.jobs.iter().copied().zip(self.slots.iter().copied());
         pairs.filter(|(_, slot)| *slot != Slot::Closed)
+    }
+
+    /// The runs among them that have started.
+    pub fn started(&self) -> impl Iterator<Item = HandedRun> + '_ {
+        self.held().filter_map(|(job, slot)| match slot {
+            Slot::Started(started_at) => Some(HandedRun { lease: self.lease(job), started_at }),
+            _ => None,
+        })
     }
 
     /// True when no job is held by it any more.

@@ -36,14 +36,14 @@ impl Desk {
         Ok(())
     }
 
-    /// Keeps what a handler says of its progress.
+    /// Keeps what a run says while it goes on.
     ///
     /// # Errors
     /// [`Stale`] when the lease is not the current hold, or its run has not started.
     pub fn annotate(&mut self, note: &Note) -> Result<(), Stale> {
         let lease = &note.lease;
         let mut record = self.file(lease.job).ok_or(stale(lease))?.record.clone();
-        record.note_progress(lease, note.progress.clone())?;
+        record.note(lease, &note.remark)?;
         self.save(lease.job, record);
         // Nothing in the slot changes, but whoever remembers this claim must read it again.
         self.touched_grips.insert(lease.fence);

@@ -106,7 +106,7 @@ fn a_stale_lease_changes_nothing() {
 fn progress_is_written_without_the_hold() {
     let (mut desk, lease) = desk_with_a_run(fresh(1), Slot::Started(NOW));
     let progress = Progress { percent: 40, note: "half".into() };
-    desk.annotate(&Note { lease, progress: progress.clone() }).expect("held");
+    desk.annotate(&Note::progress(lease, progress.clone())).expect("held");
     let writes = desk.into_writes();
     let row = &writes.records_in[0].record;
     assert_eq!((row.state, row.hold, row.runs), (State::Pending, None, 0));

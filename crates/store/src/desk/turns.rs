@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn event(run: u32) -> Vec<Event> {
-        vec![Event { at: Timestamp::EPOCH, job: None, what: What::Started { run } }]
+        vec![Event { at: Timestamp::EPOCH, node: None, job: None, what: What::Started { run } }]
     }
 
     #[test]

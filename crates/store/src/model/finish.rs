@@ -53,10 +53,10 @@ impl Tables {
     }
 
     pub(super) fn annotate(&mut self, notes: Vec<Note>, now: Timestamp) -> Vec<Result<(), Stale>> {
-        notes.into_iter().map(|note| self.annotate_one(note, now)).collect()
+        notes.into_iter().map(|note| self.annotate_one(&note, now)).collect()
     }
 
-    fn annotate_one(&mut self, note: Note, now: Timestamp) -> Result<(), Stale> {
-        self.leased(&note.lease, now)?.record.note_progress(&note.lease, note.progress)
+    fn annotate_one(&mut self, note: &Note, now: Timestamp) -> Result<(), Stale> {
+        self.leased(&note.lease, now)?.record.note(&note.lease, &note.remark)
     }
 }

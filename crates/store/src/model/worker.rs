@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backstop_core::{Lease, Timestamp, WorkerId};
+use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::tables::{Commit, Tables, WorkerRow};
-use crate::{Error, NewWorker, Orphan, Renewed, WorkerView};
+use crate::{Error, HandedRun, NewWorker, Orphan, Renewed, WorkerView};
 
 impl Tables {
     pub(super) fn enlist(&mut self, worker: NewWorker, commit: &mut Commit) {
@@ -51,6 +51,20 @@ impl Tables {
                 .map(Into::into),
         };
         found.into_iter().take(limit).map(orphan).collect()
+    }
+
+    pub(super) fn handed_out(&self, now: Timestamp) -> Vec<HandedRun> {
+        let is_batch = |id: WorkerId| {
+            self.workers.get(&id).is_some_and(|row| row.is_live(now) && row.said.queues.is_empty())
+        };
+        let handed = |(id, row): (&JobId, &super::tables::JobRow)| {
+            let hold = row.record.hold.filter(|hold| is_batch(hold.worker))?;
+            let lease = Lease { job: *id, worker: hold.worker, fence: row.record.fence };
+            Some(HandedRun { lease, started_at: hold.started_at? })
+        };
+        let mut runs: Vec<_> = self.jobs.iter().filter_map(handed).collect();
+        runs.sort_unstable_by_key(|run| (run.started_at, run.lease.job));
+        runs
     }
 
     pub(super) fn workers(&self, now: Timestamp) -> Vec<WorkerView> {

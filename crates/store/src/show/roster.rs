@@ -63,6 +63,11 @@ impl Roster {
         self.rows.iter().filter(|row| row.expires_at > self.now)
     }
 
+    /// Live workers that serve no queue: the batches of workers elsewhere (E7).
+    pub fn batches(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.live().filter(|row| row.queues.is_empty()).map(|row| row.id)
+    }
+
     /// How many live workers serve a queue, and how many of them know a kind and version.
     #[must_use]
     pub fn crew(&self, queue: &str, kind: &str, version: u32) -> (usize, usize) {

@@ -127,6 +127,11 @@ fn ended(outcome: shape::Outcome) -> (Ended, Option<shape::Logs>) {
             (Ended::Snoozed { delay: Duration::from_millis(delay_ms) }, logs)
         }
         shape::Outcome::Canceled { reason, logs } => (Ended::Canceled { reason }, logs),
+        shape::Outcome::ReportedFailure { result, logs } => (Ended::ReportedFailure { result }, logs),
+        shape::Outcome::RateLimited { retry_in_ms, logs } => {
+            (Ended::RateLimited { delay: Duration::from_millis(retry_in_ms) }, logs)
+        }
+        shape::Outcome::Interrupted { logs } => (Ended::Interrupted, logs),
     }
 }
 

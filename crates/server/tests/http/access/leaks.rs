@@ -81,6 +81,7 @@ impl Store for Babbling {
         terms() -> Terms;
         fold(usize) -> usize;
         orphans(usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
         rescue(Term, Vec<Finish>) -> Vec<Result<State, Stale>>;
         expire(Term, usize) -> usize;
         archive(Term, Retention, usize) -> usize;

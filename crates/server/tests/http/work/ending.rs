@@ -17,7 +17,7 @@ fn quick() -> Config {
 async fn every_outcome_ends_its_run_by_its_cause() {
     // E7, F2, F16
     let failed = |class: &str| json!({ "type": "failed", "class": class, "message": "no luck" });
-    let table: [(Value, &str, Cause, u32); 9] = [
+    let table: [(Value, &str, Cause, u32); 12] = [
         (json!({ "type": "succeeded" }), "succeeded", Cause::Succeeded, 0),
         (failed("error"), "pending", Cause::Error, 1),
         (failed("permanent"), "failed", Cause::Permanent, 1),
@@ -27,6 +27,9 @@ async fn every_outcome_ends_its_run_by_its_cause() {
         (failed("panic"), "pending", Cause::Panic, 1),
         (json!({ "type": "snoozed", "delay_ms": 5_000 }), "pending", Cause::Snoozed, 0),
         (json!({ "type": "canceled", "reason": "no use" }), "canceled", Cause::Canceled, 0),
+        (json!({ "type": "reported_failure", "result": { "missing": 3 } }), "failed", Cause::Permanent, 1),
+        (json!({ "type": "rate_limited", "retry_in_ms": 5_000 }), "pending", Cause::RateLimited, 0),
+        (json!({ "type": "interrupted" }), "pending", Cause::Interrupted, 0),
     ];
     for (mut outcome, status, cause, attempts) in table {
         let stage = Stage::on(super::stage::store(), quick());
@@ -166,14 +169,62 @@ async fn an_end_that_was_not_this_leases_own_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_takes_longer_than_it_may_is_its_workers_business() {
+async fn a_run_that_takes_longer_than_it_may_is_ended_by_the_server() {
     // E7, F10
     let stage = Stage::new();
-    let policy = Policy::default().timeout(Duration::from_secs(2));
+    let policy = Policy::default().retries(1).timeout(Duration::from_secs(10));
     let id = stage.engine().enqueue_raw("mail", "{}").policy(policy).submit().await.unwrap().id.to_string();
+    let mut events = stage.engine().events();
     let job = stage.claim_one().await;
-    assert_eq!(job["timeout_ms"], 2_000);
-    stage.pass(10).await;
-    assert_eq!(stage.finish(&job, json!({ "type": "succeeded" })).await["ok"], true);
-    assert_eq!(stage.status(&id).await, "succeeded");
+    assert_eq!(job["timeout_ms"], 10_000);
+    let line = json!({ "lease": job["lease"]["token"], "lines": ["half done"] });
+    stage.harness.post("/api/v1/work/log", line).await.ok();
+    for seconds in [7, 1, 1] {
+        stage.pass(seconds).await;
+        assert_eq!(stage.heartbeat(&[&job]).await["lost"], json!([]));
+    }
+    stage.pass(1).await;
+    let run = stage.last_run(&id).await;
+    assert_eq!((run.cause, run.output.as_deref()), (Cause::Timeout, Some("half done\n")));
+    assert_eq!(run.code_version.as_deref(), Some("1.0"));
+    assert_eq!(run.failure.unwrap().message, "the run took longer than 10s");
+    let record = stage.detail(&id).await.view.record;
+    assert_eq!((record.state.to_string(), record.attempt), ("pending".to_owned(), 1), "the normal pipeline");
+    assert_eq!(stage.heartbeat(&[&job]).await["lost"][0]["reason"], "stale_lease");
+    for outcome in [json!({ "type": "succeeded" }), json!({ "type": "interrupted" })] {
+        assert_eq!(stage.finish(&job, outcome).await["error"]["code"], "stale_lease");
+    }
+    let mut told = Vec::new();
+    while let Some(event) = events.try_next() {
+        told.push(event.what.name());
+    }
+    let of_time: Vec<_> = told.iter().filter(|name| name.contains("time")).collect();
+    assert_eq!(of_time, [&"timeout_near", &"timed_out"], "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_hands_its_jobs_back_at_no_cost() {
+    // E7, L18
+    let stage = Stage::on(super::stage::store(), quick());
+    let id = stage.submit("mail", json!({})).await;
+    for _ in 0..3 {
+        let job = stage.claim_one().await;
+        assert_eq!(stage.finish(&job, json!({ "type": "interrupted" })).await["status"], "pending");
+    }
+    let record = stage.detail(&id).await.view.record;
+    assert_eq!((record.attempt, record.crashes, record.runs), (0, 0, 3), "the next worker takes it at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reported_failure_is_a_result_and_no_incident() {
+    // E7, F16
+    let stage = Stage::new();
+    let id = stage.submit("mail", json!({})).await;
+    let job = stage.claim_one().await;
+    let outcome = json!({ "type": "reported_failure", "result": { "missing": 3 } });
+    assert_eq!(stage.finish(&job, outcome).await["status"], "failed");
+    let view = stage.detail(&id).await.view;
+    assert_eq!(view.record.reason.unwrap().as_str(), "reported_failure");
+    assert_eq!(view.result.as_deref(), Some(r#"{"missing":3}"#));
+    assert!(stage.engine().store().incidents(10).await.unwrap().is_empty());
 }

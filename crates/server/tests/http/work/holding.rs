@@ -2,7 +2,7 @@
 
 use backstop::Cause;
 use backstop::core::job::Progress;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{Stage, parsed};
 
@@ -144,4 +144,24 @@ async fn progress_is_kept_while_the_lease_is_held() {
     assert!(!note.contains("hunter2"), "{note}");
     stage.finish(&job, json!({ "type": "succeeded" })).await;
     assert_eq!(stage.harness.post("/api/v1/work/progress", said).await.code(), "stale_lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lines_are_kept_while_the_lease_is_held() {
+    // E7, F11, F15
+    let stage = Stage::new();
+    let id = stage.submit("mail", json!({})).await;
+    let job = stage.claim_one().await;
+    let log = async |lines: Value| {
+        let said = json!({ "lease": job["lease"]["token"], "lines": lines });
+        stage.harness.post("/api/v1/work/log", said).await
+    };
+    log(json!(["one", "password=hunter2 and on"])).await.ok();
+    log(json!([])).await.ok();
+    assert_eq!(log(json!(vec!["x"; 1_001])).await.code(), "invalid");
+    stage.finish(&job, json!({ "type": "interrupted", "logs": ["last"] })).await;
+    assert_eq!(log(json!(["late"])).await.code(), "stale_lease");
+    let output = stage.last_run(&id).await.output.unwrap();
+    assert!(output.starts_with("one\n") && output.ends_with("\nlast\n"), "{output}");
+    assert!(!output.contains("hunter2"), "{output}");
 }

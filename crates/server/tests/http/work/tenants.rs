@@ -32,6 +32,7 @@ async fn a_tenant_works_on_its_own_queues_under_their_own_names() {
     let finish = json!({ "results": [{ "lease": token, "outcome": { "type": "succeeded" } }] });
     let beat = json!({ "worker": "w1", "leases": [token] });
     let progress = json!({ "lease": token, "percent": 1 });
+    let log = json!({ "lease": token, "lines": ["a line"] });
     let strangers = [other, holder(None, None), holder(Some("acme"), Some(&["print"]))];
     for stranger in &strangers {
         let answer = stage.post_as(stranger, "/api/v1/work/finish", finish.clone()).await.ok();
@@ -39,6 +40,8 @@ async fn a_tenant_works_on_its_own_queues_under_their_own_names() {
         let answer = stage.post_as(stranger, "/api/v1/work/heartbeat", beat.clone()).await.ok();
         assert_eq!(answer["lost"][0]["reason"], "stale_lease", "{stranger:?}");
         let answer = stage.post_as(stranger, "/api/v1/work/progress", progress.clone()).await;
+        assert_eq!(answer.code(), "stale_lease", "{stranger:?}");
+        let answer = stage.post_as(stranger, "/api/v1/work/log", log.clone()).await;
         assert_eq!(answer.code(), "stale_lease", "{stranger:?}");
     }
     stage.post_as(&acme, "/api/v1/work/progress", progress).await.ok();
@@ -55,6 +58,7 @@ async fn work_needs_the_right_to_work_and_the_queue() {
         ("heartbeat", json!({ "worker": "w1", "leases": [] })),
         ("finish", json!({ "results": [] })),
         ("progress", json!({ "lease": "x", "percent": 1 })),
+        ("log", json!({ "lease": "x", "lines": [] })),
     ];
     let all_but_work = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Work).collect();
     let idle = Caller::holder("tester", all_but_work, None, None);

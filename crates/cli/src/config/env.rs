@@ -1,0 +1,77 @@
+//! Settings from the environment: `BACKSTOP_WORKERS__LEASE=10s` is `lease` in `[workers]`.
+//!
+//! Every key of the file can be given so: two underscores stand between its parts, names are written in capitals and
+//! read in small letters. A list is written with commas or as in the file.
+
+use serde_json::Value;
+
+use super::read::{Found, read};
+use super::schema::{FILE, Key, Kind, Shape};
+use super::settings::Source;
+
+const PREFIX: &str = "BACKSTOP_";
+const BETWEEN: &str = "__";
+
+/// The variables of this process that are settings.
+pub(crate) fn variables() -> Vec<(String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        let name = name.into_string().ok()?;
+        is_setting(&name).then(|| (name, value.to_string_lossy().into_owned()))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
+fn is_setting(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(BETWEEN))
+}
+
+/// What the variables say, or what is wrong with each that cannot be taken.
+pub(super) fn settings(variables: &[(String, String)]) -> Result<Vec<Found>, Vec<String>> {
+    let (mut found, mut faults) = (Vec::new(), Vec::new());
+    for (name, value) in variables {
+        match setting(name, value) {
+            Ok(one) => found.extend(one.into_iter().map(|one| Found { source: Source::Env, ..one })),
+            Err(message) => faults.push(format!("{name}: {message}")),
+        }
+    }
+    if faults.is_empty() { Ok(found) } else { Err(faults) }
+}
+
+/// One variable, read as the line of the file that it stands for.
+fn setting(name: &str, value: &str) -> Result<Vec<Found>, String> {
+    let parts: Vec<String> = name[PREFIX.len()..].split(BETWEEN).map(str::to_lowercase).collect();
+    let quoted: Vec<String> = parts.iter().map(|part| Value::from(part.as_str()).to_string()).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let line = format!("{} = {}", quoted.join("."), written(kind(FILE, &parts), value)?);
+    read(&line).map_err(|faults| faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; "))
+}
+
+/// What the schema says of a key: none for one that is unknown, is a table, or may hold anything.
+fn kind(keys: &'static [Key], path: &[&str]) -> Option<Shape> {
+    let (first, rest) = path.split_first()?;
+    let shape = keys.iter().find(|key| key.name == *first)?.shape;
+    match (shape, rest) {
+        (Shape::Section(keys), rest) => kind(keys, rest),
+        (Shape::Named(keys), [_, rest @ ..]) => kind(keys, rest),
+        (shape, []) => Some(shape),
+        _ => None,
+    }
+}
+
+/// A value as the file would say it.
+fn written(shape: Option<Shape>, value: &str) -> Result<String, String> {
+    let plain = value.trim();
+    if plain.contains(|c: char| c.is_control()) {
+        return Err("it holds a control character: write it in one line".to_owned());
+    }
+    let text = |text: &str| Value::from(text).to_string();
+    Ok(match shape {
+        Some(Shape::Value(Kind::Count | Kind::Millis | Kind::Flag) | Shape::Open) => plain.to_owned(),
+        Some(Shape::Value(Kind::Texts)) if !plain.starts_with('[') => {
+            let items = plain.split(',').map(str::trim).filter(|item| !item.is_empty());
+            format!("[{}]", items.map(text).collect::<Vec<_>>().join(", "))
+        }
+        Some(Shape::Value(Kind::Texts)) => plain.to_owned(),
+        _ => text(plain),
+    })
+}

@@ -1,0 +1,161 @@
+//! Every key that is accepted does something: each is given alone, in the file and in the environment, and what comes
+//! of it differs from what comes of nothing (L20).
+
+use backstop::Config;
+
+use super::schema::{FILE, Key, Kind, Shape};
+use super::{Given, Settings, Source};
+
+const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+/// Every key of a table, with the names that stand before it.
+fn walk(keys: &'static [Key], before: &str, into: &mut Vec<(String, &'static Key)>) {
+    for key in keys {
+        let path = if before.is_empty() { key.name.to_owned() } else { format!("{before}.{}", key.name) };
+        match key.shape {
+            Shape::Section(keys) => walk(keys, &path, into),
+            Shape::Named(keys) => walk(keys, &format!("{path}.mail"), into),
+            Shape::Value(_) | Shape::Open => into.push((path, key)),
+        }
+    }
+}
+
+/// A value that differs from the default, as the file says it.
+fn sample(path: &str, key: &Key) -> String {
+    let given = match path {
+        "store.url" => "'sqlite:other.db'",
+        "server.listen" => "'127.0.0.1:1'",
+        "server.tokens" => {
+            "[{ name = 'ci', scopes = ['read'], hash = \
+             'sha256:0000000000000000000000000000000000000000000000000000000000000000' }]"
+        }
+        "server.trusted_proxies" | "webhooks.allow" | "handlers.http.allow" => "['10.1.0.0/16']",
+        "signing.keys" | "encryption.keys" => return format!("['{KEY}']"),
+        "alerts.webhook" => "'https://ops.example.com/x'",
+        "alerts.secrets" => return format!("['{WEBHOOK_SECRET}']"),
+        // A program whose path leads nowhere else.
+        "handlers.command.allow" => {
+            let own = std::env::current_exe().and_then(std::fs::canonicalize).expect("this program");
+            return format!("['{}']", own.display());
+        }
+        "handlers.command.dir" => "'/usr'",
+        "handlers.command.dirs" => "['/usr']",
+        "handlers.http.methods" => "['GET']",
+        "handlers.http.secrets" => return format!("{{ a = ['{WEBHOOK_SECRET}'] }}"),
+        "webhooks.ports" | "handlers.http.ports" => "[9443]",
+        "retry_budget.enabled" | "kinds.mail.retry_budget.enabled" => "false",
+        "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
+        "sanitize.patterns" => "['ACME-[0-9]+']",
+        _ => match key.shape {
+            Shape::Value(Kind::Count) => "3",
+            Shape::Value(Kind::Flag) => "true",
+            Shape::Value(Kind::Span | Kind::Keep) => "'7s'",
+            Shape::Value(Kind::Millis) => "7000",
+            Shape::Value(Kind::Texts) => "['one']",
+            Shape::Value(Kind::Word(words)) => {
+                return format!("'{}'", words[words.len() - 2 + usize::from(words.len() == 2)]);
+            }
+            Shape::Value(Kind::Jitter) => "'none'",
+            _ => "'text'",
+        },
+    };
+    given.to_owned()
+}
+
+/// What must stand beside a key for it to mean anything.
+fn beside(path: &str) -> String {
+    match path {
+        "alerts.webhook" => format!("alerts.secrets = ['{WEBHOOK_SECRET}']\n"),
+        "alerts.secrets" => "alerts.webhook = 'https://ops.example.com/x'\n".to_owned(),
+        "server.tls_cert" => "server.tls_key = 'k'\n".to_owned(),
+        "server.tls_key" => "server.tls_cert = 'c'\n".to_owned(),
+        "signing.required" | "signing.queues.mail.required" => format!("signing.keys = ['{KEY}']\n"),
+        "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
+        _ => String::new(),
+    }
+}
+
+/// All that settings come to, without the list of what was said.
+fn sum(mut settings: Settings) -> String {
+    settings.rows.clear();
+    settings.file = None;
+    let redacted = settings.engine.redactor.redact("see ACME-77").into_owned();
+    format!("{settings:#?} {redacted}")
+}
+
+fn load(text: &str, variables: Vec<(String, String)>) -> Settings {
+    let found = super::read::read(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+    let said = super::env::settings(&variables).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let all = found.into_iter().chain(said).collect();
+    Settings::build(&Given::default(), all, None).unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
+}
+
+#[test]
+fn every_key_that_is_accepted_does_something() {
+    // L19, L20
+    let mut keys = Vec::new();
+    walk(FILE, "", &mut keys);
+    assert!(keys.len() > 100, "{}", keys.len());
+    for (path, key) in keys {
+        // What stands beside it on both sides does not count, unless it would be refused alone.
+        let alone = match path.as_str() {
+            "alerts.webhook" | "alerts.secrets" | "server.tls_cert" | "server.tls_key" => String::new(),
+            _ => beside(&path),
+        };
+        let value = sample(&path, key);
+        let with = load(&format!("{}{path} = {value}\n", beside(&path)), Vec::new());
+        assert_ne!(sum(with), sum(load(&alone, Vec::new())), "{path} = {value} changes nothing");
+        let name = format!("BACKSTOP_{}", path.to_uppercase().replace('.', "__"));
+        let raw = if value.starts_with('\'') { value.trim_matches('\'').to_owned() } else { value.clone() };
+        let by_variable = load(&beside(&path), vec![(name.clone(), raw)]);
+        let by_file = load(&format!("{}{path} = {value}\n", beside(&path)), Vec::new());
+        let shown = path.trim_end_matches("_ms");
+        assert!(
+            by_variable.rows.iter().any(|row| row.key == shown && row.source == Source::Env),
+            "{name}: {:?}",
+            by_variable.rows
+        );
+        assert_eq!(sum(by_variable), sum(by_file), "{name} says the same as {path}");
+    }
+}
+
+#[test]
+fn the_environment_goes_before_the_file() {
+    let dir = std::env::temp_dir().join(format!("backstop-known-{}", backstop::job_id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.join("backstop.toml");
+    std::fs::write(&path, "[queues.mail]\nconcurrency = 4\nkinds = ['a']\n[workers]\nlease = '9s'\n")
+        .expect("a file");
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let variables = vec![
+        variable("BACKSTOP_QUEUES__MAIL__CONCURRENCY", "8"),
+        variable("BACKSTOP_QUEUES__MAIL__KINDS", "send, receive"),
+        variable("BACKSTOP_LIMITS__PAYLOAD_BYTES", "2048"),
+    ];
+    let settings = Settings::load(&Given { config: Some(path), variables, ..Given::default() });
+    std::fs::remove_dir_all(&dir).expect("it was ours");
+    let settings = settings.expect("good settings");
+    assert_eq!((settings.queues["mail"], settings.lease.as_secs()), (8, 9));
+    let gate = &settings.engine.queues["mail"].gate;
+    assert!(gate.allows("send") && gate.allows("receive") && !gate.allows("a"));
+    assert_eq!(settings.engine.limits.payload_bytes, 2_048);
+    assert_eq!(Config::default().limits.payload_bytes, 1_048_576);
+}
+
+#[test]
+fn a_variable_that_cannot_be_used_is_named() {
+    for (name, value, told) in [
+        ("BACKSTOP_WORKERS__LEESE", "9s", "unknown key `leese` in [workers]: did you mean `lease`?"),
+        ("BACKSTOP_WORKERS__LEASE", "9", "`workers.lease` must be a duration with its unit"),
+        ("BACKSTOP_LIMITS__TAGS", "many", "not TOML"),
+        ("BACKSTOP_LIMITS__TAGS", "1\n[store]", "control character"),
+    ] {
+        let faults = super::env::settings(&[(name.to_owned(), value.to_owned())]).expect_err(name);
+        assert!(faults[0].starts_with(name) && faults[0].contains(told), "{faults:?}");
+    }
+    let limit = "limits.batch = 1000000\nlimits.tags = 0";
+    let found = super::read::read(limit).expect("the shape is right");
+    let faults = Settings::build(&Given::default(), found, None).expect_err("too much and too little");
+    assert_eq!(faults.len(), 2, "{faults:?}");
+}

@@ -1,0 +1,57 @@
+//! `[limits]`: what a job, its keys and its output may measure at most (L20).
+
+use std::time::Duration;
+
+use backstop::Limits;
+
+use super::read::Plain;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Takes one limit over. Those that the tables of the stores rest on can be lowered and not raised.
+pub(super) fn take(limits: &mut Limits, word: &str, value: &Plain) -> Result<(), String> {
+    let usual = Limits::default();
+    if let (Plain::Span(span), "delay") = (value, word) {
+        limits.delay = at_most_span(*span, usual.delay)?;
+        return Ok(());
+    }
+    let Plain::Count(count) = value else { return Ok(()) };
+    let (place, most) = match word {
+        "payload_bytes" => (&mut limits.payload_bytes, 64 * MIB),
+        "result_bytes" => (&mut limits.result_bytes, 16 * MIB),
+        "params_bytes" => (&mut limits.params_bytes, 16 * MIB),
+        "output_bytes" => (&mut limits.output_bytes, 16 * MIB),
+        "error_chars" => (&mut limits.error_chars, 100_000),
+        "tags" => (&mut limits.tags, 1_000),
+        "name_chars" => (&mut limits.name_chars, usual.name_chars as u64),
+        "key_chars" => (&mut limits.key_chars, usual.key_chars as u64),
+        "tag_chars" => (&mut limits.tag_chars, usual.tag_chars as u64),
+        "batch" => (&mut limits.batch, usual.batch as u64),
+        "page" => (&mut limits.page, usual.page as u64),
+        "retries" => {
+            let count = at_most(*count, u64::from(usual.retries))?;
+            limits.retries = u32::try_from(count).unwrap_or(usual.retries);
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    *place = usize::try_from(at_most(*count, most)?).unwrap_or(usize::MAX);
+    Ok(())
+}
+
+fn at_most(count: u64, most: u64) -> Result<u64, String> {
+    if count == 0 {
+        return Err("a limit of zero lets nothing through: the least is 1".to_owned());
+    }
+    if count > most {
+        return Err(format!("{count} is more than this version can hold: the most is {most}"));
+    }
+    Ok(count)
+}
+
+fn at_most_span(span: Duration, most: Duration) -> Result<Duration, String> {
+    if span > most {
+        return Err(format!("it is longer than {} days", most.as_secs() / 86_400));
+    }
+    Ok(span)
+}

@@ -1,0 +1,156 @@
+//! What a run says while it goes on: how far it is, and lines to keep with it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Progress, Record, Stale};
+use crate::id::Lease;
+
+/// What a run that is under way says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// How far it is.
+    Progress(Progress),
+    /// Lines to keep with the run (F15).
+    Log {
+        /// The lines, sanitized.
+        lines: Vec<String>,
+        /// Bytes of all lines of a run that are kept at most.
+        limit: usize,
+    },
+}
+
+/// Lines of one run, up to a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lines {
+    text: String,
+    #[serde(default)]
+    dropped: usize,
+}
+
+impl Lines {
+    /// Keeps a line, if there is room for it within `limit` bytes.
+    pub fn push(&mut self, line: &str, limit: usize) {
+        let room = limit.saturating_sub(self.text.len());
+        if line.len() < room {
+            self.text.push_str(line);
+            self.text.push('\n');
+        } else {
+            self.dropped = self.dropped.saturating_add(1);
+        }
+    }
+
+    /// How many bytes the kept lines have.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// What was kept, with a last line that says how much did not fit; none when nothing was said.
+    #[must_use]
+    pub fn text(&self) -> Option<String> {
+        let mut text = self.text.clone();
+        if self.dropped > 0 {
+            text.push_str(&format!("… {} more lines did not fit\n", self.dropped));
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+impl Record {
+    /// Keeps what a started run says.
+    ///
+    /// # Errors
+    /// [`Stale`] when the lease is not the current hold, or its run has not started.
+    pub fn note(&mut self, lease: &Lease, remark: &Remark) -> Result<(), Stale> {
+        if self.held_by(lease)?.started_at.is_none() {
+            return Err(Stale { job: lease.job, fence: lease.fence });
+        }
+        match remark {
+            Remark::Progress(progress) => self.progress = Some(progress.clone()),
+            Remark::Log { lines, limit } => self.mark(|marks| {
+                let logged = marks.logged.get_or_insert_default();
+                lines.iter().for_each(|line| logged.push(line, *limit));
+            }),
+        }
+        Ok(())
+    }
+
+    /// How many bytes the run that is under way has logged so far.
+    #[must_use]
+    pub fn logged_bytes(&self) -> usize {
+        self.marks.as_ref().and_then(|marks| marks.logged.as_ref()).map_or(0, Lines::bytes)
+    }
+
+    /// What the run has logged over all its life, ready for the ledger: what it said on the way, then its last words.
+    pub(super) fn take_output(&mut self, last: Option<&str>) -> Option<String> {
+        let mut logged = None;
+        if self.marks.is_some() {
+            self.mark(|marks| logged = marks.logged.take());
+        }
+        let before = logged.and_then(|lines| lines.text());
+        match (before, last) {
+            (Some(before), Some(last)) => Some(before + last),
+            (before, last) => before.or_else(|| last.map(str::to_owned)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{Cause, Decision};
+    use crate::id::{Fence, JobId, WorkerId};
+    use crate::job::{Ending, Job, Operation, Spec};
+    use crate::time::Timestamp;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+    fn running() -> (Job, Record, Lease) {
+        let spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        let mut record = Record::new(&spec, NOW);
+        let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(3) };
+        record.claim(lease.worker, lease.fence, NOW, true);
+        (Job { spec, created_at: NOW }, record, lease)
+    }
+
+    fn log(lines: &[&str]) -> Remark {
+        Remark::Log { lines: lines.iter().map(|line| (*line).to_owned()).collect(), limit: 20 }
+    }
+
+    #[test]
+    fn lines_of_a_run_go_into_its_ledger_row_whoever_ends_it() {
+        // E7, F15
+        let (job, mut record, lease) = running();
+        record.note(&lease, &log(&["one", "two"])).expect("held");
+        let mut ending = Ending::plain(job.spec.header(), Cause::Interrupted, Decision::handed_back());
+        ending.output = Some("last\n".to_owned());
+        let mut ended = record.clone();
+        let run = ended.finish(&job.spec, &lease, &ending, NOW).expect("held").expect("a run");
+        assert_eq!(run.output.as_deref(), Some("one\ntwo\nlast\n"));
+        assert_eq!(ended.marks, None, "the next run begins with nothing");
+        let called_off = Operation::Cancel { reason: "not needed".to_owned() };
+        let operated = record.operate(&job, &called_off, NOW).expect("it runs");
+        assert_eq!(operated.ended_run.expect("a run").output.as_deref(), Some("one\ntwo\n"));
+        assert_eq!(record.marks, None);
+    }
+
+    #[test]
+    fn lines_stop_at_the_limit_and_say_so() {
+        // F15
+        let (_, mut record, lease) = running();
+        record.note(&lease, &log(&["0123456789", "0123456789", "short"])).expect("held");
+        assert_eq!(record.logged_bytes(), 17);
+        let text = record.take_output(None).expect("lines");
+        assert_eq!(text, "0123456789\nshort\n… 1 more lines did not fit\n");
+    }
+
+    #[test]
+    fn a_stale_lease_says_nothing() {
+        // L5
+        let (_, mut record, lease) = running();
+        let old = Lease { fence: Fence(2), ..lease };
+        let before = record.clone();
+        assert!(record.note(&old, &log(&["one"])).is_err());
+        assert_eq!(record, before);
+    }
+}

@@ -1,0 +1,145 @@
+//! What the built-in kinds refuse: each refusal with a code of its own, a cause in one line, and a way out (E10).
+//!
+//! The code is the type of the failed run's error, so that refusals of one sort make one incident, a rule can name
+//! them, and a program can tell them apart. No text repeats a secret.
+
+use std::fmt;
+
+use backstop::{BoxError, Outcome};
+
+macro_rules! codes {
+    ($($name:ident = $text:literal, $sort:ident, $way_out:literal;)*) => {
+        /// The codes of all refusals.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Code {
+            $(#[doc = $way_out] $name,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The code as it stands with the run.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What to do about it.
+            #[must_use]
+            pub const fn way_out(self) -> &'static str {
+                match self { $(Self::$name => $way_out,)* }
+            }
+
+            const fn sort(self) -> Sort {
+                match self { $(Self::$name => Sort::$sort,)* }
+            }
+        }
+    };
+}
+
+/// What a refusal is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// The payload can never be run: a dead letter with the reason `invalid`.
+    Invalid,
+    /// The worker's settings do not open it: a dead letter with the reason `non_retryable`.
+    Closed,
+}
+
+codes! {
+    CommandNoProgram = "command_no_program", Invalid, "put the path of the program first into `argv`";
+    CommandRelativePath = "command_relative_path", Invalid, "write the whole path of the program";
+    CommandNul = "command_nul", Invalid, "leave the NUL out, or send the text by `stdin`";
+    CommandTooManyArguments = "command_too_many_arguments", Invalid, "send the list by `stdin`";
+    CommandTooLarge = "command_too_large", Invalid, "send the data by `stdin`";
+    CommandZeroTimeout = "command_zero_timeout", Invalid, "leave `timeout_ms` out, or make it longer";
+    CommandProgramNotAllowed = "command_program_not_allowed", Closed, "list the program in handlers.command.allow";
+    CommandOptionNotAllowed = "command_option_not_allowed", Closed,
+        "put `--` before it, or allow the program any arguments";
+    CommandVariableNotAllowed = "command_variable_not_allowed", Closed, "list the variable in handlers.command.env";
+    CommandDirectoryNotAllowed = "command_directory_not_allowed", Closed,
+        "list the directory in handlers.command.dirs";
+    HttpUrlTooLong = "http_url_too_long", Invalid, "send the data in the body";
+    HttpUrlCharacter = "http_url_character", Invalid, "encode the character, or the host as xn--";
+    HttpUrlScheme = "http_url_scheme", Invalid, "begin with https:// or http://";
+    HttpUrlCredentials = "http_url_credentials", Invalid, "send them in a header";
+    HttpUrlHost = "http_url_host", Invalid, "write a host name, four numbers, or an address in brackets";
+    HttpUrlPort = "http_url_port", Invalid, "write a number from 1 to 65535, or leave it out";
+    HttpMethodUnknown = "http_method_unknown", Invalid, "use GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS";
+    HttpBodyNotTaken = "http_body_not_taken", Invalid, "leave `body` out, or use POST";
+    HttpZeroTimeout = "http_zero_timeout", Invalid, "leave `timeout_ms` out, or make it longer";
+    HttpTooManyHeaders = "http_too_many_headers", Invalid, "send fewer headers";
+    HttpHeaderInvalid = "http_header_invalid", Invalid, "mend its name or its value";
+    HttpHeaderReserved = "http_header_reserved", Invalid, "leave it out: it belongs to the connection";
+    HttpMethodNotAllowed = "http_method_not_allowed", Closed, "list the method in handlers.http.methods";
+    HttpPortNotAllowed = "http_port_not_allowed", Closed, "list the port in handlers.http.ports";
+    HttpAddressNotPublic = "http_address_not_public", Closed, "list the host in handlers.http.allow if it is meant";
+    HttpSecretUnknown = "http_secret_unknown", Closed, "add the secret to handlers.http.secrets";
+    HttpRedirectNotFollowed = "http_redirect_not_followed", Closed,
+        "name the final address, or raise handlers.http.redirects";
+    HttpRedirectInvalid = "http_redirect_invalid", Closed, "name the final address";
+    HttpRedirectDowngrade = "http_redirect_downgrade", Closed, "name an address that stays with https";
+    EventNameInvalid = "event_name_invalid", Invalid, "write up to 128 characters, words joined by dots";
+    EventNotAllowed = "event_not_allowed", Closed, "list the name in handlers.event.allow";
+}
+
+/// A payload that is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    code: Code,
+    told: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, told: impl Into<String>) -> Self {
+        Self { code, told: told.into() }
+    }
+
+    /// Its code.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        let outcome = match refusal.code.sort() {
+            Sort::Invalid => Self::invalid(refusal.told),
+            Sort::Closed => Self::permanent(refusal.told),
+        };
+        outcome.of_type(refusal.code.as_str())
+    }
+}
+
+/// As a handler ends by it.
+pub(crate) fn refused(refusal: Refusal) -> BoxError {
+    Outcome::from(refusal).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_a_code_of_its_own_and_stands_in_the_table_of_the_docs() {
+        // E10
+        let docs = include_str!("../../../docs/learn/built-in-kinds.md");
+        for (at, code) in Code::ALL.iter().enumerate() {
+            assert!(!Code::ALL[..at].iter().any(|other| other.as_str() == code.as_str()), "{code:?}");
+            let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` |", code.as_str())));
+            let row = row.unwrap_or_else(|| panic!("{} is not in the table of the docs", code.as_str()));
+            assert!(row.contains(code.way_out()), "{row}: {}", code.way_out());
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `/api/v1/alerts`: what each channel was told of each incident, and what it has yet to be told (D3).
+
+use axum::Json;
+use axum::extract::State;
+use backstop::AlertAccount;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use crate::access::Scope;
+use crate::api::Api;
+use crate::body::{Limit, Query, wrong_field};
+use crate::error::ApiError;
+use crate::routes::{Needs, Routes};
+use crate::shape::{Alert, Failed, Items};
+
+/// No key of an account is longer.
+const LONGEST_CURSOR: usize = 300;
+
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes.add(Needs::RightOverAll(Scope::Read), routes!(list))
+}
+
+/// Which page of the alerts.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// How many rows at most.
+    limit: Limit,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// What each channel was told of each incident: by channel, and first what has yet to be told.
+#[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(Page),
+    responses((status = 200, body = Items<Alert>), (status = 422, body = Failed)))]
+async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Json<Items<Alert>>, ApiError> {
+    if page.cursor.as_ref().is_some_and(|cursor| cursor.is_empty() || cursor.len() > LONGEST_CURSOR) {
+        return Err(wrong_field("cursor", "it is no next_cursor of this list"));
+    }
+    let found = api.engine().alerts(page.cursor, page.limit.rows()).await?;
+    Ok(Json(Items { items: found.items.into_iter().map(shown).collect(), next_cursor: found.next }))
+}
+
+fn shown(account: AlertAccount) -> Alert {
+    let AlertAccount { incident, log, .. } = account;
+    Alert {
+        incident,
+        channel: log.channel,
+        told: log.told,
+        told_at: log.told_at,
+        suppressed: log.suppressed,
+        muted: log.muted,
+        dropped: log.dropped,
+        waiting: log.waiting,
+        failures: log.failures,
+        next_try: log.next_try,
+        trouble: log.trouble,
+    }
+}
