@@ -4,12 +4,14 @@
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its source.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`init`]: a first file to start from.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
 mod handlers;
+pub(crate) mod init;
 mod keys;
 pub(crate) mod nearest;
 pub(crate) mod read;
@@ -21,4 +23,4 @@ mod veil;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use settings::{Given, Settings, Source};
+pub(crate) use settings::{FILE_NAME, Given, Settings, Source};
