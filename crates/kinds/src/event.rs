@@ -87,7 +87,7 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Publish<C> {
         }
         let name = brief(&self.name);
         Err(format!(
-            "`{name}` is no name of an event: write up to {NAME_MAX} characters, words joined by dots"
+            "`{name}` is not the name of an event: write up to {NAME_MAX} characters, words joined by dots"
         ))
     }
 

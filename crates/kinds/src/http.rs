@@ -128,7 +128,7 @@ impl<C> Http<C> {
     fn outgoing(&self) -> Result<Outgoing, String> {
         let method = METHODS.into_iter().find(|method| method.as_str() == self.method).ok_or_else(|| {
             format!(
-                "`{}` is no method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
+                "`{}` is not a method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
                 brief(&self.method)
             )
         })?;
@@ -148,7 +148,7 @@ impl<C> Http<C> {
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let wrong = || format!("`{}` is no header, or its value is none", brief(name));
+    let wrong = || format!("`{}` is not a valid header or value", brief(name));
     let read = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
     let reserved = RESERVED.contains(&read.as_str())
         || read.as_str().starts_with("proxy-")

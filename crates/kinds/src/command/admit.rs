@@ -40,7 +40,7 @@ pub(super) fn shape(
     };
     if !program.starts_with('/') {
         return Err(format!(
-            "`{}` is no absolute path: programs are not searched for, write the whole path",
+            "`{}` is not an absolute path: programs are not searched for, write the whole path",
             brief(program)
         ));
     }

@@ -151,7 +151,8 @@ fn split(authority: &str) -> Result<(&str, Option<&str>), String> {
 fn port_number(text: &str) -> Result<u16, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = if digits { text.parse::<u16>().ok() } else { None };
-    port.filter(|port| *port > 0).ok_or_else(|| "`url` has a port that is no number up to 65535".to_owned())
+    port.filter(|port| *port > 0)
+        .ok_or_else(|| "`url` has a port that is not a number up to 65535".to_owned())
 }
 
 /// What is sent of path, query and fragment: the first two.
