@@ -1,8 +1,8 @@
 //! `#[derive(Serialize, Deserialize)]` of the prelude: serde's own derives, reached through `backstop`.
 //!
 //! Serde's derives name the crate `serde`, which a program that depends on `backstop` alone does not have. Their
-//! attribute `crate` says where else it is, but a derive cannot add an attribute to the type it stands on. So the type is
-//! repeated inside a block, as serde's remote definition of the first one, and that is where the attribute goes.
+//! attribute `crate` says where else it is, but a derive cannot add an attribute to the type it stands on. So the type
+//! is repeated inside a block, as serde's remote definition of the first one, and that is where the attribute goes.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn serde_is_reached_through_backstop_and_its_attributes_stay() {
-        let item = r#"#[serde(rename_all = "camelCase")] pub struct Mail { /** To whom. */ #[serde(default)] to_whom: String }"#;
+        let item = r#"#[serde(rename_all = "camelCase")]
+            pub struct Mail { /** To whom. */ #[serde(default)] to_whom: String }"#;
         let code = expanded(item, Which::Serialize).expect("a good struct");
         for part in [
             r#"#[serde(crate="::backstop::__private::serde",remote="Mail")]"#,

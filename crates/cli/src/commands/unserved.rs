@@ -38,7 +38,8 @@ pub(super) fn of(queues: &[QueueView], is_served: impl Fn(&str) -> bool) -> Vec<
     alone
         .map(|queue| {
             let (name, waiting) = (&queue.name, counted(jobs(queue), "job"));
-            format!("queue `{name}` has {waiting} to run and no worker serves it: add [queues.{name}] or start a worker")
+            let next = format!("add [queues.{name}] or start a worker");
+            format!("queue `{name}` has {waiting} to run and no worker serves it: {next}")
         })
         .collect()
 }

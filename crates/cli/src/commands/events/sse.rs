@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn blocks_are_put_together_from_any_pieces() {
-        let text = "retry: 2000\nid: e-0\n\nid: e-1\nevent: dead\ndata: {\"a\":\ndata: \"é\"}\n\n: keep-alive\nid: e-1\n\n";
+        let text = "retry: 2000\nid: e-0\n\nid: e-1\nevent: dead\ndata: {\"a\":\ndata: \"é\"}\n\n\
+                    : keep-alive\nid: e-1\n\n";
         let block = |id: &str, event: &str, data: &str| Block {
             id: Some(id.to_owned()),
             event: event.to_owned(),
