@@ -1,4 +1,4 @@
-//! Errors that no retry can mend say so once. Run it with: cargo run -p backstop-examples --example permanent
+//! Errors that no retry can fix say so once. Run it with: cargo run -p backstop-examples --example permanent
 //!
 //! `#[derive(JobError)]` marks the variants of an error type. The mark is found anywhere in the source chain of what
 //! a handler returns, so code in between can wrap errors as it likes.

@@ -76,6 +76,13 @@ fn the_readme_shows_the_smallest_program_as_it_is() {
     assert!(readme.contains(&format!("```rust\n{source}```")), "copy examples/hello.rs into README.md again");
 }
 
+/// It is built without serde among its dependencies: the prelude is enough.
+#[test]
+fn typed() {
+    // F6
+    says("typed", &["the shop writes to ann@example.com and 1 more", "dead letters: 1"]);
+}
+
 #[test]
 fn retry() {
     // F4, F5, F8

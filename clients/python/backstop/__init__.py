@@ -1,23 +1,34 @@
 """Client and worker for Backstop, a durable job engine.
 
-`Client` submits jobs and asks about them; `Worker` runs them. Both need nothing but the standard library.
+`Client` submits jobs and asks about them; `Worker` runs them. `AsyncClient` and `AsyncWorker` do the same under
+asyncio. All of them need nothing but the standard library.
 """
 
+from .aio import AsyncClient, AsyncJob, AsyncWorker
 from .client import ApiError, Client, Submitted
+from .options import Backoff, Callback, JobFilter, NewJob, SubmitOptions
 from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient
 from .worker import Job, Worker
 
 __all__ = [
     "ApiError",
+    "AsyncClient",
+    "AsyncJob",
+    "AsyncWorker",
+    "Backoff",
+    "Callback",
     "Cancel",
     "Client",
     "Invalid",
     "Job",
+    "JobFilter",
+    "NewJob",
     "Permanent",
     "RateLimited",
     "ReportedFailure",
     "RetryIn",
     "Snooze",
+    "SubmitOptions",
     "Submitted",
     "Transient",
     "Worker",

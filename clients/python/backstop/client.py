@@ -10,10 +10,20 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote, urlencode, urlsplit
 
+from .options import JobFilter, NewJob, SubmitOptions
+
+if TYPE_CHECKING:
+    # Type checkers bring it along; nothing needs it at run time.
+    from typing_extensions import Unpack
+
 Json = Any
+#: States in which a job has ended.
+ENDED = ("succeeded", "failed", "canceled")
+#: The first and the longest pause between two looks at a job that is waited for, in seconds.
+LOOK_FIRST, LOOK_LONGEST = 0.05, 1.0
 #: How long a kept connection is trusted with a call that must not be made twice, in seconds.
 FRESH = 1.0
 Body = Dict[str, Any]
@@ -66,15 +76,15 @@ class Client:
 
     # Jobs
 
-    def submit(self, kind: str, payload: Json = None, **options: Any) -> Submitted:
-        """Stores a job. `options` are the fields of the API: queue, priority, delay_ms, idempotency_key and so on."""
+    def submit(self, kind: str, payload: Json = None, **options: Unpack[SubmitOptions]) -> Submitted:
+        """Stores a job. `options` are those of `SubmitOptions`: queue, priority, delay_ms, idempotency_key and so on."""
         body: Body = {"kind": kind, **options}
         if payload is not None:
             body["payload"] = payload
         answer = self.call("POST", "/api/v1/jobs", body, repeatable="idempotency_key" in options)
         return Submitted(answer["id"], answer["status"], answer.get("deduplicated", False))
 
-    def submit_many(self, jobs: Iterable[Mapping[str, Any]], partial: bool = False) -> List[Body]:
+    def submit_many(self, jobs: Iterable[Union[NewJob, Mapping[str, Any]]], partial: bool = False) -> List[Body]:
         """Stores many jobs in one call, all or none unless `partial`; one answer for each."""
         body: Body = {"jobs": [dict(job) for job in jobs]}
         if partial:
@@ -96,24 +106,41 @@ class Client:
         """The ended runs of a job, latest first."""
         return list(self._pages(f"/api/v1/jobs/{quote(job, safe='')}/attempts", {}))
 
-    def jobs(self, **filters: Union[str, int]) -> Iterator[Body]:
-        """Jobs, newest first, page by page. `filters` are queue, kind, status, tag and so on."""
-        return self._pages("/api/v1/jobs", filters)
+    def wait(self, job: str, timeout: Optional[float] = None) -> Body:
+        """Waits until a job has ended, and answers it as it is then; its `status` says how.
+
+        Raises `TimeoutError` when it has not ended after `timeout` seconds.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = LOOK_FIRST
+        while True:
+            found = self._now_or_archived(job)
+            if found["status"] in ENDED:
+                return found
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"job {job} is still {found['status']} after {timeout} s")
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 2, LOOK_LONGEST)
+
+    def jobs(self, **filters: Unpack[JobFilter]) -> Iterator[Body]:
+        """Jobs, newest first, page by page. `filters` are those of `JobFilter`: queue, kind, status, tag and so on."""
+        return self._pages("/api/v1/jobs", {**filters})  # type: ignore[dict-item]
 
     def cancel(self, job: str, reason: Optional[str] = None) -> Body:
-        """Calls a job off."""
+        """Cancels a job, also a running one."""
         return self._operate(job, "cancel", {"reason": reason} if reason else {})
 
     def pause(self, job: str) -> Body:
-        """Holds a job back."""
+        """Pauses a job."""
         return self._operate(job, "pause", {})
 
     def resume(self, job: str) -> Body:
-        """Lets a paused job go again."""
+        """Resumes a paused job."""
         return self._operate(job, "resume", {})
 
     def retry(self, job: str) -> Body:
-        """Drives a dead letter again."""
+        """Retries a dead letter, with all its attempts."""
         return self._operate(job, "retry", {})
 
     def queues(self) -> List[Body]:
@@ -229,6 +256,12 @@ class Client:
                 except OSError:
                     pass
 
+    def close_all(self) -> None:
+        """Ends every call that is under way and closes every connection, of whatever thread."""
+        self.hang_up()
+        for connection in list(self._open):
+            connection.close()
+
     def another(self) -> "Client":
         """A client of the same server with connections of its own."""
         return Client(self._url, self._token, self._timeout)
@@ -260,6 +293,15 @@ class Client:
             self._local.connection = connection
             self._open.add(connection)
         return connection
+
+    def _now_or_archived(self, job: str) -> Body:
+        try:
+            return self.get(job)
+        except ApiError as error:
+            if error.code != "archived":
+                raise
+        found = self._read(f"/api/v1/archive/{quote(job, safe='')}")
+        return {**found["job"], "id": found["id"], "status": found["status"]}
 
     def _read(self, path: str) -> Body:
         return self._body(self.call("GET", path))

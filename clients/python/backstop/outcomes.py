@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from typing import Any, Dict, List, Optional
+
+_log = logging.getLogger("backstop")
 
 #: Lines of a traceback that are kept with the logs of a failed run: the last ones name the place.
 TRACEBACK_LINES = 20
 
 
 class Permanent(Exception):
-    """No retry can mend this: a dead letter at once."""
+    """No retry can fix this: a dead letter at once."""
 
 
 class Invalid(Exception):
@@ -43,7 +46,7 @@ class Snooze(Exception):
 
 
 class Cancel(Exception):
-    """Call the job off from inside."""
+    """Cancel the job from inside."""
 
 
 class RateLimited(Exception):
@@ -94,7 +97,7 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     if isinstance(error, ReportedFailure):
         return {"type": "reported_failure", "result": error.result, "logs": logs}
     if isinstance(error, Cancel):
-        return {"type": "canceled", "reason": str(error) or "called off by its handler", "logs": logs}
+        return {"type": "canceled", "reason": str(error) or "canceled by its handler", "logs": logs}
     failed: Dict[str, Any] = {"type": "failed", "class": "error", "message": _message(error), "logs": logs}
     if isinstance(error, Permanent):
         failed["class"] = "permanent"
@@ -113,6 +116,16 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
         failed["error_type"] = _type_name(error)
         failed["logs"] = logs + _traceback_tail(error)
     return failed
+
+
+def log_failure(job: str, kind: str, run: int, error: BaseException) -> None:
+    """Logs how a handler ended: what is wrong with its traceback, what was meant in one line."""
+    if isinstance(error, (Snooze, Cancel)):
+        _log.info("job %s (%s, run %d): %s: %s", job, kind, run, type(error).__name__, _message(error))
+    elif isinstance(error, (Transient, RetryIn)):
+        _log.warning("job %s (%s, run %d) goes back: %s", job, kind, run, _message(error))
+    else:
+        _log.error("job %s (%s, run %d) failed: %s", job, kind, run, _message(error), exc_info=error)
 
 
 def _message(error: BaseException) -> str:

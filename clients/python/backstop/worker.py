@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union
 
 from .client import ApiError, Body, Client
-from .outcomes import interrupted, of_exception, succeeded
+from .outcomes import interrupted, log_failure, of_exception, succeeded
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -28,16 +28,21 @@ PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
 LINES = 1000
 #: How long a stop waits for its last claim to end, in seconds.
 HANGING_UP = 2.0
+#: The longest time between two heartbeats, in seconds: so soon a running handler is told that its job was canceled.
+BEAT_LONGEST = 2.0
 
 
 class Job:
     """A claimed job, as its handler sees it."""
 
-    def __init__(self, client: Client, body: Body) -> None:
+    def __init__(self, client: Client, body: Body, worker: str) -> None:
         self._client = client
+        self._worker = worker
         self._canceled = threading.Event()
         self._lost = False
         self._timed_out = False
+        #: Why the handler should stop: `canceled`, `stale_lease` or `timeout`; none while it should go on.
+        self.stop_reason: Optional[str] = None
         self._lines: List[str] = []
         self._telling = threading.Lock()
         self.body: Body = body
@@ -53,7 +58,7 @@ class Job:
 
     @property
     def canceled(self) -> bool:
-        """True when the handler should stop: the job was called off, its lease is lost, or its time is up."""
+        """True when the handler should stop: the job was canceled, its lease is lost, or its time is up."""
         return self._canceled.is_set()
 
     def wait_canceled(self, seconds: Optional[float] = None) -> bool:
@@ -83,19 +88,53 @@ class Job:
             lines, self._lines = self._lines, []
             return lines
 
-    def progress(self, percent: int, note: Optional[str] = None) -> None:
-        """Says how far the run is. A server that is away is no reason to fail."""
+    def progress(self, percent: int, note: Optional[str] = None) -> bool:
+        """Says how far the run is, and answers whether it should go on: false when the job was canceled or lost.
+
+        A server that is away is no reason to stop.
+        """
         try:
             self._client.progress(self.lease, percent, note)
         except ApiError as error:
-            _log.debug("progress of %s was not kept: %s", self.id, error)
+            _log.debug("progress of job %s was not kept: %s", self.id, error)
+            if error.code == "stale_lease":
+                self._lose(self._why_lost())
+        return not self.canceled
+
+    def heartbeat(self) -> bool:
+        """Renews the lease now, and answers whether the run should go on: false when the job was canceled or lost.
+
+        The worker renews leases by itself; this is for a handler that wants to know at once.
+        """
+        try:
+            lost = self._client.heartbeat(self._worker, [self.lease])["lost"]
+        except ApiError as error:
+            _log.debug("the lease of job %s was not renewed: %s", self.id, error)
+            return not self.canceled
+        for one in lost:
+            self._lose(str(one.get("reason", "stale_lease")))
+        return not self.canceled
+
+    def _why_lost(self) -> str:
+        try:
+            lost = self._client.heartbeat(self._worker, [self.lease])["lost"]
+            return str(lost[0].get("reason", "stale_lease")) if lost else "stale_lease"
+        except ApiError:
+            return "stale_lease"
 
     def _time_up(self) -> None:
         self._timed_out = True
-        self._canceled.set()
+        self._stop("timeout")
 
-    def _lose(self) -> None:
+    def _lose(self, reason: str = "stale_lease") -> None:
         self._lost = True
+        self._stop(reason)
+
+    def _stop(self, reason: str) -> None:
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            if reason != "timeout":
+                _log.warning("job %s: the run should stop: %s", self.id, reason)
         self._canceled.set()
 
 
@@ -171,12 +210,10 @@ class Worker:
         """Works until ``stop()`` is called."""
         if not self._handlers:
             raise ValueError("a worker needs at least one handler")
-        threads = [threading.Thread(target=self._run_next, name="backstop-run") for _ in range(self._concurrency)]
-        fetch = threading.Thread(target=self._fetch, name="backstop-fetch")
-        beat = threading.Thread(target=self._beat, name="backstop-beat")
+        threads = [self._thread("run", self._run_next) for _ in range(self._concurrency)]
+        fetch = self._thread("fetch", self._fetch)
+        beat = self._thread("beat", self._beat)
         for thread in (*threads, fetch, beat):
-            # A handler that never ends must not keep the process alive after its grace.
-            thread.daemon = True
             thread.start()
         try:
             while not self._asked and not self._stop.wait(0.1):
@@ -188,6 +225,18 @@ class Worker:
             self._gone.set()
             for _ in threads:
                 self._todo.put(None)
+
+    def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
+        # A handler that never ends must not keep the process alive after its grace.
+        return threading.Thread(target=self._and_close, args=(loop,), name=f"backstop-{name}", daemon=True)
+
+    def _and_close(self, loop: Callable[[], None]) -> None:
+        """Runs a loop in a thread, whose connections end with it."""
+        try:
+            loop()
+        finally:
+            self._client.close()
+            self._asking.close()
 
     # Claiming
 
@@ -215,7 +264,7 @@ class Worker:
                 self._stop.wait(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
                 continue
-            jobs = [Job(self._client, body) for body in bodies]
+            jobs = [Job(self._client, body, self.name) for body in bodies]
             with self._lock:
                 self._held.update((job.lease, job) for job in jobs)
             for job in jobs:
@@ -262,6 +311,7 @@ class Worker:
             result = self._handlers[job.kind](job)
             return succeeded(result, job._last_lines())
         except Exception as error:
+            log_failure(job.id, job.kind, job.run, error)
             outcome = of_exception(error, job._last_lines())
             if job._timed_out and outcome["type"] == "failed":
                 outcome["class"] = "timeout"
@@ -307,7 +357,7 @@ class Worker:
 
     def _beat(self) -> None:
         renewed = time.monotonic()
-        while not self._gone.wait(self._lease / 3):
+        while not self._gone.wait(min(self._lease / 3, BEAT_LONGEST)):
             with self._lock:
                 jobs = dict(self._held)
             if not jobs:
@@ -322,13 +372,14 @@ class Worker:
             except ApiError as error:
                 _log.warning("leases cannot be renewed for the moment: %s", error)
                 # Others may run these jobs by now, and what we say of them would be refused.
-                lost = list(jobs) if time.monotonic() - renewed > self._lease else []
-            for lease in lost:
+                late = time.monotonic() - renewed > self._lease
+                lost = {lease: "stale_lease" for lease in jobs} if late else {}
+            for lease, reason in lost.items():
                 if lease in jobs:
-                    jobs[lease]._lose()
+                    jobs[lease]._lose(reason)
 
-    def _lost_of(self, jobs: Dict[str, Job]) -> List[str]:
-        lost: List[str] = []
+    def _lost_of(self, jobs: Dict[str, Job]) -> Dict[str, str]:
+        lost: Dict[str, str] = {}
         leases = list(jobs)
         for start in range(0, len(leases), 1000):
             answer = self._client.heartbeat(self.name, leases[start : start + 1000], timeout=self._lease / 3)
@@ -336,7 +387,7 @@ class Worker:
                 # A run that has just been reported holds no lease any more; that is no loss.
                 with self._lock:
                     if one["lease"] in self._held:
-                        lost.append(one["lease"])
+                        lost[one["lease"]] = str(one.get("reason", "stale_lease"))
         return lost
 
     # Stopping

@@ -6,17 +6,17 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    alert, archive, bench, completions, config, dead, enqueue, incident, job, migrate, queue, redrive, rule,
-    token, up, worker,
+    alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, migrate, queue,
+    redrive, rule, token, up, worker,
 };
 use crate::config::{Given, Source};
 
-const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by a guard.\n\
+const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused.\n\
                      Start with `backstop up --demo`, then `backstop job list`.";
 
 /// A durable job engine whose heart is what happens when work fails.
 #[derive(Debug, Parser)]
-#[command(name = "backstop", version, after_help = AFTER, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "backstop", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -26,24 +26,25 @@ pub(crate) struct Cli {
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The store: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `memory:` for a try [default:
+    /// The store: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `memory:` for tests [default:
     /// sqlite:backstop.db].
     #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// Ask a server instead of a store: `http://HOST:PORT`. Its token is read from BACKSTOP_TOKEN.
+    /// Use a server instead of a store: `http://HOST:PORT`. The token is read from BACKSTOP_TOKEN.
     #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_SERVER")]
     server: Option<String>,
-    /// The configuration file [default: ./backstop.toml, if it is there].
+    /// The configuration file [default: ./backstop.toml, if it exists].
     #[arg(long, global = true, value_name = "FILE", env = "BACKSTOP_CONFIG")]
-    config: Option<PathBuf>,
-    /// Answer in JSON, for machines.
+    pub(crate) config: Option<PathBuf>,
+    /// Print JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// No colours; so does NO_COLOR.
+    /// Print without colours, as with NO_COLOR.
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
-    /// More log lines on stderr; repeat for still more.
+    /// Print more log lines on stderr; repeat for more.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[arg(skip = Source::Flag)]
@@ -75,52 +76,56 @@ impl Global {
     }
 }
 
-/// The commands.
+/// The commands. [`help`](crate::help) shows them in groups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start the engine with a worker and the HTTP API; `--demo` shows every way a job can end.
+    /// Start the engine: a worker, maintenance and the HTTP API.
     Up(up::Up),
-    /// Store a job, or many.
+    /// Enqueue a job, or many.
     Enqueue(Box<enqueue::Enqueue>),
-    /// Look at jobs and move them.
+    /// List, inspect, cancel and retry jobs.
     #[command(subcommand)]
     Job(job::Job),
-    /// Look at queues and hold them back.
+    /// List, pause and resume queues.
     #[command(subcommand)]
     Queue(queue::Queue),
-    /// Look at dead letters: jobs that failed for good.
-    #[command(subcommand)]
-    Dead(dead::Dead),
-    /// Look at jobs that ended long ago, and remove them.
-    #[command(subcommand)]
-    Archive(archive::Archive),
-    /// Look at alerts: who was told of which incident.
-    #[command(subcommand)]
-    Alert(alert::Alert),
-    /// Look at incidents, failures with one cause, and say what you know of them.
-    #[command(subcommand)]
-    Incident(incident::Incident),
-    /// Say what becomes of failures, without a deploy.
-    #[command(subcommand)]
-    Rule(Box<rule::Rule>),
-    /// Drive dead letters again by a plan: dry run, canary, then the rest in batches.
-    #[command(subcommand)]
-    Redrive(redrive::Redrive),
-    /// Say who may call the HTTP API.
-    #[command(subcommand)]
-    Token(token::Token),
-    /// Look at workers.
+    /// List workers.
     #[command(subcommand)]
     Worker(worker::Worker),
-    /// Create the store, or bring it up to this version.
-    Migrate(migrate::Migrate),
-    /// Name every setting of the store that could lose an acknowledged job.
-    Doctor,
-    /// Measure this machine: the floor that SQLite allows, and how near Backstop comes.
-    Bench(bench::Bench),
-    /// Look at the configuration.
+    /// Follow events as they happen.
+    Events(events::Events),
+    /// List, inspect, export and purge dead letters.
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    /// List, inspect and acknowledge incidents: failures with one cause.
+    #[command(subcommand)]
+    Incident(incident::Incident),
+    /// List alerts: who was told of which incident.
+    #[command(subcommand)]
+    Alert(alert::Alert),
+    /// Retry dead letters by a plan: dry run, canary, then the rest in batches.
+    #[command(subcommand)]
+    Redrive(redrive::Redrive),
+    /// Manage rules that decide what happens to failures.
+    #[command(subcommand)]
+    Rule(Box<rule::Rule>),
+    /// List, inspect, export and prune archived jobs.
+    #[command(subcommand)]
+    Archive(archive::Archive),
+    /// Manage API tokens.
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Show the audit log: who changed what.
+    Audit(audit::Audit),
+    /// Create the configuration file, or check it.
     #[command(subcommand)]
     Config(config::Config),
-    /// Print the completions of a shell.
+    /// Create the store, or upgrade it to this version.
+    Migrate(migrate::Migrate),
+    /// Check the store for settings that could lose an acknowledged job.
+    Doctor,
+    /// Measure this machine: what SQLite allows, and how near Backstop comes.
+    Bench(bench::Bench),
+    /// Print completions for a shell.
     Completions(completions::Completions),
 }

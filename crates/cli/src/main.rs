@@ -1,7 +1,7 @@
 //! The program `backstop`: parse, call the engine, show the answer.
 //!
 //! # Layout
-//! - [`cli`]: the command line.
+//! - [`cli`]: the command line. [`help`]: its help, with the commands in groups.
 //! - [`client`]: the way to the API, with a socket or without.
 //! - [`commands`]: one file per command group, thin.
 //! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
@@ -16,6 +16,7 @@ mod client;
 mod commands;
 mod config;
 mod demo;
+mod help;
 mod logging;
 mod otlp;
 mod output;
@@ -23,10 +24,11 @@ mod problem;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 
 use crate::app::App;
 use crate::cli::{Cli, Command};
+use crate::commands::config::Config;
 use crate::config::Settings;
 use crate::output::Output;
 use crate::problem::{Exit, Problem};
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
 
 /// Reads the command line. Help and versions end the program well, wrong usage does not.
 fn parse() -> Result<Cli, ExitCode> {
-    let matches = Cli::command().try_get_matches();
+    let matches = help::command().try_get_matches();
     let parsed = matches.and_then(|matches| {
         let mut cli = Cli::from_arg_matches(&matches)?;
         cli.global.remember_sources(&matches);
@@ -74,9 +76,12 @@ fn parse() -> Result<Cli, ExitCode> {
 }
 
 fn run(cli: Cli, output: &Output) -> Result<Exit, Problem> {
-    // Completions are asked for while a shell starts: no file and no store may stand in their way.
-    if let Command::Completions(args) = &cli.command {
-        return commands::completions::run(args, output);
+    // Completions are asked for while a shell starts: no file and no store may stand in their way. And a file that is
+    // to be written is not read.
+    match &cli.command {
+        Command::Completions(args) => return commands::completions::run(args, output),
+        Command::Config(Config::Init) => return commands::config::init(cli.global.config.as_deref(), output),
+        _ => {}
     }
     let settings = Settings::load(&cli.global.given())?;
     logging::start(cli.global.verbose, matches!(&cli.command, Command::Up(args) if args.demo), output);

@@ -21,10 +21,14 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A guard refused it.
     Refused = 3,
+    /// A job that was waited for was canceled.
+    Canceled = 4,
+    /// What was waited for did not happen in time.
+    TimedOut = 5,
 }
 
 /// A command that ended badly.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
     code: Cow<'static, str>,
@@ -75,6 +79,11 @@ impl Problem {
     /// The stable word that machines switch on.
     pub(crate) fn code(&self) -> &str {
         &self.code
+    }
+
+    /// The facts for machines.
+    pub(crate) const fn facts(&self) -> &Value {
+        &self.details
     }
 
     /// The same with another exit code.
@@ -156,7 +165,9 @@ impl Diagnostic for Problem {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.hint.as_deref().map(|hint| Box::new(clean(hint)) as Box<dyn fmt::Display>)
+        let hint = self.hint.as_deref()?;
+        let lines: Vec<_> = hint.lines().map(clean).collect();
+        Some(Box::new(lines.join("\n")))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {

@@ -101,7 +101,7 @@ pub fn explain(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Explan
         State::Succeeded => done(view, "its run ended well", "nothing: succeeded is final"),
         State::Canceled => {
             let reason = view.record.cancel_reason.as_deref().unwrap_or("no reason was given");
-            done(view, &format!("it was called off: {reason}"), "nothing: canceled is final")
+            done(view, &format!("it was canceled: {reason}"), "nothing: canceled is final")
         }
         State::Paused => (
             "a person paused it".to_owned(),
@@ -217,7 +217,7 @@ fn dead(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Sentences {
                 "nothing: driving the same input again cannot help; submit a corrected job instead of {id}"
             )
         }
-        _ => format!("nothing by itself: mend the cause, then `backstop job retry {id}`"),
+        _ => format!("nothing by itself: fix the cause, then `backstop job retry {id}`"),
     };
     (because, next, None)
 }

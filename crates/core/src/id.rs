@@ -1,10 +1,14 @@
 //! Identities: jobs, workers, fences, leases. Ids are made outside and passed in.
 
+mod prefix;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+pub use prefix::{JobIdPrefix, ParsePrefixError};
 
 /// A job's identity: a UUID that sorts by creation time when it is made as version 7.
 ///

@@ -110,7 +110,7 @@ impl fmt::Display for IncidentState {
 
 /// A word that names no state of an incident.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no state of an incident; they are new, acknowledged, fixed, regressed and muted")]
+#[error("`{0}` is not a state of an incident; they are new, acknowledged, fixed, regressed and muted")]
 pub struct UnknownIncidentState(String);
 
 impl FromStr for IncidentState {

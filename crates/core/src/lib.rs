@@ -39,7 +39,7 @@ pub mod text;
 pub mod time;
 pub mod version;
 
-pub use id::{Fence, JobId, Lease, WorkerId};
+pub use id::{Fence, JobId, JobIdPrefix, Lease, WorkerId};
 pub use limits::Limits;
 pub use refusal::Refusal;
 pub use tenant::Tenant;

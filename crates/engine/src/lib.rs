@@ -104,7 +104,11 @@ pub mod prelude {
     };
     #[cfg(feature = "macros")]
     pub use crate::{JobError, job};
-    pub use serde::{Deserialize, Serialize};
+    /// The derives, which need no dependency on serde.
+    #[cfg(feature = "macros")]
+    pub use backstop_macros::{Deserialize, Serialize};
+    /// The traits.
+    pub use serde::{de::Deserialize, ser::Serialize};
 }
 
 /// For code that the macros write. Not part of the interface.

@@ -116,8 +116,9 @@ impl Outcome {
 
     /// A failure that is the job's result: kept, never retried, no incident, reason `reported_failure`.
     pub fn failure(value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value)
-            .unwrap_or_else(|problem| Value::String(format!("a failure value that is no JSON: {problem}")));
+        let value = serde_json::to_value(value).unwrap_or_else(|problem| {
+            Value::String(format!("a failure value that is not valid JSON: {problem}"))
+        });
         Self::new(Answer::Failure(value))
     }
 }

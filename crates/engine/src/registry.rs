@@ -1,6 +1,6 @@
 //! The kinds a worker can run, with their types erased once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +16,15 @@ use crate::outcome::{Failed, IntoReply, Reply};
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
+/// The queue of a job whose kind and submit name none.
+const DEFAULT_QUEUE: &str = "default";
+
 /// One kind of job, erased.
 pub(crate) trait Handler<C>: Send + Sync {
     /// The highest payload version it reads.
     fn version(&self) -> u32;
+    /// The queue of its jobs when a submit names none.
+    fn queue(&self) -> &'static str;
     /// Decodes, validates and runs.
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture;
     /// Asks the kind's retry policy (F7).
@@ -31,6 +36,10 @@ struct Typed<J>(PhantomData<fn() -> J>);
 impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
     fn version(&self) -> u32 {
         J::VERSION
+    }
+
+    fn queue(&self) -> &'static str {
+        J::defaults().queue.unwrap_or(DEFAULT_QUEUE)
     }
 
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
@@ -92,6 +101,15 @@ impl<C: Send + Sync + 'static> Registry<C> {
 
     pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn Handler<C>>> {
         self.handlers.get(kind).filter(|handler| version <= handler.version()).cloned()
+    }
+
+    /// The queues that jobs of these kinds go to, each with its kinds, in a stable order.
+    pub(crate) fn queues(&self) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+        let mut queues: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (kind, handler) in &self.handlers {
+            queues.entry(handler.queue()).or_default().insert(*kind);
+        }
+        queues
     }
 
     /// What to tell the store, in a stable order.

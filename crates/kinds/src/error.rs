@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum SettingsError {
     /// A path that is not absolute.
-    #[error("`{path}` is no absolute path: write it from the root on")]
+    #[error("`{path}` is not an absolute path: write it from the root on")]
     Relative {
         /// The path as it was given.
         path: PathBuf,
@@ -29,13 +29,13 @@ pub enum SettingsError {
         real: PathBuf,
     },
     /// A program that is none.
-    #[error("`{path}` is no program: it must be a file that may be executed")]
+    #[error("`{path}` is not a program: it must be an executable file")]
     NoProgram {
         /// The path as it was given.
         path: PathBuf,
     },
     /// A directory that is none.
-    #[error("`{path}` is no directory")]
+    #[error("`{path}` is not a directory")]
     NoDirectory {
         /// The path as it was given.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum SettingsError {
         target: String,
     },
     /// A method that is not known.
-    #[error("`{method}` is no method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS")]
+    #[error("`{method}` is not a method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS")]
     Method {
         /// What was given.
         method: String,
@@ -82,7 +82,7 @@ pub enum SettingsError {
     },
     /// A secret that is none.
     #[error(
-        "secret `{name}` is no list of 1 to 5 texts, each whsec_ with 24 to 64 bytes in base64 behind it"
+        "secret `{name}` is not a list of 1 to 5 texts, each whsec_ followed by 24 to 64 bytes in base64"
     )]
     Secret {
         /// The name that payloads use.
@@ -90,7 +90,7 @@ pub enum SettingsError {
     },
     /// A pattern of event names that is none.
     #[error(
-        "`{pattern}` is no name of events: write words joined by dots, with `*` alone or as the last word"
+        "`{pattern}` is not a pattern for events: write words joined by dots, with `*` alone or as the last word"
     )]
     Pattern {
         /// What was given.

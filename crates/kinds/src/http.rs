@@ -129,7 +129,7 @@ impl<C> Http<C> {
     fn outgoing(&self) -> Result<Outgoing, Refusal> {
         let method = METHODS.into_iter().find(|method| method.as_str() == self.method).ok_or_else(|| {
             let told = format!(
-                "`{}` is no method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
+                "`{}` is not a method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
                 brief(&self.method)
             );
             Refusal::new(Code::HttpMethodUnknown, told)
@@ -153,7 +153,7 @@ impl<C> Http<C> {
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Refusal> {
-    let told = || format!("`{}` is no header, or its value is none", brief(name));
+    let told = || format!("`{}` is not a valid header or value", brief(name));
     let wrong = || Refusal::new(Code::HttpHeaderInvalid, told());
     let read = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
     let reserved = RESERVED.contains(&read.as_str())

@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 5] =
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
-            "`{text}` is no duration: write a whole number and a unit (ms, s, m, h or d), such as \"30s\" or \"5m\""
+            "`{text}` is not a duration: write a whole number and a unit (ms, s, m, h or d), such as \"30s\" or \"5m\""
         )
     };
     let (digits, millis) = UNITS

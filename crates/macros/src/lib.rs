@@ -6,6 +6,7 @@
 //! # Layout
 //! - `job_error`: `#[derive(JobError)]`
 //! - `job_fn`: `#[job]` on an `async fn`
+//! - `payload`: `#[derive(Serialize, Deserialize)]`
 //! - `attrs`: keys and values inside `#[job(...)]`, and the messages for wrong ones
 //! - `duration`: texts such as `30s`
 
@@ -13,6 +14,7 @@ mod attrs;
 mod duration;
 mod job_error;
 mod job_fn;
+mod payload;
 
 use proc_macro::TokenStream;
 
@@ -20,7 +22,7 @@ use proc_macro::TokenStream;
 ///
 /// A mark goes on a variant, on a struct, or on a whole enum for all variants without one of their own, below the
 /// derive:
-/// - `#[job(permanent)]`, `#[job(permanent = "reason")]`: no retry can mend it
+/// - `#[job(permanent)]`, `#[job(permanent = "reason")]`: no retry can fix it
 /// - `#[job(invalid)]`, `#[job(invalid = "reason")]`: the input can never be handled
 /// - `#[job(transient = "dependency")]`: a dependency is away for the moment
 /// - `#[job(retry_in = "30s")]`: try again after this long (`ms`, `s`, `m`, `h` or `d`)
@@ -42,6 +44,22 @@ use proc_macro::TokenStream;
 #[proc_macro_derive(JobError, attributes(job))]
 pub fn derive_job_error(input: TokenStream) -> TokenStream {
     finish(job_error::expand(input.into()))
+}
+
+/// Serde's `Serialize` for payloads, without a dependency on serde: `use backstop::prelude::*;` is enough.
+///
+/// Attributes of serde work as ever. For generic types, derive `serde::Serialize` itself.
+#[proc_macro_derive(Serialize, attributes(serde))]
+pub fn derive_serialize(input: TokenStream) -> TokenStream {
+    finish(payload::expand(input.into(), payload::Which::Serialize))
+}
+
+/// Serde's `Deserialize` for payloads, without a dependency on serde: `use backstop::prelude::*;` is enough.
+///
+/// Attributes of serde work as ever. For generic types, derive `serde::Deserialize` itself.
+#[proc_macro_derive(Deserialize, attributes(serde))]
+pub fn derive_deserialize(input: TokenStream) -> TokenStream {
+    finish(payload::expand(input.into(), payload::Which::Deserialize))
 }
 
 /// Makes a job out of an `async fn`: its parameters become the fields of a struct that implements `Job`.

@@ -59,7 +59,7 @@ fn of_settings(settings: &HashMap<String, String>) -> Vec<Finding> {
                 "off: a crash of the machine can destroy tables",
                 Some("set innodb_doublewrite = ON"),
             ),
-            _ => good("innodb_doublewrite", "torn pages are mended after a crash"),
+            _ => good("innodb_doublewrite", "torn pages are repaired after a crash"),
         },
         match value("read_only") {
             "OFF" | "0" => good("read_only", "writes are allowed"),

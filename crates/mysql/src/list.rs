@@ -300,6 +300,7 @@ fn and_also(listing: &mut Listing, filter: &JobFilter) {
             pick(ends, [sql::WHERE_ENDED_BEFORE, sql::WHERE_FINISHED_BEFORE]),
             filter.finished_before.map(Value::at),
         ),
+        (sql::WHERE_FROM, filter.id_from.map(Value::job)),
     ] {
         listing.also(condition, value);
     }

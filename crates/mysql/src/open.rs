@@ -35,7 +35,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let mut theirs = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let wrong = |problem: String| unusable(&shown, problem, "mend this part of the URL");
+        let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
         match name {
             "prefix" => options.prefix = Prefix::named(value).map_err(wrong)?,
             "connections" => {
@@ -69,7 +69,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is no positive number"))
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not a positive number"))
 }
 
 fn without_password(url: &str) -> String {

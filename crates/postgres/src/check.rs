@@ -51,7 +51,7 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
             Some("set synchronous_commit = on when synchronous standbys are configured"),
         )),
         ("synchronous_commit", _) => good("a commit is durable before it is acknowledged"),
-        ("full_page_writes", "on") => good("torn pages are mended after a crash"),
+        ("full_page_writes", "on") => good("torn pages are repaired after a crash"),
         ("full_page_writes", _) => {
             bad("off: a crash of the machine can destroy tables".to_owned(), "set full_page_writes = on")
         }

@@ -71,6 +71,8 @@ struct Listing {
     conditions: Vec<&'static str>,
     /// 1 when it follows another page, 0 for the first one.
     page: usize,
+    /// True when only ids from one on are wanted; every walk begins there.
+    has_floor: bool,
     many_lanes: bool,
 }
 
@@ -106,8 +108,9 @@ impl Listing {
     /// What must hold of each row.
     fn bounded(&self, bounds: Option<&'static str>) -> String {
         let after = (bounds.is_none() && self.page > 0).then_some(sql::WHERE_AFTER);
+        let from = (bounds.is_none() && self.has_floor).then_some(sql::WHERE_FROM);
         let conditions: Vec<_> =
-            bounds.into_iter().chain(after).chain(self.conditions.iter().copied()).collect();
+            bounds.into_iter().chain(after).chain(from).chain(self.conditions.iter().copied()).collect();
         let conditions = if conditions.is_empty() { &[sql::ALWAYS] } else { &conditions[..] };
         [sql::WHERE, &conditions.join(sql::AND)].concat()
     }
@@ -203,12 +206,14 @@ fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageReques
         moment(filter.finished_after),
         moment(filter.finished_before),
         Value::ints(scope.states.iter().flatten().map(|state| status_code(*state))),
+        Value::Id(Some(filter.id_from.unwrap_or(JobId::from_u128(0)).as_uuid())),
     ]
 }
 
 fn listing(filter: &JobFilter, scope: &Scope, page: PageRequest<JobId>) -> Listing {
     let (page, limit) = (usize::from(page.after.is_some()), page.limit.saturating_add(1));
-    let mut listing = Listing { from: Rows::All, conditions: Vec::new(), page, many_lanes: false };
+    let has_floor = filter.id_from.is_some();
+    let mut listing = Listing { from: Rows::All, conditions: Vec::new(), page, has_floor, many_lanes: false };
     if filter.business_key.is_some() {
         listing.narrow(Rows::Key, sql::WHERE_KEY, sql::WHERE_KEY);
     }

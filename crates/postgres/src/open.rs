@@ -36,7 +36,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let mut encryption = Encryption::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let wrong = |problem: String| unusable(&shown, problem, "mend this part of the URL");
+        let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
         match name {
             "schema" => options.schema = Schema::named(value).map_err(wrong)?,
             "connections" => {
@@ -86,7 +86,7 @@ pub fn schema_of(url: &str) -> Result<Schema, Error> {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is no positive number"))
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not a positive number"))
 }
 
 fn listen(value: &str) -> Result<Listen, String> {

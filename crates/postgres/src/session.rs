@@ -54,7 +54,9 @@ impl Schema {
         if starts_well && name.chars().all(plain) && name.len() <= 50 {
             return Ok(Self(name.to_owned()));
         }
-        Err(format!("the schema {name:?} is no plain name: use small letters, digits and _, at most 50"))
+        Err(format!(
+            "the schema {name:?} is not a valid name: use lowercase letters, digits and _, at most 50"
+        ))
     }
 
     /// The name.

@@ -136,13 +136,9 @@ impl From<StoreError> for ApiError {
         // Where the store is and what its driver says is for the operator alone.
         tracing::error!(%error, code = error.code(), "a request met a store that failed");
         if error.is_transient() {
-            return Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                error.code(),
-                "the store is away for the moment",
-            )
-            .hint("try again; a submit with an idempotency key can be repeated safely")
-            .retry_after(1);
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), "the store is unavailable")
+                .hint("try again; a submit with an idempotency key can be repeated safely")
+                .retry_after(1);
         }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.code(), "the store failed")
             .hint("the server's log says more")

@@ -29,7 +29,7 @@ const TAGS: [(&str, &str); 21] = [
     ("events", "What happens, as it happens."),
     ("health", "Whether the process is alive and can work, and what time it is."),
     ("incidents", "Failures that belong together, and what people say of them."),
-    ("jobs", "Jobs: submitted, looked at, explained, held back and called off."),
+    ("jobs", "Submit, list, explain, pause and cancel jobs."),
     ("kinds", "Kinds that run without code of your own."),
     ("logs", "What runs have logged or printed."),
     ("metrics", "Figures for monitoring."),
@@ -158,7 +158,11 @@ fn refuse(needs: Needs, has_parameters: bool, operation: &mut Operation) {
         (has_body, "415", "The body does not say that it is JSON."),
         (has_input, "422", "It can be read, and something in it cannot be had."),
         (true, "429", "Too many requests; `Retry-After` says when to try again."),
-        (true, "503", "The store is away or the server is full; `Retry-After` says when to try again."),
+        (
+            true,
+            "503",
+            "The store is unavailable or the server is full; `Retry-After` says when to try again.",
+        ),
     ];
     for (applies, status, meaning) in refusals {
         if applies {

@@ -201,6 +201,10 @@ fn and_also(listing: &mut Listing, filter: &JobFilter, after: Option<JobId>) {
         listing.must(if listing.walks_failures { sql::WHERE_FAILED_AFTER } else { sql::WHERE_AFTER });
         listing.value(":after", *after.as_bytes());
     }
+    if let Some(from) = filter.id_from {
+        listing.must(if listing.walks_failures { sql::WHERE_FAILED_FROM } else { sql::WHERE_FROM });
+        listing.value(":from", *from.as_bytes());
+    }
     let mut moment = |condition, name, moment: Option<Timestamp>| {
         if let Some(moment) = moment {
             listing.must(condition);

@@ -293,6 +293,8 @@ pub(crate) const LIST_LANE_SHELF: &str = "FROM backstop_state s INDEXED BY backs
 pub(crate) const WHERE_AFTER: &str = "s.id < :after";
 /// The same for what is read by its fingerprint: the index is walked from there, in its order.
 pub(crate) const WHERE_FAILED_AFTER: &str = "f.id < :after";
+pub(crate) const WHERE_FROM: &str = "s.id >= :from";
+pub(crate) const WHERE_FAILED_FROM: &str = "f.id >= :from";
 pub(crate) const WHERE_TAG: &str = "t.tag = :tag";
 pub(crate) const WHERE_TAGGED: &str = "EXISTS (SELECT 1 FROM backstop_tag WHERE tag = :tag AND id = s.id)";
 pub(crate) const WHERE_KEY: &str = "k.business_key = :key AND k.business_key IS NOT NULL";

@@ -292,6 +292,7 @@ macro_rules! conformance {
             ]
             lists: [
                 names_and_states_agree_with_the_whole
+                ids_between_two_are_found
                 the_oldest_jobs_of_many_lanes_are_found
             ]
             query: [

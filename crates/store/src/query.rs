@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_core::failure::TerminalReason;
 use backstop_core::job::{Attempt, JobDetail, State};
-use backstop_core::{Timestamp, WorkerId};
+use backstop_core::{JobId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use crate::KnownKind;
@@ -36,6 +36,9 @@ pub struct JobFilter {
     pub finished_after: Option<Timestamp>,
     /// Ended before this moment, likewise.
     pub finished_before: Option<Timestamp>,
+    /// With this id or a higher one. Together with [`PageRequest::after`], it reads no more than the ids between the
+    /// two.
+    pub id_from: Option<JobId>,
 }
 
 /// How many jobs a filter finds, by what they have in common.

@@ -2,6 +2,7 @@
 //!
 //! Commands speak to one thing. What works on a store works on a server, because it is the same router that answers.
 
+mod job;
 mod remote;
 
 use axum::Router;
@@ -16,7 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
-use self::remote::Remote;
+pub(crate) use self::job::JobRef;
+use self::remote::{Remote, Stream};
 use crate::problem::{Exit, Problem};
 
 /// Whoever answers.
@@ -92,6 +94,14 @@ impl Client {
             return serde_json::from_slice(&answer.body).map_err(|error| unexpected(&error.to_string()));
         }
         Err(refused(&answer))
+    }
+
+    /// Opens a stream of events. Only a server has one.
+    pub(crate) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<Stream, Problem> {
+        match &self.place {
+            Place::There(remote) => remote.stream(path, last_id).await,
+            Place::Here(_) => Err(unexpected("a store has no events")),
+        }
     }
 
     /// Sends a request, and answers whatever came back.

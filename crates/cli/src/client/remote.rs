@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -21,8 +21,29 @@ use crate::problem::Problem;
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// The longest silence on a stream: a server that lives says something more often.
+const SILENCE: Duration = Duration::from_secs(90);
+
 /// The default port of a server, as in `backstop up`.
 const PORT: u16 = 7700;
+
+/// A stream that goes on until one of both sides ends it.
+pub(crate) struct Stream {
+    body: Incoming,
+    _sender: SendRequest<Full<Bytes>>,
+    lost: Problem,
+}
+
+impl Stream {
+    /// The next bytes; none when the server has closed it.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        match tokio::time::timeout(SILENCE, self.body.frame()).await {
+            Ok(None) => Ok(None),
+            Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
+            Ok(Some(Err(_))) | Err(_) => Err(self.lost.clone()),
+        }
+    }
+}
 
 /// A server and the token it wants.
 pub(super) struct Remote {
@@ -37,14 +58,14 @@ impl Remote {
     /// A server by its URL, such as `http://127.0.0.1:7700`.
     pub(super) fn new(server: &str, token: Option<String>) -> Result<Self, Problem> {
         let wrong = |why: &str| {
-            Problem::usage("bad_server", format!("--server is no address of a server: {why}"))
+            Problem::usage("bad_server", format!("--server is not the address of a server: {why}"))
                 .hint("write http://HOST:PORT or https://HOST, without a path")
         };
-        let uri: Uri = server.parse().map_err(|_| wrong("it is no URL"))?;
+        let uri: Uri = server.parse().map_err(|_| wrong("it is not a URL"))?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(wrong("it begins with neither http:// nor https://")),
+            _ => return Err(wrong("it does not begin with http:// or https://")),
         };
         let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
         if authority.as_str().contains('@') {
@@ -56,7 +77,7 @@ impl Remote {
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { PORT });
         let token = token.map(|token| HeaderValue::try_from(format!("Bearer {}", token.trim())));
         let mut token = token.transpose().map_err(|_| {
-            Problem::usage("bad_token", "BACKSTOP_TOKEN holds something that no token has")
+            Problem::usage("bad_token", "BACKSTOP_TOKEN is not a token")
                 .hint("copy it as `backstop token new` printed it")
         })?;
         if let Some(token) = &mut token {
@@ -91,6 +112,25 @@ impl Remote {
         };
         *slot = Some(sender);
         Ok(answer)
+    }
+
+    /// Opens a stream of server-sent events behind the last id that was seen, on a connection of its own.
+    pub(super) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<Stream, Problem> {
+        let mut request = self.request(Method::GET, path, None)?;
+        if let Some(id) = last_id.and_then(|id| HeaderValue::try_from(id).ok()) {
+            request.headers_mut().insert("last-event-id", id);
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request).await.map_err(|error| self.away(&error.to_string()))?;
+        let (head, mut body) = response.into_parts();
+        if head.status.is_success() {
+            return Ok(Stream { body, _sender: sender, lost: self.away("the connection was lost") });
+        }
+        let mut text = Vec::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            text.extend(frame.into_data().unwrap_or_default());
+        }
+        Err(super::refused(&Answer { status: head.status, body: text }))
     }
 
     fn request(

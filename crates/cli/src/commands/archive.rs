@@ -10,10 +10,11 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::consent::consent;
-use super::keep::Outlet;
+use super::keep::{Outlet, documents};
 use crate::app::App;
-use crate::client::{Client, query};
+use crate::client::{Client, JobRef, query};
 use crate::output::figures::{counted, grouped};
+use crate::output::ids::short_ids;
 use crate::output::paint::Ink;
 use crate::output::span::{self, both, length, relative};
 use crate::output::table::{Facts, Listing, inked, number, short, text};
@@ -31,30 +32,30 @@ const VALUE_CHARS: usize = 2_000;
 /// Commands about archived jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
-    /// Archived jobs, newest first.
+    /// List archived jobs, newest first.
     List {
         /// At most this many.
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        /// Go on after this job, as `next_cursor` of the page before says.
+        /// Continue after this job: `next_cursor` of the previous page.
         #[arg(long, value_name = "ID")]
         cursor: Option<JobId>,
     },
-    /// All that is kept of one archived job.
+    /// Show everything that is kept of an archived job.
     Show {
-        /// The job.
-        id: JobId,
+        /// The job: its id, or at least the first 6 characters of it.
+        id: JobRef,
         /// Show payload, parameters and result in clear, secrets included.
         #[arg(long)]
         reveal: bool,
     },
-    /// Every archived job as a line of JSON, payloads in clear.
+    /// Export every archived job as a line of JSON, payloads in clear.
     Export {
         /// Write to this new file instead of stdout.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Remove what was archived long ago for good; a job that never ran stays.
+    /// Remove jobs that were archived long ago; a job that never ran stays.
     Prune(Prune),
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Prune {
     /// Only count what would go.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
@@ -76,7 +77,7 @@ pub(crate) async fn run(command: Archive, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
         Archive::List { limit, cursor } => list(limit, cursor, &client, app).await?,
-        Archive::Show { id, reveal } => show(id, reveal, &client, app).await?,
+        Archive::Show { id, reveal } => show(client.job_id(&id).await?, reveal, &client, app).await?,
         Archive::Export { to } => export(Outlet::open(to.as_deref())?, &client, app).await?,
         Archive::Prune(options) => return prune(&options, &client, app).await,
     }
@@ -99,10 +100,10 @@ async fn list(limit: usize, cursor: Option<JobId>, client: &Client, app: &App) -
     let now = client.now().await?;
     let heads = ["id", "kind", "queue", "status", "runs", "archived"];
     let mut table = Listing::new(&app.out, &heads).drop_first(&[2, 4, 5]);
-    for archived in &found.items {
+    for (archived, id) in found.items.iter().zip(short_ids(found.items.iter().map(|one| one.id))) {
         let job = &archived.job;
         table.row(vec![
-            text(&archived.id.to_string()),
+            text(&id),
             text(job["kind"].as_str().unwrap_or("-")),
             text(job["queue"].as_str().unwrap_or("-")),
             inked(Ink::of_state(archived.status), archived.status.as_str()),
@@ -113,7 +114,7 @@ async fn list(limit: usize, cursor: Option<JobId>, client: &Client, app: &App) -
     app.out.page(&table.text())?;
     app.out.note("\n`backstop archive show ID` shows all that is kept of one");
     if let Some(next) = found.next_cursor {
-        app.out.note(&format!("there are more: add --cursor {next}"));
+        app.out.note(&format!("more: add --cursor {next}"));
     }
     Ok(())
 }
@@ -170,7 +171,7 @@ async fn export(mut outlet: Outlet, client: &Client, app: &App) -> Result<(), Pr
     loop {
         let page = page_of(PAGE, cursor);
         let found: Items<Exported> = client.get(&format!("{ARCHIVE}/export{page}")).await?;
-        outlet.batch(&found.items, app)?;
+        outlet.batch(&documents(&found.items), app)?;
         match found.next_cursor {
             Some(next) => cursor = Some(next),
             None => return outlet.tell("archived job", app),

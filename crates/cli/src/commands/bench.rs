@@ -13,10 +13,10 @@ use crate::problem::{Exit, Problem};
 /// Options of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// A tenth of the sizes: for a first look, not for a comparison.
+    /// Run at a tenth of the size: quick, not for comparisons.
     #[arg(long)]
     quick: bool,
-    /// Only these measures; may be repeated.
+    /// Run only these measures; may be repeated.
     #[arg(long, value_enum, value_name = "NAME")]
     only: Vec<Measure>,
     /// Where the files are written [default: the system's directory for temporary files].

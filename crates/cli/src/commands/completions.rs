@@ -10,7 +10,7 @@ use crate::problem::{Exit, Problem};
 /// Options of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completions {
-    /// The shell.
+    /// The shell: bash, zsh, fish, elvish or powershell.
     shell: Shell,
 }
 

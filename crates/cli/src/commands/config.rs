@@ -1,37 +1,89 @@
-//! `backstop config check`: every effective setting, with where it comes from.
+//! `backstop config init|check`: a first file, and every effective setting with where it comes from.
+
+use std::path::Path;
+use std::time::Duration;
 
 use backstop::Alerts;
 use clap::Subcommand;
 use serde_json::json;
 
+use super::unserved;
 use crate::app::App;
-use crate::config::Source;
+use crate::config::{FILE_NAME, Settings, Source, init as file};
 use crate::output::paint::Ink;
 use crate::output::span::length;
 use crate::output::table::{Listing, inked, short, text};
+use crate::output::{Output, clean};
 use crate::problem::{Exit, Problem};
+
+/// How long a check waits for the store: it is about the configuration first.
+const STORE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Commands about the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
+    /// Write a commented backstop.toml to start from.
+    Init,
     /// Check the file and print every effective setting with its source.
     Check,
 }
 
-pub(crate) fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
-    let Config::Check = command;
+/// Writes a first file; `path` is the one that `--config` names.
+pub(crate) fn init(path: Option<&Path>, output: &Output) -> Result<Exit, Problem> {
+    let path = path.unwrap_or(Path::new(FILE_NAME));
+    file::write(path)?;
+    let name = path.display().to_string();
+    if output.json {
+        output.document(&json!({ "file": name }))?;
+    } else {
+        output.page(&format!("wrote {}", clean(&name)))?;
+        output.note("every setting in it is commented out; `backstop config check` shows what is in effect");
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) async fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
+    if let Config::Init = command {
+        return init(None, &app.out);
+    }
     let settings = &app.settings;
-    let unused: Vec<&str> =
-        settings.rows.iter().filter(|row| !row.used).map(|row| row.key.as_str()).collect();
-    let warnings: Vec<String> =
-        unused.iter().map(|key| format!("`{key}` is not used by this version")).collect();
+    let mut warnings = unused(settings);
+    warnings.extend(unserved::by_settings(settings));
+    warnings.extend(waiting(app).await);
     let file = settings.file.as_ref().map(|path| path.display().to_string());
     if app.out.json {
         app.out.document(&json!({ "file": file, "settings": settings.rows, "warnings": warnings }))?;
         return Ok(Exit::Done);
     }
+    app.out.page(&table(app))?;
+    warnings.iter().for_each(|warning| app.out.warn(warning));
+    app.out.note(&alerts(&settings.engine.alerts));
+    match file {
+        Some(file) => app.out.note(&format!("{file} is valid")),
+        None => app.out.note(
+            "no backstop.toml here: these are the defaults, flags and environment; `backstop config init` writes one",
+        ),
+    }
+    Ok(Exit::Done)
+}
+
+fn unused(settings: &Settings) -> Vec<String> {
+    let unused = settings.rows.iter().filter(|row| !row.used);
+    unused.map(|row| format!("`{}` is not used by this version", row.key)).collect()
+}
+
+/// Queues of the store whose jobs wait for a worker that is not there. A store that cannot be looked at says nothing.
+async fn waiting(app: &App) -> Vec<String> {
+    let look = async {
+        let client = app.looking().await.ok()?;
+        unserved::by_store(&client, &app.settings).await.ok()
+    };
+    tokio::time::timeout(STORE_PATIENCE, look).await.ok().flatten().unwrap_or_default()
+}
+
+fn table(app: &App) -> String {
     let mut table = Listing::new(&app.out, &["setting", "value", "source"]).flexible(&[1]);
-    for row in &settings.rows {
+    for row in &app.settings.rows {
         let value = row.value.as_str().map_or_else(|| row.value.to_string(), str::to_owned);
         let source = match (row.used, row.source) {
             (false, _) => inked(Ink::Yellow, "file, not used by this version"),
@@ -40,22 +92,15 @@ pub(crate) fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
         };
         table.row(vec![text(&row.key), short(&value, 200), source]);
     }
-    app.out.page(&table.text())?;
-    warnings.iter().for_each(|warning| app.out.warn(warning));
-    app.out.note(&alerts(&settings.engine.alerts));
-    match file {
-        Some(file) => app.out.note(&format!("{file} is fine")),
-        None => app.out.note("there is no backstop.toml here: these are the defaults, flags and environment"),
-    }
-    Ok(Exit::Done)
+    table.text()
 }
 
 /// Who is told of dead letters, in a sentence.
 fn alerts(alerts: &Alerts) -> String {
     let names: Vec<&str> = alerts.channels.iter().map(|channel| channel.name()).collect();
     if names.is_empty() {
-        return "nobody is told of dead letters: set alerts.webhook or alerts.log".to_owned();
+        return "dead letters raise no alert: set alerts.webhook or alerts.log".to_owned();
     }
     let gap = length(alerts.gap);
-    format!("dead letters are told by {}, each incident at most once in {gap}", names.join(" and "))
+    format!("alerts about dead letters go to {}, at most one per incident in {gap}", names.join(" and "))
 }

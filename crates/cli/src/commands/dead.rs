@@ -1,4 +1,4 @@
-//! `backstop dead list|show|export|purge`: dead letters, with all that a person needs to mend them.
+//! `backstop dead list|show|export|purge`: dead letters, with all that a person needs to fix them.
 
 mod purge;
 
@@ -6,16 +6,19 @@ use std::path::PathBuf;
 
 use backstop::core::failure::TerminalReason;
 use backstop::core::job::JobReads;
-use backstop::{JobId, State, Timestamp};
-use backstop_server::shape::{DeadLetter, Exported, Items};
+use backstop::{JobId, Timestamp};
+use backstop_server::shape::{DeadLetter, Envelope, Exported, Items};
 use clap::Subcommand;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::filter::{Conditions, Filter};
 use super::job::attempts;
-use super::keep::Outlet;
+use super::job::show::page as job_page;
+use super::keep::{Outlet, documents};
 use crate::app::App;
-use crate::client::Client;
+use crate::client::{Client, JobRef};
+use crate::output::ids::short_ids;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Facts, Listing, inked, number, short, text};
@@ -31,57 +34,77 @@ const DEAD_LETTERS: &str = "/api/v1/dead-letters";
 /// Commands about dead letters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dead {
-    /// Dead letters, newest job first.
-    List(Filter),
-    /// One dead letter: its envelope, its latest runs, and what to do.
-    Show {
-        /// The job.
-        id: JobId,
+    /// List dead letters, newest job first.
+    List {
+        #[command(flatten)]
+        filter: Filter,
+        /// Print envelopes, as other systems read them, in JSON.
+        #[arg(long)]
+        envelope: bool,
     },
-    /// Dead letters as lines of JSON, each with all its runs and its payload in clear.
+    /// Show a dead letter: the job, its latest runs, and what to do.
+    Show {
+        /// The job: its id, or at least the first 6 characters of it.
+        id: JobRef,
+        /// Add its envelope, as other systems read it.
+        #[arg(long)]
+        envelope: bool,
+    },
+    /// Export dead letters as lines of JSON, each with all its runs and its payload in clear.
     Export {
         #[command(flatten)]
         conditions: Conditions,
+        /// Export envelopes, as other systems read them.
+        #[arg(long)]
+        envelope: bool,
         /// Write to this new file instead of stdout.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Remove dead letters for good; their idempotency keys keep answering.
+    /// Remove dead letters for good; their idempotency keys stay taken.
     Purge(Box<purge::Options>),
 }
 
 pub(crate) async fn run(command: Dead, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Dead::List(filter) => list(&filter, &client, app).await?,
-        Dead::Show { id } => show(id, &client, app).await?,
-        Dead::Export { conditions, to } => {
-            export(&conditions, Outlet::open(to.as_deref())?, &client, app).await?
+        Dead::List { filter, envelope } => list(&filter, envelope, &client, app).await?,
+        Dead::Show { id, envelope } => show(client.job_id(&id).await?, envelope, &client, app).await?,
+        Dead::Export { conditions, envelope, to } => {
+            let outlet = Outlet::open(to.as_deref())?;
+            if envelope {
+                export_envelopes(&conditions, outlet, &client, app).await?;
+            } else {
+                export(&conditions, outlet, &client, app).await?;
+            }
         }
         Dead::Purge(options) => return purge::run(&options, &client, app).await,
     }
     Ok(Exit::Done)
 }
 
-async fn list(filter: &Filter, client: &Client, app: &App) -> Result<(), Problem> {
-    if app.out.json {
-        let page: Items<Value> = client.get(&format!("{DEAD_LETTERS}{}", filter.query(None))).await?;
+async fn list(filter: &Filter, envelope: bool, client: &Client, app: &App) -> Result<(), Problem> {
+    let path = format!("{DEAD_LETTERS}{}", filter.query(None));
+    if envelope {
+        let page: Items<Value> = client.get(&format!("{path}&envelope=true")).await?;
         return app.out.items(&page.items, page.next_cursor);
     }
-    let query = filter.query(Some(State::Failed));
-    let page: Items<JobReads> = client.get(&format!("/api/v1/jobs{query}")).await?;
+    let page: Items<JobReads> = client.get(&path).await?;
+    if app.out.json {
+        return app.out.items(&page.items, page.next_cursor);
+    }
     if page.items.is_empty() {
         let hint = if filter.narrows() {
             "`backstop dead list` shows all"
         } else {
             "`backstop job list` shows all jobs"
         };
-        return app.out.page(&format!("no dead letter here: {hint}"));
+        return app.out.page(&format!("no dead letters: {hint}"));
     }
     app.out.page(&table(app, &page.items, client.now().await?))?;
     app.out.note("\n`backstop dead show ID` says what to do about one");
     if let Some(next) = page.next_cursor {
-        app.out.note(&format!("there are more: add --cursor {next}"));
+        app.out.note(&format!("more: add --cursor {next}"));
     }
     Ok(())
 }
@@ -106,7 +129,7 @@ async fn export(
     let mut cursor: Option<String> = None;
     loop {
         let found = export_page(conditions, cursor.as_deref(), None, client).await?;
-        outlet.batch(&found.items, app)?;
+        outlet.batch(&documents(&found.items), app)?;
         match found.next_cursor {
             Some(next) => cursor = Some(next),
             None => return outlet.tell("dead letter", app),
@@ -114,14 +137,33 @@ async fn export(
     }
 }
 
+async fn export_envelopes(
+    conditions: &Conditions,
+    mut outlet: Outlet,
+    client: &Client,
+    app: &App,
+) -> Result<(), Problem> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let query = conditions.page(PAGE, cursor.as_deref(), None);
+        let found: Items<Box<RawValue>> = client.get(&format!("{DEAD_LETTERS}{query}&envelope=true")).await?;
+        let lines: Vec<&str> = found.items.iter().map(|envelope| envelope.get()).collect();
+        outlet.batch(&lines, app)?;
+        match found.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return outlet.tell("envelope", app),
+        }
+    }
+}
+
 fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "reason", "runs", "died", "last error"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 4, 6, 5]);
-    for job in jobs {
+    for (job, id) in jobs.iter().zip(short_ids(jobs.iter().map(|job| job.id))) {
         let told = job.error_type.as_ref().zip(job.last_error.as_ref());
         let error = told.map_or_else(String::new, |(kind, message)| format!("{kind}: {message}"));
         table.row(vec![
-            text(&job.id.to_string()),
+            text(&id),
             text(&job.kind),
             text(&job.queue),
             inked(Ink::Red, job.terminal_reason.map_or("failed", TerminalReason::as_str)),
@@ -133,22 +175,18 @@ fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
     table.text()
 }
 
-async fn show(id: JobId, client: &Client, app: &App) -> Result<(), Problem> {
-    let letter: DeadLetter = client.get(&format!("{DEAD_LETTERS}/{id}")).await?;
+async fn show(id: JobId, envelope: bool, client: &Client, app: &App) -> Result<(), Problem> {
+    let with = if envelope { "?envelope=true" } else { "" };
+    let letter: DeadLetter = client.get(&format!("{DEAD_LETTERS}/{id}{with}")).await?;
     if app.out.json {
         return app.out.document(&letter);
     }
     let now = client.now().await?;
-    let mut facts = Facts::default();
-    for (name, value) in letter.envelope.as_object().into_iter().flatten() {
-        facts.add(
-            name,
-            value.as_str().map_or_else(|| brief_json(value, 500), |text| clean(text).into_owned()),
-        );
-    }
     let head = |text: &str| app.out.ink(Ink::Bold, text);
-    let mut page = format!("{} {}\n\n", head("dead letter"), app.out.ink(Ink::Red, &id.to_string()));
-    page.push_str(&format!("{}\n{}\n", head("envelope"), facts.page(&app.out)));
+    let mut page = format!("{}\n", job_page(app, &letter.job, now));
+    if let Some(envelope) = &letter.envelope {
+        page.push_str(&format!("{}\n{}\n", head("envelope"), fields(envelope).page(&app.out)));
+    }
     let runs = &letter.attempts;
     let ledger = if runs.is_empty() { "  it never ran".to_owned() } else { attempts::table(app, runs, now) };
     page.push_str(&format!("{}\n{ledger}\n\n", head("latest runs")));
@@ -157,4 +195,17 @@ async fn show(id: JobId, client: &Client, app: &App) -> Result<(), Problem> {
     page.push_str(&format!("{}\n  {because}\n  {next}\n", head("what to do")));
     page.push_str(&format!("\n  `backstop job explain {id}` shows every check that led here\n"));
     app.out.page(&page)
+}
+
+/// The fields of an envelope, under the names that other systems know.
+fn fields(envelope: &Envelope) -> Facts {
+    let mut facts = Facts::default();
+    for (name, value) in serde_json::to_value(envelope).unwrap_or_default().as_object().into_iter().flatten()
+    {
+        facts.add(
+            name,
+            value.as_str().map_or_else(|| brief_json(value, 500), |text| clean(text).into_owned()),
+        );
+    }
+    facts
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use backstop::core::failure::Growth;
-use backstop::{Jitter, JobId, OnConflict, Priority, Refusal, Timestamp};
+use backstop::{Jitter, OnConflict, Priority, Refusal, Timestamp};
 use backstop_server::shape::{BackoffPart, Items, JobsBatch, Stored, SubmitJob};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::client::Client;
+use crate::client::{Client, JobRef};
 use crate::output::figures::counted;
 use crate::output::{clean, span};
 use crate::problem::{Exit, Problem};
@@ -24,15 +24,15 @@ const BATCH: u64 = 1_000;
 /// Options of `enqueue`.
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
-    /// Which code runs it.
+    /// The kind of job.
     kind: String,
-    /// Its input as JSON; `-` reads it from stdin.
-    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    /// The payload as JSON; `-` reads it from stdin.
+    #[arg(value_name = "JSON", default_value = "{}", allow_negative_numbers = true)]
     payload: String,
-    /// Where it waits [default: default].
+    /// The queue [default: default].
     #[arg(long)]
     queue: Option<String>,
-    /// lowest, low, normal, high, critical, or 0 to 4.
+    /// The priority: lowest, low, normal, high, critical, or 0 to 4.
     #[arg(long)]
     priority: Option<Priority>,
     /// Run it no earlier than this long from now, such as 30s.
@@ -62,31 +62,31 @@ pub(crate) struct Enqueue {
     /// How long one run may take.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Fail it when it has been due this long without starting.
+    /// Fail it if it has not started this long after it was due.
     #[arg(long, value_name = "MS")]
     max_wait_ms: Option<u64>,
-    /// Submitting the same key again, ever, answers with the first job.
+    /// Enqueue only once with this key: the same key again returns the first job.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// No two live jobs share this key.
+    /// Allow only one live job with this key.
     #[arg(long, value_name = "KEY")]
     business_key: Option<String>,
-    /// When a live job holds the business key: reject, skip or replace.
+    /// What to do when a live job holds the business key: reject, skip or replace.
     #[arg(long, value_name = "POLICY", value_parser = on_conflict)]
     on_conflict: Option<OnConflict>,
     /// Cancel this unstarted job and take its place, in one transaction.
     #[arg(long, value_name = "ID")]
-    replaces: Option<JobId>,
-    /// A word to find it by; may be repeated.
+    replaces: Option<JobRef>,
+    /// A tag to find it by; may be repeated.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// A setting beside the input; the value is JSON if it can be, else text; may be repeated.
+    /// A parameter beside the payload; the value is JSON if it parses, else text; may be repeated.
     #[arg(long = "param", value_name = "KEY=VALUE", value_parser = param)]
     params: Vec<(String, Value)>,
-    /// Ties it to a request or a trace outside.
+    /// The id of the request or trace it belongs to.
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
-    /// Store this many jobs alike.
+    /// Enqueue this many identical jobs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["idempotency_key", "business_key", "replaces"])]
     count: Option<u64>,
@@ -111,10 +111,13 @@ fn param(text: &str) -> Result<(String, Value), String> {
 pub(crate) async fn run(args: Enqueue, app: &App) -> Result<Exit, Problem> {
     let payload = payload(&args.payload)?;
     let payload: &RawValue = serde_json::from_str(&payload)
-        .map_err(|problem| Refusal::invalid("payload", format!("it is no JSON: {problem}")))?;
+        .map_err(|problem| Refusal::invalid("payload", format!("it is not valid JSON: {problem}")))?;
     let params = args.params()?;
-    let job = args.job(payload, params.as_deref());
+    let mut job = args.job(payload, params.as_deref());
     let client = app.client().await?;
+    if let Some(named) = &args.replaces {
+        job.replaces = Some(client.job_id(named).await?);
+    }
     match args.count {
         None => one(&job, &client, app).await?,
         Some(count) => many(&job, count, &client, app).await?,
@@ -142,11 +145,10 @@ async fn one(job: &SubmitJob<'_>, client: &Client, app: &App) -> Result<(), Prob
     let id = stored.id;
     app.out.page(&id.to_string())?;
     if stored.deduplicated {
-        app.out
-            .note(&format!("this job was there already, and is {}: `backstop job show {id}`", stored.status));
+        app.out.note(&format!("already enqueued, now {}: `backstop job show {id}`", stored.status));
     } else {
         let kind = clean(&job.kind);
-        app.out.note(&format!("stored `{kind}`; `backstop job explain {id}` says what happens next"));
+        app.out.note(&format!("enqueued `{kind}`: `backstop job explain {id}` says what happens next"));
     }
     Ok(())
 }
@@ -171,7 +173,7 @@ async fn many(job: &SubmitJob<'_>, count: u64, client: &Client, app: &App) -> Re
         return app.out.items(&stored, None);
     }
     let (kind, queue) = (clean(&job.kind), clean(job.queue.as_deref().unwrap_or("default")));
-    app.out.page(&format!("stored {} of kind `{kind}` on queue `{queue}`", counted(count, "job")))
+    app.out.page(&format!("enqueued {} of kind `{kind}` on queue `{queue}`", counted(count, "job")))
 }
 
 impl Enqueue {
@@ -192,7 +194,6 @@ impl Enqueue {
             idempotency_key: self.idempotency_key.clone(),
             business_key: self.business_key.clone(),
             on_conflict: self.on_conflict,
-            replaces: self.replaces,
             tags: self.tags.clone(),
             params,
             correlation_id: self.correlation_id.clone(),

@@ -95,7 +95,7 @@ pub(crate) struct Filter {
     /// At most this many, up to 1000.
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// Go on after this job, as `next_cursor` of the page before says.
+    /// Continue after this job: `next_cursor` of the previous page.
     #[arg(long, value_name = "ID")]
     cursor: Option<JobId>,
 }

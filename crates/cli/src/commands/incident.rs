@@ -23,7 +23,7 @@ const INCIDENTS: &str = "/api/v1/incidents";
 /// Commands about incidents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Incident {
-    /// Incidents, latest seen first.
+    /// List incidents, latest seen first.
     List {
         /// Only those in this state: new, acknowledged, fixed, regressed or muted.
         #[arg(long)]
@@ -35,14 +35,14 @@ pub(crate) enum Incident {
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// One incident: what it is, how many, since when, some of its dead letters, and what to do.
+    /// Show an incident: counts, versions, some of its dead letters, and what to do.
     Show {
         /// Its fingerprint.
         fingerprint: Fingerprint,
     },
-    /// Say that you look after it.
+    /// Acknowledge an incident.
     Ack(Saying),
-    /// Say that it is mended; a failure in that version or a later one makes it a regression.
+    /// Mark an incident as fixed; a failure in that version or a later one is a regression.
     Fixed {
         #[command(flatten)]
         saying: Saying,
@@ -50,9 +50,9 @@ pub(crate) enum Incident {
         #[arg(long = "in", value_name = "VERSION")]
         version: Option<String>,
     },
-    /// Let alerts be silent about it.
+    /// Mute alerts about an incident.
     Mute(Saying),
-    /// Treat it as if nobody had said anything.
+    /// Reopen an incident.
     Reopen(Saying),
 }
 
@@ -61,10 +61,10 @@ pub(crate) enum Incident {
 pub(crate) struct Saying {
     /// The incident's fingerprint.
     fingerprint: Fingerprint,
-    /// In your words.
+    /// A note for others.
     #[arg(long)]
     note: Option<String>,
-    /// Who says it [default: the name you are logged in with].
+    /// Your name in the audit log [default: the user you are logged in as].
     #[arg(long)]
     by: Option<String>,
 }
@@ -202,17 +202,17 @@ fn advice(incident: &Shown) -> Vec<String> {
     match incident.standing.state {
         IncidentState::New | IncidentState::Regressed => {
             lines.push(format!("say that you look after it: backstop incident ack {print}"));
-            lines.push(format!("once it is mended: backstop incident fixed {print} --in VERSION"));
+            lines.push(format!("once it is fixed: backstop incident fixed {print} --in VERSION"));
         }
         IncidentState::Acknowledged => {
-            lines.push(format!("once it is mended: backstop incident fixed {print} --in VERSION"));
+            lines.push(format!("once it is fixed: backstop incident fixed {print} --in VERSION"));
         }
         IncidentState::Fixed if incident.open > 0 => {
             lines.push(format!(
                 "drive its dead letters again, carefully: backstop redrive plan --incident {print}"
             ));
         }
-        IncidentState::Fixed => lines.push("nothing: it is mended and no dead letter is left".to_owned()),
+        IncidentState::Fixed => lines.push("nothing: it is fixed and no dead letters are left".to_owned()),
         IncidentState::Muted => lines.push(format!("hear of it again: backstop incident reopen {print}")),
     }
     lines

@@ -52,15 +52,15 @@ impl Keep {
     }
 
     /// Writes a batch, and returns when it is on the disk.
-    pub(super) fn batch(&mut self, jobs: &[Exported]) -> Result<(), Problem> {
+    pub(super) fn batch(&mut self, jobs: &[&str]) -> Result<(), Problem> {
         self.write(jobs).map_err(|error| self.problem(&error))?;
         self.kept += u64::try_from(jobs.len()).unwrap_or(u64::MAX);
         Ok(())
     }
 
-    fn write(&mut self, jobs: &[Exported]) -> io::Result<()> {
+    fn write(&mut self, jobs: &[&str]) -> io::Result<()> {
         for job in jobs {
-            self.file.write_all(job.document.get().as_bytes())?;
+            self.file.write_all(job.as_bytes())?;
             self.file.write_all(b"\n")?;
         }
         self.file.flush()?;
@@ -78,6 +78,11 @@ impl Keep {
     }
 }
 
+/// The documents of exported jobs.
+pub(super) fn documents(jobs: &[Exported]) -> Vec<&str> {
+    jobs.iter().map(|job| job.document.get()).collect()
+}
+
 /// Stdout or a file.
 #[derive(Debug)]
 pub(super) enum Outlet {
@@ -91,13 +96,13 @@ impl Outlet {
         path.map_or(Ok(Self::Stdout(0)), |path| Keep::create(path).map(Self::File))
     }
 
-    /// Writes a batch.
-    pub(super) fn batch(&mut self, jobs: &[Exported], app: &App) -> Result<(), Problem> {
+    /// Writes a batch of JSON documents.
+    pub(super) fn batch(&mut self, jobs: &[&str], app: &App) -> Result<(), Problem> {
         match self {
             Self::File(keep) => keep.batch(jobs),
             Self::Stdout(count) => {
                 *count += u64::try_from(jobs.len()).unwrap_or(u64::MAX);
-                jobs.iter().try_for_each(|job| app.out.line(job.document.get()))
+                jobs.iter().try_for_each(|job| app.out.line(job))
             }
         }
     }

@@ -11,10 +11,10 @@ use crate::problem::{Exit, Problem};
 /// What `backstop migrate` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Migrate {
-    /// Print the SQL of least-privilege roles (migrator, server, worker, enqueuer, reader), and change nothing.
+    /// Print the SQL of least-privilege roles (migrator, server, worker, enqueuer, reader); change nothing.
     #[arg(long, conflicts_with = "roles")]
     print_roles: bool,
-    /// Create these roles too, or bring them up to date.
+    /// Create or update these roles too.
     #[arg(long)]
     roles: bool,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alert;
 pub(crate) mod archive;
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -9,6 +10,7 @@ mod consent;
 pub(crate) mod dead;
 mod doctor;
 pub(crate) mod enqueue;
+pub(crate) mod events;
 mod filter;
 pub(crate) mod incident;
 pub(crate) mod job;
@@ -18,6 +20,7 @@ pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod rule;
 pub(crate) mod token;
+mod unserved;
 pub(crate) mod up;
 pub(crate) mod worker;
 
@@ -35,6 +38,8 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Dead(command) => dead::run(command, app).await,
         Command::Archive(command) => archive::run(command, app).await,
         Command::Alert(command) => alert::run(command, app).await,
+        Command::Audit(args) => audit::run(&args, app).await,
+        Command::Events(args) => events::run(&args, app).await,
         Command::Incident(command) => incident::run(command, app).await,
         Command::Rule(command) => rule::run(*command, app).await,
         Command::Redrive(command) => redrive::run(command, app).await,
@@ -43,7 +48,7 @@ pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
         Command::Migrate(args) => migrate::run(app, &args).await,
         Command::Doctor => doctor::run(app).await,
         Command::Bench(args) => bench::run(args, app).await,
-        Command::Config(command) => config::run(&command, app),
+        Command::Config(command) => config::run(&command, app).await,
         Command::Completions(args) => completions::run(&args, &app.out),
     }
 }

@@ -19,17 +19,17 @@ const QUEUES: &str = "/api/v1/queues";
 /// Commands about queues.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queue {
-    /// Every queue with its counts.
+    /// List queues with their counts.
     List,
-    /// Claim nothing from a queue until it is resumed.
+    /// Pause a queue: workers claim nothing from it.
     Pause {
         /// The queue.
         name: String,
-        /// Who asks for it, and why, for whoever wonders [default: the name you are logged in with].
+        /// Who paused it, and why [default: the user you are logged in as].
         #[arg(long)]
         note: Option<String>,
     },
-    /// Let a queue go again.
+    /// Resume a queue.
     Resume {
         /// The queue.
         name: String,
@@ -47,7 +47,7 @@ pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
             }
             let note = Note { note: Some(who(note)) };
             let Changed { changed, .. } = client.post(&path(&name, "pause"), &note).await?;
-            let undo = format!("`backstop queue resume {}` lets it go again", clean(&name));
+            let undo = format!("`backstop queue resume {}` undoes it", clean(&name));
             told(app, &name, changed, true, &undo)?;
         }
         Queue::Resume { name } => {
@@ -77,9 +77,7 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
         return app.out.items(&queues, None);
     }
     if queues.is_empty() {
-        return app
-            .out
-            .page("there is no queue yet: `backstop enqueue KIND` stores a job on queue `default`");
+        return app.out.page("no queues yet: `backstop enqueue KIND` adds a job to queue `default`");
     }
     app.out.page(&table(app, &queues, client.now().await?))
 }

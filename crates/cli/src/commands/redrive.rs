@@ -29,31 +29,31 @@ const PAGE: usize = 1_000;
 /// Commands about re-drive plans.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Redrive {
-    /// Count what would be driven again and make a plan for it; `--dry-run` only counts.
+    /// Create a plan for dead letters; `--dry-run` only counts them.
     Plan(Box<plan::Options>),
-    /// Every plan, latest first.
+    /// List plans, latest first.
     List,
-    /// Let a plan go, beginning with its canary.
+    /// Start a plan, beginning with its canary.
     Start {
         #[command(flatten)]
         which: Which,
-        /// Stay and show how it goes, until it is done, halted or canceled.
+        /// Watch it until it is done, halted or canceled.
         #[arg(long)]
         watch: bool,
     },
-    /// One plan: where it is, what happened so far, and who did what.
+    /// Show a plan: its state, what happened so far, and who did what.
     Show(show::Options),
-    /// Drive nothing more until it is resumed; what is in flight goes on.
+    /// Pause a plan; what is in flight goes on.
     Pause(Which),
-    /// Let a paused plan go on; one that halted begins again with a canary.
+    /// Resume a plan; one that halted begins again with a canary.
     Resume {
         #[command(flatten)]
         which: Which,
-        /// Stay and show how it goes, until it is done, halted or canceled.
+        /// Watch it until it is done, halted or canceled.
         #[arg(long)]
         watch: bool,
     },
-    /// Call a plan off; what is in flight goes on.
+    /// Cancel a plan; what is in flight goes on.
     Cancel(Which),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Which {
 /// Who asks, for the audit.
 #[derive(Debug, Args)]
 pub(crate) struct Who {
-    /// Your name in the audit [default: the user you are logged in as].
+    /// Your name in the audit log [default: the user you are logged in as].
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
@@ -159,7 +159,7 @@ async fn list(client: &Client, app: &App) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.items(&plans, None)?;
     } else if plans.is_empty() {
-        app.out.page("there is no plan yet: `backstop redrive plan --incident F` makes one")?;
+        app.out.page("no plans yet: `backstop redrive plan --incident F` makes one")?;
     } else {
         app.out.page(&table(app, &plans, client.now().await?))?;
         app.out.note("\n`backstop redrive show ID` says where one is and what comes next");

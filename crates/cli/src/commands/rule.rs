@@ -24,18 +24,18 @@ const RULES: &str = "/api/v1/rules";
 /// Commands about failure rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rule {
-    /// Add a rule; every worker follows it within a second.
+    /// Add a rule; all workers apply it within a second.
     Add(Add),
-    /// Every rule, in the order they are asked.
+    /// List rules, in the order in which they are applied.
     List,
-    /// Try a rule on past failures before it is switched on; nothing changes.
+    /// Test a rule on past failures; nothing is changed.
     Test(Test),
-    /// Switch a rule on.
+    /// Enable a rule.
     Enable {
         /// Its name.
         id: RuleId,
     },
-    /// Switch a rule off and keep it.
+    /// Disable a rule without removing it.
     Disable {
         /// Its name.
         id: RuleId,
@@ -109,16 +109,16 @@ pub(crate) struct Add {
     about: About,
     #[command(flatten)]
     becomes: Becomes,
-    /// Why it exists, for the next person.
+    /// Why the rule exists.
     #[arg(long, default_value_t)]
     note: String,
-    /// Its place: the lowest is asked first.
+    /// Its position: the lowest is applied first.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     position: i64,
-    /// Keep it switched off for now.
+    /// Add it disabled.
     #[arg(long)]
     disabled: bool,
-    /// Who adds it [default: the name you are logged in with].
+    /// Your name in the audit log [default: the user you are logged in as].
     #[arg(long)]
     by: Option<String>,
 }
@@ -253,9 +253,9 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
         return app.out.items(&rules, None);
     }
     if rules.is_empty() {
-        return app.out.page(
-            "there is no failure rule: `backstop rule add NAME --text REGEX --then permanent` makes one",
-        );
+        return app
+            .out
+            .page("no rules yet: `backstop rule add NAME --text REGEX --then permanent` makes one");
     }
     app.out.page(&table(app, &rules, client.now().await?))
 }

@@ -26,11 +26,11 @@ const UNKNOWN: &str = "no_such_token";
 /// Commands about API tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Make a token and print it, this once.
+    /// Create a token and print it once.
     New(New),
-    /// Every token, without its secret.
+    /// List tokens, without their secrets.
     List,
-    /// Make a token worthless, everywhere within two seconds.
+    /// Revoke a token; it stops working within two seconds.
     Revoke {
         /// Its name.
         name: String,
@@ -40,22 +40,22 @@ pub(crate) enum Token {
 /// Options of `token new`.
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// What to call it; the audit log names it.
+    /// Its name, as the audit log shows it.
     #[arg(long)]
     name: String,
     /// What it may do: submit, read, logs, operate, admin or work; repeat for more.
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Scope>,
-    /// The tenant whose things alone it sees [default: it sees all].
+    /// Restrict it to this tenant [default: all].
     #[arg(long)]
     tenant: Option<String>,
-    /// A queue that it is for; repeat for more [default: all].
+    /// Restrict it to this queue; repeat for more [default: all].
     #[arg(long = "queue", value_name = "QUEUE")]
     queues: Vec<String>,
-    /// How long it is good for, such as `90d` [default: until it is revoked].
+    /// How long it is valid, such as `90d` [default: until it is revoked].
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     expires: Option<Duration>,
-    /// Keep nothing in the store: print the line for `[server] tokens` in backstop.toml too.
+    /// Store nothing; print the line for `[server] tokens` in backstop.toml too.
     #[arg(long)]
     for_config: bool,
 }
@@ -155,9 +155,7 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
         return app.out.items(&listed, None);
     }
     if listed.is_empty() {
-        return app.out.page(
-            "there is no token: whoever is on this machine may do everything over HTTP, others nothing",
-        );
+        return app.out.page("no tokens: anyone on this machine may do everything over HTTP, others nothing");
     }
     let now = client.now().await?;
     let heads = ["name", "state", "scopes", "tenant", "queues", "kept in", "last used", "expires"];

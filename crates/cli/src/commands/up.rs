@@ -11,6 +11,7 @@ use backstop::{Backstop, WorkerHandle};
 use backstop_server::Api;
 use clap::Args;
 
+use super::unserved;
 use crate::app::App;
 use crate::config::server::address;
 use crate::demo;
@@ -28,16 +29,16 @@ const DEMO_CONCURRENCY: usize = 8;
 /// Options of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Submit one job for each way a job can end, and show how each ends.
+    /// Run one job for each way a job can end, and show how each ends.
     #[arg(long)]
     pub(crate) demo: bool,
     /// Stop when the demo has ended; exit 1 if a job did not end as it should.
     #[arg(long, requires = "demo")]
     once: bool,
-    /// Run no worker here.
+    /// Serve the HTTP API only, without a worker.
     #[arg(long, conflicts_with = "demo")]
     no_worker: bool,
-    /// Where the HTTP API listens [default: server.listen of the configuration, or 127.0.0.1:7700].
+    /// The address of the HTTP API [default: server.listen, or 127.0.0.1:7700].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
 }
@@ -99,7 +100,7 @@ async fn work(
 ) -> Result<Exit, Problem> {
     if args.no_worker {
         app.out.note(
-            "no worker runs here: jobs wait for one elsewhere; maintenance runs\nserving: press Ctrl-C to stop",
+            "no worker here: jobs wait for one elsewhere; maintenance runs\nserving: press Ctrl-C to stop",
         );
         asked.await;
         return Ok(Exit::Done);
@@ -186,7 +187,7 @@ async fn start_worker(
         worker = worker.hook(exporter.runs());
     }
     let mut served = Vec::new();
-    for (queue, concurrency) in &settings.queues {
+    for (queue, concurrency) in settings.queues.iter().filter(|(_, concurrency)| **concurrency > 0) {
         let prefetch = settings.prefetch.get(queue).copied().unwrap_or_default();
         worker = worker.queue(queue.as_str(), *concurrency).prefetch(prefetch);
         served.push(format!("{} ({concurrency})", clean(queue)));
@@ -198,11 +199,24 @@ async fn start_worker(
             served.push(format!("{} ({DEMO_CONCURRENCY})", demo::QUEUE));
         }
     }
+    if served.is_empty() {
+        return Err(Problem::usage(
+            "no_queue",
+            "every queue has concurrency 0: the worker has nothing to serve",
+        )
+        .hint("raise the concurrency of one, or run `backstop up --no-worker`"));
+    }
     let worker = worker.start().await?;
     app.out.note(&format!("worker: {} serves {}", worker.id(), served.join(", ")));
+    unserved::by_settings(settings).iter().for_each(|warning| app.out.warn(warning));
+    let is_served = |queue: &str| settings.queues.get(queue).is_some_and(|concurrency| *concurrency > 0);
+    let queues = engine.store().queues().await?;
+    let is_demo = |queue: &str| with_demo && queue == demo::QUEUE;
+    let alone = unserved::of(&queues, |queue| is_served(queue) || is_demo(queue));
+    alone.iter().for_each(|warning| app.out.warn(warning));
     if !with_demo {
         app.out.note(
-            "it does maintenance and runs the kinds command, http and event, as far as [handlers] opens them\n\
+            "it runs maintenance and the built-in kinds command, http and event, as far as [handlers] allows them\n\
              jobs of other kinds wait for a worker of your own program",
         );
     }

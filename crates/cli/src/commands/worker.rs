@@ -16,7 +16,7 @@ pub(crate) const WORKERS: &str = "/api/v1/workers";
 /// Commands about workers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Worker {
-    /// Every worker that is live, or was until it stopped renewing its lease.
+    /// List live workers, and those that stopped renewing their lease.
     List,
 }
 
@@ -27,7 +27,7 @@ pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.items(&workers, None)?;
     } else if workers.is_empty() {
-        app.out.page("no worker is up: `backstop up --demo` starts one, or run your own program's worker")?;
+        app.out.page("no workers: `backstop up` starts one, or run the worker of your own program")?;
     } else {
         app.out.page(&table(app, &workers, client.now().await?))?;
     }

@@ -61,7 +61,7 @@ fn told(error: SettingsError) -> String {
 
 fn command(settings: CommandSettings, word: &str, value: &Plain) -> Result<CommandSettings, String> {
     let identity =
-        |count: u64| u32::try_from(count).map_err(|_| format!("{count} is no number of a user or group"));
+        |count: u64| u32::try_from(count).map_err(|_| format!("{count} is not a user or group id"));
     Ok(match (word, value) {
         ("allow", Plain::Other(programs)) => {
             let list = programs.as_array().ok_or_else(|| PROGRAMS.to_owned())?;

@@ -79,7 +79,7 @@ fn secrets(found: &Found) -> Result<Vec<SecretKey>, Fault> {
         Some((name, secret)) => {
             SecretKey::from_base64(name, secret).map_err(|problem: KeyError| problem.to_string())
         }
-        None => Err(format!("key {} is no `name:secret`, with the secret in base64", at + 1)),
+        None => Err(format!("key {} is not `name:secret`, with the secret in base64", at + 1)),
     };
     given.iter().enumerate().map(key).collect::<Result<_, _>>().map_err(|problem| fault(found, &problem))
 }

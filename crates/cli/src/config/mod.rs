@@ -6,6 +6,7 @@
 //! - [`env`]: the same keys as variables of the environment.
 //! - [`defaults`]: retries, backoff and times by kind and queue. [`limits`]: `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`init`]: a first file to start from.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
@@ -14,6 +15,7 @@ mod alerts;
 mod defaults;
 pub(crate) mod env;
 mod handlers;
+pub(crate) mod init;
 mod keys;
 mod limits;
 pub(crate) mod nearest;
@@ -28,4 +30,4 @@ mod known;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use settings::{Given, Settings, Source};
+pub(crate) use settings::{FILE_NAME, Given, Settings, Source};

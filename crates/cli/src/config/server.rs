@@ -37,7 +37,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = || {
         let shown = crate::output::brief(text, 60);
         format!(
-            "`{shown}` is no address to listen on: write 127.0.0.1:7700, or 0.0.0.0:7700 for every network"
+            "`{shown}` is not an address to listen on: write 127.0.0.1:7700, or 0.0.0.0:7700 for every network"
         )
     };
     if let Some(port) = text.strip_prefix("localhost:") {

@@ -22,7 +22,7 @@ use super::{alerts, defaults, env, handlers, keys, limits};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
-const FILE_NAME: &str = "backstop.toml";
+pub(crate) const FILE_NAME: &str = "backstop.toml";
 const STORE: &str = "sqlite:backstop.db";
 /// Runs at once on a queue that does not say.
 const CONCURRENCY: usize = 16;
@@ -175,9 +175,8 @@ impl Settings {
         if !faults.is_empty() {
             return Err(faults);
         }
-        if settings.queues.is_empty() {
-            settings.queues.insert("default".to_owned(), CONCURRENCY);
-        }
+        // Jobs that name no queue go there: a section for another queue does not leave them without a worker.
+        settings.queues.entry("default".to_owned()).or_insert(CONCURRENCY);
         if let Some((store, source)) = &given.store {
             settings.store.clone_from(store);
             settings.rows.retain(|row| row.key != "store.url");

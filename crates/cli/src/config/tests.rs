@@ -145,7 +145,7 @@ fn alerts_are_checked_and_never_shown() {
             "webhook = 'ftp://h/T0p'\nsecrets = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
             "must begin with https://",
         ),
-        ("webhook = 'https://h/T0p'\nsecrets = ['T0p']", "secret 1 of the webhook is no whsec_"),
+        ("webhook = 'https://h/T0p'\nsecrets = ['T0p']", "secret 1 of the webhook is not whsec_"),
         ("webhook = 'https://h/T0p'\nsecrets = []", "has no secret to sign with"),
         ("gap = '2d'", "must be shorter than a day"),
         ("webhok = 'x'", "did you mean `webhook`?"),
@@ -190,19 +190,19 @@ fn handlers_open_what_they_say_and_faults_name_the_way_out() {
     assert!(shown.contains("9000") && shown.contains("in.example") && !shown.contains("MfKQ9"), "{shown}");
     assert!(!load("").kinds.event.allows("orders.created"), "nothing is open by default");
     for (text, told) in [
-        ("[handlers.command]\nallow = ['sh']", "is no absolute path"),
+        ("[handlers.command]\nallow = ['sh']", "is not an absolute path"),
         ("[handlers.command]\nallow = ['/no/such']", "cannot be used"),
-        ("[handlers.command]\nallow = ['/etc/passwd']", "is no program"),
+        ("[handlers.command]\nallow = ['/etc/passwd']", "is not a program"),
         ("[handlers.command]\nallow = [{ path = '/', arg = 'any' }]", "unknown key `arg` of a program"),
         ("[handlers.command]\nallow = 'all'", "must be a list of paths"),
         ("[handlers.command]\nenv = ['LD_PRELOAD']", "may not be set by payloads"),
         ("[handlers.command]\ngrace = '1 min'", "is too long"),
         ("[handlers.http]\nallow = ['10.0.0.0/99']", "is neither a host name"),
         ("[handlers.http]\nports = [70000]", "numbers from 1 to 65535"),
-        ("[handlers.http]\nmethods = ['TRACE']", "is no method"),
+        ("[handlers.http]\nmethods = ['TRACE']", "is not a method"),
         ("[handlers.http]\nredirects = 9", "are too many"),
-        ("[handlers.http.secrets]\np = ['whsec_T0pSecret']", "secret `p` is no list"),
-        ("[handlers.event]\nallow = ['orders*']", "is no name of events"),
+        ("[handlers.http.secrets]\np = ['whsec_T0pSecret']", "secret `p` is not a list"),
+        ("[handlers.event]\nallow = ['orders*']", "is not a pattern for events"),
     ] {
         let found = read(text).expect("the shape is right");
         let faults = super::handlers::kinds(&found).expect_err(text);
@@ -241,8 +241,8 @@ fn keys_that_cannot_be_used_are_explained() {
         ("[signing]\nrequired = true", "signatures are required and `signing.keys` are missing"),
         ("[signing.queues.mail]\nrequired = true", "signatures are required and `signing.keys` are missing"),
         ("[signing]\nkeys = []", "there is no key"),
-        ("[signing]\nkeys = ['AQEBAQEB']", "key 1 is no `name:secret`"),
-        ("[signing]\nkeys = ['k1:AQEB AQEB']", "the secret of the key `k1` is no base64"),
+        ("[signing]\nkeys = ['AQEBAQEB']", "key 1 is not `name:secret`"),
+        ("[signing]\nkeys = ['k1:AQEB AQEB']", "the secret of the key `k1` is not valid base64"),
         ("[signing]\nkeys = ['k1:AQEBAQEB']", "the secret of the key `k1` has 6 bytes, and 32 are the least"),
         ("[encryption]\nkinds = ['charge']", "`encryption.kinds` are sealed with `encryption.keys`"),
         (&format!("[encryption]\nkeys = ['s1:AAAA{SECRET}']"), "and the cipher takes 32"),
@@ -283,4 +283,33 @@ fn where_webhooks_lead_and_how_long_the_audit_log_stays_are_read() {
         let found = found.expect_err(text);
         assert!(found[0].message.contains(told), "{text}: {found:?}");
     }
+}
+
+#[test]
+fn the_first_file_is_valid_with_and_without_its_comments() {
+    let template = super::init::TEMPLATE;
+    assert!(read(template).is_ok_and(|found| found.is_empty()), "everything in it is a comment");
+    fn setting(line: &str) -> Option<&str> {
+        let rest = line.strip_prefix('#')?;
+        rest.starts_with(|ch: char| ch == '[' || ch.is_ascii_lowercase()).then_some(rest)
+    }
+    let used: String = template.lines().map(|line| format!("{}\n", setting(line).unwrap_or(line))).collect();
+    let settings = load(&used);
+    assert!(settings.rows.iter().all(|row| row.used), "it offers only what this version uses");
+    assert_eq!(settings.queues.get("mail"), Some(&4));
+    let default = backstop::Retention::default();
+    assert_eq!(settings.engine.retention, default, "what it shows as defaults are the defaults");
+    assert_eq!((settings.lease, settings.grace, settings.poll), {
+        let pace = backstop::Pace::default();
+        (pace.lease, pace.grace, pace.poll)
+    });
+}
+
+#[test]
+fn a_section_for_a_queue_keeps_the_default_one() {
+    let queues = |text: &str| load(text).queues.into_iter().collect::<Vec<_>>();
+    let named = |name: &str, count| (name.to_owned(), count);
+    assert_eq!(queues(""), [named("default", 16)]);
+    assert_eq!(queues("[queues.mail]\nconcurrency = 4"), [named("default", 16), named("mail", 4)]);
+    assert_eq!(queues("[queues.default]\nconcurrency = 0"), [named("default", 0)]);
 }

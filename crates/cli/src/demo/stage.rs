@@ -91,7 +91,7 @@ impl Stage {
             }
             What::Succeeded { run } => {
                 row.status = State::Succeeded;
-                format!("run {run} ended well")
+                format!("run {run} succeeded")
             }
             What::Retrying { error, next, .. } => {
                 row.status = State::Pending;
@@ -111,7 +111,12 @@ impl Stage {
                 row.status = State::Canceled;
                 format!("canceled: {reason}")
             }
-            What::Failed { .. } | What::TimedOut | What::TimeoutNear { .. } | What::Enqueued { .. } => return,
+            // What follows says more, and an alert would hide why the job is dead.
+            What::Failed { .. }
+            | What::TimedOut
+            | What::TimeoutNear { .. }
+            | What::Enqueued { .. }
+            | What::Alert { .. } => return,
             other => other.name().replace('_', " "),
         };
         row.last = said;
@@ -139,7 +144,7 @@ impl Stage {
             if scene.called_off && row.status == State::Running {
                 let since = *self.running_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= CALL_OFF_AFTER {
-                    engine.cancel(row.id, "the demo called it off while it ran").await?;
+                    engine.cancel(row.id, "the demo canceled it while it ran").await?;
                 }
             }
             self.views[at] = Some(view);

@@ -19,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A sentence when the endpoint is no address that can be used.
 pub(super) fn address(endpoint: &str) -> Result<Uri, String> {
     let whole = format!("{}/v1/traces", endpoint.trim().trim_end_matches('/'));
-    let address: Uri = whole.parse().map_err(|_| "it is no URL: write http://HOST:4318".to_owned())?;
+    let address: Uri = whole.parse().map_err(|_| "it is not a URL: write http://HOST:4318".to_owned())?;
     match address.scheme_str() {
         Some("http") if address.host().is_some_and(|host| !host.is_empty()) => Ok(address),
         Some("https") => {
             Err("https is not supported: name a collector on this machine or network".to_owned())
         }
-        _ => Err("it is no URL: write http://HOST:4318".to_owned()),
+        _ => Err("it is not a URL: write http://HOST:4318".to_owned()),
     }
 }
 

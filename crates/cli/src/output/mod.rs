@@ -3,6 +3,7 @@
 //! Owns the terminal. It must not know any command.
 
 pub(crate) mod figures;
+pub(crate) mod ids;
 pub(crate) mod paint;
 pub(crate) mod span;
 pub(crate) mod table;

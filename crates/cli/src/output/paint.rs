@@ -1,4 +1,4 @@
-//! Colours that mean something: green is done, blue is under way, yellow waits, red is dead, grey is called off.
+//! Colours that mean something: green is done, blue is under way, yellow waits, red is dead, grey is canceled.
 
 use backstop::State;
 use backstop::core::failure::Cause;

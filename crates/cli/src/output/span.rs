@@ -70,7 +70,7 @@ const UNITS: [(&str, u64); 18] = [
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
-            "`{}` is no duration: write a number and a unit, such as 250ms, 30s, 5 min or 2h",
+            "`{}` is not a duration: write a number and a unit, such as 250ms, 30s, 5 min or 2h",
             super::brief(text, 40)
         )
     };

@@ -34,8 +34,8 @@ fn archived_jobs_are_listed_shown_and_exported() {
     let (ids, never) = archived(&program, &["well", "permanent"]);
     let (well, dead) = (ids[0].to_string(), ids[1].to_string());
     program.run(&["archive", "list"]).exits(0).says(&[
-        &well,
-        &dead,
+        &well[..8],
+        &dead[..8],
         "play",
         "succeeded",
         "failed",

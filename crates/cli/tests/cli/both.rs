@@ -41,6 +41,11 @@ impl Served {
         Self { address: told.recv().expect("it listens"), stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Its URL.
+    pub(crate) fn address(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Runs a command through the server.
     pub(crate) fn run(&self, program: &Program, args: &[&str]) -> Ran {
         self.run_with(program, args, &[])
@@ -48,7 +53,7 @@ impl Served {
 
     /// The same with variables of the environment.
     pub(crate) fn run_with(&self, program: &Program, args: &[&str], env: &[(&str, &str)]) -> Ran {
-        let server = format!("http://{}", self.address);
+        let server = self.address();
         program.run_with(&[args, &["--server", &server]].concat(), env)
     }
 }

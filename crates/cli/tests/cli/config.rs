@@ -35,7 +35,7 @@ fn flags_go_before_environment_before_file_before_defaults() {
         .run(&["config", "check"])
         .exits(0)
         .says(&["store.url", "sqlite:file.db", "file", "default"])
-        .tells(&["is fine"]);
+        .tells(&["is valid"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn alerts_are_explained_and_their_secrets_never_quoted() {
     );
     let shown = program.run(&["config", "check"]).exits(0).says(&["https://ops.example.com/…", "(set)"]);
     let shown =
-        shown.tells(&["dead letters are told by webhook and log, each incident at most once in 1 min"]);
+        shown.tells(&["alerts about dead letters go to webhook and log, at most one per incident in 1 min"]);
     let json = program.run(&["config", "check", "--json"]).exits(0);
     // A fault beside the secret quotes the lines around it.
     program.write(
@@ -141,7 +141,7 @@ fn alerts_are_explained_and_their_secrets_never_quoted() {
         "backstop.toml",
         &format!("[alerts]\nwebhook = 'http://h'\nsecrets = ['{secret}', 'T0pPath']\n"),
     );
-    let wrong = program.run(&["job", "list"]).exits(2).tells(&["secret 2 of the webhook is no whsec_"]);
+    let wrong = program.run(&["job", "list"]).exits(2).tells(&["secret 2 of the webhook is not whsec_"]);
     for ran in [shown, json, fault, wrong] {
         let all = format!("{}{}", ran.stdout, ran.stderr);
         assert!(!all.contains("T0pPath") && !all.contains("MfKQ9"), "{all}");

@@ -62,7 +62,7 @@ fn people_say_where_an_incident_stands() {
     let open = program.run(&["incident", "list", "--open", "--json"]).exits(0).json();
     assert_eq!(open["items"].as_array().map(Vec::len), Some(2));
     program.run(&["incident", "list", "--state", "regressed"]).exits(0).says(&["no incident is like that"]);
-    program.run(&["incident", "list", "--state", "odd"]).exits(2).tells(&["is no state of an incident"]);
+    program.run(&["incident", "list", "--state", "odd"]).exits(2).tells(&["is not a state of an incident"]);
     program.run(&["incident", "fixed", print, "--in", " "]).exits(2).tells(&["is empty"]);
     program.run(&["incident", "ack", "0123456789abcdef"]).exits(1).tells(&["there is no incident"]);
 }
@@ -93,7 +93,7 @@ fn a_rule_is_tried_added_listed_switched_and_removed() {
         .run(&["rule", "remove", "stolen"])
         .exits(1)
         .tells(&["there is no rule `stolen`", "backstop rule list"]);
-    program.run(&["rule", "list"]).exits(0).says(&["there is no failure rule", "backstop rule add"]);
+    program.run(&["rule", "list"]).exits(0).says(&["no rules yet", "backstop rule add"]);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn enqueue_answers_machines_and_reads_stdin() {
 #[test]
 fn many_jobs_are_stored_and_listed_by_page() {
     let program = Program::new();
-    program.run(&["enqueue", "bulk", "--count", "2500"]).exits(0).says(&["stored 2,500 jobs"]);
+    program.run(&["enqueue", "bulk", "--count", "2500"]).exits(0).says(&["enqueued 2,500 jobs"]);
     let page = program.run(&["job", "list", "--limit", "1000", "--json"]).exits(0).json();
     assert_eq!(page["items"].as_array().map(Vec::len), Some(1000));
     let cursor = page["next_cursor"].as_str().expect("more rows");
@@ -123,7 +123,10 @@ fn refusals_exit_with_3_and_say_the_way_out() {
     program.run(&["enqueue", "mail", "--replaces", &holder]).exits(0);
     program.run(&["enqueue", "mail", "--replaces", &holder]).exits(3).tells(&["not_replaceable"]);
     // E11
-    program.run(&["enqueue", "mail", "{not json"]).exits(3).tells(&["payload is invalid", "it is no JSON"]);
+    program
+        .run(&["enqueue", "mail", "{not json"])
+        .exits(3)
+        .tells(&["payload is invalid", "it is not valid JSON"]);
     let absent = "0190b8a2-7c1e-7d3a-9f00-5c1b2a3d4e5f";
     for command in ["show", "explain", "attempts", "logs", "cancel", "pause", "resume", "retry"] {
         program.run(&["job", command, absent]).exits(3).tells(&["no_such_job", absent, "backstop job list"]);
@@ -186,7 +189,7 @@ fn explain_says_where_why_and_what_next() {
         "non_retryable",
         "how its latest run was decided",
         "permanent",
-        "→ a dead letter: non_retryable",
+        "→ dead: non_retryable",
     ]);
 }
 
@@ -209,8 +212,8 @@ fn attempts_and_logs_tell_of_every_run() {
     let logs = program.run(&["job", "logs", &well, "--json"]).exits(0).json();
     assert!(logs["items"][0]["output"].as_str().is_some_and(|output| output.starts_with("the first line\n")));
     let fresh = program.enqueue(&["mail"]);
-    program.run(&["job", "attempts", &fresh]).exits(0).says(&["no run of it has ended yet"]);
-    program.run(&["job", "logs", &fresh]).exits(0).says(&["no run of it logged anything"]);
+    program.run(&["job", "attempts", &fresh]).exits(0).says(&["no run has ended yet"]);
+    program.run(&["job", "logs", &fresh]).exits(0).says(&["nothing was logged"]);
 }
 
 #[test]
@@ -244,5 +247,5 @@ fn lists_are_filtered_and_empty_ones_say_what_to_type() {
     }
     let empty = Program::new();
     empty.run(&["migrate"]).exits(0);
-    empty.run(&["job", "list"]).exits(0).says(&["there is no job yet", "backstop enqueue"]);
+    empty.run(&["job", "list"]).exits(0).says(&["no jobs yet", "backstop enqueue"]);
 }

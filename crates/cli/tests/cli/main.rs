@@ -11,6 +11,7 @@ mod failures;
 mod jobs;
 mod masking;
 mod operate;
+mod people;
 mod program;
 mod purge;
 mod redrive;

@@ -21,32 +21,43 @@ fn queues_are_listed_paused_and_resumed() {
     program.run(&["queue", "pause", "defualt"]).exits(0).tells(&["has had no job and no worker yet"]);
     let empty = Program::new();
     empty.run(&["migrate"]).exits(0);
-    empty.run(&["queue", "list"]).exits(0).says(&["there is no queue yet", "backstop enqueue"]);
+    empty.run(&["queue", "list"]).exits(0).says(&["no queues yet", "backstop enqueue"]);
 }
 
 #[test]
-fn a_dead_letter_shows_its_envelope_its_runs_and_what_to_do() {
+fn a_dead_letter_is_a_job_with_its_runs_and_what_to_do() {
     // D1
     let program = Program::new();
     let ids = played(&program, &["permanent", "well"]);
     let (dead, well) = (ids[0].to_string(), ids[1].to_string());
-    program.run(&["dead", "list"]).exits(0).says(&[&dead, "non_retryable", "the card is stolen"]);
+    program.run(&["dead", "list"]).exits(0).says(&[&dead[..8], "non_retryable", "the card is stolen"]);
     let list = program.run(&["dead", "list", "--json"]).exits(0).json();
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
-    assert_eq!(list["items"][0]["executionId"], json!(dead));
+    let jobs = program.run(&["job", "list", "--status", "failed", "--json"]).exits(0).json();
+    assert_eq!(list, jobs, "one dialect");
+    let envelopes = program.run(&["dead", "list", "--envelope", "--json"]).exits(0).json();
+    assert_eq!(envelopes["items"][0]["executionId"], json!(dead));
+    let exported = program.run(&["dead", "export", "--envelope"]).exits(0).json();
+    assert_eq!(exported, envelopes["items"][0]);
     let retry = format!("backstop job retry {dead}");
-    program.run(&["dead", "show", &dead]).exits(0).says(&[
+    program.run(&["dead", "show", &dead, "--envelope"]).exits(0).says(&[
         "envelope",
         "transitionKey",
         &format!("{dead}:0:1"),
         "terminalReason",
+    ]);
+    program.run(&["dead", "show", &dead[..35]]).exits(0).says(&[
+        &dead,
+        "dead because",
         "latest runs",
         "permanent",
         "what to do",
         &retry,
     ]);
+    let with = program.run(&["dead", "show", &dead, "--envelope", "--json"]).exits(0).json();
+    assert_eq!(with["envelope"]["terminalReason"], "non_retryable");
     let shown = program.run(&["dead", "show", &dead, "--json"]).exits(0).json();
-    assert_eq!(shown["envelope"]["terminalReason"], "non_retryable");
+    assert_eq!((&shown["job"]["terminal_reason"], shown.get("envelope")), (&json!("non_retryable"), None));
     assert_eq!(shown["attempts"][0]["cause"], "permanent");
     assert!(shown["next"].as_str().is_some_and(|next| next.contains(&retry)));
     program
@@ -56,7 +67,7 @@ fn a_dead_letter_shows_its_envelope_its_runs_and_what_to_do() {
     program
         .run(&["dead", "list", "--kind", "other"])
         .exits(0)
-        .says(&["no dead letter here", "`backstop dead list` shows all"]);
+        .says(&["no dead letters", "`backstop dead list` shows all"]);
 }
 
 #[test]
@@ -95,7 +106,7 @@ fn workers_are_listed_while_they_are_up() {
         );
         worker.stop().await;
     });
-    program.run(&["worker", "list"]).exits(0).says(&["no worker is up", "backstop up"]);
+    program.run(&["worker", "list"]).exits(0).says(&["no workers", "backstop up"]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn everything_needs_all_and_says_how_many() {
         "removed 3 dead letters for good",
     ]);
     assert_eq!(dead(&program), 0);
-    program.run(&["dead", "purge"]).exits(0).says(&["no dead letter here: nothing to remove"]);
+    program.run(&["dead", "purge"]).exits(0).says(&["no dead letters: nothing to remove"]);
     let left = program.run(&["job", "list", "--json"]).exits(0).json();
     assert_eq!(left["items"][0]["status"], "succeeded", "what is no dead letter stays");
 }
@@ -51,7 +51,7 @@ fn a_dry_run_counts_and_changes_nothing() {
     assert_eq!((&counted["dry_run"], &counted["jobs"]), (&json!(true), &json!(3)));
     assert_eq!(counted["survey"]["groups"].as_array().map(Vec::len), Some(2));
     program.run(&["dead", "purge", "--older-than", "1h", "--dry-run"]).exits(0).says(&["nothing to remove"]);
-    program.run(&["dead", "purge", "--older-than", "soon"]).exits(2).tells(&["is no duration"]);
+    program.run(&["dead", "purge", "--older-than", "soon"]).exits(2).tells(&["is not a duration"]);
     assert_eq!(dead(&program), 3);
 }
 

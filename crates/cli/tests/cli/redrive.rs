@@ -64,7 +64,7 @@ fn a_dry_run_counts_by_group_and_changes_nothing() {
     let rain = incident(&program, "rain");
     let told = program.run(&["redrive", "plan", "--incident", &rain, "--dry-run", "--json"]).exits(0).json();
     assert_eq!((&told["survey"]["jobs"], &told["plan"]), (&json!(3), &json!(null)));
-    program.run(&["redrive", "list"]).exits(0).says(&["there is no plan yet"]);
+    program.run(&["redrive", "list"]).exits(0).says(&["no plans yet"]);
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn what_is_asked_wrongly_is_refused_in_one_sentence() {
     refuse(&["plan", "--kind", "play", "--batch", "0"], 2, &["the batch is 0"]);
     refuse(&["plan", "--kind", "play", "--all"], 2, &["`--all` and kind exclude each other"]);
     refuse(&["plan", "--kind", "play", "--older-than", "1h"], 3, &["no dead letter matches"]);
-    refuse(&["plan", "--older-than", "soon"], 2, &["is no duration"]);
+    refuse(&["plan", "--older-than", "soon"], 2, &["is not a duration"]);
     refuse(&["start", "rd-00000000"], 3, &["there is no plan rd-00000000"]);
     refuse(&["show", "nonsense"], 2, &["is not the id of a re-drive plan"]);
     let error = program.run(&["redrive", "plan", "--json"]).exits(3).error();
     assert_eq!(error["code"], "selects_everything");
-    program.run(&["redrive", "list"]).exits(0).says(&["there is no plan yet"]);
+    program.run(&["redrive", "list"]).exits(0).says(&["no plans yet"]);
 }
 
 #[test]

@@ -146,7 +146,10 @@ fn a_token_is_printed_once_and_listed_without_its_secret() {
     program.run(&["token", "revoke", "ci"]).exits(0).says(&["was revoked before"]);
     program.run(&["token", "list"]).exits(0).says(&["revoked by"]);
     program.run(&["token", "revoke", "other"]).exits(3).tells(&["there is no token `other`"]);
-    program.run(&["token", "new", "--name", "x", "--scope", "root"]).exits(2).tells(&["`root` is no scope"]);
+    program
+        .run(&["token", "new", "--name", "x", "--scope", "root"])
+        .exits(2)
+        .tells(&["`root` is not a scope"]);
     program
         .run(&["token", "new", "--name", "a b", "--scope", "read"])
         .exits(2)
@@ -185,9 +188,9 @@ fn it_does_not_listen_where_it_should_not_or_cannot() {
         &address,
         "another program listens there already",
     ]);
-    program.run(&["worker", "list"]).exits(0).says(&["no worker is up"]);
+    program.run(&["worker", "list"]).exits(0).says(&["no workers"]);
     for wrong in ["7700", "nowhere:x", "example.com:80"] {
-        program.run(&["up", "--listen", wrong]).exits(2).tells(&["is no address to listen on"]);
+        program.run(&["up", "--listen", wrong]).exits(2).tells(&["is not an address to listen on"]);
     }
     program.write("not.pem", "nothing");
     program.write(
@@ -202,10 +205,10 @@ fn what_is_wrong_in_the_servers_section_is_told_without_its_secrets() {
     let program = Program::new();
     let token = format!("bks_{}", "Q".repeat(43));
     for (text, told) in [
-        ("listen = 'here'", "is no address to listen on"),
+        ("listen = 'here'", "is not an address to listen on"),
         ("tls_cert = 'a.pem'", "needs `server.tls_key`"),
         ("tls_key = 'a.pem'", "needs `server.tls_cert`"),
-        ("trusted_proxies = ['ten']", "`ten` is no address and no network"),
+        ("trusted_proxies = ['ten']", "`ten` is neither an address nor a network"),
         ("max_connections = 99999999999", "is too many"),
         ("tokens = 'x'", "must be a list"),
         ("tokens = [{ name = 'a', scopes = ['read'] }]", "missing field `hash`"),

@@ -70,7 +70,7 @@ fn the_demo_tells_people_what_happens_and_sums_it_up() {
     ran.tells(&[
         "run 1 started",
         "not charged; again in",
-        "the demo called it off",
+        "the demo canceled it",
         "dead, invalid",
         "backstop job list --tag demo-",
     ]);
@@ -97,7 +97,7 @@ fn stopped_by(signal: &str, args: &[&str]) {
     let status = child.wait().expect("it ends");
     drop(lines);
     assert_eq!(status.code(), Some(0), "{args:?} by {signal}");
-    program.run(&["worker", "list"]).exits(0).says(&["no worker is up"]);
+    program.run(&["worker", "list"]).exits(0).says(&["no workers"]);
 }
 
 #[test]

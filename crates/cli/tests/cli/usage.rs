@@ -31,13 +31,41 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn help_versions_and_completions_are_answers() {
     let program = Program::new();
-    program.run(&["--help"]).exits(0).says(&["up", "enqueue", "doctor", "Exit codes: 0 done"]);
+    let help = [
+        "Watch and operate:",
+        "List, inspect, cancel and retry jobs",
+        "Global options:",
+        "Exit codes: 0 done",
+    ];
+    for asked in [&["--help"][..], &["-h"], &["help"]] {
+        program.run(asked).exits(0).says(&help);
+    }
+    program.run(&["help", "enqueue"]).exits(0).says(&["Enqueue a job", "--delay"]);
+    program.run(&["help", "job", "wait"]).exits(0).says(&["--timeout", "Exit codes: 0 all succeeded"]);
     program.run(&["--version"]).exits(0).says(&["backstop 0."]);
     program.run(&["job", "--help"]).exits(0).says(&["explain", "retry"]);
     program.write("backstop.toml", "nonsense = 1\n");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         program.run(&["completions", shell]).exits(0).says(&["backstop"]);
     }
+}
+
+#[test]
+fn a_misspelt_flag_is_never_a_payload() {
+    let program = Program::new();
+    for (args, meant) in [
+        (&["enqueue", "mail", "--dleay", "5"][..], "--delay"),
+        (&["enqueue", "mail", "--dleay=5s"], "--delay"),
+        (&["enqueue", "mail", "{}", "--idempotencykey", "k"], "--idempotency-key"),
+        (&["job", "list", "--stauts", "failed"], "--status"),
+        (&["job", "lst"], "list"),
+    ] {
+        program.run(args).exits(2).tells(&[meant]);
+    }
+    assert!(!program.has("backstop.db"), "nothing was enqueued");
+    // Numbers are payloads, and `--` ends the flags.
+    let id = program.enqueue(&["mail", "-5"]);
+    assert_eq!(program.run(&["job", "show", &id, "--json"]).json()["payload"], -5);
 }
 
 #[test]

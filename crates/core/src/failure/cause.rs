@@ -37,7 +37,7 @@ macro_rules! causes {
 causes! {
     Succeeded   "succeeded"    None     "The handler returned well.",
     Error       "error"        Attempts "The handler returned an error.",
-    Permanent   "permanent"    Attempts "The handler returned an error that no retry can mend.",
+    Permanent   "permanent"    Attempts "The handler returned an error that no retry can fix.",
     Invalid     "invalid"      Attempts "The input can never be handled.",
     Timeout     "timeout"      Attempts "The run took longer than it may.",
     Panic       "panic"        Attempts "The handler panicked.",
@@ -90,7 +90,7 @@ impl fmt::Display for Cause {
 
 /// A word that names no cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no cause of a run's end")]
+#[error("`{0}` is not a cause of a run's end")]
 pub struct UnknownCause(String);
 
 impl FromStr for Cause {

@@ -42,7 +42,7 @@ macro_rules! reasons {
 
 reasons! {
     RetryExhausted    "retry_exhausted"    true  "Every attempt it had was used up.",
-    NonRetryable      "non_retryable"      true  "Its error is marked as one that no retry can mend.",
+    NonRetryable      "non_retryable"      true  "Its error is marked as one that no retry can fix.",
     PolicyRejected    "policy_rejected"    true  "Its retry policy said no.",
     Invalid           "invalid"            false "Its input can never be handled.",
     Poisoned          "poisoned"           true  "It took its process down once too often.",
@@ -61,7 +61,7 @@ impl fmt::Display for TerminalReason {
 
 /// A word that names no terminal reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no terminal reason")]
+#[error("`{0}` is not a terminal reason")]
 pub struct UnknownReason(String);
 
 impl FromStr for TerminalReason {

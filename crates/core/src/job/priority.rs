@@ -67,7 +67,7 @@ impl fmt::Display for Priority {
 
 /// A word or number that names no level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no priority: use lowest, low, normal, high, critical or 0 to 4")]
+#[error("`{0}` is not a priority: use lowest, low, normal, high, critical or 0 to 4")]
 pub struct UnknownPriority(String);
 
 impl FromStr for Priority {

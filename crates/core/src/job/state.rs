@@ -87,7 +87,7 @@ impl fmt::Display for State {
 
 /// A word that names no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no job status: use pending, running, succeeded, failed, paused, canceled or waiting")]
+#[error("`{0}` is not a job status: use pending, running, succeeded, failed, paused, canceled or waiting")]
 pub struct UnknownState(String);
 
 impl FromStr for State {

@@ -30,7 +30,7 @@ impl Plan {
             Phase::Halted => {
                 let why = self.halted.as_ref().map_or("no reason was kept", |halt| halt.why.as_str());
                 format!(
-                    "halted: {why}; mend it, then `backstop redrive resume {id}` begins again with a canary ({})",
+                    "halted: {why}; fix it, then `backstop redrive resume {id}` begins again with a canary ({})",
                     self.tally()
                 )
             }

@@ -99,7 +99,7 @@ impl Plan {
 
     fn enter_phase(&mut self, phase: Phase, now: Timestamp) {
         let what = match phase {
-            Phase::Canary => "another canary goes: one was called off or is gone".to_owned(),
+            Phase::Canary => "another canary goes: one was canceled or is gone".to_owned(),
             Phase::Driving => "the canaries ended well, the rest follows".to_owned(),
             Phase::Done => format!("done: {}", self.tally()),
             _ => return,

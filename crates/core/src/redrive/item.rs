@@ -77,7 +77,7 @@ impl TryFrom<String> for Part {
 
 /// A text that names no part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no part of a plan: expected `canary` or `batch` and its number")]
+#[error("`{0}` is not a part of a plan: expected `canary` or `batch` and its number")]
 pub struct UnknownPart(String);
 
 /// What became of a job that a plan drove.

@@ -78,7 +78,7 @@ impl Plan {
             Phase::Planned => "start it with `backstop redrive start`",
             Phase::Canary | Phase::Gate | Phase::Driving | Phase::Draining => "it is on its way already",
             Phase::Paused => "let it go on with `backstop redrive resume`",
-            Phase::Halted => "mend the cause, then `backstop redrive resume` begins again with a canary",
+            Phase::Halted => "fix the cause, then `backstop redrive resume` begins again with a canary",
             Phase::Done | Phase::Canceled => "make a new plan for what is left",
         };
         PlanError::WrongPhase { plan: self.id.clone(), phase: self.phase, verb, way_out }

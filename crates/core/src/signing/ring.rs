@@ -121,7 +121,7 @@ pub enum KeyError {
         id: String,
     },
     /// It is no base64.
-    #[error("the secret of the key `{id}` is no base64; `openssl rand -base64 32` makes a good one")]
+    #[error("the secret of the key `{id}` is not valid base64; `openssl rand -base64 32` makes a good one")]
     NotBase64 {
         /// The name.
         id: String,

@@ -42,7 +42,7 @@ pub enum WebhookError {
     #[error("the webhook has more than {SECRETS} secrets: keep those that receivers still know")]
     TooManySecrets,
     /// One is no secret.
-    #[error("secret {number} of the webhook is no whsec_ with 24 to 64 bytes in base64 behind it")]
+    #[error("secret {number} of the webhook is not whsec_ followed by 24 to 64 bytes in base64")]
     Secret {
         /// Which one, counted from 1.
         number: usize,

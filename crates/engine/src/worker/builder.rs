@@ -1,5 +1,6 @@
 //! A worker before it runs: what it knows, what it serves, how it keeps time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +135,34 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         self
     }
 
+    /// Queues that jobs of its kinds go to when a submit names none, and that it does not serve; each with those kinds.
+    ///
+    /// That is fine when another worker serves them. Otherwise their jobs wait for ever, so a worker that starts says
+    /// so in the log.
+    #[must_use]
+    pub fn unserved(&self) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+        let mut queues = self.registry.queues();
+        queues.retain(|queue, _| {
+            !self.queues.iter().any(|served| &*served.name == *queue && served.concurrency > 0)
+        });
+        queues
+    }
+
+    /// Warns of queues that neither it nor another live worker serves.
+    async fn warn_of_unserved(&self) {
+        let unserved = self.unserved();
+        if unserved.is_empty() {
+            return;
+        }
+        let Ok(known) = self.engine.store().queues().await else { return };
+        for (queue, kinds) in unserved {
+            if !known.iter().any(|one| one.name == queue && one.workers > 0) {
+                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+                tracing::warn!(queue, kinds, "no worker serves the queue that jobs of these kinds go to");
+            }
+        }
+    }
+
     fn plan(self) -> Result<Plan<C>, Error> {
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
@@ -155,6 +184,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// When it has no queue to serve, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
+        self.warn_of_unserved().await;
         WorkerHandle::start(self.plan()?).await
     }
 

@@ -51,7 +51,7 @@ async fn a_running_job_says_who_holds_it_and_until_when() {
     assert!(check(&told, "lease").starts_with("held by host-7 until "));
     engine.cancel(id, "enough").await.expect("running");
     reach(&engine, id, State::Canceled).await;
-    assert!(explained(&engine, id).await.because.contains("called off: enough"));
+    assert!(explained(&engine, id).await.because.contains("canceled: enough"));
     running.stop().await;
 }
 

@@ -165,3 +165,30 @@ async fn what_could_not_start_in_time_fails_as_expired() {
     let record = detail(&engine, lonely).await.view.record;
     assert_eq!((record.reason, record.runs), (Some(TerminalReason::Expired), 0));
 }
+
+/// A job with a queue of its own.
+#[derive(Serialize, Deserialize)]
+struct Report;
+
+impl Job for Report {
+    const KIND: &'static str = "report";
+    type Context = std::sync::Arc<App>;
+    type Output = JobResult;
+    fn defaults() -> Defaults {
+        Defaults::default().queue("reports")
+    }
+    async fn run(self, _: JobContext<Self::Context>) -> JobResult {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_knows_the_queues_of_its_kinds_that_it_does_not_serve() {
+    let engine = engine();
+    assert!(worker(&engine).unserved().is_empty());
+    let unserved = worker(&engine).register::<Report>().unserved();
+    let named: Vec<_> = unserved.iter().map(|(queue, kinds)| (*queue, kinds.len())).collect();
+    assert_eq!(named, [("reports", 1)]);
+    assert!(worker(&engine).register::<Report>().queue("reports", 1).unserved().is_empty());
+    assert_eq!(worker(&engine).register::<Report>().queue("reports", 0).unserved().len(), 1);
+}

@@ -40,7 +40,7 @@ pub(super) fn shape(
     };
     if !program.starts_with('/') {
         let told = format!(
-            "`{}` is no absolute path: programs are not searched for, write the whole path",
+            "`{}` is not an absolute path: programs are not searched for, write the whole path",
             brief(program)
         );
         return Err(Refusal::new(Code::CommandRelativePath, told));

@@ -37,7 +37,7 @@ impl HttpSettings {
     ) -> Result<u16, BoxError> {
         let target = Target::parse(url).map_err(refused)?;
         let secret = Secret::parse(secret).ok_or_else(|| {
-            Outcome::permanent("the secret is no whsec_ with 24 to 64 bytes in base64 behind it")
+            Outcome::permanent("the secret is not whsec_ followed by 24 to 64 bytes in base64")
         })?;
         let message = Outgoing::message(body, id, secret);
         match tokio::time::timeout(self.timeout, exchange(&target, &message, self)).await {

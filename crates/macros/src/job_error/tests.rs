@@ -117,7 +117,7 @@ fn wrong_marks_are_refused_with_the_way_out() {
         ("enum E { #[job(transient)] A }", r#"write transient = "name of the dependency""#),
         (r#"enum E { #[job(transient = " ")] A }"#, "the text of `transient` is empty"),
         ("enum E { #[job(retry_in)] A }", r#"write retry_in = "30s""#),
-        (r#"enum E { #[job(retry_in = "soon")] A }"#, "`soon` is no duration"),
+        (r#"enum E { #[job(retry_in = "soon")] A }"#, "`soon` is not a duration"),
         ("enum E { A(#[job(permanent)] u8) }", "a mark goes on the variant or the struct"),
         ("union E { a: u8 }", "cannot be derived for a union"),
         ("enum E<T> { A(T) }", "JobError cannot be derived for a generic type: "),

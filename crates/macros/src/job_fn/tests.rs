@@ -152,7 +152,7 @@ fn wrong_keys_and_values_are_refused() {
         ("max_retries = -1", "a whole number from 0 to 4294967295"),
         ("max_retries = 4294967296", "a whole number from 0 to 4294967295"),
         ("timeout = 30", r#"write timeout = "30s""#),
-        (r#"timeout = "30""#, "`30` is no duration"),
+        (r#"timeout = "30""#, "`30` is not a duration"),
         (r#"timeout = "0s""#, "a timeout of zero"),
         (r#"priority = "hihg""#, "unknown priority `hihg`: did you mean `high`?"),
     ] {

@@ -54,6 +54,7 @@ pub(crate) const WHERE_REASON: &str =
 /// The same where the source itself is `record`.
 pub(crate) const WHERE_REASON_HERE: &str = "j.reason = ?";
 pub(crate) const WHERE_AFTER: &str = "j.id < ?";
+pub(crate) const WHERE_FROM: &str = "j.id >= ?";
 pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= ?";
 pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < ?";
 /// The same where the source does not know it.

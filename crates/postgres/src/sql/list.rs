@@ -45,38 +45,28 @@ pub(crate) const NEWEST_LANES: [&str; 2] = [
     "(SELECT h.lane FROM unnest($4::bigint[]) l(lane) CROSS JOIN LATERAL (SELECT l.lane, j.id FROM backstop.job j ",
     " ORDER BY j.lane DESC, j.id DESC LIMIT 1) h ORDER BY h.id DESC LIMIT $12) l",
 ];
-/// The bounds of a walk: for the first page, and for one that follows.
+/// The bounds of a walk: for the first page, and for one that follows. `$16` is the lowest id that is wanted.
 pub(crate) const IN_LANE: [&str; 2] = [
-    concat!("(j.lane, j.id) >= (l.lane, ", nil!(), ") AND (j.lane, j.id) < (l.lane + 1, ", nil!(), ")"),
-    concat!("(j.lane, j.id) >= (l.lane, ", nil!(), ") AND (j.lane, j.id) < (l.lane, $9)"),
+    concat!("(j.lane, j.id) >= (l.lane, $16) AND (j.lane, j.id) < (l.lane + 1, ", nil!(), ")"),
+    "(j.lane, j.id) >= (l.lane, $16) AND (j.lane, j.id) < (l.lane, $9)",
 ];
 pub(crate) const IN_STATE: [&str; 2] = [
     concat!(
-        "j.status >= 3 AND (j.status, j.id) >= (t.status, ",
-        nil!(),
-        ") AND (j.status, j.id) < (t.status + 1, ",
+        "j.status >= 3 AND (j.status, j.id) >= (t.status, $16) AND (j.status, j.id) < (t.status + 1, ",
         nil!(),
         ")"
     ),
-    concat!(
-        "j.status >= 3 AND (j.status, j.id) >= (t.status, ",
-        nil!(),
-        ") AND (j.status, j.id) < (t.status, $9)"
-    ),
+    "j.status >= 3 AND (j.status, j.id) >= (t.status, $16) AND (j.status, j.id) < (t.status, $9)",
 ];
 pub(crate) const IN_LANE_AND_STATE: [&str; 2] = [
     concat!(
-        "j.status >= 3 AND (j.lane, j.status, j.id) >= (l.lane, t.status, ",
-        nil!(),
-        ") AND (j.lane, j.status, j.id) < (l.lane, t.status + 1, ",
+        "j.status >= 3 AND (j.lane, j.status, j.id) >= (l.lane, t.status, $16) \
+         AND (j.lane, j.status, j.id) < (l.lane, t.status + 1, ",
         nil!(),
         ")"
     ),
-    concat!(
-        "j.status >= 3 AND (j.lane, j.status, j.id) >= (l.lane, t.status, ",
-        nil!(),
-        ") AND (j.lane, j.status, j.id) < (l.lane, t.status, $9)"
-    ),
+    "j.status >= 3 AND (j.lane, j.status, j.id) >= (l.lane, t.status, $16) \
+     AND (j.lane, j.status, j.id) < (l.lane, t.status, $9)",
 ];
 pub(crate) const LANE_END: &str = " ORDER BY j.lane DESC, j.id DESC LIMIT $12";
 pub(crate) const STATE_END: &str = " ORDER BY j.status DESC, j.id DESC LIMIT $12";
@@ -105,6 +95,7 @@ pub(crate) const WHERE_RUNNING: &str = "j.id = ANY($7::uuid[])";
 pub(crate) const WHERE_REASON: &str =
     "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.reason = $8)";
 pub(crate) const WHERE_AFTER: &str = "j.id < $9";
+pub(crate) const WHERE_FROM: &str = "j.id >= $16";
 pub(crate) const WHERE_CREATED_AFTER: &str = "j.created_at >= $10";
 pub(crate) const WHERE_CREATED_BEFORE: &str = "j.created_at < $11";
 pub(crate) const WHERE_FINISHED_AFTER: &str = "(EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id \

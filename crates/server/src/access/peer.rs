@@ -77,7 +77,7 @@ impl fmt::Display for Network {
 
 /// A text is no network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address and no network: write 10.0.0.7 or 10.0.0.0/8")]
+#[error("`{0}` is neither an address nor a network: write 10.0.0.7 or 10.0.0.0/8")]
 pub struct NetworkError(String);
 
 impl FromStr for Network {

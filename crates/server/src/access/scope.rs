@@ -51,7 +51,7 @@ impl fmt::Display for Scope {
 
 /// A text names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope; there are submit, read, logs, operate, admin and work")]
+#[error("`{0}` is not a scope; there are submit, read, logs, operate, admin and work")]
 pub struct UnknownScope(String);
 
 impl FromStr for Scope {

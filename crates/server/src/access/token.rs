@@ -117,7 +117,7 @@ pub enum HashError {
     )]
     Token,
     /// It is something else.
-    #[error("this is no hash of a token: write `sha256:` and 64 hexadecimal digits")]
+    #[error("this is not the hash of a token: write `sha256:` and 64 hexadecimal digits")]
     Shape,
 }
 

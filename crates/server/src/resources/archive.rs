@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa_axum::routes;
 
-use super::{jobs, names};
+use super::{ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Path, Query, wrong_field};
@@ -68,8 +68,8 @@ async fn show_archived(
     Path(id): Path<String>,
     Query(Reveal { reveal }): Query<Reveal>,
 ) -> Result<Json<ArchivedJob>, ApiError> {
-    let id = jobs::job_id(&id)?;
     names::may_reveal(&caller, reveal)?;
+    let id = ids::job_id(&api, &caller, &id).await?;
     let Some(archived) = api.engine().archived(id).await? else {
         jobs::seen(&api, &caller, id).await?;
         return Err(ApiError::not_found("not_archived", format!("job {id} is not archived"))

@@ -45,7 +45,7 @@ fn place(cursor: &str) -> Result<Place, ApiError> {
         let usable = (1..=100).contains(&key.len()) && plain(key);
         usable.then_some(Place { key: key.to_owned(), skip: skip.parse().ok()? })
     });
-    parsed.ok_or_else(|| wrong_field("cursor", "it is no next_cursor of this list"))
+    parsed.ok_or_else(|| wrong_field("cursor", "it is not a next_cursor of this list"))
 }
 
 fn shown(line: Line) -> AuditLine {

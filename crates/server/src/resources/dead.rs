@@ -1,4 +1,4 @@
-//! `/api/v1/dead-letters`: jobs that failed for good, as other systems read them, and removing them (D1, D5).
+//! `/api/v1/dead-letters`: jobs that failed for good, their envelopes (D1), and removing them (D5).
 
 use axum::Json;
 use axum::extract::State;
@@ -9,13 +9,16 @@ use backstop::{JobId, Refusal, State as JobState};
 use serde_json::Value;
 use utoipa_axum::routes;
 
-use super::{archive, jobs, names};
+use super::{archive, ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Path, Query};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
-use crate::shape::{DeadLetter, DeadQuery, Exported, Failed, Items, Purge, Purged, Survey};
+use crate::shape::{
+    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Exported, Failed, Items, Purge, Purged,
+    Survey, WithEnvelope,
+};
 
 /// Dead letters that are counted at most before any goes.
 const COUNT: usize = 10_000_000;
@@ -38,41 +41,43 @@ fn dead(caller: &Caller, conditions: JobFilter) -> Result<JobFilter, ApiError> {
     Ok(JobFilter { state: Some(JobState::Failed), ..names::filter(caller, conditions)? })
 }
 
-fn page(query: &DeadQuery) -> PageRequest<JobId> {
-    PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor }
-}
-
-/// The envelopes of dead letters, newest job first.
+/// Dead letters, newest job first: as jobs, or as envelopes with `envelope=true`.
 #[utoipa::path(get, path = "/api/v1/dead-letters", tag = "dead-letters", params(DeadQuery),
-    responses((status = 200, body = Items<Object>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<DeadRow>), (status = 422, body = Failed)))]
 async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<DeadQuery>,
-) -> Result<Json<Items<Value>>, ApiError> {
-    let found = api.engine().jobs(dead(&caller, query.conditions())?, page(&query)).await?;
+) -> Result<Json<Items<DeadRow>>, ApiError> {
+    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
+    let found = api.engine().jobs(dead(&caller, query.conditions())?, page).await?;
     let mut items = Vec::with_capacity(found.items.len());
     for view in &found.items {
-        let latest = api.engine().attempts(view.job.spec.id, PageRequest::first(1)).await?.items;
-        items.extend(enveloped(&caller, view, &latest));
+        if query.envelope {
+            let latest = api.engine().attempts(view.job.spec.id, PageRequest::first(1)).await?.items;
+            items.extend(enveloped(&caller, view, &latest).map(DeadRow::Envelope));
+        } else {
+            let job = names::job(&caller, names::shown(&api, view, false).reads());
+            items.extend(job.map(|job| DeadRow::Job(Box::new(job))));
+        }
     }
     Ok(Json(Items { items, next_cursor: found.next.map(|id| id.to_string()) }))
 }
 
-/// One dead letter: its envelope, its latest runs, and what to do.
-#[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead-letters", params(("id" = JobId, Path)),
+/// One dead letter: the job, its latest runs, and what to do.
+#[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead-letters",
+    params(("id" = JobId, Path), WithEnvelope),
     responses((status = 200, body = DeadLetter), (status = 404, body = Failed), (status = 409, body = Failed)))]
 async fn show_dead_letter(
     State(api): State<Api>,
     caller: Caller,
     Path(id): Path<String>,
+    Query(with): Query<WithEnvelope>,
 ) -> Result<Json<DeadLetter>, ApiError> {
-    let id = jobs::job_id(&id)?;
+    let id = ids::job_id(&api, &caller, &id).await?;
+    let mut detail = jobs::seen(&api, &caller, id).await?;
     let explained = api.engine().explain(id).await?;
     let Some((view, mut explanation)) = explained else { return Err(jobs::absent(&api, &caller, id).await) };
-    if caller.sees(&view.job.spec.queue).is_none() {
-        return Err(jobs::no_such_job(id));
-    }
     let runs = api.engine().attempts(id, PageRequest::first(LATEST)).await?.items;
     let Some(envelope) = enveloped(&caller, &view, &runs) else {
         let refusal = Refusal::WrongState { job: id, state: view.state(), verb: "shown as a dead letter" };
@@ -80,11 +85,14 @@ async fn show_dead_letter(
     };
     names::sentences(&caller, &view, &mut explanation);
     let attempts = runs.iter().map(|run| names::run(&api, &caller, &view.job.spec.kind, run)).collect();
-    Ok(Json(DeadLetter { envelope, attempts, because: explanation.because, next: explanation.next }))
+    detail.view = names::shown(&api, &detail.view, false);
+    let job = names::job(&caller, detail.reads()).ok_or_else(|| jobs::no_such_job(id))?;
+    let (because, next) = (explanation.because, explanation.next);
+    Ok(Json(DeadLetter { job, attempts, because, next, envelope: with.envelope.then_some(envelope) }))
 }
 
 /// The envelope of a dead letter, in the caller's names.
-fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Value> {
+fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Envelope> {
     let version = latest.first().and_then(|attempt| attempt.code_version.as_deref());
     let mut envelope = envelope(&view.job, &view.record, view.last_failure.as_ref(), version)?;
     envelope["queue"] = caller.sees(&view.job.spec.queue)?.into();
@@ -93,18 +101,19 @@ fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Valu
             envelope[name] = Value::from(names::own_key(caller, key).to_owned());
         }
     }
-    Some(envelope)
+    serde_json::from_value(envelope).ok()
 }
 
 /// Dead letters with all that is known of each, in clear, newest job first.
-#[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead-letters", params(DeadQuery),
+#[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead-letters", params(DeadExportQuery),
     responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
 async fn export_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<DeadQuery>,
+    Query(query): Query<DeadExportQuery>,
 ) -> Result<Json<Items<Exported>>, ApiError> {
-    let found = api.engine().export(dead(&caller, query.conditions())?, page(&query)).await?;
+    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
+    let found = api.engine().export(dead(&caller, query.conditions())?, page).await?;
     let items = found.items.into_iter().filter_map(|job| archive::exported(&caller, job));
     Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
 }

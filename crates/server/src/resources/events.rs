@@ -71,7 +71,7 @@ fn filter(caller: &Caller, query: &EventQuery) -> Result<Filter, ApiError> {
     }
     let job = query.job.as_deref().map(|text| {
         text.parse::<JobId>()
-            .map_err(|_| ApiError::invalid("`job` is no id of a job").details(json!({ "field": "job" })))
+            .map_err(|_| ApiError::invalid("`job` is not a job id").details(json!({ "field": "job" })))
     });
     Ok(Filter {
         queues: queues.transpose()?,

@@ -8,6 +8,7 @@ use backstop::{JobId, OperateError, Refusal};
 use serde_json::{Value, json};
 use utoipa_axum::routes;
 
+use super::ids::job_id;
 use super::names;
 use crate::access::{Caller, Scope};
 use crate::api::Api;
@@ -56,8 +57,8 @@ async fn show_job(
     Path(id): Path<String>,
     Query(Reveal { reveal }): Query<Reveal>,
 ) -> Result<Json<JobReads>, ApiError> {
-    let id = job_id(&id)?;
     names::may_reveal(&caller, reveal)?;
+    let id = job_id(&api, &caller, &id).await?;
     let mut detail = seen(&api, &caller, id).await?;
     detail.view = names::shown(&api, &detail.view, reveal);
     names::job(&caller, detail.reads()).map(Json).ok_or_else(|| no_such_job(id))
@@ -72,7 +73,8 @@ async fn list_attempts(
     Path(id): Path<String>,
     Query(query): Query<RunsQuery>,
 ) -> Result<Json<Items<AttemptReads>>, ApiError> {
-    Ok(Json(runs(&api, &caller, job_id(&id)?, query).await?))
+    let id = job_id(&api, &caller, &id).await?;
+    Ok(Json(runs(&api, &caller, id, query).await?))
 }
 
 /// Why a job is where it is, what happens next and when.
@@ -83,7 +85,7 @@ async fn explain_job(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<Explained>, ApiError> {
-    let id = job_id(&id)?;
+    let id = job_id(&api, &caller, &id).await?;
     let Some((view, mut explanation)) = api.engine().explain(id).await? else {
         return Err(absent(&api, &caller, id).await);
     };
@@ -102,7 +104,8 @@ async fn read_logs(
     Path(id): Path<String>,
     Query(query): Query<RunsQuery>,
 ) -> Result<Json<Items<Logged>>, ApiError> {
-    let page = runs(&api, &caller, job_id(&id)?, query).await?;
+    let id = job_id(&api, &caller, &id).await?;
+    let page = runs(&api, &caller, id, query).await?;
     let logged = page.items.into_iter().map(|run| {
         let AttemptReads { number, cause, finished_at, output, .. } = run;
         Logged { number, cause, finished_at, output }
@@ -164,15 +167,6 @@ fn changed(operated: Result<Operated, OperateError>) -> Result<Json<Changed>, Ap
     Ok(Json(Changed { changed, status: state.to_string() }))
 }
 
-/// The id of a path. What is no id is no job's.
-pub(super) fn job_id(text: &str) -> Result<JobId, ApiError> {
-    text.parse().map_err(|_| {
-        let text: String = text.chars().take(60).collect();
-        ApiError::not_found("no_such_job", format!("there is no job {text}: that is no id"))
-            .hint("check the id with `backstop job list`")
-    })
-}
-
 pub(super) fn no_such_job(job: JobId) -> ApiError {
     Refusal::NoSuchJob { job }.into()
 }
@@ -207,7 +201,7 @@ pub(super) async fn absent(api: &Api, caller: &Caller, id: JobId) -> ApiError {
 
 /// The id of a job that this caller may move. The store knows best whether it is there at all.
 async fn movable(api: &Api, caller: &Caller, id: &str) -> Result<JobId, ApiError> {
-    let id = job_id(id)?;
+    let id = job_id(api, caller, id).await?;
     if !caller.sees_all() {
         seen(api, caller, id).await?;
     }

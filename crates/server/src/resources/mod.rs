@@ -8,6 +8,7 @@ pub(crate) mod dead;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod health;
+mod ids;
 pub(crate) mod incidents;
 pub(crate) mod jobs;
 pub(crate) mod metrics;

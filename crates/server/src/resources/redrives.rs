@@ -79,7 +79,7 @@ fn read_mark(text: &str) -> Result<Mark, ApiError> {
         let at = backstop::Timestamp::from_micros(micros.parse().ok()?);
         Some((std::cmp::Reverse(at), id.parse().ok()?))
     };
-    read().ok_or_else(|| wrong_field("cursor", "it is no cursor of this list"))
+    read().ok_or_else(|| wrong_field("cursor", "it is not a cursor of this list"))
 }
 
 /// Counts what would be driven again and makes a plan for it; `dry_run` only counts.
@@ -124,7 +124,7 @@ async fn jobs(
 ) -> Result<Json<Items<Item>>, ApiError> {
     let plan = api.engine().redrive_plan(&known(&id)?).await?;
     if page.cursor.as_deref().is_some_and(|cursor| !is_job_cursor(cursor, &plan.id)) {
-        return Err(wrong_field("cursor", "it is no cursor of this list"));
+        return Err(wrong_field("cursor", "it is not a cursor of this list"));
     }
     let request = PageRequest { limit: page.limit.rows(), after: page.cursor };
     let page = api.engine().redrive_items(&plan.id, request).await?;

@@ -1,6 +1,9 @@
-//! Dead letters: how they are shown, counted and removed.
+//! Dead letters: how they are shown, counted and removed. A dead letter is a job and reads like one; its envelope (D1)
+//! is for other systems.
 
-use backstop::core::job::AttemptReads;
+use std::collections::BTreeMap;
+
+use backstop::core::job::{AttemptReads, JobReads};
 use backstop::{JobId, TerminalReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +23,31 @@ with_conditions! {
         limit: Option<Limit>,
         /// Go on after this job: `next_cursor` of the page before.
         cursor: Option<JobId>,
+        /// Envelopes instead of jobs.
+        envelope: bool,
     }
+}
+
+with_conditions! {
+    /// Which dead letters to export.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+    #[into_params(parameter_in = Query)]
+    DeadExportQuery {
+        /// Rows of the page at most.
+        #[param(inline)]
+        limit: Option<Limit>,
+        /// Go on after this job: `next_cursor` of the page before.
+        cursor: Option<JobId>,
+    }
+}
+
+/// How to show one dead letter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default, deny_unknown_fields)]
+pub struct WithEnvelope {
+    /// Add its envelope.
+    pub envelope: bool,
 }
 
 with_conditions! {
@@ -39,18 +66,45 @@ with_conditions! {
     }
 }
 
-/// One dead letter with all that a person needs to mend it.
+/// A row of the list: a job, or its envelope when that was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum DeadRow {
+    /// The job, as every list shows it.
+    Job(Box<JobReads>),
+    /// Its envelope.
+    Envelope(Envelope),
+}
+
+/// A dead letter as other systems read it (D1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    /// The job.
+    pub execution_id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// The other fields.
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
+}
+
+/// One dead letter with all that a person needs to fix it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetter {
-    /// The dead letter as other systems read it (D1).
-    #[schema(value_type = Object)]
-    pub envelope: Value,
+    /// The job.
+    pub job: JobReads,
     /// Its latest runs, latest first.
     pub attempts: Vec<AttemptReads>,
     /// Why it is dead.
     pub because: String,
     /// What to do.
     pub next: String,
+    /// Its envelope, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<Envelope>,
 }
 
 /// What a purge did. One call removes one bounded batch.

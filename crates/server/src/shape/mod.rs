@@ -25,7 +25,10 @@ use utoipa::ToSchema;
 pub use alert::Alert;
 pub use archive::{ArchiveQuery, ArchivedJob, Exported, Prune, Pruned};
 pub use audit::AuditLine;
-pub use dead::{DeadLetter, DeadQuery, Purge, Purged, Survey, SurveyGroup};
+pub use dead::{
+    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Purge, Purged, Survey, SurveyGroup,
+    WithEnvelope,
+};
 pub use doctor::{Finding, Level};
 pub use event::EventQuery;
 pub use health::{Check, Readiness};

@@ -237,7 +237,7 @@ pub enum Outcome {
 pub enum FailureClass {
     /// An error that a retry may mend.
     Error,
-    /// An error that no retry can mend.
+    /// An error that no retry can fix.
     Permanent,
     /// The input can never be handled.
     Invalid,

@@ -99,6 +99,43 @@ pub async fn names_and_states_agree_with_the_whole(w: World) {
     }
 }
 
+/// F20: the ids between two, whatever else is asked: what a person's first characters of an id mean.
+pub async fn ids_between_two_are_found(w: World) {
+    crowd(&w).await;
+    let whole = w.store.list(JobFilter::default(), PageRequest::first(1_000)).await.expect("list").items;
+    let text = |text: &str| Some(text.to_owned());
+    let all = JobFilter::default;
+    let asked = [
+        all(),
+        JobFilter { queue: text("default"), ..all() },
+        JobFilter { tenant: text("acme"), ..all() },
+        JobFilter { tenant: text("acme"), state: Some(State::Failed), ..all() },
+        JobFilter { state: Some(State::Canceled), ..all() },
+        JobFilter { state: Some(State::Pending), ..all() },
+        JobFilter { state: Some(State::Running), ..all() },
+        JobFilter { state: Some(State::Succeeded), ..all() },
+        JobFilter { reason: Some(TerminalReason::Invalid), ..all() },
+    ];
+    for filter in asked {
+        for (from, after) in [(1, 151), (10, 20), (12, 13), (100, 104), (149, 1_000), (151, 152), (20, 10)] {
+            let filter = JobFilter { id_from: Some(id(from)), ..filter.clone() };
+            let within = |view: &&JobView| (id(from)..id(after.max(from))).contains(&view.job.spec.id);
+            let fits = whole.iter().filter(within).filter(|view| matches(&filter, view));
+            let expected: Vec<JobId> = fits.map(|view| view.job.spec.id).collect();
+            let page = PageRequest { limit: 150, after: Some(id(after)) };
+            let found = w.store.list(filter.clone(), page).await.expect("list");
+            let found: Vec<JobId> = found.items.iter().map(|view| view.job.spec.id).collect();
+            assert_eq!(found, expected, "from {from} to {after}: {filter:?}");
+        }
+        let upwards = JobFilter { id_from: Some(id(75)), ..filter.clone() };
+        let expected = whole.iter().filter(|view| matches(&filter, view) && view.job.spec.id >= id(75));
+        let expected: Vec<JobId> = expected.map(|view| view.job.spec.id).collect();
+        assert_eq!(paged(&w, &upwards, 7).await, expected, "{upwards:?}");
+        let survey = w.store.survey(upwards.clone(), 1_000).await.expect("survey");
+        assert_eq!(survey.jobs(), expected.len() as u64, "{upwards:?}");
+    }
+}
+
 /// F20: the oldest jobs, in many lanes, behind many others.
 pub async fn the_oldest_jobs_of_many_lanes_are_found(w: World) {
     let lane = |number: u64| job(number).queue("acme/mail").kind(&format!("kind-{}", number % 20), 1);

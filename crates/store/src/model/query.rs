@@ -145,6 +145,7 @@ fn matches(filter: &JobFilter, view: &JobView) -> bool {
         && filter.created_before.is_none_or(|moment| created < moment)
         && filter.finished_after.is_none_or(|moment| record.finished_at.is_some_and(|end| end >= moment))
         && filter.finished_before.is_none_or(|moment| record.finished_at.is_some_and(|end| end < moment))
+        && filter.id_from.is_none_or(|from| spec.id >= from)
 }
 
 /// One page of `rows`, with the key to go on from when more follow.

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::client::Client;
 use crate::commands::consent::consent;
 use crate::commands::filter::Conditions;
-use crate::commands::keep::Keep;
+use crate::commands::keep::{Keep, documents};
 use crate::output::clean;
 use crate::output::figures::{counted, grouped};
 use crate::output::paint::Ink;
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     /// Write each one to this new file, as a line of JSON with its payload in clear, before it goes.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
@@ -94,7 +94,7 @@ fn nothing(options: &Options, app: &App) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.document(&json!({ "dry_run": options.dry_run, "purged": 0, "left": 0, "exported": null }))?;
     } else {
-        app.out.page("no dead letter here: nothing to remove")?;
+        app.out.page("no dead letters: nothing to remove")?;
     }
     Ok(Exit::Done)
 }
@@ -165,7 +165,7 @@ async fn after_keeping(
     client: &Client,
 ) -> Result<(Purged, Option<String>), Problem> {
     let batch = export_page(&options.conditions, cursor.as_deref(), moment, client).await?;
-    keep.batch(&batch.items)?;
+    keep.batch(&documents(&batch.items))?;
     let ids = batch.items.iter().map(|job| job.id).collect();
     let purge = Purge { ids: Some(ids), ..Purge::default() };
     let done: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;

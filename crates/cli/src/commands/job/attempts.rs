@@ -1,8 +1,8 @@
 //! `backstop job attempts` and `backstop job logs`: the ledger of a job.
 
-use backstop::Timestamp;
 use backstop::core::failure::Verdict;
 use backstop::core::job::AttemptReads;
+use backstop::{JobId, Timestamp};
 use backstop_server::shape::{Items, Logged};
 
 use super::{Runs, path};
@@ -15,25 +15,25 @@ use crate::output::table::{Listing, inked, number, short, text};
 use crate::problem::Problem;
 
 pub(super) async fn run(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
+    let id = client.job_id(&runs.one.id).await?;
     let Items { items, next_cursor: next } =
-        client.get::<Items<AttemptReads>>(&page(runs, "/attempts")).await?;
+        client.get::<Items<AttemptReads>>(&page(id, runs, "/attempts")).await?;
     if app.out.json {
         return app.out.items(&items, next);
     }
     if items.is_empty() {
-        let id = runs.id;
-        return app.out.page(&format!("no run of it has ended yet: `backstop job explain {id}` says why"));
+        return app.out.page(&format!("no run has ended yet: `backstop job explain {id}` says why"));
     }
     app.out.page(&table(app, &items, client.now().await?))?;
     if let Some(next) = next {
-        app.out.note(&format!("\nthere are more: add --cursor {next}"));
+        app.out.note(&format!("\nmore: add --cursor {next}"));
     }
     Ok(())
 }
 
-fn page(runs: &Runs, part: &str) -> String {
+fn page(id: JobId, runs: &Runs, part: &str) -> String {
     let (limit, cursor) = (Some(runs.limit.to_string()), runs.cursor.map(|run| run.to_string()));
-    format!("{}{}", path(runs.id, part), query([("limit", limit), ("cursor", cursor)]))
+    format!("{}{}", path(id, part), query([("limit", limit), ("cursor", cursor)]))
 }
 
 /// The runs as a table.
@@ -62,22 +62,21 @@ fn then(run: &AttemptReads) -> String {
         Some(Verdict::Retry { delay }) => format!("again after {}", length(*delay)),
         Some(Verdict::Defer { delay }) => format!("put off for {}", length(*delay)),
         Some(Verdict::Dead { reason }) => format!("dead: {reason}"),
-        Some(Verdict::Cancel { .. }) => "called off".to_owned(),
+        Some(Verdict::Cancel { .. }) => "canceled".to_owned(),
     }
 }
 
 /// What the runs logged, oldest first, as a person would read a log.
 pub(super) async fn logs(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
-    let Items { mut items, next_cursor: next } = client.get::<Items<Logged>>(&page(runs, "/logs")).await?;
+    let id = client.job_id(&runs.one.id).await?;
+    let Items { mut items, next_cursor: next } =
+        client.get::<Items<Logged>>(&page(id, runs, "/logs")).await?;
     items.reverse();
     if app.out.json {
         return app.out.items(&items, next);
     }
     if items.iter().all(|run| run.output.is_none()) {
-        return app.out.page(&format!(
-            "no run of it logged anything: `backstop job attempts {}` lists its runs",
-            runs.id
-        ));
+        return app.out.page(&format!("nothing was logged: `backstop job attempts {id}` lists the runs"));
     }
     let mut page = String::new();
     for run in &items {

@@ -53,8 +53,8 @@ fn decided(app: &App, decision: &Decision) -> String {
         Verdict::Succeed => (Ink::Green, "succeeded".to_owned()),
         Verdict::Retry { delay } => (Ink::Yellow, format!("runs again after {}", length(*delay))),
         Verdict::Defer { delay } => (Ink::Yellow, format!("goes back without blame, for {}", length(*delay))),
-        Verdict::Dead { reason } => (Ink::Red, format!("a dead letter: {reason}")),
-        Verdict::Cancel { reason } => (Ink::Grey, format!("called off: {}", clean(reason))),
+        Verdict::Dead { reason } => (Ink::Red, format!("dead: {reason}")),
+        Verdict::Cancel { reason } => (Ink::Grey, format!("canceled: {}", clean(reason))),
     };
     format!("{}  → {}\n", checks(app, &decision.trace), app.out.ink(ink, &words))
 }

@@ -7,6 +7,7 @@ use backstop_server::shape::Items;
 use crate::app::App;
 use crate::client::Client;
 use crate::commands::filter::Filter;
+use crate::output::ids::short_ids;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
 use crate::output::table::{Listing, inked, number, short, text};
@@ -27,12 +28,12 @@ pub(super) async fn run(
         return app.out.page(if status.is_some() || filter.narrows() {
             "no job matches: `backstop job list` without filters shows all"
         } else {
-            "there is no job yet: `backstop enqueue KIND` stores one, `backstop up --demo` shows some"
+            "no jobs yet: `backstop enqueue KIND` adds one, `backstop up --demo` shows some"
         });
     }
     app.out.page(&table(app, &page.items, client.now().await?))?;
     if let Some(next) = next {
-        app.out.note(&format!("\nthere are more: add --cursor {next}"));
+        app.out.note(&format!("\nmore: add --cursor {next}"));
     }
     Ok(())
 }
@@ -40,9 +41,9 @@ pub(super) async fn run(
 fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "status", "runs", "when", "note"];
     let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 6, 5, 4]);
-    for job in jobs {
+    for (job, id) in jobs.iter().zip(short_ids(jobs.iter().map(|job| job.id))) {
         table.row(vec![
-            text(&job.id.to_string()),
+            text(&id),
             text(&job.kind),
             text(&job.queue),
             inked(Ink::of_state(job.status), job.status.as_str()),

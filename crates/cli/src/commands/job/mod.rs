@@ -4,7 +4,8 @@ pub(crate) mod attempts;
 mod explain;
 mod list;
 mod operate;
-mod show;
+pub(crate) mod show;
+mod wait;
 
 use backstop::{JobId, State};
 use backstop_server::shape::Reason;
@@ -12,6 +13,7 @@ use clap::{Args, Subcommand};
 
 use super::filter::Filter;
 use crate::app::App;
+use crate::client::{Client, JobRef};
 use crate::problem::{Exit, Problem};
 
 /// What goes with a verb that needs nothing said.
@@ -20,15 +22,15 @@ const NOTHING: Reason = Reason { reason: None };
 /// Commands about jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Job {
-    /// Jobs, newest first.
+    /// List jobs, newest first.
     List {
-        /// In this state: pending, running, succeeded, failed, paused, canceled or waiting.
+        /// Only those in this state: pending, running, succeeded, failed, paused, canceled or waiting.
         #[arg(long)]
         status: Option<State>,
         #[command(flatten)]
         filter: Filter,
     },
-    /// Everything about one job.
+    /// Show everything about a job.
     Show {
         #[command(flatten)]
         one: One,
@@ -36,55 +38,67 @@ pub(crate) enum Job {
         #[arg(long)]
         reveal: bool,
     },
-    /// Why a job is where it is, what happens next and when.
+    /// Explain why a job is where it is, and what happens next.
     Explain(One),
-    /// The runs of a job, latest first.
+    /// List the runs of a job, latest first.
     Attempts(Runs),
-    /// What the runs of a job logged, oldest first.
+    /// Print what the runs of a job logged, oldest first.
     Logs(Runs),
-    /// Call jobs off, also running ones.
+    /// Wait until jobs have ended; the exit code says how.
+    Wait(wait::Wait),
+    /// Cancel jobs, also running ones.
     Cancel {
-        /// The jobs.
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<JobId>,
-        /// Why, kept with each job.
+        #[command(flatten)]
+        many: Many,
+        /// Why; kept with each job.
         #[arg(long, default_value = "canceled from the command line")]
         reason: String,
     },
-    /// Hold jobs back: pending ones and dead letters.
+    /// Pause pending jobs and dead letters.
     Pause(Many),
-    /// Put paused jobs back to where they were.
+    /// Resume paused jobs.
     Resume(Many),
-    /// Drive dead letters again, with all their attempts.
+    /// Retry dead letters, with all their attempts.
     Retry(Many),
 }
 
 /// One job.
 #[derive(Debug, Args)]
 pub(crate) struct One {
-    /// The job.
-    pub(crate) id: JobId,
+    /// The job: its id, or at least the first 6 characters of it.
+    pub(crate) id: JobRef,
 }
 
 /// Some jobs.
 #[derive(Debug, Args)]
 pub(crate) struct Many {
-    /// The jobs.
+    /// The jobs: their ids, or at least the first 6 characters of each.
     #[arg(required = true, value_name = "ID")]
-    pub(crate) ids: Vec<JobId>,
+    ids: Vec<JobRef>,
+}
+
+impl Many {
+    /// Their ids. When one of them is not clear, none is answered, so that nothing is done by halves.
+    async fn find(&self, client: &Client) -> Result<Vec<JobId>, Problem> {
+        let mut ids = Vec::with_capacity(self.ids.len());
+        for named in &self.ids {
+            ids.push(client.job_id(named).await?);
+        }
+        Ok(ids)
+    }
 }
 
 /// The runs of one job.
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// The job.
-    pub(crate) id: JobId,
+    #[command(flatten)]
+    one: One,
     /// At most this many runs, the latest.
     #[arg(long, default_value_t = 20)]
-    pub(crate) limit: usize,
-    /// Go on after this run, as `next_cursor` of the page before says.
+    limit: usize,
+    /// Continue after this run: `next_cursor` of the previous page.
     #[arg(long, value_name = "NUMBER")]
-    pub(crate) cursor: Option<u32>,
+    cursor: Option<u32>,
 }
 
 /// The path of a job, and of what belongs to it.
@@ -96,17 +110,22 @@ pub(crate) async fn run(command: Job, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
         Job::List { status, filter } => list::run(status, &filter, &client, app).await?,
-        Job::Show { one, reveal } => show::run(one.id, reveal, &client, app).await?,
-        Job::Explain(one) => explain::run(one.id, &client, app).await?,
+        Job::Show { one, reveal } => show::run(client.job_id(&one.id).await?, reveal, &client, app).await?,
+        Job::Explain(one) => explain::run(client.job_id(&one.id).await?, &client, app).await?,
         Job::Attempts(runs) => attempts::run(&runs, &client, app).await?,
         Job::Logs(runs) => attempts::logs(&runs, &client, app).await?,
-        Job::Cancel { ids, reason } => {
+        Job::Wait(options) => return wait::run(&options, &client, app).await,
+        Job::Cancel { many, reason } => {
             let reason = Reason { reason: Some(reason) };
-            return operate::each(&ids, "/cancel", &reason, &client, app).await;
+            return operate::each(&many.find(&client).await?, "/cancel", &reason, &client, app).await;
         }
-        Job::Pause(many) => return operate::each(&many.ids, "/pause", &NOTHING, &client, app).await,
-        Job::Resume(many) => return operate::each(&many.ids, "/resume", &NOTHING, &client, app).await,
-        Job::Retry(many) => return operate::each(&many.ids, "/retry", &NOTHING, &client, app).await,
+        Job::Pause(many) => return each(&many, "/pause", &client, app).await,
+        Job::Resume(many) => return each(&many, "/resume", &client, app).await,
+        Job::Retry(many) => return each(&many, "/retry", &client, app).await,
     }
     Ok(Exit::Done)
+}
+
+async fn each(many: &Many, verb: &str, client: &Client, app: &App) -> Result<Exit, Problem> {
+    operate::each(&many.find(client).await?, verb, &NOTHING, client, app).await
 }

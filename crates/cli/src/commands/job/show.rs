@@ -48,7 +48,8 @@ async fn archived(id: JobId, clear: &str, client: &Client, app: &App) -> Result<
     Ok(())
 }
 
-fn page(app: &App, job: &JobReads, now: Timestamp) -> String {
+/// A job as a page.
+pub(crate) fn page(app: &App, job: &JobReads, now: Timestamp) -> String {
     let state = app.out.ink(Ink::of_state(job.status), job.status.as_str());
     let title = app.out.ink(Ink::Bold, &clean(&job.kind));
     let mut facts = Facts::default();

@@ -51,18 +51,18 @@ pub(crate) struct Options {
     /// Only code of this version or a later one may run them [default: what the incident is fixed in].
     #[arg(long, value_name = "VERSION")]
     needs: Option<String>,
-    /// Why, for whoever reads the plan later.
+    /// Why; kept with the plan.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
     who: Who,
-    /// Count only; make no plan.
+    /// Count only; create no plan.
     #[arg(long, conflicts_with = "start")]
     dry_run: bool,
-    /// Let the plan go at once.
+    /// Start the plan at once.
     #[arg(long)]
     start: bool,
-    /// With --start: stay and show how it goes.
+    /// With --start: watch it.
     #[arg(long, requires = "start")]
     watch: bool,
 }
@@ -85,7 +85,7 @@ struct Care {
     /// Leave out what was driven again this often already.
     #[arg(long, value_name = "N", default_value_t = Settings::default().ceiling)]
     ceiling: u32,
-    /// Failures of another kind that are borne before the plan halts.
+    /// Failures with another cause that are allowed before the plan halts.
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_failures)]
     max_failures: u32,
 }

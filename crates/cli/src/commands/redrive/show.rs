@@ -22,16 +22,16 @@ use crate::problem::{Exit, Problem};
 pub(crate) struct Options {
     /// The plan, such as rd-1f0c9a22.
     id: PlanId,
-    /// Stay and show how it goes, until it is done, halted or canceled.
+    /// Watch it until it is done, halted or canceled.
     #[arg(long, conflicts_with = "jobs")]
     watch: bool,
-    /// What became of each of its jobs.
+    /// List its jobs and what became of each.
     #[arg(long)]
     jobs: bool,
     /// With --jobs: at most this many.
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// With --jobs: go on after this one, as `next_cursor` of the page before says.
+    /// With --jobs: continue after this one: `next_cursor` of the previous page.
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -127,7 +127,7 @@ async fn jobs(
     }
     app.out.page(&table(app, &page.items, client.now().await?))?;
     if let Some(next) = page.next_cursor {
-        app.out.note(&format!("there are more: add --cursor {next}"));
+        app.out.note(&format!("more: add --cursor {next}"));
     }
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use crate::failure::Cause;
 
 /// A text that is no rule id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no rule id: use 1 to 64 lowercase letters, digits, `_` and `-`, such as stripe-down")]
+#[error("`{0}` is not a rule id: use 1 to 64 lowercase letters, digits, `_` and `-`, such as stripe-down")]
 pub struct InvalidRuleId(pub(super) String);
 
 /// Why a rule cannot be used.
@@ -63,7 +63,7 @@ pub enum RuleError {
     #[error("no rule decides about a wrong signature, because such a job never runs: leave the cause out")]
     Signature,
     /// The pattern is no regular expression.
-    #[error("text is no regular expression: {problem}{}; put `\\` before a character to mean itself", place(*at))]
+    #[error("text is not a regular expression: {problem}{}; put `\\` before a character to mean itself", place(*at))]
     InvalidText {
         /// What is wrong with it.
         problem: String,

@@ -243,7 +243,7 @@ fn every_phase_says_where_it_is_and_what_comes_next() {
     says(&world.plan, "driving: 3 of 5 driven, 1 succeeded, 2 in flight");
     world.die(4, "null", at(105));
     world.step(2, at(106));
-    says(&world.plan, "the cause is still there; mend it, then `backstop redrive resume rd-00000007`");
+    says(&world.plan, "the cause is still there; fix it, then `backstop redrive resume rd-00000007`");
     world.plan.cancel("ann", at(107)).expect("halted");
     says(&world.plan, "canceled by a person: 3 of 5 driven");
 }

@@ -11,7 +11,7 @@ use super::{holder, played};
 use crate::harness::Harness;
 
 /// An API with jobs of these endings in the archive.
-async fn archived(queue: &'static str, endings: &[&str]) -> (Harness, Vec<JobId>) {
+pub(super) async fn archived(queue: &'static str, endings: &[&str]) -> (Harness, Vec<JobId>) {
     let at_once = Some(Duration::ZERO);
     let retention = Retention::default().succeeded(at_once).canceled(at_once).failed(at_once);
     let test = TestEngine::with_config(Config::default().retention(retention));

@@ -13,18 +13,24 @@ async fn dead(harness: &Harness) -> usize {
 }
 
 #[tokio::test]
-async fn envelopes_are_listed_and_one_is_shown_with_what_to_do() {
+async fn dead_letters_are_jobs_and_have_envelopes_when_asked_for() {
     // D1
     let harness = Harness::new().await;
     let ids = played(&harness, "default", &["permanent", "well"]).await;
     let page = harness.get("/api/v1/dead-letters?kind=play").await.ok();
-    let envelope = &page["items"][0];
     assert_eq!(page["items"].as_array().unwrap().len(), 1);
+    let jobs = harness.get("/api/v1/jobs?status=failed").await.ok();
+    assert_eq!(page["items"], jobs["items"], "one dialect");
+    let page = harness.get("/api/v1/dead-letters?kind=play&envelope=true").await.ok();
+    let envelope = &page["items"][0];
     assert_eq!((&envelope["executionId"], &envelope["codeVersion"]), (&json!(ids[0]), &json!("1.2.0")));
     let shown = harness.get(&format!("/api/v1/dead-letters/{}", ids[0])).await.ok();
-    assert_eq!(&shown["envelope"], envelope);
+    let job = harness.get(&format!("/api/v1/jobs/{}", ids[0])).await.ok();
+    assert_eq!((&shown["job"], shown.get("envelope")), (&job, None));
     assert_eq!(shown["attempts"][0]["error"], "the card is stolen");
     assert!(shown["next"].as_str().unwrap().contains("backstop job retry"));
+    let with = harness.get(&format!("/api/v1/dead-letters/{}?envelope=true", ids[0])).await.ok();
+    assert_eq!(&with["envelope"], envelope);
     let well = harness.get(&format!("/api/v1/dead-letters/{}", ids[1])).await;
     assert_eq!((well.status.as_u16(), well.code()), (409, "wrong_state".to_owned()));
     assert_eq!(harness.get("/api/v1/dead-letters?status=failed").await.code(), "invalid");

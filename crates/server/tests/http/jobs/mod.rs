@@ -3,6 +3,7 @@
 mod archive;
 mod dead;
 mod described;
+mod ids;
 mod look;
 mod operate;
 mod submit;

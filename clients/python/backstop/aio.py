@@ -1,0 +1,478 @@
+"""The same client and worker for asyncio. Handlers are coroutines; calls go through a few threads of their own.
+
+A handler whose job is canceled, lost or out of time gets `asyncio.CancelledError` where it awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Dict, Iterable, List, Mapping
+from typing import Optional, Sequence, Set, TypeVar, Union
+
+from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
+from .options import JobFilter, NewJob, SubmitOptions
+from .outcomes import interrupted, log_failure, of_exception, succeeded
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+AsyncHandler = Callable[["AsyncJob"], Awaitable[Any]]
+H = TypeVar("H", bound=AsyncHandler)
+
+_log = logging.getLogger("backstop")
+
+#: How long one claim waits for work, in seconds. A stop does not wait for it.
+WAIT = 20.0
+#: The first and the longest pause while the server is away, in seconds.
+PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
+#: The longest time between two heartbeats, in seconds: so soon a running handler is told that its job was canceled.
+BEAT_LONGEST = 2.0
+#: How often a claim that still waits is ended when the worker stops, in seconds.
+HANGING_UP = 0.2
+
+
+class AsyncClient:
+    """A caller of one server from coroutines."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:7700",
+        token: Optional[str] = None,
+        timeout: float = 30.0,
+        connections: int = 8,
+    ) -> None:
+        self._client = Client(url, token, timeout)
+        self._connections = max(1, connections)
+        self._threads = ThreadPoolExecutor(self._connections, thread_name_prefix="backstop-call")
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every call that is under way, and takes no more."""
+        # Threads that end take their connections along, so these are closed first.
+        self._client.close_all()
+        self._threads.shutdown(wait=False)
+
+    async def submit(self, kind: str, payload: Json = None, **options: Unpack[SubmitOptions]) -> Submitted:
+        """Stores a job; see `Client.submit`."""
+        return await self._run(functools.partial(self._client.submit, kind, payload, **options))
+
+    async def submit_many(
+        self, jobs: Iterable[Union[NewJob, Mapping[str, Any]]], partial: bool = False
+    ) -> List[Body]:
+        """Stores many jobs in one call; see `Client.submit_many`."""
+        return await self._run(functools.partial(self._client.submit_many, list(jobs), partial))
+
+    async def get(self, job: str, reveal: bool = False) -> Body:
+        """A job as it is now."""
+        return await self._run(functools.partial(self._client.get, job, reveal))
+
+    async def explain(self, job: str) -> Body:
+        """Why a job is where it is, and what happens next."""
+        return await self._run(functools.partial(self._client.explain, job))
+
+    async def attempts(self, job: str) -> List[Body]:
+        """The ended runs of a job, latest first."""
+        return await self._run(functools.partial(self._client.attempts, job))
+
+    async def jobs(self, **filters: Unpack[JobFilter]) -> AsyncIterator[Body]:
+        """Jobs, newest first, page by page."""
+        rows = self._client.jobs(**filters)
+        while True:
+            row = await self._run(functools.partial(next, rows, None))
+            if row is None:
+                return
+            yield row
+
+    async def cancel(self, job: str, reason: Optional[str] = None) -> Body:
+        """Cancels a job, also a running one."""
+        return await self._run(functools.partial(self._client.cancel, job, reason))
+
+    async def pause(self, job: str) -> Body:
+        """Pauses a job."""
+        return await self._run(functools.partial(self._client.pause, job))
+
+    async def resume(self, job: str) -> Body:
+        """Resumes a paused job."""
+        return await self._run(functools.partial(self._client.resume, job))
+
+    async def retry(self, job: str) -> Body:
+        """Retries a dead letter, with all its attempts."""
+        return await self._run(functools.partial(self._client.retry, job))
+
+    async def queues(self) -> List[Body]:
+        """Every queue with its counts."""
+        return await self._run(self._client.queues)
+
+    async def wait(self, job: str, timeout: Optional[float] = None) -> Body:
+        """Waits until a job has ended, and answers it as it is then; its `status` says how.
+
+        Raises `TimeoutError` when it has not ended after `timeout` seconds.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = LOOK_FIRST
+        while True:
+            found = await self._run(functools.partial(self._client._now_or_archived, job))
+            if found["status"] in ENDED:
+                return found
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"job {job} is still {found['status']} after {timeout} s")
+            await asyncio.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * 2, LOOK_LONGEST)
+
+    async def claim(self, *args: Any, **options: Any) -> List[Body]:
+        """Takes jobs; see `Client.claim`."""
+        return await self._run(functools.partial(self._client.claim, *args, **options))
+
+    async def heartbeat(self, worker: str, leases: Sequence[str], timeout: Optional[float] = None) -> Body:
+        """Keeps leases; see `Client.heartbeat`."""
+        return await self._run(functools.partial(self._client.heartbeat, worker, leases, timeout))
+
+    async def finish(self, results: Sequence[Body]) -> List[Body]:
+        """Reports how runs ended; see `Client.finish`."""
+        return await self._run(functools.partial(self._client.finish, results))
+
+    async def progress(self, lease: str, percent: int, note: Optional[str] = None) -> None:
+        """Says how far a run is."""
+        await self._run(functools.partial(self._client.progress, lease, percent, note))
+
+    def another(self, connections: int = 1) -> "AsyncClient":
+        """A client of the same server with connections of its own."""
+        other = AsyncClient.__new__(AsyncClient)
+        other._client = self._client.another()
+        other._connections = connections
+        other._threads = ThreadPoolExecutor(connections, thread_name_prefix="backstop-call")
+        return other
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+class AsyncJob:
+    """A claimed job, as its handler sees it."""
+
+    def __init__(self, client: AsyncClient, body: Body, worker: str) -> None:
+        self._client = client
+        self._worker = worker
+        self._lines: List[str] = []
+        self._task: Optional["asyncio.Task[Any]"] = None
+        self._lost = False
+        #: Why the handler should stop: `canceled`, `stale_lease` or `timeout`; none while it should go on.
+        self.stop_reason: Optional[str] = None
+        self.body: Body = body
+        self.id: str = body["id"]
+        self.kind: str = body["kind"]
+        self.queue: str = body["queue"]
+        self.payload: Any = body["payload"]
+        self.attempt: int = body["attempt"]
+        self.run: int = body["runs"]
+        self.timeout_ms: Optional[int] = body.get("timeout_ms")
+        self.lease: str = body["lease"]["token"]
+        self.fence: int = body["lease"]["fence"]
+
+    @property
+    def canceled(self) -> bool:
+        """True when the handler should stop."""
+        return self.stop_reason is not None
+
+    def log(self, line: str) -> None:
+        """Keeps a line with the run."""
+        self._lines.append(line)
+
+    async def progress(self, percent: int, note: Optional[str] = None) -> bool:
+        """Says how far the run is, and answers whether it should go on.
+
+        A handler whose job was canceled or lost is canceled here and now. A server that is away is no reason to stop.
+        """
+        try:
+            await self._client.progress(self.lease, percent, note)
+        except ApiError as error:
+            _log.debug("progress of job %s was not kept: %s", self.id, error)
+            if error.code == "stale_lease":
+                return await self.heartbeat() and not self._lose("stale_lease")
+        return not self.canceled
+
+    async def heartbeat(self) -> bool:
+        """Renews the lease now, and answers whether the run should go on."""
+        try:
+            lost = (await self._client.heartbeat(self._worker, [self.lease]))["lost"]
+        except ApiError as error:
+            _log.debug("the lease of job %s was not renewed: %s", self.id, error)
+            return not self.canceled
+        for one in lost:
+            self._lose(str(one.get("reason", "stale_lease")))
+        return not self.canceled
+
+    def _lose(self, reason: str) -> bool:
+        self._lost = True
+        return self._stop(reason)
+
+    def _stop(self, reason: str) -> bool:
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            if reason != "timeout":
+                _log.warning("job %s: the run should stop: %s", self.id, reason)
+            if self._task is not None:
+                self._task.cancel()
+        return True
+
+
+class AsyncWorker:
+    """Runs jobs of some queues until it is told to stop; every run is a task.
+
+    ``stop()``, or SIGTERM and SIGINT under ``run()``, lets running handlers finish for ``grace`` seconds. Handlers
+    that do not end by then are canceled and left to their lease.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 16,
+        lease: float = 30.0,
+        name: Optional[str] = None,
+        code_version: Optional[str] = None,
+        grace: float = 25.0,
+    ) -> None:
+        if not queues:
+            raise ValueError("a worker needs at least one queue")
+        self._client = client
+        self._asking = client.another()
+        self._queues = list(queues)
+        self._concurrency = max(1, concurrency)
+        self._lease = lease
+        self._grace = grace
+        self._code_version = code_version
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self._handlers: Dict[str, AsyncHandler] = {}
+        self._versions: Dict[str, int] = {}
+        self._held: Dict[str, AsyncJob] = {}
+        self._tasks: Set["asyncio.Task[None]"] = set()
+        self._stop: Optional[asyncio.Event] = None
+        self._freed: Optional[asyncio.Event] = None
+        self._asked = False
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+
+    def handler(self, kind: str, version: int = 1) -> Callable[[H], H]:
+        """Registers a coroutine: ``@worker.handler("send_email")``. What it returns is the job's result."""
+
+        def register(function: H) -> H:
+            self._handlers[kind] = function
+            self._versions[kind] = version
+            return function
+
+        return register
+
+    async def run(self) -> None:
+        """Works until SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        for number in numbers:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            await self.work()
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Asks the worker to stop. It can be called from any thread."""
+        self._asked = True
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def work(self) -> None:
+        """Works until ``stop()`` is called."""
+        if not self._handlers:
+            raise ValueError("a worker needs at least one handler")
+        self._loop = asyncio.get_running_loop()
+        self._stop, self._freed = asyncio.Event(), asyncio.Event()
+        if self._asked:
+            self._stop.set()
+        fetch = asyncio.ensure_future(self._fetch(self._stop, self._freed))
+        beat = asyncio.ensure_future(self._beat())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({fetch, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set():
+                fetch.result()
+                raise RuntimeError("the worker cannot go on: its log says why")
+        finally:
+            self._stop.set()
+            stopped.cancel()
+            # A claim that still waits must not take what nobody will run; one that is only connecting is caught next.
+            while not fetch.done():
+                self._asking._client.hang_up()
+                await asyncio.wait({fetch}, timeout=HANGING_UP)
+            self._asking.close()
+            await self._wind_up()
+            beat.cancel()
+
+    async def _fetch(self, stop: asyncio.Event, freed: asyncio.Event) -> None:
+        kinds = [{"kind": kind, "version": version} for kind, version in self._versions.items()]
+        pause = PAUSE_FIRST
+        while not stop.is_set():
+            room = min(500, self._concurrency - len(self._held))
+            if room <= 0:
+                freed.clear()
+                await _first(freed.wait(), stop.wait())
+                continue
+            try:
+                bodies = await self._asking.claim(
+                    self.name, self._queues, kinds, room, int(WAIT * 1000), int(self._lease * 1000), self._code_version
+                )
+                pause = PAUSE_FIRST
+            except ApiError as error:
+                if stop.is_set():
+                    return
+                if not error.is_passing:
+                    _log.error("no work can be claimed: %s", error)
+                    return
+                _log.warning("no work can be claimed for the moment: %s", error)
+                await _first(asyncio.sleep(pause), stop.wait())
+                pause = min(pause * 2, PAUSE_LONGEST)
+                continue
+            for body in bodies:
+                self._begin(AsyncJob(self._client, body, self.name), stop.is_set())
+
+    def _begin(self, job: AsyncJob, stopping: bool) -> None:
+        self._held[job.lease] = job
+        task = asyncio.ensure_future(self._hand_back(job) if stopping else self._run_one(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hand_back(self, job: AsyncJob) -> None:
+        await self._finish(job, interrupted([]))
+
+    async def _run_one(self, job: AsyncJob) -> None:
+        outcome = await self._outcome(job)
+        if outcome is None:
+            self._release(job)
+        else:
+            await self._finish(job, outcome)
+
+    async def _outcome(self, job: AsyncJob) -> Optional[Body]:
+        """How the handler ended; none when nobody wants to know any more."""
+        loop = asyncio.get_running_loop()
+        handler: "asyncio.Task[Any]" = asyncio.ensure_future(self._call(job))
+        job._task = handler
+        alarm = None
+        if job.timeout_ms is not None:
+            alarm = loop.call_later(job.timeout_ms / 1000, job._stop, "timeout")
+        try:
+            await asyncio.wait({handler})
+        except asyncio.CancelledError:
+            # The grace period is over.
+            handler.cancel()
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if handler.cancelled() and job.stop_reason is not None:
+            return _out_of_time(job) if job.stop_reason == "timeout" else None
+        error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
+        if error is None:
+            return succeeded(handler.result(), job._lines)
+        log_failure(job.id, job.kind, job.run, error)
+        outcome = of_exception(error, job._lines)
+        if job.stop_reason == "timeout" and outcome["type"] == "failed":
+            outcome["class"] = "timeout"
+        return outcome
+
+    async def _call(self, job: AsyncJob) -> Any:
+        return await self._handlers[job.kind](job)
+
+    async def _finish(self, job: AsyncJob, outcome: Body) -> None:
+        """Reports an end until it is taken or refused. Repeating it is safe: a lease ends its run once."""
+        pause = PAUSE_FIRST
+        try:
+            while not job._lost:
+                try:
+                    await self._report(job, outcome)
+                    return
+                except ApiError as error:
+                    if not error.is_passing:
+                        _log.error("the end of job %s was refused: %s", job.id, error)
+                        return
+                    _log.warning("the end of job %s is kept and sent again: %s", job.id, error)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, PAUSE_LONGEST)
+        finally:
+            self._release(job)
+
+    async def _report(self, job: AsyncJob, outcome: Body) -> None:
+        try:
+            answer = (await self._client.finish([{"lease": job.lease, "outcome": outcome}]))[0]
+        except (TypeError, ValueError) as error:
+            # The result is no JSON. The work is done all the same; it is only not kept.
+            lines = list(outcome.get("logs", [])) + [f"the result could not be kept: {error}"]
+            answer = (await self._client.finish([{"lease": job.lease, "outcome": succeeded(None, lines)}]))[0]
+        if not answer["ok"]:
+            error_body = answer.get("error") or {}
+            _log.warning("the end of job %s was refused: %s", job.id, error_body.get("message"))
+
+    def _release(self, job: AsyncJob) -> None:
+        self._held.pop(job.lease, None)
+        if self._freed is not None:
+            self._freed.set()
+
+    async def _beat(self) -> None:
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(min(self._lease / 3, BEAT_LONGEST))
+            jobs = dict(self._held)
+            if not jobs:
+                renewed = time.monotonic()
+                continue
+            asked = time.monotonic()
+            try:
+                answer = await self._client.heartbeat(self.name, list(jobs), timeout=self._lease / 3)
+                lost = {one["lease"]: str(one.get("reason", "stale_lease")) for one in answer["lost"]}
+                renewed = asked
+            except ApiError as error:
+                _log.warning("leases cannot be renewed for the moment: %s", error)
+                late = time.monotonic() - renewed > self._lease
+                lost = {lease: "stale_lease" for lease in jobs} if late else {}
+            for lease, reason in lost.items():
+                # A run that has just been reported holds no lease any more; that is no loss.
+                if lease in self._held:
+                    self._held[lease]._lose(reason)
+
+    async def _wind_up(self) -> None:
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=self._grace)
+        left = set(self._tasks)
+        if left:
+            _log.warning("%d jobs did not end in time and are left to their lease", len(left))
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+
+
+def _out_of_time(job: AsyncJob) -> Body:
+    message = f"the run took longer than {job.timeout_ms} ms"
+    _log.error("job %s (%s, run %d) failed: %s", job.id, job.kind, job.run, message)
+    return {"type": "failed", "class": "timeout", "message": message, "error_type": "Timeout", "logs": job._lines}
+
+
+async def _first(*waits: Awaitable[Any]) -> None:
+    """Waits for the first of them, and forgets the others."""
+    tasks = {asyncio.ensure_future(one) for one in waits}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,121 @@
+"""What handlers are told while they run, and what is told of them; waiting for jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import unittest
+from typing import Any, List
+from unittest import mock
+
+from backstop import Job, Permanent, Transient, Worker
+from tests.test_worker import PATIENCE, Case, eventually
+
+
+class InProcess(Case):
+    """Workers in threads of this process."""
+
+    def work(self, worker: Worker) -> None:
+        """Lets a worker run until the test ends."""
+        thread = threading.Thread(target=worker.work)
+        thread.start()
+        self.addCleanup(thread.join, PATIENCE)
+        self.addCleanup(worker.stop)
+
+    def worker(self, **options: Any) -> Worker:
+        return Worker(self.client, [self.queue], grace=5, **options)
+
+
+class Told(InProcess):
+    """A handler learns of a cancel by whatever it asks, long before the next heartbeat."""
+
+    def told_by(self, ask: Any) -> List[Any]:
+        told: List[Any] = []
+        running = threading.Event()
+        worker = self.worker()
+
+        @worker.handler("act")
+        def act(job: Job) -> None:
+            until = time.monotonic() + PATIENCE
+            while ask(job) and time.monotonic() < until:
+                running.set()
+            told.extend([job.canceled, job.stop_reason])
+
+        with mock.patch("backstop.worker.BEAT_LONGEST", 1000.0):
+            self.work(worker)
+            job = self.submit("work")
+            self.assertTrue(running.wait(PATIENCE))
+            self.client.cancel(job, "not needed")
+            eventually("its handler was told", lambda: len(told) == 2)
+        return told
+
+    def test_by_progress(self) -> None:
+        self.assertEqual(self.told_by(lambda job: job.progress(50)), [True, "canceled"])
+
+    def test_by_heartbeat(self) -> None:
+        self.assertEqual(self.told_by(lambda job: job.heartbeat()), [True, "canceled"])
+
+    def test_by_the_worker_within_seconds(self) -> None:
+        told: List[Any] = []
+        running = threading.Event()
+        worker = self.worker(lease=600)
+
+        @worker.handler("act")
+        def act(job: Job) -> None:
+            running.set()
+            told.extend([job.wait_canceled(PATIENCE), job.stop_reason])
+
+        self.work(worker)
+        job = self.submit("work")
+        self.assertTrue(running.wait(PATIENCE))
+        self.client.cancel(job)
+        eventually("its handler was told", lambda: len(told) == 2)
+        self.assertEqual(told, [True, "canceled"])
+
+
+class Logged(InProcess):
+    """Failures are logged where they happen."""
+
+    def test_failures_are_logged_with_their_traceback(self) -> None:
+        worker = self.worker()
+
+        @worker.handler("act")
+        def act(job: Job) -> None:
+            word = job.payload["script"][0]
+            if word == "permanent":
+                raise Permanent("a bad address")
+            if word == "transient" and job.run == 1:
+                raise Transient("smtp", retry_in=0.01)
+            if word == "error":
+                raise KeyError("no such customer")
+
+        with self.assertLogs("backstop", logging.INFO) as logged:
+            self.work(worker)
+            jobs = {word: self.submit(word, max_retries=0) for word in ("error", "permanent", "transient")}
+            for job in jobs.values():
+                self.client.wait(job, PATIENCE)
+        of = {word: [one for one in logged.records if job in one.getMessage()] for word, job in jobs.items()}
+        self.assertEqual([one.levelno for one in of["error"]], [logging.ERROR])
+        self.assertEqual([one.levelno for one in of["permanent"]], [logging.ERROR])
+        self.assertEqual([one.levelno for one in of["transient"]], [logging.WARNING])
+        text = logging.Formatter().format(of["error"][0])
+        self.assertIn("Traceback", text)
+        self.assertIn("KeyError: 'no such customer'", text)
+
+
+class Waiting(InProcess):
+    """`wait`, which looks until a job has ended."""
+
+    def test_a_job_is_waited_for(self) -> None:
+        job = self.submit("work 0")
+        with self.assertRaises(TimeoutError) as late:
+            self.client.wait(job, timeout=0.1)
+        self.assertIn("is still pending", str(late.exception))
+        self.start()
+        self.assertEqual(self.client.wait(job, PATIENCE)["status"], "succeeded")
+        self.assertEqual(self.client.wait(self.submit("permanent"), PATIENCE)["status"], "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()
