@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
-use backstop_store::Error;
 use backstop_store::desk::{Desk, Turn, Wants, Writes};
+use backstop_store::{Error, Observer};
 use futures_util::future::BoxFuture;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -193,8 +193,8 @@ impl Unit {
         if !fixed && wants {
             incident::look(&mut queries, &counts);
         }
-        // The rows are locked: whoever changes them after us draws a later turn.
-        let turn = shared.turns.draw();
+        // The jobs are locked, or nobody knows them yet: whoever changes them after us draws a later turn.
+        let turn = shared.turns.draw_for(&writes.events);
         let arrived = writes.work_arrived && !writes.ready_in.is_empty();
         answers.extend(self.commit(queries).await?);
         if !fixed && wants {
@@ -277,11 +277,17 @@ impl Unit {
     async fn tell(&mut self) {
         let Some(news) = self.news.take() else { return };
         self.shared.lanes.remember(news.lanes);
-        let observer = self.shared.observer();
-        news.turn.tell(news.events, |events| observer.committed(events)).await;
+        let (observer, events) = (self.shared.observer(), news.events);
+        news.turn.tell(move || tell_all(&*observer, events)).await;
         if news.arrived {
-            observer.work_arrived();
+            self.shared.observer().work_arrived();
         }
+    }
+}
+
+fn tell_all(observer: &dyn Observer, events: Vec<Event>) {
+    if !events.is_empty() {
+        observer.committed(events);
     }
 }
 

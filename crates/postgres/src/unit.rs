@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
-use backstop_store::Error;
 use backstop_store::desk::{Desk, Position, Turn, Wants, Writes};
+use backstop_store::{Error, Observer};
 use deadpool_postgres::{Object, PoolError};
 use futures_util::future::{BoxFuture, join};
 
@@ -193,8 +193,8 @@ impl Unit {
             (queries, aftermath) = incident::judge(&writes, answers.pop().unwrap_or_default(), now)?;
             events.extend(aftermath.events.into_iter().filter(|_| shared.observer().wants_events()));
         }
-        // The rows are locked: whoever changes them after us draws a later turn.
-        let turn = shared.turns.draw();
+        // The jobs are locked, or nobody knows them yet: whoever changes them after us draws a later turn.
+        let turn = shared.turns.draw_for(&events);
         let arrived = writes.ready_in.iter().filter(|_| writes.work_arrived);
         let arrivals = arrived.map(|row| row.lane.queue.clone()).collect();
         let ready = first_ready(&writes, &flush.lanes);
@@ -279,7 +279,7 @@ impl Unit {
 
     /// Notes what is to be told of what has been committed already.
     pub(crate) fn tell_of(&mut self, events: Vec<Event>) {
-        let (turn, lanes) = (self.shared.turns.draw(), LaneIds::default());
+        let (turn, lanes) = (self.shared.turns.draw_for(&events), LaneIds::default());
         self.news = Some(News { turn, events, arrivals: BTreeSet::new(), ready: BTreeMap::new(), lanes });
     }
 
@@ -288,11 +288,17 @@ impl Unit {
         let Some(news) = self.news.take() else { return };
         self.shared.cursors.go_back(news.ready);
         self.shared.lanes.remember(news.lanes);
-        let observer = self.shared.observer();
-        news.turn.tell(news.events, |events| observer.committed(events)).await;
+        let (observer, events) = (self.shared.observer(), news.events);
+        news.turn.tell(move || tell_all(&*observer, events)).await;
         if !news.arrivals.is_empty() {
             self.shared.work_arrived(news.arrivals);
         }
+    }
+}
+
+fn tell_all(observer: &dyn Observer, events: Vec<Event>) {
+    if !events.is_empty() {
+        observer.committed(events);
     }
 }
 

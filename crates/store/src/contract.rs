@@ -30,7 +30,8 @@ pub type Signal<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// - an `Err` means that nothing of the batch was stored, except [`Error::is_unknown`], after which the same call
 ///   can be made again: every verb is safe to repeat;
 /// - a job is in exactly one state at every commit, and moves only as `backstop_core` decides;
-/// - events of a commit reach the [`Observer`] after it, in commit order, and before the verb answers;
+/// - events of a commit reach the [`Observer`] after it and before the verb answers, those of one job in the order of
+///   its commits;
 /// - text comes back as it was taken, to the last character; delays inside policies and decisions are kept to the
 ///   millisecond, moments to the microsecond;
 /// - within a batch items are handled in order and later ones see what earlier ones did.
