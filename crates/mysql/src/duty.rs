@@ -90,11 +90,19 @@ async fn renew(
     }
     if piled_up {
         // Whoever leads keeps the books too.
-        let mut last = Vec::new();
-        fold(unit, &mut last).await?;
-        unit.commit(last).await?;
+        match keep_books(unit).await {
+            // An application's transaction holds a lane: it is counted the next time.
+            Err(Failure::Busy(_)) => {}
+            kept => kept?,
+        }
     }
     Ok(Some(terms))
+}
+
+async fn keep_books(unit: &mut Unit) -> Result<(), Failure> {
+    let mut last = Vec::new();
+    fold(unit, &mut last).await?;
+    unit.commit(last).await.map(drop)
 }
 
 /// Adds the statements that move what has piled up in `tally` to the lanes.

@@ -54,6 +54,8 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP TABLE backstop.laneless",
+    "DROP FUNCTION backstop.sort_in",
     "ALTER TABLE backstop.lane DROP COLUMN cursor_at, DROP COLUMN cursor_id, \
      DROP COLUMN cursor_checked_at, DROP COLUMN cursor_cost",
     "DROP FUNCTION backstop.pick, backstop.peek, backstop.take",

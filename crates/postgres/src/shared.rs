@@ -9,8 +9,11 @@ use backstop_core::Timestamp;
 use backstop_store::desk::{Cursors, Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::access::Access;
 use crate::collect::Collector;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
@@ -25,10 +28,17 @@ pub(crate) struct Shared {
     pub(crate) location: String,
     pub(crate) schema: Schema,
     pub(crate) pool: Pool,
+    pub(crate) access: Access,
+    /// How a statement is canceled that nobody waits for any more, and where that is done.
+    pub(crate) connector: MakeRustlsConnect,
+    pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// How long one verb may take.
     pub(crate) deadline: Duration,
+    /// How long a lock is waited for.
+    pub(crate) lock_wait: Duration,
+    keep_idle: Duration,
     /// What `doctor` calls an old transaction.
     pub(crate) old_transaction: Duration,
     /// See [`Options::short_claims`].
@@ -53,14 +63,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
-        let Options { clock, schema, deadline, old_transaction, short_claims, .. } = options;
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn new(location: String, pool: Pool, connector: MakeRustlsConnect, options: Options) -> Self {
+        let Options { clock, schema, connections, deadline, lock_wait, keep_idle, .. } = options;
+        let (old_transaction, short_claims) = (options.old_transaction, options.short_claims);
         Self {
             location,
             schema,
             pool,
+            access: Access::new(connections),
+            connector,
+            runtime: Handle::current(),
             clock,
             deadline,
+            lock_wait,
+            keep_idle,
             old_transaction,
             short_claims,
             lanes: Lanes::default(),
@@ -113,6 +130,11 @@ impl Shared {
     /// The queues of which other processes have not heard.
     pub(crate) fn take_arrivals(&self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Closes connections that nobody has used for a while.
+    pub(crate) fn close_idle(&self) {
+        self.pool.retain(|_, metrics| metrics.last_used() < self.keep_idle);
     }
 
     /// Notes the queues of a worker of this process.

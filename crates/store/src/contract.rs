@@ -8,7 +8,9 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
@@ -65,6 +67,13 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`Error::TooMany`] for more than `Limits::batch` jobs.
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>>;
+
+    /// Makes what these jobs share with others, in a transaction of its own, so that a transaction of the caller's that
+    /// stores them afterwards has nothing to make that others would wait for (L14). It stores none of the jobs.
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        let _ = jobs;
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Takes due jobs for a worker (L2-L5), in the order of their rank. Never blocks on what others hold.
     ///

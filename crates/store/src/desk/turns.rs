@@ -66,7 +66,7 @@ impl Turns {
         self.draw(events.iter().filter_map(|event| event.job.as_ref().map(|job| job.id)))
     }
 
-    /// Draws the next turn about these jobs. To be called while their rows are locked, or when nobody can know them yet.
+    /// Draws the next turn about these jobs. To be called while their rows are locked, or while nobody can know them.
     #[must_use]
     pub fn draw(&self, about: impl IntoIterator<Item = JobId>) -> Turn {
         let jobs: BTreeSet<JobId> = about.into_iter().collect();

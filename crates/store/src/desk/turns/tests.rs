@@ -1,3 +1,5 @@
+//! The order of news, step by step and in every order of steps.
+
 use std::pin::{Pin, pin};
 use std::task::Context;
 
