@@ -256,9 +256,13 @@ impl<C> JobContext<C> {
         let finish = self.run.completion(&result);
         // Dropped here: what is not `Send` must not be held while the database works.
         drop(result);
-        let store = self.run.engine.inner.store.info();
+        let store = self.run.engine.inner.store.clone();
+        if let Some(callback) = &finish.ending.follow_up {
+            // What others share with the callback must not hang on the handler's transaction.
+            store.prepare(std::slice::from_ref(&**callback)).await?;
+        }
         self.run.completes.store(true, Ordering::SeqCst);
-        completed(tx.finish(&store, finish).await)
+        completed(tx.finish(&store.info(), finish).await)
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's: call it where the transaction is, inside

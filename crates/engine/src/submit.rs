@@ -314,8 +314,12 @@ impl Enqueue {
         self,
         tx: &mut impl crate::tx::CallerTransaction,
     ) -> Result<Submitted, SubmitError> {
-        let store = self.engine.inner.store.info();
-        tx.submit(&store, self.prepared().await?).await
+        let store = self.engine.inner.store.clone();
+        let job = [self.prepared().await?];
+        // What others share with this job must not hang on the caller's transaction.
+        store.prepare(&job).await?;
+        let [job] = job;
+        tx.submit(&store.info(), job).await
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's, for code that is not async.

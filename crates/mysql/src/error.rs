@@ -1,6 +1,9 @@
 //! What an error of the server or of the way to it means here. The only place that knows the server's numbers.
 
+use std::collections::BTreeSet;
+
 use backstop_store::Error;
+use backstop_store::desk::LaneKey;
 use mysql_async::{DriverError, Error as DriverFailure};
 
 /// Why a step did not succeed.
@@ -25,6 +28,10 @@ pub enum Failure {
     Unreadable(String),
     /// Two transactions met and one of them must begin again.
     Again(String),
+    /// Another transaction holds what this one needs, and was waited for long enough.
+    Busy(String),
+    /// Lanes that nobody has made: they are made in a transaction of their own, and then this one begins again.
+    NoLane(BTreeSet<LaneKey>),
 }
 
 impl From<serde_json::Error> for Failure {
@@ -59,14 +66,17 @@ impl From<DriverFailure> for Failure {
 }
 
 const PACKET_TOO_LARGE: u16 = 1153;
+const HELD: &str = "another open transaction holds a key, a row or a table that this call needs";
 
 impl Failure {
     /// What an error that the database itself raised means.
     #[must_use]
     pub fn from_database(code: u16, message: &str) -> Self {
         match code {
-            // A duplicate key, a lock that took too long, a deadlock, and a table that was being changed.
-            1062 | 1205 | 1213 | 1412 => Self::Again(format!("{message} ({code})")),
+            // A lock that took too long: the server does not say on what.
+            1205 => Self::Busy(HELD.to_owned()),
+            // A duplicate key, a deadlock, and a table that was being changed.
+            1062 | 1213 | 1412 => Self::Again(format!("{message} ({code})")),
             // The server stops, or ended the connection; 1180 is a commit whose outcome it does not know itself.
             1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1180 | 1184 | 1927 | 2006 | 2013 | 4031 => {
                 Self::Lost(format!("{message} ({code})"))
@@ -77,7 +87,7 @@ impl Failure {
 
     /// True when the whole transaction should be tried again at once.
     pub(crate) const fn is_again(&self) -> bool {
-        matches!(self, Self::Again(_))
+        matches!(self, Self::Again(_) | Self::NoLane(_))
     }
 
     /// True when a column or an index was to be added that is there already.
@@ -104,6 +114,11 @@ impl Failure {
             )),
             Self::Again(problem) => {
                 unavailable(format!("transactions kept meeting each other ({problem}); try again"))
+            }
+            Self::Busy(waits_for) => Error::Busy { location, waits_for },
+            Self::NoLane(lanes) => {
+                let queue = lanes.first().map_or("", |lane| &*lane.queue);
+                unavailable(format!("a lane of queue {queue:?} was not found after it was made; try again"))
             }
             Self::Unreadable(problem) => Error::Corrupt { location, problem },
             Self::Database { code, message } => meaning(code, &message, location),
@@ -187,7 +202,7 @@ mod tests {
             (1049, "store_unusable"),
             (1153, "store_unusable"),
             (1213, "store_unavailable"),
-            (1205, "store_unavailable"),
+            (1205, "busy"),
             (1053, "store_unavailable"),
             (1317, "store_unavailable"),
             (1264, "store_failed"),

@@ -13,7 +13,11 @@ use crate::values::{Row, Value};
 
 /// The lanes that this process has met.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(RwLock<Known>);
+pub(crate) struct Lanes {
+    known: RwLock<Known>,
+    /// True when a lane that is missing is made in the transaction that needs it.
+    in_place: bool,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -25,9 +29,21 @@ struct Known {
 pub(crate) type LaneIds = BTreeMap<LaneKey, i64>;
 
 impl Lanes {
+    /// For a transaction of the caller's: there is no other connection to make a lane with. What it makes is not to be
+    /// remembered, because a rollback takes it back.
+    pub(crate) fn of_caller() -> Self {
+        Self { in_place: true, ..Self::default() }
+    }
+
+    /// True when the ids of these lanes are known.
+    pub(crate) fn know_all(&self, lanes: &BTreeSet<LaneKey>) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        lanes.iter().all(|lane| known.by_key.contains_key(lane))
+    }
+
     /// The lane with this id, once [`Lanes::meet`] has seen it.
     pub(crate) fn get(&self, id: i64) -> Result<Arc<LaneKey>, Failure> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let lane = known.by_id.get(&id).cloned();
         lane.ok_or_else(|| Failure::Unreadable(format!("a job of lane {id}, which does not exist")))
     }
@@ -39,7 +55,7 @@ impl Lanes {
         ids: impl IntoIterator<Item = i64>,
     ) -> Result<(), Failure> {
         let missing: BTreeSet<i64> = {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             ids.into_iter().filter(|id| !known.by_id.contains_key(id)).collect()
         };
         if missing.is_empty() {
@@ -48,12 +64,15 @@ impl Lanes {
         let query = Query::listed(sql::LANES_BY_ID, vec![Value::ints(missing)]);
         let rows = session.one(query).await?;
         let found = rows.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.extend(found.into_iter().map(|(id, lane)| (id, Arc::new(lane))));
         Ok(())
     }
 
-    /// The ids of lanes, made where there are none yet. [`Lanes::remember`] them once the transaction is committed.
+    /// The ids of lanes. [`Lanes::remember`] them once the transaction is committed.
+    ///
+    /// # Errors
+    /// [`Failure::NoLane`] names those that nobody has made, unless they are made in place.
     pub(crate) async fn ids(
         &self,
         session: &mut impl Session,
@@ -61,7 +80,7 @@ impl Lanes {
     ) -> Result<LaneIds, Failure> {
         let (mut ids, mut missing) = (LaneIds::new(), BTreeSet::new());
         {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             for lane in lanes {
                 match known.by_key.get(&lane) {
                     Some(id) => drop(ids.insert(lane, *id)),
@@ -77,13 +96,10 @@ impl Lanes {
         if missing.is_empty() {
             return Ok(ids);
         }
-        let names = missing.iter().map(|lane| {
-            let (version, priority) = (Value::int(lane.version), Value::int(lane.priority.level()));
-            vec![Value::text(&lane.queue), Value::text(&lane.kind), version, priority]
-        });
-        let mut batch = Vec::new();
-        sql::LANES_MAKE.add(&mut batch, names.collect());
-        session.run(batch).await?;
+        if !self.in_place {
+            return Err(Failure::NoLane(missing));
+        }
+        session.run(make(&missing)).await?;
         // The lanes that another transaction made while we waited for it are seen here.
         self.find(session, &mut missing, &mut ids).await?;
         match missing.first() {
@@ -115,18 +131,29 @@ impl Lanes {
     /// Keeps lanes that are committed.
     pub(crate) fn remember(&self, ids: LaneIds) {
         let all_known = {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             ids.keys().all(|lane| known.by_key.contains_key(lane))
         };
         if all_known {
             return;
         }
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for (lane, id) in ids {
             known.by_id.insert(id, Arc::new(lane.clone()));
             known.by_key.insert(lane, id);
         }
     }
+}
+
+/// The statements that make lanes; those that are there stay as they are.
+pub(crate) fn make(lanes: &BTreeSet<LaneKey>) -> Vec<Query> {
+    let names = lanes.iter().map(|lane| {
+        let (version, priority) = (Value::int(lane.version), Value::int(lane.priority.level()));
+        vec![Value::text(&lane.queue), Value::text(&lane.kind), version, priority]
+    });
+    let mut batch = Vec::new();
+    sql::LANES_MAKE.add(&mut batch, names.collect());
+    batch
 }
 
 /// Reads id, queue, kind, version and priority.

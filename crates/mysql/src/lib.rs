@@ -15,7 +15,9 @@
 //! - `incident`, `document`: what belongs to failures and to the engine itself.
 //! - `query`, `list`, `check`: the verbs that read.
 
+mod access;
 mod archive;
+mod cancel;
 mod check;
 mod claim;
 mod document;

@@ -6,6 +6,7 @@ use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
+use crate::access::Access;
 use crate::error::Failure;
 use crate::schema;
 use crate::session::{Prefix, Query, Session, Wire};
@@ -23,6 +24,8 @@ pub(crate) struct Place {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection that nobody uses is kept.
+const KEEP_IDLE: Duration = Duration::from_secs(60);
 
 fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
@@ -42,6 +45,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
                 options.connections = usize::try_from(number(value).map_err(wrong)?).unwrap_or(1);
             }
             "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
+            "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
             _ => theirs.push(pair.to_owned()),
         }
     }
@@ -96,11 +100,14 @@ fn location(opts: &Opts, prefix: &Prefix) -> String {
 
 /// The pool of connections.
 pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
-    let most = options.connections.max(1);
-    // The lower bound is how many are kept: none of them is opened before it is needed.
-    let constraints = PoolConstraints::new(most, most).unwrap_or_default();
+    let most = options.connections.max(1) + Access::OWN;
+    // The lower bound is how many are kept although nobody uses them: none of them is opened before it is needed.
+    let constraints = PoolConstraints::new(1, most).unwrap_or_default();
     // A connection comes back clean or not at all, see `unit`, so resetting it would be a round trip for nothing.
-    let pool = PoolOpts::default().with_constraints(constraints).with_reset_connection(false);
+    let pool = PoolOpts::default()
+        .with_constraints(constraints)
+        .with_inactive_connection_ttl(KEEP_IDLE)
+        .with_reset_connection(false);
     let opts = OptsBuilder::from_opts(place.opts.clone())
         .pool_opts(pool)
         .setup(vec![sql::SETUP])

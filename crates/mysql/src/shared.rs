@@ -7,10 +7,13 @@ use std::time::Duration;
 use backstop_core::Timestamp;
 use backstop_store::desk::{Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
-use mysql_async::Pool;
+use mysql_async::{Opts, Pool};
+use tokio::runtime::Handle;
 
+use crate::access::Access;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
+use crate::open::Place;
 use crate::session::Prefix;
 use crate::store::Options;
 use crate::values::Value;
@@ -21,10 +24,16 @@ pub(crate) struct Shared {
     pub(crate) location: String,
     pub(crate) prefix: Prefix,
     pub(crate) pool: Pool,
+    pub(crate) access: Access,
+    /// Where a statement is ended that nobody waits for any more, and by whom.
+    pub(crate) opts: Opts,
+    pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// How long one verb may take.
     pub(crate) deadline: Duration,
+    /// How long a lock is waited for.
+    pub(crate) lock_wait: Duration,
     /// The age from which a transaction is worth a word.
     pub(crate) old_transaction: Duration,
     pub(crate) lanes: Lanes,
@@ -37,14 +46,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
-        let Options { clock, prefix, deadline, old_transaction, .. } = options;
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn new(place: Place, pool: Pool, options: Options) -> Self {
+        let Options { clock, prefix, connections, deadline, lock_wait, old_transaction, .. } = options;
         Self {
-            location,
+            location: place.location,
             prefix,
             pool,
+            access: Access::new(connections),
+            opts: place.opts,
+            runtime: Handle::current(),
             clock,
             deadline,
+            lock_wait,
             old_transaction,
             lanes: Lanes::default(),
             hands: Hands::default(),

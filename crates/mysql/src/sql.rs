@@ -24,6 +24,8 @@ pub(crate) mod document;
 pub(crate) mod incident;
 pub(crate) mod list;
 
+use std::time::Duration;
+
 use crate::session::Bulk;
 
 /// Between the keys of a list that is joined in.
@@ -66,8 +68,14 @@ pub(crate) const BEGIN_READ: &[&str] = &[
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 ];
+/// From here on no lock is waited for longer than this, on the connection that runs it.
+pub(crate) fn lock_timeout(most: Duration) -> String {
+    let seconds = most.as_secs_f64().ceil().clamp(1.0, 1_000_000.0);
+    format!("SET SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}")
+}
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
+pub(crate) const KILL: &str = "KILL ";
 /// Outside of a transaction a savepoint is gone at once, so giving it back tells whether we are in one.
 pub(crate) const SAVEPOINT: &[&str] =
     &["SAVEPOINT backstop", "RELEASE SAVEPOINT backstop", "SAVEPOINT backstop"];

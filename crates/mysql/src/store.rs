@@ -1,5 +1,6 @@
 //! The store itself: each verb is a transaction of its own.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,11 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::show::PauseNote;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
@@ -18,13 +22,17 @@ use backstop_store::{
 };
 use futures_util::future::BoxFuture;
 
+use crate::access::Class;
 use crate::error::Failure;
 use crate::open;
 use crate::session::{self, Prefix};
 use crate::shared::Shared;
-use crate::unit::Unit;
+use crate::unit::{Call, Unit};
 use crate::{archive, check, claim, document, duty, finish, incident, list, operate, purge, query};
 use crate::{schema, sql, submit, worker};
+
+/// What a renewal may take at least, however short the lease is.
+const SHORTEST_RENEWAL: Duration = Duration::from_secs(1);
 
 /// How a store is opened. The URL can say most of it too.
 #[derive(Clone)]
@@ -34,10 +42,14 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// What the names of the tables begin with.
     pub prefix: Prefix,
-    /// Connections at most.
+    /// Connections that all calls share, at most. Heartbeats, endings and duties have one more each. Each is made when
+    /// it is needed and closed when nobody uses it.
     pub connections: usize,
     /// How long one call may take.
     pub deadline: Duration,
+    /// How long a lock that another transaction holds is waited for, in whole seconds, before the call is refused as
+    /// busy.
+    pub lock_wait: Duration,
     /// Bring the tables to this program's version.
     pub migrate: bool,
     /// The age from which `check` complains of a transaction: it keeps dead rows from being removed.
@@ -49,8 +61,9 @@ impl Default for Options {
         Self {
             clock: None,
             prefix: Prefix::default(),
-            connections: 10,
+            connections: 7,
             deadline: Duration::from_secs(30),
+            lock_wait: Duration::from_secs(3),
             migrate: true,
             old_transaction: Duration::from_secs(300),
         }
@@ -75,7 +88,8 @@ pub struct MysqlStore {
 }
 
 impl MysqlStore {
-    /// Connects, and makes or migrates the tables as `options` allow. Must be called inside a tokio runtime.
+    /// Connects, and makes or migrates the tables as `options` allow. Must be called inside a tokio runtime, which has
+    /// to last as long as the store: its connections live there, and without them every call fails as unavailable.
     ///
     /// # Errors
     /// [`Error::Unusable`] says in one sentence what is wrong and what to do about it; [`Error::Unavailable`] when the
@@ -84,7 +98,7 @@ impl MysqlStore {
         let place = open::place(url, &mut options)?;
         let pool = open::pool(&place, &options);
         let found = open::prepare(&pool, &place.location, &options).await?;
-        Ok(Self { shared: Arc::new(Shared::new(place.location, pool, options)), found })
+        Ok(Self { shared: Arc::new(Shared::new(place, pool, options)), found })
     }
 
     /// The version of the tables when the store was opened; none when there were none.
@@ -127,14 +141,30 @@ impl MysqlStore {
         &'a self,
         verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
-        Box::pin(self.shared.transact(sql::BEGIN_WRITE, verb))
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Write), verb)
+    }
+
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: Call,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(self.shared.transact(call, verb))
+    }
+
+    /// A duty of a leader, over a connection that is kept for duties.
+    fn duty<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Duty), verb)
     }
 
     fn read<'a, T: Send + 'a>(
         &'a self,
         question: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
-        Box::pin(self.shared.transact(sql::BEGIN_READ, question))
+        self.call(Call::new(sql::BEGIN_READ, Class::Read), question)
     }
 }
 
@@ -172,10 +202,26 @@ impl Store for MysqlStore {
         let submit = Arc::new(submit);
         // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
         let tried = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        Box::pin(self.shared.transact(sql::BEGIN_WRITE, move |unit| {
+        self.write(move |unit| {
             let (submit, first) = (submit.clone(), !tried.swap(true, Ordering::Relaxed));
             Box::pin(async move { submit::submit(unit, &submit, first).await })
-        }))
+        })
+    }
+
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        let lanes: BTreeSet<LaneKey> = jobs.iter().map(|job| lane_of(&job.spec)).collect();
+        if self.shared.lanes.know_all(&lanes) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.write(move |unit| {
+            let (shared, lanes) = (unit.shared.clone(), lanes.clone());
+            Box::pin(async move {
+                let found = shared.lanes.ids(unit, lanes).await?;
+                unit.commit(Vec::new()).await?;
+                shared.lanes.remember(found);
+                Ok(())
+            })
+        })
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
@@ -188,12 +234,12 @@ impl Store for MysqlStore {
     }
 
     fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        self.write(verb!(claim::start, leases))
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Ending), verb!(claim::start, leases))
     }
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         let endings = Arc::new(endings);
-        self.write(move |unit| {
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Ending), move |unit| {
             let endings = endings.clone();
             Box::pin(async move { finish::finish(unit, &endings, None).await })
         })
@@ -204,7 +250,8 @@ impl Store for MysqlStore {
     }
 
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
-        let enlisted = self.write(verb!(worker::enlist, worker));
+        let enlisted =
+            self.call(Call::new(sql::BEGIN_WRITE, Class::Heartbeat), verb!(worker::enlist, worker));
         Box::pin(async move {
             enlisted.await?;
             self.shared.observer().work_arrived();
@@ -214,19 +261,21 @@ impl Store for MysqlStore {
 
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         let held = Arc::new(held);
-        self.write(move |unit| {
+        // Short enough to be tried again before the lease has run out.
+        let call = Call::new(sql::BEGIN_WRITE, Class::Heartbeat).within((lease / 3).max(SHORTEST_RENEWAL));
+        self.call(call, move |unit| {
             let held = held.clone();
             Box::pin(async move { worker::renew(unit, worker, lease, &held).await })
         })
     }
 
     fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
-        self.write(move |unit| Box::pin(worker::retire(unit, worker)))
+        self.duty(move |unit| Box::pin(worker::retire(unit, worker)))
     }
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         let duties = Arc::new(duties);
-        self.write(move |unit| {
+        self.duty(move |unit| {
             let duties = duties.clone();
             Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
         })
@@ -245,25 +294,23 @@ impl Store for MysqlStore {
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
-        self.read(move |unit| Box::pin(worker::orphans(unit, limit)))
+        self.call(Call::new(sql::BEGIN_READ, Class::Duty), move |unit| Box::pin(worker::orphans(unit, limit)))
     }
 
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         let endings = Arc::new(endings);
-        self.write(move |unit| {
+        self.duty(move |unit| {
             let endings = endings.clone();
             Box::pin(async move { finish::finish(unit, &endings, Some(&term)).await })
         })
     }
 
     fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
+        self.duty(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| {
-            Box::pin(async move { archive::archive(unit, &term, &retention, limit).await })
-        })
+        self.duty(move |unit| Box::pin(async move { archive::archive(unit, &term, &retention, limit).await }))
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
@@ -358,7 +405,7 @@ impl Store for MysqlStore {
     }
 
     fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| Box::pin(async move { purge::prune(unit, &term, keep, limit).await }))
+        self.duty(move |unit| Box::pin(async move { purge::prune(unit, &term, keep, limit).await }))
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {

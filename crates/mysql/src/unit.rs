@@ -4,22 +4,26 @@
 //! trips. A unit that is dropped in between, because its caller went away, takes its connection with it: nobody else
 //! may find a transaction open.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
-use backstop_store::Error;
-use backstop_store::desk::{Desk, Turn, Wants, Writes};
+use backstop_store::desk::{Desk, LaneKey, Turn, Wants, Writes};
+use backstop_store::{Error, Observer};
 use futures_util::future::BoxFuture;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use tokio::time::Instant;
 
+use crate::access::{Class, Pass, SHORT_WAIT};
+use crate::cancel;
 use crate::error::Failure;
 use crate::flush;
 use crate::incident;
-use crate::lanes::LaneIds;
+use crate::lanes::{self, LaneIds};
 use crate::session::{self, Query, Session, Wire};
 use crate::shared::{Shared, moment_of};
 use crate::sql;
@@ -31,6 +35,8 @@ pub(crate) struct Unit {
     /// Gone once the connection cannot be used any more.
     conn: Option<Conn>,
     begin: Begin,
+    /// How long it waits for a lock.
+    patience: Duration,
     stage: Stage,
     news: Option<News>,
 }
@@ -63,41 +69,107 @@ struct News {
 /// Transactions that meet others are begun again so often, with a little more patience each time.
 const MOST_TRIES: u32 = 12;
 
+/// Times that a lock is waited for. The server does not say who holds it: where many of our own transactions want the
+/// same key, each is short, and the last of them waits for all the others.
+const MOST_WAITS: u32 = 3;
+
+/// How a verb is called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    begin: Begin,
+    class: Class,
+    within: Duration,
+}
+
+impl Call {
+    pub(crate) const fn new(begin: Begin, class: Class) -> Self {
+        Self { begin, class, within: Duration::MAX }
+    }
+
+    /// The same with less time.
+    pub(crate) const fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
+    }
+}
+
+/// How a try waits for locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Hardly: others need the connection.
+    Short(Duration),
+    /// As long as anybody may, with a connection that is meant for it.
+    Long,
+    /// The same with whatever connection the call has.
+    Here,
+}
+
 impl Shared {
     /// Runs a verb in a transaction, again when it met another one, within the deadline.
     pub(crate) async fn transact<T>(
         self: &Arc<Self>,
-        begin: Begin,
+        call: Call,
         verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync,
     ) -> Result<T, Error> {
-        let limit = tokio::time::Instant::now() + self.deadline;
-        let mut tries = 0;
+        let limit = Instant::now() + call.class.deadline(self.deadline).min(call.within);
+        let mut wait = if call.class.hurries() { Wait::Short(SHORT_WAIT) } else { Wait::Here };
+        let (mut tries, mut waits) = (0, 0);
         loop {
-            let (failure, sent) = match self.once(begin, &verb, limit).await {
+            let (failure, sent) = match self.once(call, wait, &verb, limit).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
+            if matches!(failure, Failure::Busy(_)) && wait != Wait::Here && waits < MOST_WAITS {
+                waits += 1;
+                wait = Wait::Long;
+                continue;
+            }
             tries += 1;
             if !failure.is_again() || tries == MOST_TRIES {
                 return Err(failure.into_error(&self.location, sent));
             }
-            tokio::time::sleep(pause(tries)).await;
+            // Whoever has just made its lanes has met nobody.
+            if !matches!(failure, Failure::NoLane(_)) {
+                tokio::time::sleep(pause(tries)).await;
+            }
         }
+    }
+
+    /// The right to hold a connection, and how long a lock may be waited for with it.
+    async fn pass(&self, class: Class, wait: Wait, limit: Instant) -> Result<(Pass<'_>, Duration), Failure> {
+        if wait == Wait::Long {
+            // Those before us may get what they wait for, so the queue has longer than each of them.
+            let until = limit.min(Instant::now() + self.lock_wait * 3);
+            let pass = tokio::time::timeout_at(until, self.access.patient()).await;
+            let crowd = |_| Failure::Busy("other open transactions hold what many calls need".to_owned());
+            return Ok((pass.map_err(crowd)?, self.lock_wait));
+        }
+        let pass = tokio::time::timeout_at(limit, self.access.pass(class)).await;
+        let pass = pass.map_err(|_| Failure::Slow("waiting for a connection"))?;
+        Ok((pass, if let Wait::Short(span) = wait { span.min(self.lock_wait) } else { self.lock_wait }))
     }
 
     async fn once<T>(
         self: &Arc<Self>,
-        begin: Begin,
+        call: Call,
+        wait: Wait,
         verb: &(impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync),
-        limit: tokio::time::Instant,
+        limit: Instant,
     ) -> Result<T, (Failure, bool)> {
+        let (_pass, patience) =
+            self.pass(call.class, wait, limit).await.map_err(|failure| (failure, false))?;
         let conn = match tokio::time::timeout_at(limit, self.pool.get_conn()).await {
             Ok(Ok(conn)) => conn,
             Ok(Err(problem)) => return Err((no_connection(problem), false)),
             Err(_) => return Err((Failure::Slow("waiting for a connection"), false)),
         };
-        let mut unit =
-            Unit { shared: self.clone(), conn: Some(conn), begin, stage: Stage::Fresh, news: None };
+        let mut unit = Unit {
+            shared: self.clone(),
+            conn: Some(conn),
+            begin: call.begin,
+            patience,
+            stage: Stage::Fresh,
+            news: None,
+        };
         match tokio::time::timeout_at(limit, verb(&mut unit)).await {
             Ok(Ok(answer)) => {
                 unit.close(limit).await;
@@ -107,6 +179,10 @@ impl Shared {
             Ok(Err(failure)) => {
                 let sent = unit.stage == Stage::Sent;
                 unit.close(limit).await;
+                let failure = match failure {
+                    Failure::NoLane(lanes) => unit.make_lanes(lanes, limit).await,
+                    other => other,
+                };
                 Err((failure, sent))
             }
             Err(_) => Err((Failure::Slow("a statement"), unit.stage == Stage::Sent)),
@@ -193,8 +269,8 @@ impl Unit {
         if !fixed && wants {
             incident::look(&mut queries, &counts);
         }
-        // The rows are locked: whoever changes them after us draws a later turn.
-        let turn = shared.turns.draw();
+        // The jobs are locked, or nobody knows them yet: whoever changes them after us draws a later turn.
+        let turn = shared.turns.draw_for(&writes.events);
         let arrived = writes.work_arrived && !writes.ready_in.is_empty();
         answers.extend(self.commit(queries).await?);
         if !fixed && wants {
@@ -238,9 +314,13 @@ impl Unit {
 
     async fn send(&mut self, batch: Vec<Query>, commit: bool) -> Result<Vec<Vec<Row>>, Failure> {
         let plain = |text: &&'static str| Query::new(*text, Vec::new());
-        let begin: &[&str] = if self.stage == Stage::Fresh { self.begin } else { &[] };
         let own = batch.len();
-        let mut queries: Vec<Query> = begin.iter().map(plain).collect();
+        let mut queries = Vec::with_capacity(own + 4);
+        if self.stage == Stage::Fresh {
+            queries.push(Query::new(sql::lock_timeout(self.patience), Vec::new()));
+            queries.extend(self.begin.iter().map(plain));
+        }
+        let begin = queries.len();
         queries.extend(batch);
         queries.extend(commit.then_some(&sql::COMMIT).map(plain));
         let Some(conn) = self.conn.as_mut() else {
@@ -256,13 +336,13 @@ impl Unit {
             }
             answers.extend(session::send(conn, packet).await?);
         }
-        answers.drain(..begin.len());
+        answers.drain(..begin);
         answers.truncate(own);
         Ok(answers)
     }
 
     /// Ends a transaction that was not committed, and gives the connection back if it is clean.
-    async fn close(&mut self, limit: tokio::time::Instant) {
+    async fn close(&mut self, limit: Instant) {
         if matches!(self.stage, Stage::Open | Stage::Sent)
             && let Some(conn) = self.conn.as_mut()
         {
@@ -273,15 +353,39 @@ impl Unit {
         }
     }
 
+    /// Makes lanes in a transaction of their own, so that nobody waits for the one that needs them (L14). Answers why
+    /// the verb is to begin again, or why it cannot.
+    async fn make_lanes(&mut self, lanes: BTreeSet<LaneKey>, limit: Instant) -> Failure {
+        if self.stage != Stage::Over {
+            return Failure::Lost("a transaction could not be ended".to_owned());
+        }
+        self.stage = Stage::Fresh;
+        let made = self.commit(lanes::make(&lanes));
+        match tokio::time::timeout_at(limit, made).await {
+            Ok(Ok(_)) => Failure::NoLane(lanes),
+            Ok(Err(failure)) => {
+                self.close(limit).await;
+                failure
+            }
+            Err(_) => Failure::Slow("making a lane"),
+        }
+    }
+
     /// Tells what was committed.
     async fn tell(&mut self) {
         let Some(news) = self.news.take() else { return };
         self.shared.lanes.remember(news.lanes);
-        let observer = self.shared.observer();
-        news.turn.tell(news.events, |events| observer.committed(events)).await;
+        let (observer, events) = (self.shared.observer(), news.events);
+        news.turn.tell(move || tell_all(&*observer, events)).await;
         if news.arrived {
-            observer.work_arrived();
+            self.shared.observer().work_arrived();
         }
+    }
+}
+
+fn tell_all(observer: &dyn Observer, events: Vec<Event>) {
+    if !events.is_empty() {
+        observer.committed(events);
     }
 }
 
@@ -296,9 +400,7 @@ impl Drop for Unit {
         let clean = matches!(self.stage, Stage::Fresh | Stage::Over);
         if let Some(conn) = self.conn.take().filter(|_| !clean) {
             // Given back to the pool, it would bring its open transaction with it.
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(conn.disconnect());
-            }
+            cancel::abandon(&self.shared, conn);
         }
     }
 }

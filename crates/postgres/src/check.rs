@@ -23,6 +23,7 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     let age = i64::try_from(unit.shared.old_transaction.as_secs()).unwrap_or(i64::MAX);
     let horizon = unit.one(Query::new(sql::OLD_TRANSACTIONS, vec![Value::Int(Some(age))])).await?;
     findings.push(horizon_of(horizon)?);
+    findings.extend(blockers(unit.one(Query::new(sql::BLOCKERS, Vec::new())).await?)?);
     findings.push(skew(unit).await?);
     Ok(findings)
 }
@@ -140,6 +141,18 @@ fn horizon_of(rows: Vec<Row>) -> Result<Finding, Failure> {
     let message = format!("old transactions keep dead rows from being removed: {}", old.join("; "));
     let hint = "find out what they do; end one with SELECT pg_terminate_backend(pid)";
     Ok(finding(Level::Warning, "horizon", message, Some(hint)))
+}
+
+/// Transactions that others wait for at this moment; none when there are none.
+fn blockers(rows: Vec<Row>) -> Result<Option<Finding>, Failure> {
+    let mut found = Vec::new();
+    for mut row in rows {
+        let (pid, seconds, user, state) = (row.int()?, row.int()?, row.text()?, row.text()?);
+        found.push(format!("pid {pid} ({user}, {state}, since {seconds} s) holds up {}", row.int()?));
+    }
+    let message = format!("sessions wait for locks of open transactions: {}", found.join("; "));
+    let hint = "calls that need the same are refused as busy; end one with SELECT pg_terminate_backend(pid)";
+    Ok((!found.is_empty()).then(|| finding(Level::Warning, "locks", message, Some(hint))))
 }
 
 async fn skew(unit: &mut Unit) -> Result<Finding, Failure> {

@@ -4,17 +4,18 @@
 //! arrive wait for the next one; a call that finds none under way starts at once, so nobody waits for company.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backstop_core::Refusal;
 use backstop_core::job::NewJob;
 use backstop_store::desk::SubmitNeeds;
 use backstop_store::{Error, Submit, Submitted};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
+use crate::access::Class;
 use crate::offers::{Seat, Took};
 use crate::shared::Shared;
-use crate::{sql, submit};
+use crate::{sql, submit, unit};
 
 type Answers = Vec<Result<Submitted, Refusal>>;
 
@@ -31,7 +32,11 @@ struct Call {
 
 /// Calls that wait, and how many transactions are under way for them.
 #[derive(Default)]
-pub(crate) struct Collector(Mutex<Waiting>);
+pub(crate) struct Collector {
+    waiting: Mutex<Waiting>,
+    /// Told when a flight was cut short, with the runtime it was on: whoever waits sends another one.
+    cut: Notify,
+}
 
 #[derive(Default)]
 struct Waiting {
@@ -40,77 +45,123 @@ struct Waiting {
 }
 
 impl Collector {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes a call; true when a new flight should take off for it.
     fn board(&self, call: Call, most_flights: usize) -> bool {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.calls.push(call);
-        let takes_off = waiting.flights < most_flights;
+        self.lock().calls.push(call);
+        self.take_off(most_flights)
+    }
+
+    /// True when somebody waits and there is room for a flight, which is counted from now on.
+    fn take_off(&self, most_flights: usize) -> bool {
+        let mut waiting = self.lock();
+        let takes_off = !waiting.calls.is_empty() && waiting.flights < most_flights;
         waiting.flights += usize::from(takes_off);
         takes_off
     }
+}
 
+/// A flight under way. However it ends, it is not counted any more.
+struct Flight {
+    shared: Arc<Shared>,
+    landed: bool,
+}
+
+impl Flight {
     /// The calls of the next transaction; none, and the flight is over, when nobody waits.
-    fn seats(&self) -> Vec<Call> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn seats(&mut self) -> Vec<Call> {
+        let mut waiting = self.shared.collector.lock();
         if waiting.calls.is_empty() {
             waiting.flights -= 1;
+            self.landed = true;
         }
         let seats = waiting.calls.len().min(MOST_SEATS);
         waiting.calls.drain(..seats).collect()
     }
 }
 
-/// Stores one job, together with others that come at the same time.
-pub(crate) async fn submit_one(shared: &Arc<Shared>, job: NewJob) -> Result<Answers, Error> {
-    let (answer, answered) = oneshot::channel();
-    // A second flight would find nobody to take for: an idle worker makes one offer at a time.
-    let most_flights = if shared.offers.are_for(&job) { 1 } else { MOST_FLIGHTS };
-    if shared.collector.board(Call { job, answer }, most_flights) {
-        tokio::spawn(fly(shared.clone()));
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.shared.collector.lock().flights -= 1;
+            self.shared.collector.cut.notify_waiters();
+        }
     }
-    // A flight that never came back was cut short with its runtime, perhaps after its commit.
-    answered.await.unwrap_or_else(|_| Err(Error::Unknown { location: shared.location.clone(), source: None }))
 }
 
-async fn fly(shared: Arc<Shared>) {
+/// Stores one job, together with others that come at the same time.
+pub(crate) async fn submit_one(shared: &Arc<Shared>, job: NewJob) -> Result<Answers, Error> {
+    let (answer, mut answered) = oneshot::channel();
+    // A second flight would find nobody to take for: an idle worker makes one offer at a time.
+    let most_flights = if shared.offers.are_for(&job) { 1 } else { MOST_FLIGHTS };
+    let mut call = Some(Call { job, answer });
+    loop {
+        let cut = shared.collector.cut.notified();
+        let takes_off = match call.take() {
+            Some(call) => shared.collector.board(call, most_flights),
+            None => shared.collector.take_off(most_flights),
+        };
+        if takes_off {
+            tokio::spawn(fly(Flight { shared: shared.clone(), landed: false }));
+        }
+        tokio::select! {
+            biased;
+            // A call whose flight was cut short with its runtime may have been stored.
+            answer = &mut answered => return answer.unwrap_or_else(|_| Err(unknown(shared))),
+            () = cut => {}
+        }
+    }
+}
+
+async fn fly(mut flight: Flight) {
     // Whoever is ready to submit at this moment comes along.
     tokio::task::yield_now().await;
     loop {
-        let calls = shared.collector.seats();
+        let calls = flight.seats();
         if calls.is_empty() {
             return;
         }
-        carry(&shared, calls).await;
+        carry(&flight.shared, calls).await;
     }
 }
 
 async fn carry(shared: &Arc<Shared>, calls: Vec<Call>) {
-    let (jobs, answers): (Vec<NewJob>, Vec<_>) =
-        calls.into_iter().map(|call| (call.job, call.answer)).unzip();
+    let jobs: Vec<NewJob> = calls.iter().map(|call| call.job.clone()).collect();
+    let alone = jobs.len() == 1;
     let seat = Arc::new(Seat::new(shared));
-    match store_with(shared, Submit { jobs: jobs.clone(), atomic: false }, Some(seat.clone())).await {
+    match store_with(shared, Submit { jobs, atomic: false }, Some(seat.clone())).await {
         Ok((stored, taken)) => {
-            for (answer, stored) in answers.into_iter().zip(stored) {
+            for (call, stored) in calls.into_iter().zip(stored) {
                 // Whoever does not wait any more has gone away.
-                let _ = answer.send(Ok(vec![stored]));
+                let _ = call.answer.send(Ok(vec![stored]));
             }
             seat.serve(taken).await;
         }
         Err(error) => {
             seat.decline(&error);
-            let alone = jobs.len() == 1;
-            let mut first = Some(error);
-            for (answer, job) in answers.into_iter().zip(jobs) {
-                let outcome = match first.as_ref().and_then(for_everyone) {
-                    Some(error) => Err(error),
-                    None if alone => Err(first.take().unwrap_or_else(|| unknown(shared))),
-                    // One of them cannot be stored at all: it must not keep the others from it.
-                    None => store(shared, Submit { jobs: vec![job], atomic: false }).await,
-                };
-                let _ = answer.send(outcome);
+            let met_a_lock = matches!(error, Error::Busy { .. });
+            let mut only = Some(error);
+            for call in calls {
+                match only.as_ref().and_then(for_everyone) {
+                    Some(error) => drop(call.answer.send(Err(error))),
+                    None if alone && !met_a_lock => {
+                        drop(call.answer.send(Err(only.take().unwrap_or_else(|| unknown(shared)))));
+                    }
+                    // One of them waits for somebody, or cannot be stored at all: it must not keep the others from it,
+                    // nor those who come next.
+                    None => drop(tokio::spawn(carry_alone(shared.clone(), call))),
+                }
             }
         }
     }
+}
+
+async fn carry_alone(shared: Arc<Shared>, call: Call) {
+    let outcome = store(&shared, Submit { jobs: vec![call.job], atomic: false }).await;
+    let _ = call.answer.send(outcome);
 }
 
 fn unknown(shared: &Shared) -> Error {
@@ -139,7 +190,8 @@ pub(crate) async fn store(shared: &Arc<Shared>, batch: Submit) -> Result<Answers
     store_with(shared, batch, None).await.map(|(answers, _)| answers)
 }
 
-/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took.
+/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took. With a seat it is the
+/// transaction of several calls.
 async fn store_with(
     shared: &Arc<Shared>,
     batch: Submit,
@@ -147,11 +199,15 @@ async fn store_with(
 ) -> Result<(Answers, Option<Took>), Error> {
     let plain = SubmitNeeds::are_plain(&batch.jobs);
     let begin = if plain { sql::BEGIN_PLAIN } else { sql::BEGIN_WRITE };
+    let mut how = unit::Call::new(begin, Class::Write);
+    if seat.is_some() {
+        how = how.for_group();
+    }
     let batch = Arc::new(batch);
     // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
     let tried = Arc::new(AtomicBool::new(false));
     shared
-        .transact(begin, move |unit| {
+        .transact_as(how, move |unit| {
             let (batch, first) = (batch.clone(), !tried.swap(true, Ordering::Relaxed));
             let seat = seat.clone();
             Box::pin(async move { submit::submit(unit, &batch, first, seat.as_deref()).await })

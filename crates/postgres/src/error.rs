@@ -1,8 +1,10 @@
 //! What an error of PostgreSQL or of the way to it means here. The only place that knows SQLSTATE codes.
 
+use std::collections::BTreeSet;
 use std::error::Error as _;
 
 use backstop_store::Error;
+use backstop_store::desk::LaneKey;
 use tokio_postgres::error::SqlState;
 
 /// Why a step did not succeed.
@@ -29,6 +31,10 @@ pub enum Failure {
     Unreadable(String),
     /// Two transactions met and one of them must begin again.
     Again(String),
+    /// Another transaction holds what this one needs, and was waited for long enough.
+    Busy(String),
+    /// Lanes that nobody has made: they are made in a transaction of their own, and then this one begins again.
+    NoLane(BTreeSet<LaneKey>),
 }
 
 impl From<serde_json::Error> for Failure {
@@ -53,12 +59,28 @@ impl From<tokio_postgres::Error> for Failure {
                 Self::Unreadable(cause)
             };
         };
-        Self::from_database(
-            database.code().code(),
-            database.message(),
-            database.constraint().or(database.table()),
-        )
+        // Where it waited for a lock, the server names the relation in its context only.
+        let place = database.constraint().or(database.table()).or(database.where_());
+        Self::from_database(database.code().code(), database.message(), place)
     }
+}
+
+/// Who is waited for, in words. `place` names the relation that the lock is in, as far as the server tells.
+fn held(place: Option<&str>) -> String {
+    let is_name = |text: &&str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let place = place.unwrap_or_default();
+    let relation = match place.split_once("relation \"").and_then(|(_, rest)| rest.split_once('"')) {
+        Some((relation, _)) => relation,
+        None => Some(place).filter(is_name).unwrap_or_default(),
+    };
+    let what = match relation {
+        name if name.starts_with("idempotency") => "the same idempotency key".to_owned(),
+        name if name.starts_with("business") => "the same business key".to_owned(),
+        name if name.starts_with("lane") => "a new queue, kind or priority of the same name".to_owned(),
+        "" => "a table or row that this call needs".to_owned(),
+        name => format!("a row of {name} that this call needs"),
+    };
+    format!("another open transaction holds {what}")
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -80,8 +102,10 @@ impl Failure {
             SqlState::UNIQUE_VIOLATION,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::T_R_SERIALIZATION_FAILURE,
-            SqlState::LOCK_NOT_AVAILABLE,
         ];
+        if code == SqlState::LOCK_NOT_AVAILABLE.code() {
+            return Self::Busy(held(detail));
+        }
         if meets_another.iter().any(|state| state.code() == code) {
             return Self::Again(format!("{message} ({code})"));
         }
@@ -98,7 +122,7 @@ impl Failure {
 
     /// True when the whole transaction should be tried again at once.
     pub(crate) const fn is_again(&self) -> bool {
-        matches!(self, Self::Again(_))
+        matches!(self, Self::Again(_) | Self::NoLane(_))
     }
 
     /// The error that callers see. `sent` is true when the commit may have reached the server.
@@ -120,6 +144,11 @@ impl Failure {
             )),
             Self::Again(problem) => {
                 unavailable(format!("transactions kept meeting each other ({problem}); try again"))
+            }
+            Self::Busy(waits_for) => Error::Busy { location, waits_for },
+            Self::NoLane(lanes) => {
+                let queue = lanes.first().map_or("", |lane| &*lane.queue);
+                unavailable(format!("a lane of queue {queue:?} was not found after it was made; try again"))
             }
             Self::Unreadable(problem) => Error::Corrupt { location, problem },
             Self::Database { code, message, detail } => meaning(&code, &message, detail.as_deref(), location),
@@ -197,11 +226,27 @@ mod tests {
             ("28P01", "store_unusable"),
             ("3D000", "store_unusable"),
             ("40P01", "store_unavailable"),
+            ("55P03", "busy"),
             ("57P01", "store_unavailable"),
             ("58030", "store_unavailable"),
             ("22003", "store_failed"),
         ] {
             assert_eq!(code_for(state, false), meaning, "{state}");
+        }
+    }
+
+    #[test]
+    fn who_is_waited_for_is_said_in_words() {
+        for (place, words) in [
+            (Some("while inserting index tuple (0,3) in relation \"idempotency_pkey\""), "idempotency key"),
+            (Some("while inserting index tuple (0,3) in relation \"business_pkey\""), "business key"),
+            (Some("while locking tuple (0,1) in relation \"record\""), "a row of record"),
+            (Some("while locking tuple (0,1) in relation \"ready\"\nSQL function"), "a row of ready that"),
+            (Some("SQL function \"x\""), "a table or row"),
+            (None, "a table or row"),
+        ] {
+            let text = Failure::from_database("55P03", "canceling statement", place).into_error("db", false);
+            assert!(text.to_string().contains(words), "{text}");
         }
     }
 

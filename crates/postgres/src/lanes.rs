@@ -14,7 +14,11 @@ use crate::values::{Row, Value};
 
 /// The lanes that this process has met.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(RwLock<Known>);
+pub(crate) struct Lanes {
+    known: RwLock<Known>,
+    /// True when a lane that is missing is made in the transaction that needs it.
+    in_place: bool,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -26,16 +30,28 @@ struct Known {
 pub(crate) type LaneIds = BTreeMap<LaneKey, i64>;
 
 impl Lanes {
+    /// For a transaction of the caller's: there is no other connection to make a lane with. What it makes is not to be
+    /// remembered, because a rollback takes it back.
+    pub(crate) fn of_caller() -> Self {
+        Self { in_place: true, ..Self::default() }
+    }
+
+    /// True when the ids of these lanes are known.
+    pub(crate) fn know_all(&self, lanes: &BTreeSet<LaneKey>) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        lanes.iter().all(|lane| known.by_key.contains_key(lane))
+    }
+
     /// The lane with this id, once [`Lanes::meet`] has seen it.
     pub(crate) fn get(&self, id: i64) -> Result<Arc<LaneKey>, Failure> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let lane = known.by_id.get(&id).cloned();
         lane.ok_or_else(|| Failure::Unreadable(format!("a job of lane {id}, which does not exist")))
     }
 
     /// True when the lanes with these ids are known.
     pub(crate) fn know(&self, ids: &[i64]) -> bool {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         ids.iter().all(|id| known.by_id.contains_key(id))
     }
 
@@ -46,7 +62,7 @@ impl Lanes {
         ids: impl IntoIterator<Item = i64>,
     ) -> Result<(), Failure> {
         let missing: BTreeSet<i64> = {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             ids.into_iter().filter(|id| !known.by_id.contains_key(id)).collect()
         };
         if missing.is_empty() {
@@ -55,12 +71,15 @@ impl Lanes {
         let ids = Value::Ints(missing.into_iter().map(Some).collect());
         let rows = session.one(Query::new(sql::LANES_BY_ID, vec![ids])).await?;
         let found = rows.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.by_id.extend(found.into_iter().map(|(id, lane)| (id, Arc::new(lane))));
         Ok(())
     }
 
-    /// The ids of lanes, made where there are none yet. [`Lanes::remember`] them once the transaction is committed.
+    /// The ids of lanes. [`Lanes::remember`] them once the transaction is committed.
+    ///
+    /// # Errors
+    /// [`Failure::NoLane`] names those that nobody has made, unless they are made in place.
     pub(crate) async fn ids(
         &self,
         session: &mut impl Session,
@@ -68,7 +87,7 @@ impl Lanes {
     ) -> Result<LaneIds, Failure> {
         let (mut ids, mut missing) = (LaneIds::new(), BTreeSet::new());
         {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             for lane in lanes {
                 match known.by_key.get(&lane) {
                     Some(id) => drop(ids.insert(lane, *id)),
@@ -76,43 +95,65 @@ impl Lanes {
                 }
             }
         }
-        if missing.is_empty() {
-            return Ok(ids);
+        find(session, &mut missing, &mut ids).await?;
+        if !missing.is_empty() && self.in_place {
+            // Two statements: the second sees a lane that another transaction made while the first one waited for it.
+            session.one(make(&missing)).await?;
+            find(session, &mut missing, &mut ids).await?;
         }
-        let mut columns = Columns::default();
-        for lane in &missing {
-            columns.push(&[
-                Value::text(&lane.queue),
-                Value::text(&lane.kind),
-                Value::Int(Some(lane.version.into())),
-                Value::Int(Some(lane.priority.level().into())),
-            ]);
-        }
-        let params = columns.into_params();
-        // Two statements: the second sees a lane that another transaction made while the first one waited for it.
-        session.one(Query::new(sql::LANES_MAKE, params.clone())).await?;
-        for row in session.one(Query::new(sql::LANES_FIND, params)).await? {
-            let (id, lane) = read(row)?;
-            ids.insert(lane, id);
-        }
-        Ok(ids)
+        if missing.is_empty() { Ok(ids) } else { Err(Failure::NoLane(missing)) }
     }
 
     /// Keeps lanes that are committed.
     pub(crate) fn remember(&self, ids: LaneIds) {
         let all_known = {
-            let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             ids.keys().all(|lane| known.by_key.contains_key(lane))
         };
         if all_known {
             return;
         }
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for (lane, id) in ids {
             known.by_id.insert(id, Arc::new(lane.clone()));
             known.by_key.insert(lane, id);
         }
     }
+}
+
+/// The statement that makes lanes; those that are there stay as they are.
+pub(crate) fn make(lanes: &BTreeSet<LaneKey>) -> Query {
+    Query::new(sql::LANES_MAKE, names(lanes))
+}
+
+/// Looks for lanes that are missing.
+async fn find(
+    session: &mut impl Session,
+    missing: &mut BTreeSet<LaneKey>,
+    ids: &mut LaneIds,
+) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for row in session.one(Query::new(sql::LANES_FIND, names(missing))).await? {
+        let (id, lane) = read(row)?;
+        missing.remove(&lane);
+        ids.insert(lane, id);
+    }
+    Ok(())
+}
+
+fn names(lanes: &BTreeSet<LaneKey>) -> Vec<Value> {
+    let mut columns = Columns::default();
+    for lane in lanes {
+        columns.push(&[
+            Value::text(&lane.queue),
+            Value::text(&lane.kind),
+            Value::Int(Some(lane.version.into())),
+            Value::Int(Some(lane.priority.level().into())),
+        ]);
+    }
+    columns.into_params()
 }
 
 /// Reads id, queue, kind, version and priority.

@@ -15,7 +15,9 @@
 //!   `incident`, `document`: the verbs that write.
 //! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
 
+mod access;
 mod archive;
+mod cancel;
 mod check;
 mod claim;
 mod collect;

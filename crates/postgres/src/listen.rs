@@ -44,7 +44,10 @@ pub(crate) async fn notify(store: Weak<Shared>, token: Arc<str>) {
         tokio::select! {
             () = shared.bell.notified() => {}
             // Only so that the store can go while nothing arrives.
-            () = tokio::time::sleep(Duration::from_secs(1)) => continue,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {
+                shared.close_idle();
+                continue;
+            }
         }
         let queues = shared.take_arrivals();
         let payloads: Vec<String> = queues.iter().map(|queue| format!("{token} {queue}")).collect();

@@ -8,7 +8,9 @@ use backstop_store::Error;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::access::Access;
 use crate::session::Schema;
 use crate::store::{Listen, Options};
 use crate::tls::{self, Encryption};
@@ -43,6 +45,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
                 options.connections = usize::try_from(number(value).map_err(wrong)?).unwrap_or(1)
             }
             "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
+            "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
             "listen" => options.listen = listen(value).map_err(wrong)?,
             "sslrootcert" => encryption.root = Some(decoded(value).into()),
             "sslmode" if value.starts_with("verify-") => {
@@ -152,14 +155,18 @@ fn location(config: &Config, schema: &Schema) -> String {
     format!("postgres://{}/{database}{schema}", hosts.join(","))
 }
 
+/// How connections are made.
+pub(crate) fn connector(place: &Place) -> Result<MakeRustlsConnect, Error> {
+    tls::connector(&place.encryption)
+        .map_err(|problem| unusable(&place.location, problem, "check sslrootcert in the URL"))
+}
+
 /// The pool of connections.
-pub(crate) fn pool(place: &Place, options: &Options) -> Result<Pool, Error> {
+pub(crate) fn pool(place: &Place, connector: MakeRustlsConnect, options: &Options) -> Result<Pool, Error> {
     let recycle = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let connector = tls::connector(&place.encryption)
-        .map_err(|problem| unusable(&place.location, problem, "check sslrootcert in the URL"))?;
     let manager = Manager::from_config(place.config.clone(), connector, recycle);
     Pool::builder(manager)
-        .max_size(options.connections)
+        .max_size(options.connections + Access::OWN)
         // The one that was used last has its plans and pages at hand.
         .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)

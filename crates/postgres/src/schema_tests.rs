@@ -54,6 +54,8 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP TABLE backstop.laneless",
+    "DROP FUNCTION backstop.sort_in",
     "DROP TRIGGER note_arrivals ON backstop.ready",
     "DROP FUNCTION backstop.note_arrivals, \
      backstop.take(bigint, uuid, text[], bigint[], boolean[], text[], bigint[], bigint, jsonb, boolean), \

@@ -9,8 +9,11 @@ use backstop_core::Timestamp;
 use backstop_store::desk::{Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::access::Access;
 use crate::collect::Collector;
 use crate::cursors::Cursors;
 use crate::hold::Ground;
@@ -29,10 +32,17 @@ pub(crate) struct Shared {
     pub(crate) location: String,
     pub(crate) schema: Schema,
     pub(crate) pool: Pool,
+    pub(crate) access: Access,
+    /// How a statement is canceled that nobody waits for any more, and where that is done.
+    pub(crate) connector: MakeRustlsConnect,
+    pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// How long one verb may take.
     pub(crate) deadline: Duration,
+    /// How long a lock is waited for.
+    pub(crate) lock_wait: Duration,
+    keep_idle: Duration,
     /// What `doctor` calls an old transaction.
     pub(crate) old_transaction: Duration,
     /// See [`Options::short_claims`].
@@ -59,14 +69,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(location: String, pool: Pool, options: Options) -> Self {
-        let Options { clock, schema, deadline, old_transaction, short_claims, .. } = options;
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn new(location: String, pool: Pool, connector: MakeRustlsConnect, options: Options) -> Self {
+        let Options { clock, schema, connections, deadline, lock_wait, keep_idle, .. } = options;
+        let (old_transaction, short_claims) = (options.old_transaction, options.short_claims);
         Self {
             location,
             schema,
             pool,
+            access: Access::new(connections),
+            connector,
+            runtime: Handle::current(),
             clock,
             deadline,
+            lock_wait,
+            keep_idle,
             old_transaction,
             short_claims,
             lanes: Lanes::default(),
@@ -131,6 +148,11 @@ impl Shared {
             *cleared = Some(now);
         }
         is_due
+    }
+
+    /// Closes connections that nobody has used for a while.
+    pub(crate) fn close_idle(&self) {
+        self.pool.retain(|_, metrics| metrics.last_used() < self.keep_idle);
     }
 
     /// Notes the queues of a worker of this process.

@@ -60,6 +60,8 @@ macro_rules! by_key {
     };
 }
 
+use std::time::Duration;
+
 use crate::schema::this_server;
 
 pub(crate) mod archive;
@@ -82,6 +84,10 @@ pub(crate) const BEGIN_MIGRATION: &str =
 /// An unnamed statement keeps its snapshot until the next one comes; this one, sent as plain text, keeps none.
 pub(crate) const LET_GO: &str = "SELECT";
 pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off";
+/// A statement that begins a transaction, in which no lock is waited for longer than this.
+pub(crate) fn with_lock_timeout(begin: &str, most: Duration) -> String {
+    format!("{begin}; SET LOCAL lock_timeout = {}", most.as_millis().clamp(1, 2_000_000_000))
+}
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 pub(crate) const SAVEPOINT: &str = "SAVEPOINT backstop";
@@ -333,6 +339,12 @@ pub(crate) const OLD_TRANSACTIONS: &str = "SELECT pid, extract(epoch FROM clock_
      coalesce(usename, 'background')::text, coalesce(state, 'running')::text FROM pg_stat_activity \
      WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \
      AND xact_start < clock_timestamp() - make_interval(secs => $1) ORDER BY xact_start LIMIT 5";
+/// Who holds locks that others wait for, and how many wait.
+pub(crate) const BLOCKERS: &str = "SELECT a.pid, coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), \
+     0)::bigint, coalesce(a.usename, 'background')::text, coalesce(a.state, 'running')::text, \
+     count(DISTINCT w.pid)::bigint FROM pg_stat_activity w CROSS JOIN LATERAL unnest(pg_blocking_pids(w.pid)) b(pid) \
+     JOIN pg_stat_activity a ON a.pid = b.pid WHERE w.wait_event_type = 'Lock' AND w.datname = current_database() \
+     GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1 LIMIT 5";
 pub(crate) const RELATIONS: &str = "SELECT c.relname::text, coalesce(i.indisvalid, TRUE) FROM pg_class c \
      JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index i ON i.indexrelid = c.oid \
      WHERE n.nspname = $1 AND c.relkind IN ('r', 'i', 'S', 'p')";

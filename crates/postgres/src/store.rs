@@ -1,5 +1,6 @@
 //! The store itself: each verb is a transaction of its own.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,11 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
     HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
@@ -18,16 +22,20 @@ use backstop_store::{
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
+use crate::access::Class;
 use crate::error::Failure;
 use crate::migrate;
 use crate::open::{self, Place};
 use crate::session::Schema;
 use crate::shared::Shared;
-use crate::unit::Unit;
+use crate::unit::{Call, Unit};
 use crate::{
     archive, check, claim, collect, document, duty, finish, incident, list, listen, offers, operate, purge,
     query, sql, worker,
 };
+
+/// What a renewal may take at least, however short the lease is.
+const SHORTEST_RENEWAL: Duration = Duration::from_secs(1);
 
 /// How a store is opened. The URL can say most of it too.
 #[derive(Clone)]
@@ -37,10 +45,15 @@ pub struct Options {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema that holds the tables.
     pub schema: Schema,
-    /// Connections at most, beside the one that listens.
+    /// Connections that all calls share, at most. Heartbeats, endings and duties have one more each, and one listens.
+    /// Each is made when it is needed and closed when nobody uses it.
     pub connections: usize,
     /// How long one call may take.
     pub deadline: Duration,
+    /// How long a lock that another transaction holds is waited for, before the call is refused as busy.
+    pub lock_wait: Duration,
+    /// How long a connection that nobody uses is kept.
+    pub keep_idle: Duration,
     /// Where notices of other processes are heard.
     pub listen: Listen,
     /// How often the connection for notices is proved to be alive.
@@ -71,8 +84,10 @@ impl Default for Options {
         Self {
             clock: None,
             schema: Schema::default(),
-            connections: 10,
+            connections: 7,
             deadline: Duration::from_secs(30),
+            lock_wait: Duration::from_secs(3),
+            keep_idle: Duration::from_secs(60),
             listen: Listen::On,
             probe: Duration::from_secs(20),
             migrate: true,
@@ -113,10 +128,11 @@ impl PostgresStore {
     pub async fn open(url: &str, mut options: Options) -> Result<Self, Error> {
         let place = open::place(url, &mut options)?;
         let listen = open::listen_place(&place, &options)?;
-        let pool = open::pool(&place, &options)?;
+        let connector = open::connector(&place)?;
+        let pool = open::pool(&place, connector.clone(), &options)?;
         let found = migrate::prepare(&pool, &place.location, &options).await?;
         let probe = options.probe;
-        let shared = Arc::new(Shared::new(place.location, pool, options));
+        let shared = Arc::new(Shared::new(place.location, pool, connector, options));
         let token = listen::token();
         let runtime = tokio::runtime::Handle::current();
         let teller = runtime.spawn(listen::notify(Arc::downgrade(&shared), token.clone()));
@@ -169,7 +185,7 @@ impl PostgresStore {
         &'a self,
         verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
-        Box::pin(self.shared.transact(sql::BEGIN_WRITE, verb))
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Write), verb)
     }
 
     /// Like [`PostgresStore::write`], for the verbs of every run: each of their statements goes by a key, so it has one
@@ -178,7 +194,23 @@ impl PostgresStore {
         &'a self,
         verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
-        Box::pin(self.shared.transact(sql::BEGIN_PLAIN, verb))
+        self.call(Call::new(sql::BEGIN_PLAIN, Class::Write), verb)
+    }
+
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: Call,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(self.shared.transact_as(call, verb))
+    }
+
+    /// A duty of a leader, over a connection that is kept for duties.
+    fn duty<'a, T: Send + 'a>(
+        &'a self,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+    ) -> Answer<'a, T> {
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Duty), verb)
     }
 
     fn read<'a, T: Send + 'a>(
@@ -243,6 +275,22 @@ impl Store for PostgresStore {
         }
     }
 
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        let lanes: BTreeSet<LaneKey> = jobs.iter().map(|job| lane_of(&job.spec)).collect();
+        if self.shared.lanes.know_all(&lanes) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.write_by_key(move |unit| {
+            let (shared, lanes) = (unit.shared.clone(), lanes.clone());
+            Box::pin(async move {
+                let found = shared.lanes.ids(unit, lanes).await?;
+                unit.commit(Vec::new()).await?;
+                shared.lanes.remember(found);
+                Ok(())
+            })
+        })
+    }
+
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.write_by_key(verb!(claim::claim, claim))
     }
@@ -257,12 +305,12 @@ impl Store for PostgresStore {
     }
 
     fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        self.write(verb!(claim::start, leases))
+        self.call(Call::new(sql::BEGIN_WRITE, Class::Ending), verb!(claim::start, leases))
     }
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         let endings = Arc::new(endings);
-        self.write_by_key(move |unit| {
+        self.call(Call::new(sql::BEGIN_PLAIN, Class::Ending), move |unit| {
             let endings = endings.clone();
             Box::pin(async move { finish::finish(unit, &endings, None).await })
         })
@@ -275,7 +323,8 @@ impl Store for PostgresStore {
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
         let queues = worker.queues.clone();
         self.shared.serve(&queues);
-        let enlisted = self.write(verb!(worker::enlist, worker));
+        let enlisted =
+            self.call(Call::new(sql::BEGIN_WRITE, Class::Heartbeat), verb!(worker::enlist, worker));
         Box::pin(async move {
             enlisted.await?;
             self.shared.work_arrived(queues);
@@ -285,19 +334,21 @@ impl Store for PostgresStore {
 
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         let held = Arc::new(held);
-        self.write(move |unit| {
+        // Short enough to be tried again before the lease has run out.
+        let call = Call::new(sql::BEGIN_WRITE, Class::Heartbeat).within((lease / 3).max(SHORTEST_RENEWAL));
+        self.call(call, move |unit| {
             let held = held.clone();
             Box::pin(async move { worker::renew(unit, worker, lease, &held).await })
         })
     }
 
     fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
-        self.write(move |unit| Box::pin(worker::retire(unit, worker)))
+        self.duty(move |unit| Box::pin(worker::retire(unit, worker)))
     }
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         let duties = Arc::new(duties);
-        self.write(move |unit| {
+        self.duty(move |unit| {
             let duties = duties.clone();
             Box::pin(async move { duty::lead(unit, node, &duties, ttl).await })
         })
@@ -316,25 +367,23 @@ impl Store for PostgresStore {
     }
 
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
-        self.read(move |unit| Box::pin(worker::orphans(unit, limit)))
+        self.call(Call::new(sql::BEGIN_READ, Class::Duty), move |unit| Box::pin(worker::orphans(unit, limit)))
     }
 
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         let endings = Arc::new(endings);
-        self.write(move |unit| {
+        self.duty(move |unit| {
             let endings = endings.clone();
             Box::pin(async move { finish::finish(unit, &endings, Some(&term)).await })
         })
     }
 
     fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
+        self.duty(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| {
-            Box::pin(async move { archive::archive(unit, &term, &retention, limit).await })
-        })
+        self.duty(move |unit| Box::pin(async move { archive::archive(unit, &term, &retention, limit).await }))
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
@@ -429,7 +478,7 @@ impl Store for PostgresStore {
     }
 
     fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(move |unit| Box::pin(async move { purge::prune(unit, &term, keep, limit).await }))
+        self.duty(move |unit| Box::pin(async move { purge::prune(unit, &term, keep, limit).await }))
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {

@@ -11,15 +11,18 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::event::Event;
-use backstop_store::Error;
-use backstop_store::desk::{Desk, Turn, Wants, Writes};
+use backstop_store::desk::{Desk, LaneKey, Turn, Wants, Writes};
+use backstop_store::{Error, Observer};
 use deadpool_postgres::{Object, PoolError};
 use futures_util::future::{BoxFuture, join};
+use tokio::time::Instant;
 
+use crate::access::{Class, GROUP_WAIT, Pass, SHORT_WAIT};
+use crate::cancel;
 use crate::error::Failure;
 use crate::flush;
 use crate::incident;
-use crate::lanes::LaneIds;
+use crate::lanes::{self, LaneIds};
 use crate::session::{Query, Session, Wire};
 use crate::shared::{Shared, moment_of};
 use crate::sql;
@@ -30,7 +33,7 @@ pub(crate) struct Unit {
     pub(crate) shared: Arc<Shared>,
     /// Gone once the connection cannot be used any more.
     client: Option<Object>,
-    begin: &'static str,
+    begin: String,
     stage: Stage,
     news: Option<News>,
 }
@@ -60,6 +63,42 @@ struct News {
 /// Transactions that meet others are begun again so often, with a little more patience each time.
 const MOST_TRIES: u32 = 12;
 
+/// How a verb is called.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    begin: &'static str,
+    class: Class,
+    within: Duration,
+    group: bool,
+}
+
+impl Call {
+    pub(crate) const fn new(begin: &'static str, class: Class) -> Self {
+        Self { begin, class, within: Duration::MAX, group: false }
+    }
+
+    /// The same with less time.
+    pub(crate) const fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
+    }
+
+    /// The same for several callers at once: none of them waits for a lock that may concern another only.
+    pub(crate) const fn for_group(self) -> Self {
+        Self { group: true, ..self }
+    }
+}
+
+/// How a try waits for locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// Hardly: others need the connection.
+    Short(Duration),
+    /// As long as anybody may, with a connection that is meant for it.
+    Long,
+    /// The same with whatever connection the call has.
+    Here,
+}
+
 impl Shared {
     /// Runs a verb in a transaction, again when it met another one, within the deadline.
     pub(crate) async fn transact<T>(
@@ -67,33 +106,72 @@ impl Shared {
         begin: &'static str,
         verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync,
     ) -> Result<T, Error> {
-        let limit = tokio::time::Instant::now() + self.deadline;
+        let class = if begin == sql::BEGIN_READ { Class::Read } else { Class::Write };
+        self.transact_as(Call::new(begin, class), verb).await
+    }
+
+    /// The same for a call of a certain kind.
+    pub(crate) async fn transact_as<T>(
+        self: &Arc<Self>,
+        call: Call,
+        verb: impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync,
+    ) -> Result<T, Error> {
+        let limit = Instant::now() + call.class.deadline(self.deadline).min(call.within);
+        let mut wait = match call {
+            Call { group: true, .. } => Wait::Short(GROUP_WAIT),
+            Call { class, .. } if class.hurries() => Wait::Short(SHORT_WAIT),
+            _ => Wait::Here,
+        };
         let mut tries = 0;
         loop {
-            let (failure, sent) = match self.once(begin, &verb, limit).await {
+            let (failure, sent) = match self.once(call, wait, &verb, limit).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
+            if matches!((&failure, wait), (Failure::Busy(_), Wait::Short(_))) && !call.group {
+                wait = Wait::Long;
+                continue;
+            }
             tries += 1;
             if !failure.is_again() || tries == MOST_TRIES {
                 return Err(failure.into_error(&self.location, sent));
             }
-            tokio::time::sleep(pause(tries)).await;
+            // Whoever has just made its lanes has met nobody.
+            if !matches!(failure, Failure::NoLane(_)) {
+                tokio::time::sleep(pause(tries)).await;
+            }
         }
+    }
+
+    /// The right to hold a connection, and how long a lock may be waited for with it.
+    async fn pass(&self, class: Class, wait: Wait, limit: Instant) -> Result<(Pass<'_>, Duration), Failure> {
+        if wait == Wait::Long {
+            // Those before us may get what they wait for, so the queue has longer than each of them.
+            let until = limit.min(Instant::now() + self.lock_wait * 3);
+            let pass = tokio::time::timeout_at(until, self.access.patient()).await;
+            let crowd = |_| Failure::Busy("other open transactions hold what many calls need".to_owned());
+            return Ok((pass.map_err(crowd)?, self.lock_wait));
+        }
+        let pass = tokio::time::timeout_at(limit, self.access.pass(class)).await;
+        let pass = pass.map_err(|_| Failure::Slow("waiting for a connection"))?;
+        Ok((pass, if let Wait::Short(span) = wait { span.min(self.lock_wait) } else { self.lock_wait }))
     }
 
     async fn once<T>(
         self: &Arc<Self>,
-        begin: &'static str,
+        call: Call,
+        wait: Wait,
         verb: &(impl for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync),
-        limit: tokio::time::Instant,
+        limit: Instant,
     ) -> Result<T, (Failure, bool)> {
-        let client = tokio::time::timeout_at(limit, self.pool.get()).await;
-        let client = match client {
+        let (_pass, patience) =
+            self.pass(call.class, wait, limit).await.map_err(|failure| (failure, false))?;
+        let client = match tokio::time::timeout_at(limit, self.pool.get()).await {
             Ok(Ok(client)) => client,
             Ok(Err(problem)) => return Err((no_connection(problem), false)),
             Err(_) => return Err((Failure::Slow("waiting for a connection"), false)),
         };
+        let begin = sql::with_lock_timeout(call.begin, patience);
         let mut unit =
             Unit { shared: self.clone(), client: Some(client), begin, stage: Stage::Fresh, news: None };
         match tokio::time::timeout_at(limit, verb(&mut unit)).await {
@@ -105,6 +183,10 @@ impl Shared {
             Ok(Err(failure)) => {
                 let sent = unit.stage == Stage::Sent;
                 unit.close(limit).await;
+                let failure = match failure {
+                    Failure::NoLane(lanes) => unit.make_lanes(lanes, limit).await,
+                    other => other,
+                };
                 Err((failure, sent))
             }
             Err(_) => Err((Failure::Slow("a statement"), unit.stage == Stage::Sent)),
@@ -191,8 +273,8 @@ impl Unit {
             (queries, aftermath) = incident::judge(&writes, answers.pop().unwrap_or_default(), now)?;
             events.extend(aftermath.events.into_iter().filter(|_| shared.observer().wants_events()));
         }
-        // The rows are locked: whoever changes them after us draws a later turn.
-        let turn = shared.turns.draw();
+        // The jobs are locked, or nobody knows them yet: whoever changes them after us draws a later turn.
+        let turn = shared.turns.draw_for(&events);
         let arrived = writes.ready_in.iter().filter(|_| writes.work_arrived);
         let arrivals = arrived.map(|row| row.lane.queue.clone()).collect();
         let news = News { turn, events, arrivals, lanes: flush.lanes };
@@ -232,7 +314,7 @@ impl Unit {
     }
 
     async fn send(&mut self, batch: Vec<Query>, commit: bool) -> Result<Vec<Vec<Row>>, Failure> {
-        let begin = (self.stage == Stage::Fresh).then_some(self.begin);
+        let begin = (self.stage == Stage::Fresh).then_some(&*self.begin);
         self.stage = if commit { Stage::Sent } else { Stage::Open };
         self.shared.count_statements(batch.len());
         let Some(client) = self.client.as_deref() else {
@@ -255,7 +337,7 @@ impl Unit {
     }
 
     /// Ends a transaction that was not committed, and gives the connection back if it is clean.
-    async fn close(&mut self, limit: tokio::time::Instant) {
+    async fn close(&mut self, limit: Instant) {
         if matches!(self.stage, Stage::Open | Stage::Sent)
             && let Some(client) = self.client.as_deref()
             && !client.is_closed()
@@ -264,6 +346,24 @@ impl Unit {
             if matches!(rolled_back, Ok(Ok(()))) {
                 self.stage = Stage::Over;
             }
+        }
+    }
+
+    /// Makes lanes in a transaction of their own, so that nobody waits for the one that needs them (L14). Answers why
+    /// the verb is to begin again, or why it cannot.
+    async fn make_lanes(&mut self, lanes: BTreeSet<LaneKey>, limit: Instant) -> Failure {
+        if self.stage != Stage::Over {
+            return Failure::Lost("a transaction could not be ended".to_owned());
+        }
+        self.stage = Stage::Fresh;
+        let made = self.commit(vec![lanes::make(&lanes)]);
+        match tokio::time::timeout_at(limit, made).await {
+            Ok(Ok(_)) => Failure::NoLane(lanes),
+            Ok(Err(failure)) => {
+                self.close(limit).await;
+                failure
+            }
+            Err(_) => Failure::Slow("making a lane"),
         }
     }
 
@@ -276,7 +376,7 @@ impl Unit {
 
     /// Notes what is to be told of what has been committed already.
     pub(crate) fn tell_of(&mut self, events: Vec<Event>) {
-        let (turn, lanes) = (self.shared.turns.draw(), LaneIds::default());
+        let (turn, lanes) = (self.shared.turns.draw_for(&events), LaneIds::default());
         self.news = Some(News { turn, events, arrivals: BTreeSet::new(), lanes });
     }
 
@@ -284,11 +384,17 @@ impl Unit {
     async fn tell(&mut self) {
         let Some(news) = self.news.take() else { return };
         self.shared.lanes.remember(news.lanes);
-        let observer = self.shared.observer();
-        news.turn.tell(news.events, |events| observer.committed(events)).await;
+        let (observer, events) = (self.shared.observer(), news.events);
+        news.turn.tell(move || tell_all(&*observer, events)).await;
         if !news.arrivals.is_empty() {
             self.shared.work_arrived(news.arrivals);
         }
+    }
+}
+
+fn tell_all(observer: &dyn Observer, events: Vec<Event>) {
+    if !events.is_empty() {
+        observer.committed(events);
     }
 }
 
@@ -302,7 +408,7 @@ impl Drop for Unit {
     fn drop(&mut self) {
         let clean = matches!(self.stage, Stage::Fresh | Stage::Over);
         if let Some(client) = self.client.take().filter(|_| !clean) {
-            drop(Object::take(client));
+            cancel::abandon(&self.shared, client);
         }
     }
 }

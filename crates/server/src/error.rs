@@ -131,6 +131,12 @@ impl From<StoreError> for ApiError {
                 let status = StatusCode::CONFLICT;
                 return Self::new(status, error.code(), "the worker's lease has run out").hint("claim anew");
             }
+            StoreError::Busy { waits_for, .. } => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return Self::new(status, error.code(), format!("busy: {waits_for}"))
+                    .hint("nothing was stored; try again when that transaction has ended")
+                    .retry_after(1);
+            }
             _ => {}
         }
         // Where the store is and what its driver says is for the operator alone.

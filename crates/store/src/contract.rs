@@ -8,7 +8,9 @@ use std::time::Duration;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
@@ -30,7 +32,8 @@ pub type Signal<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// - an `Err` means that nothing of the batch was stored, except [`Error::is_unknown`], after which the same call
 ///   can be made again: every verb is safe to repeat;
 /// - a job is in exactly one state at every commit, and moves only as `backstop_core` decides;
-/// - events of a commit reach the [`Observer`] after it, in commit order, and before the verb answers;
+/// - events of a commit reach the [`Observer`] after it and before the verb answers, those of one job in the order of
+///   its commits;
 /// - text comes back as it was taken, to the last character; delays inside policies and decisions are kept to the
 ///   millisecond, moments to the microsecond;
 /// - within a batch items are handled in order and later ones see what earlier ones did.
@@ -64,6 +67,13 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`Error::TooMany`] for more than `Limits::batch` jobs.
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>>;
+
+    /// Makes what these jobs share with others, in a transaction of its own, so that a transaction of the caller's that
+    /// stores them afterwards has nothing to make that others would wait for (L14). It stores none of the jobs.
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        let _ = jobs;
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Takes due jobs for a worker (L2-L5), in the order of their rank. Never blocks on what others hold.
     ///

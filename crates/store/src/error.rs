@@ -20,6 +20,14 @@ pub enum Error {
         /// The driver's own error.
         source: Option<Source>,
     },
+    /// Another transaction holds what this call needs, and went on holding it for as long as locks are waited for.
+    #[error("the store {location} is busy: {waits_for}; nothing was stored, try again when it has ended")]
+    Busy {
+        /// Which store.
+        location: String,
+        /// Who holds what.
+        waits_for: String,
+    },
     /// The disk that holds the store is full.
     #[error("the disk of {location} is full: nothing was stored; free some space and go on")]
     DiskFull {
@@ -92,7 +100,10 @@ impl Error {
     /// True when the same call may well succeed later.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::DiskFull { .. } | Self::Unknown { .. })
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::Busy { .. } | Self::DiskFull { .. } | Self::Unknown { .. }
+        )
     }
 
     /// True when the write may have happened: repeat the same call to learn it.
@@ -106,6 +117,7 @@ impl Error {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Unavailable { .. } => "store_unavailable",
+            Self::Busy { .. } => "busy",
             Self::DiskFull { .. } => "disk_full",
             Self::Unknown { .. } => "outcome_unknown",
             Self::Unusable { .. } => "store_unusable",

@@ -8,7 +8,9 @@ use std::time::Duration;
 use backstop::core::explain::Surroundings;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
+use backstop::core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale,
+};
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun,
@@ -171,6 +173,11 @@ impl Store for CrashAt {
 
     fn now(&self) -> Answer<'_, Timestamp> {
         if self.has_crashed() { self.lost() } else { self.inner.now() }
+    }
+
+    /// Stores no job, and is not counted.
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        if self.has_crashed() { self.lost() } else { self.inner.prepare(jobs) }
     }
 
     counted! {

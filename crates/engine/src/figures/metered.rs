@@ -7,7 +7,7 @@ use backstop_core::explain::Surroundings;
 use backstop_core::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use backstop_core::incident::{Incident, Statement};
 use backstop_core::job::{
-    Attempt, Ending, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State,
+    Attempt, Ending, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
@@ -122,6 +122,10 @@ impl Store for Metered {
                 }
             }
         })
+    }
+
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        self.inner.prepare(jobs)
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {

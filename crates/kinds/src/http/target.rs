@@ -160,8 +160,9 @@ fn split(authority: &str) -> (&str, Option<&str>) {
 fn port_number(text: &str) -> Result<u16, Refusal> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = if digits { text.parse::<u16>().ok() } else { None };
-    port.filter(|port| *port > 0)
-        .ok_or_else(|| Refusal::new(Code::HttpUrlPort, "`url` has a port that is not a number from 1 to 65535"))
+    port.filter(|port| *port > 0).ok_or_else(|| {
+        Refusal::new(Code::HttpUrlPort, "`url` has a port that is not a number from 1 to 65535")
+    })
 }
 
 /// What is sent of path, query and fragment: the first two.

@@ -4,8 +4,14 @@
 //! `backstop_core::admit` checks with the default limits. Whoever calls it needs the rights of a submitter: it runs
 //! with the rights of its caller. A queue's allow list lives in programs and is checked when the job is run.
 
+/// Everything but what it does about the lane: how it is made, how a lane is found, and what is done without one.
+///
 /// Errors of this class are ours: ZB001 for input that is refused, ZB002 for a business key that a live job holds.
-pub(crate) const ENQUEUE: &str = r#"CREATE FUNCTION backstop.enqueue(
+macro_rules! enqueue {
+    ($create:literal, $find_lane:literal, $without_lane:literal) => {
+        concat!(
+            $create,
+            r#" backstop.enqueue(
     kind text,
     payload jsonb DEFAULT '{}',
     queue text DEFAULT 'default',
@@ -83,11 +89,9 @@ BEGIN
         new_policy := new_policy
             || jsonb_build_object('timeout_ms', (extract(epoch FROM enqueue.timeout) * 1000)::bigint);
     END IF;
-    INSERT INTO backstop.lane (queue, kind, version, priority)
-        VALUES (enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority) ON CONFLICT DO NOTHING;
-    SELECT l.id INTO STRICT of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
-        AND l.version = enqueue.version AND l.priority = enqueue.priority;
-    IF enqueue.idempotency_key IS NOT NULL THEN
+"#,
+            $find_lane,
+            r#"    IF enqueue.idempotency_key IS NOT NULL THEN
         -- Waits for whoever is about to store the same key.
         INSERT INTO backstop.idempotency (key, job) VALUES (enqueue.idempotency_key, new_id)
             ON CONFLICT DO NOTHING;
@@ -107,7 +111,10 @@ BEGIN
         END IF;
         -- Its holder has just ended: the key is free.
     END LOOP;
-    INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, business_key,
+"#,
+            $without_lane,
+            "    INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, expires_at, ",
+            r#"idempotency_key, business_key,
         correlation_id, tags, params)
         VALUES (new_id, of_lane, clock_us, due_us, enqueue.payload::text, nullif(new_policy, '{}')::text, expires_us,
         enqueue.idempotency_key, enqueue.business_key, enqueue.correlation_id,
@@ -119,7 +126,95 @@ BEGIN
         VALUES (of_lane, 1, 0, 0, 0, 0, 0, 0);
     RETURN new_id;
 END
-$enqueue$"#;
+$enqueue$"#
+        )
+    };
+}
+
+/// As the first version had it: a new lane is made in the transaction of the caller, and others wait for that.
+pub(crate) const ENQUEUE: &str = enqueue!(
+    "CREATE FUNCTION",
+    r#"    INSERT INTO backstop.lane (queue, kind, version, priority)
+        VALUES (enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority) ON CONFLICT DO NOTHING;
+    SELECT l.id INTO STRICT of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
+        AND l.version = enqueue.version AND l.priority = enqueue.priority;
+"#,
+    ""
+);
+
+/// Jobs that were submitted by the function where no lane was. Their rows are never committed: at the end of its
+/// transaction each becomes a job. So a lane is made when its transaction ends, and nobody waits for it before that.
+pub(crate) const LANELESS: &str = "CREATE TABLE backstop.laneless (
+        id uuid PRIMARY KEY,
+        queue text COLLATE \"C\" NOT NULL,
+        kind text COLLATE \"C\" NOT NULL,
+        version bigint NOT NULL,
+        priority bigint NOT NULL,
+        created_at bigint NOT NULL,
+        run_at bigint NOT NULL,
+        payload text NOT NULL,
+        policy text,
+        expires_at bigint,
+        idempotency_key text COLLATE \"C\",
+        business_key text COLLATE \"C\",
+        correlation_id text,
+        tags text,
+        params text)";
+
+/// Whoever may store what waits may store this too: roles that were made before need not be made again.
+pub(crate) const LANELESS_RIGHTS: &str = "DO $grants$ DECLARE allowed record; BEGIN
+    FOR allowed IN SELECT a.grantee::regrole AS whom FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+        WHERE c.oid = 'backstop.ready'::regclass AND a.grantee NOT IN (0, c.relowner) AND a.privilege_type = 'INSERT'
+    LOOP EXECUTE format('GRANT SELECT, INSERT, DELETE ON backstop.laneless TO %s', allowed.whom); END LOOP;
+END $grants$";
+
+/// Runs as the transaction of the caller ends.
+pub(crate) const SORT_IN: &str = r#"CREATE OR REPLACE FUNCTION backstop.sort_in() RETURNS trigger LANGUAGE plpgsql
+SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $sort$
+DECLARE
+    of_lane integer;
+BEGIN
+    DELETE FROM backstop.laneless u WHERE u.id = NEW.id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO backstop.lane (queue, kind, version, priority)
+        VALUES (NEW.queue, NEW.kind, NEW.version, NEW.priority) ON CONFLICT DO NOTHING;
+    SELECT l.id INTO STRICT of_lane FROM backstop.lane l WHERE l.queue = NEW.queue AND l.kind = NEW.kind
+        AND l.version = NEW.version AND l.priority = NEW.priority;
+    INSERT INTO backstop.job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, business_key,
+        correlation_id, tags, params)
+        VALUES (NEW.id, of_lane, NEW.created_at, NEW.run_at, NEW.payload, NEW.policy, NEW.expires_at,
+        NEW.idempotency_key, NEW.business_key, NEW.correlation_id, NEW.tags, NEW.params);
+    INSERT INTO backstop.ready (lane, run_at, id, expires_at, rowed)
+        VALUES (of_lane, NEW.run_at, NEW.id, NEW.expires_at, FALSE);
+    INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, canceled, waiting)
+        VALUES (of_lane, 1, 0, 0, 0, 0, 0, 0);
+    RETURN NULL;
+END
+$sort$"#;
+pub(crate) const SORT_IN_LAST: &str = "CREATE CONSTRAINT TRIGGER laneless_sort_in AFTER INSERT ON backstop.laneless \
+     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION backstop.sort_in()";
+
+/// The same function with lanes that nobody waits for.
+pub(crate) const ENQUEUE_UNHINDERED: &str = enqueue!(
+    "CREATE OR REPLACE FUNCTION",
+    r#"    SELECT l.id INTO of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
+        AND l.version = enqueue.version AND l.priority = enqueue.priority;
+"#,
+    r#"    IF of_lane IS NULL THEN
+        INSERT INTO backstop.tag (tag, id) SELECT DISTINCT t, new_id FROM unnest(all_tags) t;
+        -- A lane that is made here would be waited for by all who need it, until this transaction ends.
+        INSERT INTO backstop.laneless (id, queue, kind, version, priority, created_at, run_at, payload, policy,
+            expires_at, idempotency_key, business_key, correlation_id, tags, params)
+            VALUES (new_id, enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority, clock_us, due_us,
+            enqueue.payload::text, nullif(new_policy, '{}')::text, expires_us, enqueue.idempotency_key,
+            enqueue.business_key, enqueue.correlation_id, nullif(to_jsonb(all_tags), '[]')::text,
+            enqueue.params::text);
+        RETURN new_id;
+    END IF;
+"#
+);
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +240,7 @@ mod tests {
         ] {
             let line = line.replace("LIMIT", &limit.to_string());
             assert!(ENQUEUE.contains(&line), "`{line}` is not in the function");
+            assert!(ENQUEUE_UNHINDERED.contains(&line), "`{line}` is not in the function of today");
         }
         assert_eq!(limits.delay.as_secs(), 3_660 * 86_400, "the longest timeout");
     }

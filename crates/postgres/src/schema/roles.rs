@@ -49,6 +49,8 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
             "GRANT UPDATE (lane) ON backstop.record TO $role",
             "GRANT UPDATE (worker) ON backstop.claim TO $role",
             "GRANT SELECT ON backstop.tag TO $role",
+            // Each row of it becomes a job of the transaction that made it.
+            "GRANT SELECT, INSERT, DELETE ON backstop.laneless TO $role",
         ],
     ),
     (

@@ -76,8 +76,7 @@ async fn submit_once(
     session: &mut impl Session,
     batch: &Submit,
 ) -> Result<Vec<Result<Submitted, Refusal>>, Failure> {
-    // Lanes that a rollback would take back must not be remembered.
-    let lanes = Lanes::default();
+    let lanes = Lanes::of_caller();
     let now = moment_of(session.one(Query::new(sql::CLOCK, vec![Value::Int(None)])).await?)?;
     let mut desk = Desk::new(now, Wants::default());
     submit::lay(session, &lanes, &mut desk, batch).await?;
@@ -92,7 +91,7 @@ async fn finish_once(
 ) -> Result<Vec<Result<State, Stale>>, Failure> {
     // What the process remembers of its claims is compared with their rows and dropped when these have changed, so
     // nothing has to be told to it here, and a rollback leaves it right too.
-    let (lanes, hands) = (Lanes::default(), Hands::default());
+    let (lanes, hands) = (Lanes::of_caller(), Hands::default());
     let ground = Ground { lanes: &lanes, hands: &hands, moment: Value::Int(None), wants: Wants::default() };
     let (desk, answers) = finish::end(session, &ground, endings, None).await?;
     let now = desk.now;

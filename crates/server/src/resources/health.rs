@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use crate::api::Api;
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
-use crate::shape::{Alive, Readiness};
+use crate::shape::{Alive, Check, Readiness};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes.add(Needs::Nothing, routes!(live)).add(Needs::Nothing, routes!(ready))
@@ -27,8 +27,14 @@ async fn live() -> Json<Alive> {
     responses((status = 200, body = Readiness), (status = 503, body = crate::shape::Failed)))]
 async fn ready(State(api): State<Api>) -> Result<Json<Readiness>, ApiError> {
     let readiness = api.tell().checks.readiness(api.engine()).await;
-    let red: Vec<&str> =
-        readiness.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+    let why = |check: &Check| match check.problem.as_deref() {
+        Some("slow") => format!("{} (no answer within 2 seconds)", check.name),
+        Some("silent") => format!("{} (not heard of in time)", check.name),
+        Some("busy") => format!("{} (another transaction holds what it needs)", check.name),
+        Some(code) => format!("{} ({code})", check.name),
+        None => check.name.clone(),
+    };
+    let red: Vec<String> = readiness.checks.iter().filter(|check| !check.ok).map(why).collect();
     if red.is_empty() {
         return Ok(Json(readiness));
     }

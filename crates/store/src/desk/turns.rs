@@ -1,13 +1,17 @@
-//! News in the order of commits, from transactions that end at the same time.
+//! News about one job in the order of its commits, from transactions that end at the same time.
 //!
-//! A transaction draws its [`Turn`] while it still holds the locks on the rows it changed, so of two transactions about
-//! one job the first to commit has the earlier turn. What they have to tell is passed on in the order of the turns
-//! (V1), and each caller gets its answer only when its own news has been told.
+//! A transaction draws its [`Turn`] while it still holds the locks on the jobs it changed, so of two transactions about
+//! one job the first to commit has the earlier turn. News about a job is passed on in the order of the turns that name
+//! it (V1), and each caller gets its answer only when its own news has been told. Transactions about different jobs
+//! never wait for each other here, and whoever has nothing to tell waits for nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use backstop_core::JobId;
 use backstop_core::event::Event;
 
 /// Where turns are drawn.
@@ -18,19 +22,36 @@ pub struct Turns(Arc<Mutex<Line>>);
 #[derive(Debug, Default)]
 struct Line {
     next: u64,
-    /// Every turn up to here has been told.
-    told: u64,
-    /// News of turns that wait for earlier ones.
-    waiting: BTreeMap<u64, Vec<Event>>,
-    wakers: Vec<Waker>,
+    places: BTreeMap<u64, Place>,
+    /// For each job the turns that name it, the earliest first.
+    jobs: HashMap<JobId, VecDeque<u64>>,
+}
+
+/// A turn that has not been told.
+#[derive(Debug, Default)]
+struct Place {
+    jobs: BTreeSet<JobId>,
+    /// Of so many of its jobs an earlier turn is out.
+    behind: usize,
+    news: Option<News>,
+    waker: Option<Waker>,
+}
+
+/// Tells the news of one transaction.
+struct News(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("News")
+    }
 }
 
 /// A place in the order. Dropped without news (after a rollback) it lets the later ones pass.
 #[derive(Debug)]
 pub struct Turn {
     line: Arc<Mutex<Line>>,
-    number: u64,
-    settled: bool,
+    /// None when it is about no job, and after its news was handed over.
+    number: Option<u64>,
 }
 
 fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
@@ -39,108 +60,111 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
 }
 
 impl Turns {
-    /// Draws the next turn. To be called while the rows that the news is about are locked.
+    /// Draws the next turn for a transaction that has these events to tell.
     #[must_use]
-    pub fn draw(&self) -> Turn {
-        let mut line = lock(&self.0);
-        let number = line.next;
-        line.next += 1;
-        Turn { line: self.0.clone(), number, settled: false }
+    pub fn draw_for(&self, events: &[Event]) -> Turn {
+        self.draw(events.iter().filter_map(|event| event.job.as_ref().map(|job| job.id)))
+    }
+
+    /// Draws the next turn about these jobs. To be called while their rows are locked, or while nobody can know them.
+    #[must_use]
+    pub fn draw(&self, about: impl IntoIterator<Item = JobId>) -> Turn {
+        let jobs: BTreeSet<JobId> = about.into_iter().collect();
+        let number = (!jobs.is_empty()).then(|| lock(&self.0).add(jobs));
+        Turn { line: self.0.clone(), number }
     }
 }
 
 impl Turn {
-    /// Tells the news of a committed transaction when its turn has come, and answers when they have been told.
+    /// Hands over the news of a committed transaction. They are told as soon as its turn has come, also when nobody
+    /// waits for the answer, which comes when they have been told.
     ///
-    /// `tell` must not draw turns itself; it is called with the news of other transactions too.
-    pub async fn tell(mut self, events: Vec<Event>, tell: impl Fn(Vec<Event>) + Unpin) {
-        self.settle(events, &tell);
-        let (line, number) = (self.line.clone(), self.number);
+    /// `news` must not draw turns itself: it may be called while others do.
+    pub fn tell(
+        mut self,
+        news: impl FnOnce() + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let number = self.number.take();
+        match number {
+            Some(number) => lock(&self.line).settle(number, News(Box::new(news))),
+            None => news(),
+        }
+        let line = self.line.clone();
         std::future::poll_fn(move |context| {
-            let mut line = lock(&line);
-            if line.told > number {
-                return Poll::Ready(());
+            let Some(number) = number else { return Poll::Ready(()) };
+            match lock(&line).places.get_mut(&number) {
+                Some(place) => {
+                    place.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+                None => Poll::Ready(()),
             }
-            line.pass_on(&tell);
-            if line.told > number {
-                return Poll::Ready(());
-            }
-            line.wakers.push(context.waker().clone());
-            Poll::Pending
         })
-        .await;
-    }
-
-    fn settle(&mut self, events: Vec<Event>, tell: &impl Fn(Vec<Event>)) {
-        self.settled = true;
-        let mut line = lock(&self.line);
-        line.waiting.insert(self.number, events);
-        line.pass_on(tell);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.settled {
-            return;
+        if let Some(number) = self.number.take() {
+            lock(&self.line).remove(number);
         }
-        let mut line = lock(&self.line);
-        line.waiting.insert(self.number, Vec::new());
-        // Nobody to tell with here: those who wait are woken, and pass on what was held up.
-        line.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
 impl Line {
-    /// Tells everything whose turn has come. Runs under the lock, so that no two tell at once.
-    fn pass_on(&mut self, tell: &impl Fn(Vec<Event>)) {
-        let before = self.told;
-        while let Some(events) = self.waiting.remove(&self.told) {
-            self.told += 1;
-            if !events.is_empty() {
-                tell(events);
+    fn add(&mut self, jobs: BTreeSet<JobId>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let mut behind = 0;
+        for job in &jobs {
+            let queue = self.jobs.entry(*job).or_default();
+            behind += usize::from(!queue.is_empty());
+            queue.push_back(number);
+        }
+        self.places.insert(number, Place { jobs, behind, news: None, waker: None });
+        number
+    }
+
+    fn settle(&mut self, number: u64, news: News) {
+        let Some(place) = self.places.get_mut(&number) else { return };
+        place.news = Some(news);
+        if place.behind == 0 {
+            self.remove(number);
+        }
+    }
+
+    /// Tells the news of a turn, if it has any, and of those that have only waited for it. Runs under the lock, so that
+    /// no two tell at once.
+    fn remove(&mut self, number: u64) {
+        let mut free = VecDeque::from([number]);
+        while let Some(number) = free.pop_front() {
+            let Some(place) = self.places.remove(&number) else { continue };
+            if let Some(News(tell)) = place.news {
+                tell();
+            }
+            if let Some(waker) = place.waker {
+                waker.wake();
+            }
+            for job in place.jobs {
+                free.extend(self.leave(job, number));
             }
         }
-        if self.told > before {
-            self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Takes a turn out of the order of a job; answers the next one, when that has news and waits for nobody now.
+    fn leave(&mut self, job: JobId, number: u64) -> Option<u64> {
+        let queue = self.jobs.get_mut(&job)?;
+        let was_first = queue.front() == Some(&number);
+        queue.retain(|turn| *turn != number);
+        let next = queue.front().copied();
+        if next.is_none() {
+            self.jobs.remove(&job);
         }
+        let place = self.places.get_mut(&next.filter(|_| was_first)?)?;
+        place.behind -= 1;
+        next.filter(|_| place.behind == 0 && place.news.is_some())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::Context;
-
-    use backstop_core::Timestamp;
-    use backstop_core::event::What;
-
-    use super::*;
-
-    fn event(run: u32) -> Vec<Event> {
-        vec![Event { at: Timestamp::EPOCH, node: None, job: None, what: What::Started { run } }]
-    }
-
-    #[test]
-    fn news_is_told_in_the_order_of_the_turns() {
-        // V1: the second commits first, the third is rolled back.
-        let turns = Turns::default();
-        let told = RefCell::new(Vec::new());
-        let tell = |events: Vec<Event>| told.borrow_mut().extend(events);
-        let (first, second, third, fourth) = (turns.draw(), turns.draw(), turns.draw(), turns.draw());
-        let mut context = Context::from_waker(Waker::noop());
-        let mut late = pin!(fourth.tell(event(4), tell));
-        let mut early = pin!(second.tell(event(2), tell));
-        assert!(late.as_mut().poll(&mut context).is_pending());
-        assert!(early.as_mut().poll(&mut context).is_pending(), "the first is still under way");
-        assert!(told.borrow().is_empty());
-        assert!(pin!(first.tell(event(1), tell)).poll(&mut context).is_ready());
-        assert_eq!(*told.borrow(), [event(1), event(2)].concat());
-        assert!(early.poll(&mut context).is_ready());
-        drop(third);
-        assert!(late.poll(&mut context).is_ready());
-        assert_eq!(*told.borrow(), [event(1), event(2), event(4)].concat());
-    }
-}
+mod tests;

@@ -81,6 +81,8 @@ async fn a_silent_loop_turns_readiness_red_and_a_worker_that_stopped_does_not() 
     let red = harness.get("/health/ready").await;
     assert_eq!((red.status.as_u16(), red.code().as_str()), (503, "not_ready"));
     assert_eq!(named(&red.json()["error"]["details"], "worker/heartbeat")["problem"], "silent");
+    let message = red.json()["error"]["message"].to_string();
+    assert!(message.contains("worker/") && message.contains("(not heard of in time)"), "{message}");
     ok.store(true, Ordering::SeqCst);
     assert_eq!(harness.get("/health/ready").await.status, 200);
     ok.store(false, Ordering::SeqCst);
