@@ -163,7 +163,7 @@ async fn goes_on(world: &World, from: u128) {
     elsewhere.spec.queue = format!("new {from}").into();
     at_once("a new queue", submit(&**store, elsewhere)).await.expect("stored");
     let claimed = at_once("a claim", world.claim()).await.remove(0);
-    let note = Note { lease: claimed.lease, progress: Progress { percent: 50, note: "half".into() } };
+    let note = Note::progress(claimed.lease, Progress { percent: 50, note: "half".into() });
     at_once("progress", store.annotate(vec![note])).await.expect("kept")[0].as_ref().expect("not stale");
     at_once("a heartbeat", store.renew(WORKER, LEASE, vec![claimed.lease])).await.expect("renewed");
     let ended = at_once("a finish", store.finish(vec![success(&claimed)])).await.expect("ended");

@@ -31,7 +31,7 @@ async fn open(place: &InSchema, worker: u128) -> PostgresStore {
     let store = PostgresStore::open(&place.url(), Options::default()).await.expect("it opens");
     let enlisted = NewWorker {
         id: WorkerId::from_u128(worker),
-        name: format!("w{worker}").into(),
+        name: format!("w{worker}"),
         code_version: None,
         queues: vec!["default".into()],
         kinds: kinds(),

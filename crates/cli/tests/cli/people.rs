@@ -22,6 +22,9 @@ fn store_alike(program: &Program) {
     });
 }
 
+/// Runs the program in one of its ways.
+type Way<'w> = &'w dyn Fn(&[&str]) -> Ran;
+
 #[test]
 fn a_unique_prefix_is_enough_wherever_an_id_is() {
     let program = Program::new();
@@ -31,7 +34,7 @@ fn a_unique_prefix_is_enough_wherever_an_id_is() {
     assert!(!table.stdout.contains(ALIKE[0]), "tables show short ids: {}", table.stdout);
     let here = |args: &[&str]| program.run(args);
     let there = |args: &[&str]| served.run(&program, args);
-    let ways: [&dyn Fn(&[&str]) -> Ran; 2] = [&here, &there];
+    let ways: [Way<'_>; 2] = [&here, &there];
     for run in ways {
         assert_eq!(run(&["job", "show", "0190b8a2-7c1e", "--json"]).exits(0).json()["id"], ALIKE[0]);
         run(&["job", "explain", "0190b8a27c1f"]).exits(0).says(&[ALIKE[1]]);

@@ -1,5 +1,6 @@
 //! The time of runs that were handed to workers elsewhere (F10). Such a worker keeps to the limit itself, if it is
-//! kind; this is for all others: over its limit the hold ends as a timeout, and what the worker says after that is stale.
+//! kind; this is for all others: over its limit the hold ends as a timeout, and what the worker says after that is
+//! stale.
 //!
 //! Whoever leads the rescue of orphans looks at the store once a round. What is remembered between rounds only saves
 //! reading the limits of the same runs again; all of it can be lost without harm.

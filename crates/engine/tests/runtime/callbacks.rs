@@ -98,11 +98,14 @@ async fn before_run_failing_is_a_failed_run_and_after_run_failing_is_swallowed()
     assert!(told.contains("after the fact") && !told.contains("hunter2"), "{told}");
 }
 
+/// How a run ended, and with which result.
+type Seen = (Cause, Option<serde_json::Value>);
+
 /// Refuses the first run of a kind at no cost, and keeps what it sees of every end.
 #[derive(Clone, Default)]
 struct Gate {
     refused: Arc<AtomicU32>,
-    seen: Arc<std::sync::Mutex<Vec<(Cause, Option<serde_json::Value>)>>>,
+    seen: Arc<std::sync::Mutex<Vec<Seen>>>,
 }
 
 impl Hook for Gate {

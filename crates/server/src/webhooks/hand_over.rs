@@ -33,9 +33,9 @@ impl Waiting {
     async fn gather(&mut self, pulse: &Pulse) -> bool {
         while self.batch.is_empty() {
             pulse.beat();
-            match tokio::time::timeout(BEAT, self.queue.recv_many(&mut self.batch, BATCH)).await {
-                Ok(0) => return false,
-                Ok(_) | Err(_) => {}
+            let received = tokio::time::timeout(BEAT, self.queue.recv_many(&mut self.batch, BATCH)).await;
+            if received == Ok(0) {
+                return false;
             }
         }
         true
