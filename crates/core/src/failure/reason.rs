@@ -31,6 +31,13 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $retryable,)* }
             }
 
+            /// True when a failure that is retried by itself was retried until its budget was used up; false when it is
+            /// one that no retry follows, or there was none (D1).
+            #[must_use]
+            pub const fn ends_retries(self) -> bool {
+                matches!(self, Self::RetryExhausted | Self::Poisoned | Self::DeferralExhausted)
+            }
+
             /// What it means, in one sentence for a person.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
