@@ -96,8 +96,9 @@ async fn away(kind: Kind) {
         cpu % 100,
         lines.values().sum::<usize>()
     );
-    // R13
-    assert!(cpu < 2 * seconds as u64, "it spins: {cpu} hundredths of a second in {seconds} s");
+    // R13: a build without optimization needs several times as much for the same.
+    let percent = if cfg!(debug_assertions) { 5 } else { 2 };
+    assert!(cpu < percent * seconds as u64, "it spins: {cpu} hundredths of a second in {seconds} s");
     // One line in ten seconds for all loops together, and now and then one of the listener.
     let most = seconds / 10 + 1 + seconds.div_ceil(60) + 1;
     assert!(lines.values().sum::<usize>() <= most, "more than one line in ten seconds: {lines:#?}");

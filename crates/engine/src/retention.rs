@@ -62,6 +62,10 @@ pub enum PurgeError<E: std::error::Error + 'static> {
     Store(#[from] StoreError),
 }
 
+/// A node that prunes by itself is done with a round within moments: pruning by hand waits for that, so often and so long.
+const MOST_TRIES: u32 = 20;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
+
 impl Backstop {
     /// Removes jobs that have ended, hot or archived, for good (D5). One answer per job, in order: how it had ended,
     /// or why it stays. Idempotency keys keep answering (L10).
@@ -244,8 +248,14 @@ impl Backstop {
         keep: Duration,
     ) -> Result<Option<(usize, bool)>, StoreError> {
         let store = &self.inner.store;
-        let Some(term) = store.lead(node, vec![Duty::Prune], term).await?.pop().flatten() else {
-            return Ok(None);
+        let mut tries = 0;
+        let term = loop {
+            match store.lead(node, vec![Duty::Prune], term).await?.pop().flatten() {
+                Some(term) => break term,
+                None if tries == MOST_TRIES => return Ok(None),
+                None => tries += 1,
+            }
+            tokio::time::sleep(TRY_AGAIN).await;
         };
         match store.prune(term, keep, BATCH).await {
             Ok(pruned) => Ok(Some((pruned, pruned == BATCH))),

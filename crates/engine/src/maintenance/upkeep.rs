@@ -32,8 +32,10 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
         }
         if !due.is_empty() {
             let span = leadership::span(shared);
-            let answer = super::lead(engine, shared.node, span, due, pulse).await;
+            let answer = super::lead(engine, shared.node, span, due.clone(), pulse).await;
             shared.heed(answer, pulse);
+            // Whoever wants to do one of them by hand need not wait; what cannot be written is left to the terms.
+            let _ = engine.inner.store.lead(shared.node, due, Duration::ZERO).await;
         }
         let soonest = next.iter().min().copied().unwrap_or(now).min(now + shared.lease() / 3);
         tokio::select! {
