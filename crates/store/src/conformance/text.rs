@@ -69,7 +69,12 @@ async fn keeps(w: &World, number: u64, text: &str) {
     assert_eq!(detail.view.record.progress.map(|progress| progress.note).as_deref(), Some(text));
     assert_eq!(detail.view.last_failure.as_ref(), Some(&failure));
     let run = w.runs(id(number)).await.remove(0);
-    assert_eq!((run.output.as_deref(), run.failure), (Some(text), Some(failure)));
+    let said = format!("{text}\n{text}");
+    assert_eq!(
+        (run.output, run.failure),
+        (Some(said), Some(failure)),
+        "what it logged on the way comes first"
+    );
     assert_eq!(run.code_version.as_deref(), Some(text));
     let incident =
         w.store.incidents(1_000).await.expect("incidents").into_iter().find(|i| i.sample_job == id(number));
