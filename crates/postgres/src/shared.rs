@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// How a statement is canceled that nobody waits for any more, and where that is done.
     pub(crate) connector: MakeRustlsConnect,
+    /// Nothing stands between us and the server.
+    pub(crate) direct: bool,
     pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -70,7 +72,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Must be called inside a tokio runtime.
-    pub(crate) fn new(location: String, pool: Pool, connector: MakeRustlsConnect, options: Options) -> Self {
+    pub(crate) fn new(
+        location: String,
+        pool: Pool,
+        connector: MakeRustlsConnect,
+        direct: bool,
+        options: Options,
+    ) -> Self {
         let Options { clock, schema, connections, deadline, lock_wait, keep_idle, .. } = options;
         let (old_transaction, short_claims) = (options.old_transaction, options.short_claims);
         Self {
@@ -79,6 +87,7 @@ impl Shared {
             pool,
             access: Access::new(connections),
             connector,
+            direct,
             runtime: Handle::current(),
             clock,
             deadline,

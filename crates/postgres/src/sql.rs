@@ -93,6 +93,8 @@ pub(crate) const ROLLBACK: &str = "ROLLBACK";
 pub(crate) const SAVEPOINT: &str = "SAVEPOINT backstop";
 pub(crate) const RELEASE: &str = "RELEASE SAVEPOINT backstop";
 pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT backstop";
+/// The port of the server, and its address; none where it is reached by a socket of the file system.
+pub(crate) const WHERE_IT_LISTENS: &str = "SELECT current_setting('port')::integer, host(inet_server_addr())";
 pub(crate) const CLOCK: &str = concat!("SELECT ", clock!("$1"));
 
 /// One notice for each payload.

@@ -30,8 +30,8 @@ use crate::session::Schema;
 use crate::shared::Shared;
 use crate::unit::{Call, Unit};
 use crate::{
-    archive, check, claim, collect, document, duty, finish, incident, list, listen, offers, operate, purge,
-    query, sql, worker,
+    archive, cancel, check, claim, collect, document, duty, finish, incident, list, listen, offers, operate,
+    purge, query, sql, worker,
 };
 
 /// What a renewal may take at least, however short the lease is.
@@ -132,7 +132,8 @@ impl PostgresStore {
         let pool = open::pool(&place, connector.clone(), &options)?;
         let found = migrate::prepare(&pool, &place.location, &options).await?;
         let probe = options.probe;
-        let shared = Arc::new(Shared::new(place.location, pool, connector, options));
+        let direct = cancel::is_direct(&pool, &place).await;
+        let shared = Arc::new(Shared::new(place.location, pool, connector, direct, options));
         let token = listen::token();
         let runtime = tokio::runtime::Handle::current();
         let teller = runtime.spawn(listen::notify(Arc::downgrade(&shared), token.clone()));

@@ -169,11 +169,11 @@ macro_rules! conformance {
             workers: [
                 a_worker_is_shown_as_it_is
                 workers_come_by_name
-                runs_that_were_handed_out_are_told
                 a_renewal_keeps_what_is_held
                 a_renewal_tells_what_was_lost
                 a_late_renewal_is_refused
                 silence_makes_orphans
+                runs_that_were_handed_out_are_told
                 orphans_come_oldest_first
                 orphans_come_up_to_a_limit
                 a_retired_worker_leaves_orphans
