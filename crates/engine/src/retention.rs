@@ -62,7 +62,8 @@ pub enum PurgeError<E: std::error::Error + 'static> {
     Store(#[from] StoreError),
 }
 
-/// A node that prunes by itself is done with a round within moments: pruning by hand waits for that, so often and so long.
+/// A node that prunes by itself is done with a round within moments: pruning by hand waits for that, so often and so
+/// long.
 const MOST_TRIES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
