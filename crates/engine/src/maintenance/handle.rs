@@ -55,7 +55,7 @@ pub(super) struct Shared {
     pub(super) node: WorkerId,
     pub(super) leadership: Leadership,
     pub(super) stop: CancellationToken,
-    /// One for each holder: the shortest counts.
+    /// One for each holder, so never empty while a loop runs: the shortest counts.
     leases: Mutex<Vec<Duration>>,
 }
 
@@ -63,7 +63,7 @@ impl Shared {
     /// How long others may have to wait for this process when it dies.
     pub(super) fn lease(&self) -> Duration {
         let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases.iter().min().copied().unwrap_or_else(|| Pace::default().lease)
+        leases.iter().min().copied().unwrap_or(SHORTEST)
     }
 
     fn join(&self, lease: Duration) {
@@ -72,7 +72,10 @@ impl Shared {
 
     fn leave(&self, lease: Duration) {
         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = leases.iter().position(|one| *one == lease) {
+        // The last one's stays: a loop that has not ended yet asks for a term of that length, not of another.
+        if leases.len() > 1
+            && let Some(place) = leases.iter().position(|one| *one == lease)
+        {
             leases.swap_remove(place);
         }
     }
@@ -111,12 +114,14 @@ impl Maintenance {
     pub fn start(self) -> MaintenanceHandle {
         let Self { engine, lease } = self;
         let mut slot = engine.inner.maintenance.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = slot.upgrade().unwrap_or_else(|| {
+        let running = if let Some(running) = slot.upgrade() {
+            running.shared.join(lease);
+            running
+        } else {
             let running = Arc::new(Running::start(&engine, lease));
             *slot = Arc::downgrade(&running);
             running
-        });
-        running.shared.join(lease);
+        };
         drop(slot);
         MaintenanceHandle { running: Some(running), lease }
     }
@@ -135,7 +140,7 @@ impl Running {
             node: crate::ids::worker_id(),
             leadership: Leadership::default(),
             stop: CancellationToken::new(),
-            leases: Mutex::default(),
+            leases: Mutex::new(vec![lease]),
         });
         let loops = Loops::new(engine.inner.complaints.clone());
         let keep = Keep { engine, shared: &shared, loops: &loops, deadline: lease * 2 };
@@ -234,5 +239,30 @@ impl MaintenanceHandle {
 impl Drop for MaintenanceHandle {
     fn drop(&mut self) {
         drop(self.leave());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_store::ModelStore;
+
+    use super::*;
+    use crate::Config;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test]
+    async fn no_loop_ever_sees_a_lease_that_nobody_asked_for() {
+        // L15, L17: a term asked for in the first or last moment holds up others for as long as it says.
+        let engine = Backstop::on(Arc::new(ModelStore::default()), Config::default());
+        assert_eq!(Running::start(&engine, SECOND).shared.lease(), SECOND, "before anybody has joined");
+        let (long, short) =
+            (engine.maintenance().lease(2 * SECOND).start(), engine.maintenance().lease(SECOND).start());
+        let shared = long.running.as_ref().expect("it runs").shared.clone();
+        assert_eq!(shared.lease(), SECOND, "the shortest counts");
+        drop(short);
+        assert_eq!(shared.lease(), 2 * SECOND);
+        drop(long);
+        assert_eq!(shared.lease(), 2 * SECOND, "of one who has just gone");
     }
 }
