@@ -14,8 +14,8 @@ use backstop::core::job::{
 };
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
-    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
-    Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{JobId, Refusal, Timestamp, WorkerId};
 
@@ -198,8 +198,8 @@ impl<L: Layer> Store for Over<L> {
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
         self.0.below().workers()
     }
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.0.below().incidents(limit)
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        self.0.below().incidents_like(filter, limit)
     }
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
         self.0.below().incidents_of(fingerprints)

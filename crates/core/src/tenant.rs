@@ -50,6 +50,12 @@ pub fn incident_kind<'k>(queue: &str, kind: &'k str) -> Cow<'k, str> {
     }
 }
 
+/// What the kinds of a tenant's failures begin with, see [`incident_kind`].
+#[must_use]
+pub fn incident_prefix(tenant: &str) -> String {
+    format!("{tenant}{MARK}")
+}
+
 /// Somebody whose queues, jobs and incidents nobody else sees.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -29,6 +29,7 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     findings.extend(drift(unit).await?);
     findings.push(horizon(unit).await?);
     findings.push(skew(unit).await?);
+    findings.push(unit.shared.fences.finding());
     Ok(findings)
 }
 

@@ -292,7 +292,10 @@ fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
     for file in files {
         let id = file.job.spec.id;
         let Some(slot) = grip.open_slot(id).and_then(|slot| grip.slots.get(slot)) else { continue };
-        let record = grip.replay(id, *slot, file.record);
+        if file.record.fence >= grip.fence {
+            unit.shared.fences.note_behind();
+        }
+        let Some(record) = grip.replay(id, *slot, file.record) else { continue };
         jobs.push(ClaimedJob { job: file.job.clone(), record: record.clone(), lease: grip.lease(id) });
         remembered.insert(id, File { record, job: file.job, rowed: file.rowed });
     }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use backstop_core::Timestamp;
 use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::{IncidentState, Standing, Statement};
+use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen, Writes};
 use backstop_store::show;
-use backstop_store::{Finish, Incident};
+use backstop_store::{Finish, Incident, IncidentFilter};
 
 use crate::error::Failure;
 use crate::rows;
@@ -105,9 +105,18 @@ fn stand(fingerprint: &str, standing: Option<&String>) -> Query {
 }
 
 /// Incidents, latest seen first.
-pub(crate) async fn incidents(unit: &mut Unit, limit: usize) -> Result<Vec<Incident>, Failure> {
+pub(crate) async fn incidents(
+    unit: &mut Unit,
+    filter: &IncidentFilter,
+    limit: usize,
+) -> Result<Vec<Incident>, Failure> {
     show::page_limit(limit)?;
-    let rows = unit.one(Query::new(sql::incident::LATEST, vec![Value::count(limit)])).await?;
+    let state = || Value::maybe_text(filter.standing_like());
+    let prefix = filter.tenant.as_deref().map(tenant::incident_prefix);
+    let prefix = || Value::maybe_text(prefix.as_deref());
+    let open = Value::int(i64::from(filter.open));
+    let params = vec![state(), state(), open, prefix(), prefix(), prefix(), Value::count(limit)];
+    let rows = unit.one(Query::new(sql::incident::LATEST, params)).await?;
     rows.into_iter().map(rows::incident).collect()
 }
 

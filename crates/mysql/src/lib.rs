@@ -23,6 +23,7 @@ mod claim;
 mod document;
 mod duty;
 mod error;
+mod fence;
 mod finish;
 mod flush;
 mod hold;

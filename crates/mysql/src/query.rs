@@ -1,12 +1,12 @@
 //! Jobs, ledgers and queues as they are shown. Reads one snapshot; never writes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Attempt, FailureRecord, Glance, JobDetail, JobView, State};
-use backstop_core::{JobId, Timestamp};
+use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
 use backstop_store::{HeldLane, Page, PageRequest, QueueView};
 
@@ -161,6 +161,21 @@ async fn runs(
     let params = vec![id(), below(), id(), below(), Value::count(limit)];
     let rows = session.one(Query::new(sql::ATTEMPTS, params)).await?;
     rows.into_iter().map(rows::attempt).collect()
+}
+
+/// The runs of jobs that ran under these fences.
+pub(crate) async fn runs_of(
+    session: &mut impl Session,
+    jobs: &BTreeSet<JobId>,
+    fences: &BTreeSet<Fence>,
+) -> Result<Vec<(JobId, Attempt)>, Failure> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let asked = || [Value::jobs(jobs), Value::ints(fences.iter().map(|fence| fence.0))];
+    let lists = asked().into_iter().chain(asked()).collect();
+    let rows = session.one(Query::listed(sql::RUNS_OF, lists)).await?;
+    rows.into_iter().map(|mut row| Ok((row.job()?, rows::attempt(row)?))).collect()
 }
 
 /// The ledger of a job, latest run first.

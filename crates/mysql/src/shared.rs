@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{Hands, Turns, Wants};
+use backstop_store::desk::{Fences, Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use mysql_async::{Opts, Pool};
 use tokio::runtime::Handle;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) lanes: Lanes,
     pub(crate) hands: Hands,
     pub(crate) turns: Turns,
+    /// What is known of the counter of fences.
+    pub(crate) fences: Fences,
     /// Statements sent and transactions committed so far.
     pub(crate) statements: AtomicU64,
     pub(crate) commits: AtomicU64,
@@ -63,6 +65,7 @@ impl Shared {
             lanes: Lanes::default(),
             hands: Hands::default(),
             turns: Turns::default(),
+            fences: Fences::default(),
             statements: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             observer: RwLock::new(Arc::new(Silent)),

@@ -286,6 +286,35 @@ pub(crate) const KEY_DELETE: &str = "DELETE FROM backstop_business WHERE name = 
 pub(crate) const GRIP_INSERT: &str =
     "INSERT INTO backstop_claim (worker, claimed_at, jobs, slots) VALUES (?, ?, ?, ?)";
 pub(crate) const FENCE: &str = "SELECT CAST(LAST_INSERT_ID() AS SIGNED)";
+macro_rules! highest_fence {
+    ($done:literal, $record:literal, $attempt:literal) => {
+        concat!(
+            "GREATEST(COALESCE((SELECT MAX(fence) FROM backstop_claim), 0), COALESCE((SELECT MAX(fence) FROM ",
+            $done,
+            "), 0), COALESCE((SELECT MAX(fence) FROM ",
+            $record,
+            "), 0), COALESCE((SELECT MAX(fence) FROM ",
+            $attempt,
+            "), 0))"
+        )
+    };
+}
+pub(crate) const FENCE_HIGHEST: &str =
+    concat!("SELECT ", highest_fence!("backstop_done", "backstop_record", "backstop_attempt"));
+pub(crate) const FENCE_BEHIND: &str = concat!(
+    "SELECT COALESCE((SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE() \
+     AND table_name = 'backstop_claim'), 1) <= ",
+    highest_fence!(
+        "(SELECT fence FROM backstop_done ORDER BY finished_at DESC LIMIT 100) d",
+        "(SELECT fence FROM backstop_record WHERE status = 5 ORDER BY finished_at DESC LIMIT 100) r",
+        "(SELECT 0 AS fence) a"
+    )
+);
+pub(crate) const FENCE_PLACE: &str = "INSERT INTO backstop_claim (fence, worker, claimed_at, slots, jobs) \
+     VALUES (?, REPEAT(X'00', 16), 0, '', '')";
+pub(crate) const FENCE_UNPLACE: &str = "DELETE FROM backstop_claim WHERE fence = ?";
+pub(crate) const CLAIM_NUMBER_ANEW: &str =
+    "UPDATE backstop_claim SET fence = ?, edits = edits + 1 WHERE fence = ? AND worker = ?";
 pub(crate) const GRIP_UPDATE: &str = "UPDATE backstop_claim SET slots = ?, edits = edits + 1 WHERE fence = ?";
 pub(crate) const GRIPS_DELETE: Bulk = Bulk {
     head: "DELETE c FROM (SELECT NULL AS k0 UNION ALL ",
@@ -453,6 +482,13 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
      UNION ALL SELECT runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, NULL, \
      NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id = ? AND worker IS NOT NULL AND runs < ?) a \
      ORDER BY number DESC LIMIT ?";
+pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
+     WHERE job IN (?) AND fence IN (?) \
+     UNION ALL SELECT id, runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, \
+     NULL, NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id IN (?) AND fence IN (?) \
+     AND worker IS NOT NULL";
+
 // What `doctor` asks.
 
 pub(crate) const SETTINGS: &str = "SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', \

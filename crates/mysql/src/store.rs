@@ -17,8 +17,9 @@ use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::show::PauseNote;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
+    PageRequest, Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms,
+    WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -28,7 +29,7 @@ use crate::open;
 use crate::session::{self, Prefix};
 use crate::shared::Shared;
 use crate::unit::{Call, Unit};
-use crate::{archive, check, claim, document, duty, finish, incident, list, operate, purge, query};
+use crate::{archive, check, claim, document, duty, fence, finish, incident, list, operate, purge, query};
 use crate::{schema, sql, submit, worker};
 
 /// What a renewal may take at least, however short the lease is.
@@ -98,7 +99,10 @@ impl MysqlStore {
         let place = open::place(url, &mut options)?;
         let pool = open::pool(&place, &options);
         let found = open::prepare(&pool, &place.location, &options).await?;
-        Ok(Self { shared: Arc::new(Shared::new(place, pool, options)), found })
+        let shared = Arc::new(Shared::new(place, pool, options));
+        // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
+        let _ = fence::look(&shared).await;
+        Ok(Self { shared, found })
     }
 
     /// The version of the tables when the store was opened; none when there were none.
@@ -225,7 +229,7 @@ impl Store for MysqlStore {
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
-        self.write(verb!(claim::claim, claim))
+        self.write(verb!(fence::claim, claim))
     }
 
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
@@ -369,8 +373,12 @@ impl Store for MysqlStore {
         self.read(|unit| Box::pin(worker::workers(unit)))
     }
 
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.read(move |unit| Box::pin(incident::incidents(unit, limit)))
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        let filter = Arc::new(filter);
+        self.read(move |unit| {
+            let filter = filter.clone();
+            Box::pin(async move { incident::incidents(unit, &filter, limit).await })
+        })
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {

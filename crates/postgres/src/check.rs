@@ -25,6 +25,7 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     findings.push(horizon_of(horizon)?);
     findings.extend(blockers(unit.one(Query::new(sql::BLOCKERS, Vec::new())).await?)?);
     findings.push(skew(unit).await?);
+    findings.push(unit.shared.fences.finding());
     Ok(findings)
 }
 

@@ -291,7 +291,10 @@ pub(crate) fn hand_out(shared: &Shared, grip: &Grip, files: Vec<File>) -> Vec<Cl
     let mut remembered = HashMap::with_capacity(files.len());
     for (file, slot) in files.into_iter().zip(&grip.slots) {
         let id = file.job.spec.id;
-        let record = grip.replay(id, *slot, file.record);
+        if file.record.fence >= grip.fence {
+            shared.fences.note_behind();
+        }
+        let Some(record) = grip.replay(id, *slot, file.record) else { continue };
         jobs.push(ClaimedJob { job: file.job.clone(), record: record.clone(), lease: grip.lease(id) });
         remembered.insert(id, File { record, job: file.job, rowed: file.rowed });
     }

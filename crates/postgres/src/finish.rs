@@ -1,7 +1,9 @@
 //! Ending runs, by those who hold them and by those who take them back, and what handlers say meanwhile.
 
+use std::collections::BTreeSet;
+
 use backstop_core::job::{Stale, State};
-use backstop_core::{JobId, Lease};
+use backstop_core::{Fence, JobId, Lease};
 use backstop_store::desk::{Desk, Writes, stale};
 use backstop_store::{Duty, Finish, Note, Term};
 
@@ -9,6 +11,7 @@ use crate::duty;
 use crate::error::Failure;
 use crate::hold::{self, Ground, Held};
 use crate::load;
+use crate::query;
 use crate::session::Session;
 use crate::unit::Unit;
 
@@ -35,15 +38,32 @@ pub(crate) async fn end(
             desk.lay(sketch.into_file());
         }
     }
+    if term.is_none() {
+        lay_ended(session, &mut desk, endings).await?;
+    }
     let end = |finish: &Finish| {
-        if live.contains(&finish.lease.worker) == term.is_none() {
+        let may_write = live.contains(&finish.lease.worker) == term.is_none();
+        if may_write && desk.holds(&finish.lease) {
             desk.finish(finish)
+        } else if term.is_none() {
+            desk.answer_again(finish)
         } else {
             Err(stale(&finish.lease))
         }
     };
     let answers = endings.iter().map(end).collect();
     Ok((desk, answers))
+}
+
+/// Lays the runs on the desk that have ended and are spoken of again: their answers are those of then (L5).
+async fn lay_ended(session: &mut impl Session, desk: &mut Desk, endings: &[Finish]) -> Result<(), Failure> {
+    let again = endings.iter().map(|finish| &finish.lease).filter(|lease| !desk.holds(lease));
+    let jobs: BTreeSet<JobId> = again.map(|lease| lease.job).collect();
+    let fences: BTreeSet<Fence> = endings.iter().map(|finish| finish.lease.fence).collect();
+    for (job, run) in query::runs_of(session, &jobs, &fences).await? {
+        desk.lay_ended(job, run);
+    }
+    Ok(())
 }
 
 /// Ends runs, and commits.

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use backstop_core::Timestamp;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
-use backstop_store::Incident;
+use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, Seen, Writes};
 use backstop_store::show;
+use backstop_store::{Incident, IncidentFilter};
 
 use crate::columns::Columns;
 use crate::error::Failure;
@@ -70,9 +70,19 @@ pub(crate) fn judge(
 }
 
 /// Incidents, latest seen first.
-pub(crate) async fn incidents(unit: &mut Unit, limit: usize) -> Result<Vec<Incident>, Failure> {
+pub(crate) async fn incidents(
+    unit: &mut Unit,
+    filter: &IncidentFilter,
+    limit: usize,
+) -> Result<Vec<Incident>, Failure> {
     show::page_limit(limit)?;
-    let rows = unit.one(Query::new(sql::LATEST, vec![Value::count(limit)])).await?;
+    let params = vec![
+        Value::count(limit),
+        Value::Text(filter.standing_like()),
+        Value::Int(Some(filter.open.into())),
+        Value::Text(filter.tenant.as_deref().map(tenant::incident_prefix)),
+    ];
+    let rows = unit.one(Query::new(sql::LATEST, params)).await?;
     rows.into_iter().map(rows::incident).collect()
 }
 

@@ -26,6 +26,7 @@ mod cursors;
 mod document;
 mod duty;
 mod error;
+mod fence;
 mod finish;
 mod flush;
 mod hold;

@@ -185,8 +185,8 @@ fn settle(sketch: Sketch, ready_at: Option<Timestamp>, grips: &[Grip]) -> Option
 pub(crate) fn held(sketch: &Sketch, grips: &[Grip]) -> Option<Record> {
     let id = sketch.job.spec.id;
     grips.iter().find_map(|grip| {
-        let slot = grip.slots[grip.open_slot(id)?];
-        Some(grip.replay(id, slot, sketch.record.clone()))
+        let slot = *grip.slots.get(grip.open_slot(id)?)?;
+        grip.replay(id, slot, sketch.record.clone())
     })
 }
 

@@ -1,12 +1,12 @@
 //! Jobs, ledgers and queues as they are shown. Reads one snapshot; never writes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Attempt, FailureRecord, Glance, JobDetail, JobView, State};
-use backstop_core::{JobId, Timestamp};
+use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
 use backstop_store::{HeldLane, Page, PageRequest, QueueView};
 
@@ -160,6 +160,20 @@ async fn runs(
     let params = vec![Value::job(job), Value::Int(Some(below)), Value::count(limit)];
     let rows = session.one(Query::new(sql::ATTEMPTS, params)).await?;
     rows.into_iter().map(rows::attempt).collect()
+}
+
+/// The runs of jobs that ran under these fences.
+pub(crate) async fn runs_of(
+    session: &mut impl Session,
+    jobs: &BTreeSet<JobId>,
+    fences: &BTreeSet<Fence>,
+) -> Result<Vec<(JobId, Attempt)>, Failure> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let fences = Value::Ints(fences.iter().map(|fence| Some(fence.0)).collect());
+    let rows = session.one(Query::new(sql::RUNS_OF, vec![Value::jobs(jobs), fences])).await?;
+    rows.into_iter().map(|mut row| Ok((row.job()?, rows::attempt(row)?))).collect()
 }
 
 /// The ledger of a job, latest run first.

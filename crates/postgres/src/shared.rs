@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use backstop_core::Timestamp;
-use backstop_store::desk::{Hands, Turns, Wants};
+use backstop_store::desk::{Fences, Hands, Turns, Wants};
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::runtime::Handle;
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     /// When this process last removed arrivals that nobody needs any more.
     arrivals_cleared: Mutex<Option<Instant>>,
     pub(crate) turns: Turns,
+    /// What is known of the sequence of fences.
+    pub(crate) fences: Fences,
     pub(crate) collector: Collector,
     pub(crate) offers: Offers,
     /// Statements sent and transactions committed so far.
@@ -100,6 +102,7 @@ impl Shared {
             cursors: Cursors::default(),
             arrivals_cleared: Mutex::default(),
             turns: Turns::default(),
+            fences: Fences::default(),
             collector: Collector::default(),
             offers: Offers::default(),
             statements: AtomicU64::new(0),

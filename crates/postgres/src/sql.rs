@@ -215,6 +215,19 @@ pub(crate) const GRIP_INSERT: &str =
     "INSERT INTO backstop.claim (worker, claimed_at, jobs, slots) VALUES ($1, $2, $3, $4) RETURNING fence";
 pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slots, edits = c.edits + 1 \
      FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
+pub(crate) const FENCE_LOCK: &str =
+    "SELECT pg_advisory_xact_lock('backstop.fence'::regclass::oid::bigint)::text";
+pub(crate) const FENCE_RAISE: &str = "SELECT setval('backstop.fence', high.fence) FROM (SELECT greatest(\
+     (SELECT max(fence) FROM backstop.claim), (SELECT max(fence) FROM backstop.record), \
+     (SELECT max(fence) FROM backstop.done), (SELECT max(fence) FROM backstop.attempt)) AS fence) high \
+     WHERE high.fence > coalesce(pg_sequence_last_value('backstop.fence'::regclass), 0)";
+pub(crate) const FENCE_BEHIND: &str = "SELECT coalesce(pg_sequence_last_value('backstop.fence'::regclass), 0) < \
+     coalesce(greatest((SELECT max(fence) FROM backstop.claim), \
+     (SELECT max(fence) FROM (SELECT fence FROM backstop.done ORDER BY finished_at DESC LIMIT 100) d), \
+     (SELECT max(fence) FROM (SELECT fence FROM backstop.record WHERE status = 5 AND status >= 5 \
+     ORDER BY finished_at DESC LIMIT 100) r)), 0)";
+pub(crate) const CLAIM_NUMBER_ANEW: &str = "UPDATE backstop.claim SET fence = nextval('backstop.fence'), \
+     edits = edits + 1 WHERE fence = $1 AND worker = $2 RETURNING fence";
 pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
 // Claim. See `schema::cursor`.
@@ -331,6 +344,12 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
      UNION ALL SELECT runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \
      NULL, NULL, result, warning, output FROM backstop.done WHERE id = $1 AND worker IS NOT NULL AND runs < $2) a \
      ORDER BY number DESC LIMIT $3";
+pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop.attempt \
+     WHERE job = ANY($1::uuid[]) AND fence = ANY($2::bigint[]) \
+     UNION ALL SELECT id, runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \
+     NULL, NULL, result, warning, output FROM backstop.done WHERE id = ANY($1::uuid[]) AND fence = ANY($2::bigint[]) \
+     AND worker IS NOT NULL";
 
 // What `doctor` asks.
 

@@ -16,8 +16,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
+    PageRequest, Peek, QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term,
+    Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -30,8 +31,8 @@ use crate::session::Schema;
 use crate::shared::Shared;
 use crate::unit::{Call, Unit};
 use crate::{
-    archive, cancel, check, claim, collect, document, duty, finish, incident, list, listen, offers, operate,
-    purge, query, sql, worker,
+    archive, cancel, check, claim, collect, document, duty, fence, finish, incident, list, listen, offers,
+    operate, purge, query, sql, worker,
 };
 
 /// What a renewal may take at least, however short the lease is.
@@ -134,6 +135,8 @@ impl PostgresStore {
         let probe = options.probe;
         let direct = cancel::is_direct(&pool, &place).await;
         let shared = Arc::new(Shared::new(place.location, pool, connector, direct, options));
+        // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
+        let _ = fence::look(&shared).await;
         let token = listen::token();
         let runtime = tokio::runtime::Handle::current();
         let teller = runtime.spawn(listen::notify(Arc::downgrade(&shared), token.clone()));
@@ -293,7 +296,7 @@ impl Store for PostgresStore {
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
-        self.write_by_key(verb!(claim::claim, claim))
+        self.write_by_key(verb!(fence::claim, claim))
     }
 
     fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
@@ -443,8 +446,12 @@ impl Store for PostgresStore {
         self.read(|unit| Box::pin(worker::workers(unit)))
     }
 
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.read(move |unit| Box::pin(incident::incidents(unit, limit)))
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        let filter = Arc::new(filter);
+        self.read(move |unit| {
+            let filter = filter.clone();
+            Box::pin(async move { incident::incidents(unit, &filter, limit).await })
+        })
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {

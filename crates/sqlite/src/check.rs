@@ -22,6 +22,7 @@ pub(crate) fn check(conn: &Connection, shared: &Shared) -> Result<Vec<Finding>, 
         schema_version(schema::version(conn)?),
         integrity(conn)?,
         log_size(&shared.path),
+        shared.fences.finding(),
     ];
     findings.extend(permissions(&shared.path));
     Ok(findings)

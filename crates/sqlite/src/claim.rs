@@ -15,6 +15,7 @@ use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
+use crate::fence;
 use crate::finish::Crew;
 use crate::lanes::{Lane, Lanes};
 use crate::rows::{self, Stored};
@@ -82,9 +83,14 @@ impl Taking<'_> {
         job: Job,
         started: bool,
     ) -> Result<(), Failure> {
-        let fence = self.fence(unit.conn)?;
+        let mut fence = self.fence(unit.conn)?;
+        if fence <= stored.record.fence {
+            // Those that were taken before have a fence that is new to them; this one gets its own.
+            fence = self.raise_fence(unit)?;
+        }
         let before = stored.record.clone();
-        stored.record.claim(self.claim.worker, fence, unit.now, started);
+        let taken = stored.record.claim(self.claim.worker, fence, unit.now, started);
+        taken.map_err(|problem| Failure::Unreadable(format!("job {}: {problem}", stored.id)))?;
         unit.save(&stored, &before)?;
         if started {
             let (runs, now) = (stored.record.runs, unit.now);
@@ -93,6 +99,15 @@ impl Taking<'_> {
         let lease = Lease { job: stored.id, worker: self.claim.worker, fence };
         self.jobs.push(ClaimedJob { job: Arc::new(job), record: stored.record, lease });
         Ok(())
+    }
+
+    /// The counter has gone back: it is raised above every fence that was seen (L5).
+    fn raise_fence(&mut self, unit: &mut Unit<'_>) -> Result<Fence, Failure> {
+        unit.write_stretch()?;
+        fence::raise(unit.conn)?;
+        unit.fences.note_raised();
+        self.fence = None;
+        self.fence(unit.conn)
     }
 
     fn fence(&mut self, conn: &Connection) -> Result<Fence, Failure> {

@@ -7,6 +7,8 @@ use backstop_core::tenant;
 use backstop_core::{WorkerId, event};
 use backstop_store::{Duty, Finish, Note, Term};
 
+use rusqlite::params;
+
 use crate::duty::expect_term;
 use crate::error::Failure;
 use crate::rows::{self, Stored};
@@ -30,10 +32,11 @@ fn all(unit: &mut Unit<'_>, endings: &[Finish], by_live_worker: bool) -> Result<
     let mut crew = Crew::default();
     let mut answers = Vec::with_capacity(endings.len());
     for finish in endings {
-        answers.push(if crew.is_live(unit, finish.lease.worker)? == by_live_worker {
-            one(unit, finish)?
-        } else {
-            Err(stale(&finish.lease))
+        let may_write = crew.is_live(unit, finish.lease.worker)? == by_live_worker;
+        let answer = if may_write { one(unit, finish)? } else { Err(stale(&finish.lease)) };
+        answers.push(match answer {
+            Err(_) if by_live_worker => again(unit, finish)?,
+            answer => answer,
         });
     }
     let told = unit.incidents.settle(unit.conn, unit.now)?;
@@ -74,6 +77,14 @@ fn one(unit: &mut Unit<'_>, finish: &Finish) -> Result<Result<State, Stale>, Fai
     }
     unit.news.work_arrived |= stored.record.state == State::Pending;
     Ok(Ok(stored.record.state))
+}
+
+/// What was answered when this run ended, if it ended like this (L5).
+fn again(unit: &mut Unit<'_>, Finish { lease, ending }: &Finish) -> Result<Result<State, Stale>, Failure> {
+    let Some(stored) = unit.find(lease.job)? else { return Ok(Err(stale(lease))) };
+    let mut select = unit.conn.prepare_cached(sql::RUN_OF)?;
+    let run = rows::first(&mut select, params![stored.seq, lease.fence.0], rows::attempt)?;
+    Ok(run.ok_or_else(|| stale(lease)).and_then(|run| run.answer_again(lease, ending)))
 }
 
 /// The part of the spec that ending a run needs: `Record::finish` asks it when the job goes back, and only then,

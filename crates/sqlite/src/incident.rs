@@ -6,10 +6,10 @@ use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
 use backstop_core::job::Ending;
-use backstop_core::{JobId, Timestamp};
-use backstop_store::Incident;
+use backstop_core::{JobId, Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen};
 use backstop_store::show;
+use backstop_store::{Incident, IncidentFilter};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
@@ -99,9 +99,16 @@ fn write_count(
 }
 
 /// Incidents, latest seen first.
-pub(crate) fn incidents(conn: &Connection, limit: usize) -> Result<Vec<Incident>, Failure> {
+pub(crate) fn incidents(
+    conn: &Connection,
+    filter: &IncidentFilter,
+    limit: usize,
+) -> Result<Vec<Incident>, Failure> {
     show::page_limit(limit)?;
-    rows::collect(&mut *conn.prepare_cached(sql::INCIDENTS)?, [rows::limit(limit)], rows::incident)
+    let state = filter.standing_like();
+    let prefix = filter.tenant.as_deref().map(tenant::incident_prefix);
+    let params = params![rows::limit(limit), state, filter.open, prefix];
+    rows::collect(&mut *conn.prepare_cached(sql::INCIDENTS)?, params, rows::incident)
 }
 
 /// Incidents by fingerprint, in order.

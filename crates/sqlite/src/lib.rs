@@ -20,6 +20,7 @@ mod claim;
 mod document;
 mod duty;
 mod error;
+mod fence;
 mod finish;
 #[cfg(feature = "floor")]
 pub mod floor;

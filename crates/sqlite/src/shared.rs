@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use backstop_store::desk::Fences;
 use backstop_store::{Clock, Error, Observer, Silent};
 
 use crate::Synchronous;
@@ -19,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) synchronous: Synchronous,
     /// Transactions committed so far.
     pub(crate) commits: AtomicU64,
+    /// What is known of the counter of fences.
+    pub(crate) fences: Arc<Fences>,
     observed: AtomicBool,
     observer: RwLock<Arc<dyn Observer>>,
 }
@@ -32,6 +35,7 @@ impl Shared {
             busy_timeout: options.busy_timeout,
             synchronous: options.synchronous,
             commits: AtomicU64::new(0),
+            fences: Arc::default(),
             observed: AtomicBool::new(false),
             observer: RwLock::new(Arc::new(Silent)),
         }
@@ -56,7 +60,9 @@ impl Shared {
     pub(crate) fn closed(&self) -> Error {
         Error::Unavailable {
             location: self.location.clone(),
-            problem: "the store has been closed; open it again".to_owned(),
+            problem: "there was no answer: the store has been closed, or it failed and was rolled back; try again, \
+                 and open it again if it stays so"
+                .to_owned(),
             source: None,
         }
     }

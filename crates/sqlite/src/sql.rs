@@ -126,6 +126,15 @@ pub(crate) const STATE_UPDATE_DONE_LISTED: &str =
 
 pub(crate) const FENCE_NEXT: &str =
     "UPDATE backstop_meta SET value = value + 1 WHERE key = 'fence' RETURNING value";
+pub(crate) const FENCE_RAISE: &str = "UPDATE backstop_meta SET value = max(value, \
+     coalesce((SELECT max(fence) FROM backstop_state), 0), coalesce((SELECT max(fence) FROM backstop_attempt), 0)) \
+     WHERE key = 'fence'";
+pub(crate) const FENCE_BEHIND: &str = "SELECT (SELECT value FROM backstop_meta WHERE key = 'fence') < max(\
+     coalesce((SELECT max(fence) FROM backstop_state WHERE status BETWEEN 2 AND 6 AND status = 2), 0), \
+     coalesce((SELECT max(fence) FROM (SELECT fence FROM backstop_state WHERE status >= 5 AND status = 5 \
+     ORDER BY finished_at DESC LIMIT 100)), 0), \
+     coalesce((SELECT max(fence) FROM (SELECT fence FROM backstop_state WHERE status >= 5 AND status = 7 \
+     ORDER BY finished_at DESC LIMIT 100)), 0))";
 pub(crate) const LANE_DUE: &str = concat!(
     "SELECT ",
     state_columns!(),
@@ -169,7 +178,9 @@ pub(crate) const INCIDENT: &str =
 pub(crate) const INCIDENTS: &str = concat!(
     "SELECT ",
     incident_columns!(),
-    " FROM backstop_incident INDEXED BY backstop_incident_latest ORDER BY last_seen DESC, fingerprint LIMIT ?1"
+    " FROM backstop_incident INDEXED BY backstop_incident_latest \
+     WHERE (?2 IS NULL OR coalesce(standing, '{\"state\":\"new\"') LIKE ?2) AND (?3 = 0 OR open > 0) \
+     AND (?4 IS NULL OR substr(kind, 1, length(?4)) = ?4) ORDER BY last_seen DESC, fingerprint LIMIT ?1"
 );
 
 // Documents.
@@ -264,6 +275,9 @@ pub(crate) const LAST_DECISION: &str =
 pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
      finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
      WHERE job = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
+pub(crate) const RUN_OF: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
+     finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
+     WHERE job = ?1 AND fence = ?2";
 
 // Listing: what is read of each job, one source, chosen by what is asked for, and one condition for each part of the
 // filter.

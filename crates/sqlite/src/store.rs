@@ -13,9 +13,9 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms,
-    WorkerView,
+    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
+    PageRequest, Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock,
+    Term, Terms, WorkerView,
 };
 
 use crate::error::Failure;
@@ -24,7 +24,9 @@ use crate::readers::{Readers, cannot_spawn};
 use crate::shared::Shared;
 use crate::unit::Unit;
 use crate::writer::Writer;
-use crate::{archive, check, claim, document, duty, finish, incident, open, operate, purge, submit, worker};
+use crate::{
+    archive, check, claim, document, duty, fence, finish, incident, open, operate, purge, submit, worker,
+};
 
 /// How a file is opened.
 #[derive(Clone)]
@@ -100,6 +102,8 @@ impl SqliteStore {
         let path = path.as_ref();
         let conn = open::writer(path, &options)?;
         let shared = Arc::new(Shared::new(path.to_owned(), &options));
+        // What cannot be seen or raised now is found by the claim that meets it.
+        let _ = fence::look(&conn, &shared.fences);
         let readers = Readers::start(options.readers, &shared)?;
         let writer = Writer::start(conn, shared.clone()).map_err(|problem| cannot_spawn(&shared, problem))?;
         Ok(Self { shared, readers, writer })
@@ -269,8 +273,8 @@ impl Store for SqliteStore {
         self.read(|snapshot| worker::workers(snapshot.conn, snapshot.now))
     }
 
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.read(move |snapshot| incident::incidents(snapshot.conn, limit))
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        self.read(move |snapshot| incident::incidents(snapshot.conn, &filter, limit))
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {

@@ -3,6 +3,8 @@
 //! It loads and saves records, sums up the counts of lanes and collects what is to be told after the commit. It
 //! must not open or end transactions: that is for the writer, or for the caller whose transaction it is.
 
+use std::sync::Arc;
+
 use backstop_core::alert::Notice;
 use backstop_core::event::{self, Event};
 use backstop_core::job::{
@@ -10,7 +12,7 @@ use backstop_core::job::{
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::Error;
-use backstop_store::desk::Wants;
+use backstop_store::desk::{Fences, Wants};
 use rusqlite::{CachedStatement, Connection, params};
 
 use crate::document;
@@ -60,9 +62,15 @@ fn warm<'s, 'c>(
 pub(crate) struct Memory {
     lanes: Lanes,
     held: Held,
+    fences: Arc<Fences>,
 }
 
 impl Memory {
+    /// Nothing yet; what is learned of fences is told to `fences`.
+    pub(crate) fn telling(fences: Arc<Fences>) -> Self {
+        Self { fences, ..Self::default() }
+    }
+
     /// Another connection has written: lanes stay what they are, records may not.
     pub(crate) fn doubt(&mut self) {
         self.held.forget();
@@ -84,6 +92,8 @@ pub(crate) struct Unit<'c> {
     held: &'c mut Held,
     pub(crate) news: News,
     wants_alerts: bool,
+    /// What is known of the counter of fences.
+    pub(crate) fences: Arc<Fences>,
     moves: Moves,
     pub(crate) incidents: Tally,
     /// Records that are saved and not yet written.
@@ -94,7 +104,8 @@ pub(crate) struct Unit<'c> {
 impl<'c> Unit<'c> {
     /// Starts inside a transaction that is open on `conn`.
     pub(crate) fn new(conn: &'c Connection, memory: &'c mut Memory, now: Timestamp, wants: Wants) -> Self {
-        let Memory { lanes, held } = memory;
+        let Memory { lanes, held, fences } = memory;
+        let memory_fences = fences.clone();
         Self {
             conn,
             now,
@@ -102,6 +113,7 @@ impl<'c> Unit<'c> {
             held,
             news: News { wanted: wants.events, ..News::default() },
             wants_alerts: wants.alerts,
+            fences: memory_fences,
             moves: Moves::default(),
             incidents: Tally::default(),
             stretch: None,
@@ -252,9 +264,8 @@ impl<'c> Unit<'c> {
             return Ok(None);
         }
         self.save(&stored, &before)?;
-        if self.news.wanted {
-            self.news.events.extend(event::expired(&job.spec.header(), &stored.record, self.now));
-        }
+        // Told whether anybody listens or not: no run has ended, so nobody else can say that it died (F12).
+        self.news.events.extend(event::expired(&job.spec.header(), &stored.record, self.now));
         if self.wants_alerts {
             self.put_alert(job, &stored.record, None, None)?;
         }

@@ -93,7 +93,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn start(conn: Connection, shared: Arc<Shared>) -> std::io::Result<Self> {
         let (commands, waiting) = crossbeam_channel::unbounded();
-        let memory = Memory::default();
+        let memory = Memory::telling(shared.fences.clone());
         let mut desk =
             Desk { conn, memory, shared, waiting, seen_version: None, company: None, yields_until: None };
         // Looked at before anybody can have missed anything: what others write from here on is noticed.
@@ -166,19 +166,30 @@ struct Desk {
 }
 
 impl Desk {
+    /// Serves until nobody can ask any more. A panic ends what it met and nothing else: whoever waits for an answer to
+    /// that gets an error, and the next command finds a connection without a transaction.
     fn serve(mut self) {
-        while let Some(first) = self.next_command() {
-            let mut rows = first.rows();
-            let mut group = vec![first];
-            while group.len() < GROUP_COMMANDS
-                && rows < GROUP_ROWS
-                && let Ok(command) = self.waiting.try_recv()
-            {
-                rows += command.rows();
-                group.push(command);
+        while let Ok(true) | Err(_) = catch_unwind(AssertUnwindSafe(|| self.serve_group())) {
+            if !self.conn.is_autocommit() {
+                self.roll_back();
             }
-            self.settle(group);
         }
+    }
+
+    /// Waits for commands and answers a group of them; false when no more will come.
+    fn serve_group(&mut self) -> bool {
+        let Some(first) = self.next_command() else { return false };
+        let mut rows = first.rows();
+        let mut group = vec![first];
+        while group.len() < GROUP_COMMANDS
+            && rows < GROUP_ROWS
+            && let Ok(command) = self.waiting.try_recv()
+        {
+            rows += command.rows();
+            group.push(command);
+        }
+        self.settle(group);
+        true
     }
 
     /// Waits for work, and meanwhile looks whether other processes bring some.
@@ -247,7 +258,9 @@ impl Desk {
         self.begin().map_err(Setback::Locked)?;
         let begun = Instant::now();
         let others_wrote = self.others_wrote();
-        let news = self.run(group).map_err(|failure| {
+        let run = catch_unwind(AssertUnwindSafe(|| self.run(group)));
+        let run = run.unwrap_or_else(|panic| Err(Failure::Panicked(message(&*panic))));
+        let news = run.map_err(|failure| {
             self.roll_back();
             Setback::Broken(failure)
         })?;
@@ -286,8 +299,7 @@ impl Desk {
         let mut unit = Unit::new(&self.conn, &mut self.memory, clock.now(), wants);
         for command in group {
             unit.now = clock.now();
-            let run = catch_unwind(AssertUnwindSafe(|| command.run(&mut unit)));
-            run.unwrap_or_else(|panic| Err(Failure::Panicked(message(&*panic))))?;
+            command.run(&mut unit)?;
             // The next command may read what this one saved.
             unit.write_stretch()?;
         }

@@ -1,11 +1,12 @@
 //! Group commit, and what one bad command does to the others.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backstop_core::JobId;
 use backstop_core::job::{NewJob, Spec};
-use backstop_store::{Error, JobFilter, PageRequest, Store, Submit};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::{Clock, Error, JobFilter, Observer, PageRequest, Silent, Store, Submit, SystemClock};
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::oneshot::Receiver;
 
@@ -187,4 +188,65 @@ fn an_observer_may_hold_the_store_and_panic() {
     let answer = store.writer().send(1, store_job(1));
     drop(store);
     assert!(answer.blocking_recv().expect("answered").expect("stored"));
+}
+
+/// A clock that fails when it is told to.
+struct Broken(Arc<AtomicBool>);
+
+impl Clock for Broken {
+    fn now(&self) -> Timestamp {
+        assert!(!self.0.load(Ordering::SeqCst), "the clock fell down");
+        SystemClock::default().now()
+    }
+}
+
+#[test]
+fn a_panic_outside_of_a_command_ends_that_command_alone() {
+    // F17
+    let dir = Scratch::new();
+    let falls = Arc::new(AtomicBool::new(false));
+    let options = Options { clock: Arc::new(Broken(falls.clone())), ..Options::default() };
+    let store = SqliteStore::open(dir.path("jobs.db"), options).expect("fresh");
+    assert!(store.writer().send(1, store_job(1)).blocking_recv().expect("answered").expect("stored"));
+    for number in 2..5 {
+        falls.store(true, Ordering::SeqCst);
+        let answer = store.writer().send(1, store_job(number)).blocking_recv().expect("nobody hangs");
+        assert!(answer.expect_err("it panicked").to_string().contains("the clock fell down"));
+        falls.store(false, Ordering::SeqCst);
+        let stored = store.writer().send(1, store_job(number)).blocking_recv().expect("answered");
+        assert!(stored.expect("the writer goes on"));
+    }
+    assert_eq!(count(&store), 4);
+}
+
+/// A listener that fails whenever it is asked anything.
+struct Frail;
+
+impl Observer for Frail {
+    fn committed(&self, _: Vec<backstop_core::event::Event>) {
+        panic!("the listener fell down");
+    }
+
+    fn work_arrived(&self) {
+        panic!("the listener fell down");
+    }
+
+    fn wants_events(&self) -> bool {
+        panic!("the listener fell down");
+    }
+}
+
+#[test]
+fn a_listener_that_panics_leaves_the_writer_alive() {
+    // F17, V2
+    let dir = Scratch::new();
+    let store = open(&dir);
+    store.observe(Arc::new(Frail));
+    for number in 1..4 {
+        let answer = store.writer().send(1, store_job(number)).blocking_recv().expect("nobody hangs");
+        assert!(answer.is_err());
+    }
+    store.observe(Arc::new(Silent));
+    assert!(store.writer().send(1, store_job(9)).blocking_recv().expect("answered").expect("stored"));
+    assert_eq!(count(&store), 1);
 }

@@ -4,7 +4,7 @@ mod scratch;
 
 use std::sync::Arc;
 
-use backstop_sqlite::{Options, SqliteStore};
+use backstop_sqlite::{Options, SqliteStore, rusqlite};
 use backstop_store::conformance::Place;
 use backstop_store::{ManualClock, Store};
 use scratch::Scratch;
@@ -21,6 +21,12 @@ impl Place for File {
         let mut options = Options::default();
         options.clock = Arc::new(clock);
         Arc::new(SqliteStore::open(self.0.path("jobs.db"), options).expect("a fresh directory takes a store"))
+    }
+
+    async fn lose_fences(&self) -> bool {
+        let conn = rusqlite::Connection::open(self.0.path("jobs.db")).expect("the file is there");
+        let set_back = "UPDATE backstop_meta SET value = 0 WHERE key = 'fence'";
+        conn.execute(set_back, []).expect("the file can be written to") == 1
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `property`, `script`, `people`, `draft`, `dice`, `command`, `snapshot`: random commands, played on the model and
 //!   on another store.
 
+pub mod again;
 pub mod archive;
 pub mod callbacks;
 pub mod claim;
@@ -122,6 +123,8 @@ macro_rules! conformance {
                 a_claim_stores_worker_time_and_fence
                 fences_only_grow
                 fences_survive_a_reopened_store
+                fences_that_went_back_are_raised
+                fences_that_went_back_are_raised_on_opening
                 no_job_is_held_twice
                 only_a_live_worker_claims
                 an_overdue_job_is_failed_instead_of_taken
@@ -155,6 +158,16 @@ macro_rules! conformance {
                 progress_is_kept
                 lines_of_a_run_are_kept
                 runs_survive_a_reopened_store
+            ]
+            again: [
+                the_same_ending_is_answered_as_the_first_time
+                another_ending_of_the_same_run_is_stale
+                an_old_lease_speaks_of_its_own_run
+                the_same_and_other_endings_in_one_batch
+                an_answer_outlives_its_worker
+                what_others_ended_is_stale
+                a_repeated_ending_leaves_no_trace
+                endings_are_known_after_a_reopening
             ]
             callbacks: [
                 a_callback_is_a_job_of_its_own
@@ -308,6 +321,7 @@ macro_rules! conformance {
                 queues_are_shown_by_name
                 the_oldest_due_job_is_shown
                 incidents_come_latest_first
+                incidents_are_found_behind_others
                 a_waiting_job_is_explained
                 a_running_job_is_explained
                 the_last_decision_is_explained
@@ -329,6 +343,7 @@ macro_rules! conformance {
                 a_callback_is_told_after_the_end
                 deferrals_are_told_as_such
                 observers_are_replaced_and_asked
+                expired_jobs_are_told_of_whoever_listens
                 work_that_arrives_gives_a_hint
             ]
             text: [

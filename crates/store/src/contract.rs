@@ -15,8 +15,8 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
     Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun, HeldLane,
-    Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed,
-    Shelf, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
+    QueueView, Renewed, Shelf, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -120,6 +120,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ends runs: record, ledger row, counts, incident, callback, all in one transaction (F12).
     ///
+    /// The same ending of a run that has ended is answered as the first time and changes nothing, whoever holds the job
+    /// by now and whether or not its worker still lives; what makes it the same is for `Attempt::answer_again` to say.
+    /// Any other ending of that run is stale (L5). A run is known as long as its job is hot.
     /// A lease whose worker has let it run out is stale, even when nobody has taken the job yet. A hold that was
     /// never started had no run: it leaves no ledger row, no incident and no event, whatever its ending says.
     /// An incident keeps kind, error type, text and code version of its first failure and the job and code version of
@@ -258,8 +261,17 @@ pub trait Store: Send + Sync + 'static {
     /// Incidents, latest seen first, then by fingerprint.
     ///
     /// # Errors
+    /// As [`Store::incidents_like`].
+    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
+        self.incidents_like(IncidentFilter::default(), limit)
+    }
+
+    /// Incidents that a filter finds, latest seen first, then by fingerprint. The limit counts what is found: however
+    /// many others come first, `limit` of these are answered if there are so many.
+    ///
+    /// # Errors
     /// [`Error::TooMany`] for more than `Limits::page`.
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>>;
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>>;
 
     /// Looks incidents up by fingerprint. One answer each, in order.
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>>;

@@ -42,8 +42,8 @@ pub use finish::{Finish, Note};
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{
-    Archived, Finding, HeldLane, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo, Survey,
-    SurveyGroup, WorkerView,
+    Archived, Finding, HeldLane, IncidentFilter, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo,
+    Survey, SurveyGroup, WorkerView,
 };
 pub use submit::{Submit, Submitted};
 pub use versions::Versions;

@@ -37,9 +37,9 @@ use self::tables::{Commit, Tables};
 use crate::show::PauseNote;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page, PageRequest,
-    Peek, QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
-    Terms, WorkerView,
+    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page,
+    PageRequest, Peek, QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey,
+    SystemClock, Term, Terms, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -239,8 +239,8 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, now| Ok(tables.workers(now))) })
     }
 
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        Box::pin(async move { self.read(|tables, _| tables.incidents(limit)) })
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        Box::pin(async move { self.read(|tables, _| tables.incidents(&filter, limit)) })
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {

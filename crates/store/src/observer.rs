@@ -4,7 +4,8 @@ use backstop_core::event::Event;
 
 /// Hears of what a store has committed. Called from the store's own threads: it must be quick and never block.
 pub trait Observer: Send + Sync + 'static {
-    /// False when nobody listens, so that the store need not build events.
+    /// False when nobody listens, so that the store need not build events. Jobs that expired are told of all the same:
+    /// no run of theirs has ended, so this is how their process learns which they were (F12).
     fn wants_events(&self) -> bool;
 
     /// True when somebody delivers alerts: then each one that is raised is put into [`crate::Drawer::Alerts`] by the

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use backstop_core::failure::TerminalReason;
+use backstop_core::incident::{Incident, IncidentState};
 use backstop_core::job::{Attempt, JobDetail, State};
-use backstop_core::{JobId, Timestamp, WorkerId};
+use backstop_core::{JobId, Timestamp, WorkerId, tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::KnownKind;
@@ -39,6 +40,35 @@ pub struct JobFilter {
     /// With this id or a higher one. Together with [`PageRequest::after`], it reads no more than the ids between the
     /// two.
     pub id_from: Option<JobId>,
+}
+
+/// Which incidents to list; all conditions must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IncidentFilter {
+    /// In this state.
+    pub state: Option<IncidentState>,
+    /// With dead letters that are here now.
+    pub open: bool,
+    /// Of this tenant's jobs.
+    pub tenant: Option<String>,
+}
+
+impl IncidentFilter {
+    /// What the stored text of a standing is like in the state asked for, as a pattern of SQL's LIKE: it begins with
+    /// its state. One that is not stored is new, as `{"state":"new"`.
+    #[must_use]
+    pub fn standing_like(&self) -> Option<String> {
+        self.state.map(|state| format!("{{\"state\":\"{state}\"%"))
+    }
+
+    /// True when an incident is one of these.
+    #[must_use]
+    pub fn finds(&self, incident: &Incident) -> bool {
+        let of_tenant = |tenant: &String| incident.kind.starts_with(&tenant::incident_prefix(tenant));
+        self.state.is_none_or(|state| incident.standing.state == state)
+            && (!self.open || incident.open > 0)
+            && self.tenant.as_ref().is_none_or(of_tenant)
+    }
 }
 
 /// How many jobs a filter finds, by what they have in common.
@@ -243,4 +273,25 @@ pub enum Level {
     Warning,
     /// An acknowledged job could be lost, or work cannot go on.
     Bad,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backstop_core::incident::{IncidentVerb, Standing, Statement};
+
+    #[test]
+    fn a_stored_standing_begins_with_its_state() {
+        // D2: stores look for it there.
+        for state in IncidentState::ALL {
+            let filter = IncidentFilter { state: Some(state), ..IncidentFilter::default() };
+            let pattern = filter.standing_like().expect("a state is asked for");
+            let (begin, end) = pattern.split_at(pattern.len() - 1);
+            let mut standing = Standing::default();
+            let note = Some("\"state\":\"muted\"".to_owned());
+            standing.say(&Statement { verb: IncidentVerb::Reopen, by: "ann".into(), note }, Timestamp::EPOCH);
+            let text = Standing { state, ..standing }.to_text().expect("somebody spoke");
+            assert!(end == "%" && text.starts_with(begin), "{text}");
+        }
+    }
 }

@@ -221,8 +221,8 @@ impl<F: Fault> Store for Broken<F> {
         self.0.workers()
     }
 
-    fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.0.incidents(limit)
+    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
+        self.0.incidents_like(filter, limit)
     }
 
     fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {

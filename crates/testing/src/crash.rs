@@ -14,8 +14,8 @@ use backstop::core::job::{
 use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop::store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun,
-    HeldLane, Incident, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest,
+    Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use backstop::{Backstop, Config, State};
 
@@ -208,7 +208,7 @@ impl Store for CrashAt {
         surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
         queues() -> Vec<QueueView>;
         workers() -> Vec<WorkerView>;
-        incidents(limit: usize) -> Vec<Incident>;
+        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
         incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
         say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
         survey(filter: JobFilter, most: usize) -> Survey;

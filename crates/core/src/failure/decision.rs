@@ -121,11 +121,27 @@ impl Decision {
         decision
     }
 
+    /// The store refused the end of the run: it goes back, uncharged, after a while (C7).
+    #[must_use]
+    pub fn engine_fault(why: &str) -> Self {
+        let mut decision = Self::started_for(Cause::EngineFault);
+        decision.note("store", format!("refused to write how the run ended: {why}"));
+        decision.verdict = Verdict::Defer { delay: Duration::from_secs(60) };
+        decision
+    }
+
     /// The id of the operator's rule that took part in the decision, if one did (F18).
     #[must_use]
     pub fn rule_id(&self) -> Option<&str> {
         let check = self.trace.iter().find(|check| check.check == Self::RULE)?;
         check.answer.strip_prefix('`')?.split_once('`').map(|(id, _)| id)
+    }
+
+    /// Why the failure counts as one that no retry can mend, in the words of whoever marked it (F6).
+    #[must_use]
+    pub fn permanent_because(&self) -> Option<&str> {
+        let check = self.trace.iter().find(|check| check.check == "permanent")?;
+        check.answer.strip_prefix("yes: ")
     }
 
     /// Lets a retry wait `delay` instead, and says `why` in the trace (F19).
@@ -144,7 +160,7 @@ impl Decision {
         self.trace.push(Check { check: check.to_owned(), answer: answer.into() });
     }
 
-    pub(super) fn started_for(cause: Cause) -> Self {
+    pub(crate) fn started_for(cause: Cause) -> Self {
         let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
         decision.note("cause", cause.as_str());
         decision

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::FailureRecord;
-use crate::failure::{Cause, Decision};
-use crate::id::{Fence, WorkerId};
+use super::{Ending, FailureRecord, Stale, State, Trigger, next};
+use crate::failure::{Cause, Decision, Verdict};
+use crate::id::{Fence, Lease, WorkerId};
+use crate::sealing;
 use crate::time::Timestamp;
 
 /// One ended run. Written once, never changed.
@@ -40,9 +41,173 @@ pub struct Attempt {
     pub output: Option<String>,
 }
 
+impl Attempt {
+    /// The answer to an ending of a run that has ended, which this is the row of: the same one again is answered as it
+    /// was the first time, whatever became of the job since; any other is stale (L5).
+    ///
+    /// # Errors
+    /// [`Stale`] when this is the run of another lease, or it ended otherwise.
+    pub fn answer_again(&self, lease: &Lease, ending: &Ending) -> Result<State, Stale> {
+        let stale = Stale { job: lease.job, fence: lease.fence };
+        if self.fence != lease.fence || self.worker != lease.worker || !self.ended_as(ending) {
+            return Err(stale);
+        }
+        let trigger = self.decision.as_ref().map_or(Trigger::Succeed, |decision| decision.verdict.trigger());
+        next(State::Running, trigger).map_err(|_| stale)
+    }
+
+    /// True when `ending` says of this run what is stored of it: its cause and its evidence. Where the job goes then
+    /// is decided anew for each report, from counters that have moved on, so only what the run itself asked for counts:
+    /// its delay, and why it calls the job off. What it logged is no part of how it ended.
+    fn ended_as(&self, ending: &Ending) -> bool {
+        self.cause == ending.cause
+            && self.failure == ending.failure
+            && same_result(self.result.as_deref(), ending.result.as_deref())
+            && self.warning == ending.warning
+            && self.asked_as(&ending.decision)
+    }
+
+    fn asked_as(&self, decision: &Decision) -> bool {
+        let Some(stored) = &self.decision else { return true };
+        match (&stored.verdict, &decision.verdict) {
+            (Verdict::Defer { delay }, Verdict::Defer { delay: again }) if self.cause == Cause::Snoozed => {
+                // Stored to the millisecond.
+                delay.as_millis() == again.as_millis()
+            }
+            // A person's cancel has checks of its own: it is not what the run said.
+            (Verdict::Cancel { reason }, Verdict::Cancel { reason: again }) => {
+                let first = |decision: &Decision| decision.trace.first().map(|check| check.check.clone());
+                reason == again && first(stored) == first(decision)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Sealing the same text twice gives different bytes, so sealed results are compared by their length.
+fn same_result(stored: Option<&str>, again: Option<&str>) -> bool {
+    match (stored, again) {
+        (Some(stored), Some(again)) if sealing::is_sealed(stored) && sealing::is_sealed(again) => {
+            stored.len() == again.len()
+        }
+        _ => stored == again,
+    }
+}
+
 /// An attempt as every interface shows it.
 impl Serialize for Attempt {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.reads().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::failure::TerminalReason;
+    use crate::failure::fingerprint::fingerprint;
+    use crate::id::JobId;
+    use crate::job::{Record, Spec};
+
+    const AT: Timestamp = Timestamp::from_micros(1_000);
+
+    fn spec() -> Spec {
+        Spec::new(JobId::from_u128(1), "work", "{}")
+    }
+
+    fn ending(cause: Cause, verdict: Verdict) -> Ending {
+        let mut decision = Decision::started_for(cause);
+        decision.verdict = verdict;
+        Ending::plain(spec().header(), cause, decision)
+    }
+
+    fn failed(cause: Cause, verdict: Verdict, message: &str) -> Ending {
+        let fingerprint = fingerprint("work", "TestError", message);
+        let failure = FailureRecord { error_type: "TestError".into(), message: message.into(), fingerprint };
+        Ending { failure: Some(failure), ..ending(cause, verdict) }
+    }
+
+    fn done(result: &str) -> Ending {
+        Ending { result: Some(result.into()), ..ending(Cause::Succeeded, Verdict::Succeed) }
+    }
+
+    fn retry(millis: u64) -> Verdict {
+        Verdict::Retry { delay: Duration::from_millis(millis) }
+    }
+
+    fn later(millis: u64) -> Verdict {
+        Verdict::Defer { delay: Duration::from_millis(millis) }
+    }
+
+    fn cancel(reason: &str) -> Verdict {
+        Verdict::Cancel { reason: reason.into() }
+    }
+
+    /// The ledger row of a run that ended as `first`.
+    fn row(first: &Ending) -> (Attempt, Lease) {
+        let (spec, worker) = (spec(), WorkerId::from_u128(9));
+        let mut record = Record::new(&spec, AT);
+        record.claim(worker, Fence(7), AT, true).expect("it is pending");
+        let lease = Lease { job: spec.id, worker, fence: Fence(7) };
+        let run = record.finish(&spec, &lease, first, AT).expect("held").expect("it had started");
+        (run, lease)
+    }
+
+    #[test]
+    fn the_same_ending_is_answered_again_and_no_other() {
+        // L5
+        let dead = || Verdict::Dead { reason: TerminalReason::RetryExhausted };
+        let logged = Ending { output: Some("tried".into()), ..done("1") };
+        let warned =
+            Ending { warning: Some("too large".into()), ..ending(Cause::Succeeded, Verdict::Succeed) };
+        let sealed = |text: &str| done(&format!("{{\"$sealed\":\"{text}\"}}"));
+        let error = |verdict, message| failed(Cause::Error, verdict, message);
+        let table: [(Ending, Ending, Option<State>); 18] = [
+            (done("1"), done("1"), Some(State::Succeeded)),
+            (done("1"), logged, Some(State::Succeeded)),
+            (done("1"), done("2"), None),
+            (done("1"), warned, None),
+            (done("1"), error(retry(1), "e"), None),
+            (sealed("abc"), sealed("xyz"), Some(State::Succeeded)),
+            (sealed("abc"), sealed("longer"), None),
+            (sealed("abc"), done("1"), None),
+            (error(retry(5), "e"), error(retry(9), "e"), Some(State::Pending)),
+            (error(retry(5), "e"), error(dead(), "e"), Some(State::Pending)),
+            (error(dead(), "e"), error(dead(), "e"), Some(State::Failed)),
+            (error(retry(5), "e"), error(retry(5), "another"), None),
+            (error(retry(5), "e"), failed(Cause::Timeout, retry(5), "e"), None),
+            (error(retry(5), "e"), done("1"), None),
+            (ending(Cause::Snoozed, later(5)), ending(Cause::Snoozed, later(5)), Some(State::Pending)),
+            (ending(Cause::Snoozed, later(5)), ending(Cause::Snoozed, later(6)), None),
+            (
+                ending(Cause::Canceled, cancel("a")),
+                ending(Cause::Canceled, cancel("a")),
+                Some(State::Canceled),
+            ),
+            (ending(Cause::Canceled, cancel("a")), ending(Cause::Canceled, cancel("b")), None),
+        ];
+        for (at, (first, again, answer)) in table.into_iter().enumerate() {
+            let (run, lease) = row(&first);
+            assert_eq!(run.answer_again(&lease, &again).ok(), answer, "row {at}");
+            let other = [
+                Lease { fence: Fence(8), ..lease },
+                Lease { fence: Fence(6), ..lease },
+                Lease { worker: WorkerId::from_u128(8), ..lease },
+            ];
+            for lease in other {
+                assert!(run.answer_again(&lease, &first).is_err(), "row {at}, by {lease:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_person_canceled_is_not_what_the_run_said() {
+        // L5, L7
+        let own = ending(Cause::Canceled, cancel("enough"));
+        let (run, lease) = row(&own);
+        let by_a_person = Attempt { decision: Some(Decision::canceled("enough")), ..run };
+        assert!(by_a_person.answer_again(&lease, &own).is_err());
     }
 }

@@ -36,7 +36,7 @@ pub use papers::{Papers, Signature, is_trace_parent};
 pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use reads::{AttemptReads, JobReads};
-pub use record::{Hold, Operated, Operation, Progress, Record, Stale};
+pub use record::{Hold, Operated, Operation, Progress, Record, Stale, Unclaimable};
 pub use remark::{Lines, Remark};
 pub use retention::Retention;
 pub use spec::{Callback, Header, Job, NewJob, OnConflict, Spec, Start};

@@ -85,6 +85,22 @@ pub struct Stale {
     pub fence: Fence,
 }
 
+/// Why a job cannot be taken. What is stored may be anything, so this is an answer and no panic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unclaimable {
+    /// Only a pending job is taken.
+    #[error("a {0} job cannot be claimed")]
+    State(State),
+    /// The fence that was drawn does not grow: whoever counts them has gone back, as after a restore (L5).
+    #[error("fence {drawn} was drawn, and the job has seen {seen}: the counter of fences has gone back")]
+    FenceWentBack {
+        /// What was drawn.
+        drawn: Fence,
+        /// What the job has seen.
+        seen: Fence,
+    },
+}
+
 /// What a person asks of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
@@ -161,16 +177,40 @@ impl Record {
 
     /// Takes the job for `worker`. A `started` claim counts the run at once; otherwise [`Record::start`] does (C5).
     ///
-    /// # Panics
-    /// When the job is not claimable or `fence` does not grow: both are faults of the store.
-    pub fn claim(&mut self, worker: WorkerId, fence: Fence, now: Timestamp, started: bool) {
-        assert!(fence > self.fence, "fence {fence} must be greater than {}", self.fence);
-        self.state = next(self.state, Trigger::Claim).expect("a store claims pending jobs only");
+    /// # Errors
+    /// [`Unclaimable`] when the job is not pending or `fence` does not grow; then nothing has changed.
+    pub fn claim(
+        &mut self,
+        worker: WorkerId,
+        fence: Fence,
+        now: Timestamp,
+        started: bool,
+    ) -> Result<(), Unclaimable> {
+        if fence <= self.fence {
+            return Err(Unclaimable::FenceWentBack { drawn: fence, seen: self.fence });
+        }
+        self.claim_again(worker, fence, now, started)
+    }
+
+    /// Does a claim again that is stored already, whatever its fence: a hold is a hold, also when the counter of fences
+    /// had gone back when it was made.
+    ///
+    /// # Errors
+    /// [`Unclaimable::State`] when the job is not pending; then nothing has changed.
+    pub fn claim_again(
+        &mut self,
+        worker: WorkerId,
+        fence: Fence,
+        now: Timestamp,
+        started: bool,
+    ) -> Result<(), Unclaimable> {
+        self.state = next(self.state, Trigger::Claim).map_err(|_| Unclaimable::State(self.state))?;
         self.fence = fence;
         self.hold = Some(Hold { worker, claimed_at: now, started_at: started.then_some(now) });
         if started {
             self.runs = self.runs.saturating_add(1);
         }
+        Ok(())
     }
 
     /// Counts the start of a prefetched job, before its handler runs (C5). Starting twice changes nothing.
@@ -186,13 +226,19 @@ impl Record {
         Ok(())
     }
 
+    fn is_running(&self) -> bool {
+        self.state == State::Running
+    }
+
     /// The current hold, if `lease` is it.
     ///
     /// # Errors
     /// [`Stale`] when it is not.
     pub fn held_by(&self, lease: &Lease) -> Result<Hold, Stale> {
         match self.hold {
-            Some(hold) if hold.worker == lease.worker && self.fence == lease.fence => Ok(hold),
+            Some(hold) if hold.worker == lease.worker && self.fence == lease.fence && self.is_running() => {
+                Ok(hold)
+            }
             _ => Err(Stale { job: lease.job, fence: lease.fence }),
         }
     }
@@ -213,8 +259,9 @@ impl Record {
         let hold = self.held_by(lease)?;
         let trigger = ending.decision.verdict.trigger();
         let due_at = self.run_at;
-        self.state =
-            next(self.state, trigger).expect("a held job is running, and every verdict leaves running");
+        let stale = Stale { job: lease.job, fence: lease.fence };
+        // Every verdict leaves running, which a held job is.
+        self.state = next(self.state, trigger).map_err(|_| stale)?;
         self.hold = None;
         let output = self.take_output(ending.output.as_deref());
         let Some(started_at) = hold.started_at else {

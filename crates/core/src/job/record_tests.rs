@@ -24,7 +24,7 @@ fn lease(fence: i64) -> Lease {
 
 fn running(fence: i64, started: bool) -> Record {
     let mut record = Record::new(&job().spec, at(0));
-    record.claim(WORKER, Fence(fence), at(1), started);
+    record.claim(WORKER, Fence(fence), at(1), started).expect("pending, and the fence grows");
     record
 }
 
@@ -54,19 +54,36 @@ fn only_the_current_hold_may_write() {
 }
 
 #[test]
-#[should_panic(expected = "must be greater")]
-fn a_fence_that_does_not_grow_is_a_fault_of_the_store() {
+fn what_cannot_be_claimed_is_an_answer_and_changes_nothing() {
     // L5
-    let mut record = running(5, true);
-    record
-        .finish(
-            &job().spec,
-            &lease(5),
-            &ending(Cause::Snoozed, Verdict::Defer { delay: Duration::ZERO }),
-            at(2),
-        )
-        .expect("current");
-    record.claim(WORKER, Fence(5), at(3), true);
+    let mut waiting = running(5, true);
+    let snoozed = ending(Cause::Snoozed, Verdict::Defer { delay: Duration::ZERO });
+    waiting.finish(&job().spec, &lease(5), &snoozed, at(2)).expect("current");
+    for drawn in [i64::MIN, 0, 4, 5] {
+        let mut record = waiting.clone();
+        let refused = record.claim(WORKER, Fence(drawn), at(3), true);
+        assert_eq!(refused, Err(Unclaimable::FenceWentBack { drawn: Fence(drawn), seen: Fence(5) }));
+        assert_eq!(record, waiting);
+    }
+    for state in State::ALL.into_iter().filter(|state| *state != State::Pending) {
+        let stored = Record { state, ..waiting.clone() };
+        let mut record = stored.clone();
+        assert_eq!(record.claim(WORKER, Fence(6), at(3), true), Err(Unclaimable::State(state)));
+        assert_eq!(record, stored);
+    }
+}
+
+#[test]
+fn a_stored_hold_on_a_job_that_does_not_run_ends_nothing() {
+    // L5: no row of a store can make this panic.
+    let done = ending(Cause::Succeeded, Verdict::Succeed);
+    for state in State::ALL {
+        let stored = Record { state, runs: u32::MAX, attempt: u32::MAX, ..running(5, true) };
+        let mut record = stored.clone();
+        let ended = record.finish(&job().spec, &lease(5), &done, Timestamp::MIN);
+        assert_eq!(ended.is_ok(), state == State::Running, "{state}");
+        assert!(ended.is_ok() || record == stored);
+    }
 }
 
 #[test]

@@ -36,7 +36,10 @@ pub(crate) const STANDING: &str = "UPDATE backstop_incident SET standing = ? WHE
 pub(crate) const LATEST: &str = concat!(
     "SELECT ",
     incident_columns!(),
-    " FROM backstop_incident ORDER BY last_seen DESC, fingerprint LIMIT ?"
+    " FROM backstop_incident \
+     WHERE (? IS NULL OR COALESCE(standing, '{\"state\":\"new\"') LIKE ?) \
+     AND (? = 0 OR open > 0) AND (? IS NULL OR LEFT(kind, LENGTH(?)) = ?) \
+     ORDER BY last_seen DESC, fingerprint LIMIT ?"
 );
 pub(crate) const BY_FINGERPRINT: &str =
     concat!("SELECT ", incident_columns!(), " FROM backstop_incident WHERE fingerprint IN (?)");

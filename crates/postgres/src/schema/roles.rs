@@ -21,6 +21,8 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA backstop. TO $role",
             "REVOKE INSERT, UPDATE, DELETE ON backstop.meta FROM $role",
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
+            // A restore may have lost where the fences were: whoever claims sets them right.
+            "GRANT UPDATE ON SEQUENCE backstop.fence TO $role",
         ],
     ),
     (
@@ -33,6 +35,7 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
             // A failure rule may pause a queue, and nobody forgets one.
             "REVOKE DELETE ON backstop.queue FROM $role",
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA backstop. TO $role",
+            "GRANT UPDATE ON SEQUENCE backstop.fence TO $role",
         ],
     ),
     (

@@ -25,7 +25,10 @@ pub(crate) const STANDINGS: &str = "UPDATE backstop.incident i SET standing = n.
 pub(crate) const LATEST: &str = concat!(
     "SELECT ",
     incident_columns!(),
-    " FROM backstop.incident ORDER BY last_seen DESC, fingerprint LIMIT $1"
+    " FROM backstop.incident \
+     WHERE ($2::text IS NULL OR coalesce(standing, '{\"state\":\"new\"') LIKE $2::text) \
+     AND ($3::bigint = 0 OR open > 0) AND ($4::text IS NULL OR starts_with(kind, $4::text)) \
+     ORDER BY last_seen DESC, fingerprint LIMIT $1"
 );
 pub(crate) const BY_FINGERPRINT: &str =
     concat!("SELECT ", incident_columns!(), " FROM backstop.incident WHERE fingerprint = ANY($1::text[])");

@@ -31,6 +31,10 @@ impl Place for BehindPooler {
         Arc::new(PostgresStore::open(&url, options).await.expect("the pooler takes a store"))
     }
 
+    async fn lose_fences(&self) -> bool {
+        self.0.lose_fences().await
+    }
+
     fn block_on<F: Future>(future: F) -> F::Output {
         runtime().block_on(future)
     }
@@ -66,6 +70,18 @@ impl Place for InSchema {
         let mut options = Options::default();
         options.clock = Some(Arc::new(clock));
         Arc::new(PostgresStore::open(&self.url(), options).await.expect("the test server takes a store"))
+    }
+
+    async fn lose_fences(&self) -> bool {
+        let (client, connection) = tokio_postgres::connect(shared::postgres(), tokio_postgres::NoTls)
+            .await
+            .expect("the server is there");
+        let driver = tokio::spawn(connection);
+        let set_back = format!("SELECT setval('{}.fence', 1, false)", self.0);
+        client.batch_execute(&set_back).await.expect("the sequence is there");
+        drop(client);
+        let _ = driver.await;
+        true
     }
 
     fn block_on<F: Future>(future: F) -> F::Output {

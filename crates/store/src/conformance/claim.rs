@@ -6,12 +6,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backstop_core::Fence;
+use backstop_core::failure::Cause;
 use backstop_core::job::{Aging, Operation, Priority, State};
 
-use super::build::{Crew, handed_back, id, job, knows, success, worker_id};
+use super::build::{Crew, ends_by, handed_back, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, numbers, room, secs};
 use super::place::at_once;
-use crate::{Answer, Claimed, ClaimedJob, Error, Silent, Submit};
+use crate::{Answer, Claimed, ClaimedJob, Error, JobFilter, Level, Silent, Submit};
 
 /// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
 pub async fn a_job_is_taken_when_it_is_due(w: World) {
@@ -148,6 +149,65 @@ pub async fn paused_and_ended_jobs_are_passed_by(w: World) {
     w.operate(id(2), Operation::Pause).await.expect("pending");
     w.cancel(id(3)).await;
     assert_eq!(numbers(&w.claim(claimed.lease.worker, 10).await), [4]);
+}
+
+/// Ends a job's run five times, so that it has seen fences; the job then waits. Answers the highest fence.
+async fn worn(w: &World, number: u64) -> Fence {
+    w.submit(job(number).policy(|policy| policy.max_retries = 50)).await;
+    let worker = w.worker(1).await;
+    let mut highest = Fence::default();
+    for _ in 0..5 {
+        let taken = w.take(worker).await;
+        assert!(taken.lease.fence > highest, "it grows: {} after {highest}", taken.lease.fence);
+        highest = taken.lease.fence;
+        w.finish(&taken, ends_by(&taken, Cause::Error)).await;
+    }
+    highest
+}
+
+/// What `doctor` says of the counter of fences.
+async fn word_on_fences(w: &World) -> Option<Level> {
+    let findings = w.store.check().await.expect("check");
+    findings.into_iter().find(|finding| finding.subject == "fences").map(|finding| finding.level)
+}
+
+/// L5: a counter that a restore has lost is raised by the claim that meets it; nothing else stops meanwhile.
+pub async fn fences_that_went_back_are_raised(w: World) {
+    let seen = worn(&w, 1).await;
+    if !w.lose_fences().await {
+        return;
+    }
+    assert_eq!(word_on_fences(&w).await, Some(Level::Good), "nobody has met it yet");
+    let taken = w.take(worker_id(1)).await;
+    assert!(taken.lease.fence > seen, "{} after {seen}", taken.lease.fence);
+    assert_eq!(taken.record.fence, taken.lease.fence);
+    assert_eq!(w.listed(JobFilter::default()).await, [id(1)]);
+    assert_eq!(w.record(id(1)).await.fence, taken.lease.fence);
+    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
+    w.finish(&taken, ends_by(&taken, Cause::Error)).await;
+    let next = w.take(worker_id(1)).await;
+    assert!(next.lease.fence > taken.lease.fence);
+    w.finish(&next, success(&next)).await;
+    assert_eq!(w.state(id(1)).await, State::Succeeded);
+    worn(&w, 2).await;
+}
+
+/// L5: and by whoever opens the store next.
+pub async fn fences_that_went_back_are_raised_on_opening(w: World) {
+    let seen = worn(&w, 1).await;
+    let taken = w.take(worker_id(1)).await;
+    w.finish(&taken, success(&taken)).await;
+    let highest = taken.lease.fence;
+    if !w.lose_fences().await {
+        return;
+    }
+    let w = w.reopen().await;
+    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
+    // A job that has seen none: only the counter tells how high they were.
+    w.submit(job(2)).await;
+    let taken = w.take(worker_id(1)).await;
+    assert!(taken.lease.fence > highest && highest > seen, "{} after {highest}", taken.lease.fence);
+    w.finish(&taken, success(&taken)).await;
 }
 
 /// L4: a paused queue gives nothing until it is resumed.

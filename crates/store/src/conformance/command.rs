@@ -9,8 +9,8 @@ use backstop_core::job::{Operation, Retention, State};
 use backstop_core::{JobId, Lease, WorkerId};
 
 use crate::{
-    Amend, Claim, ClaimedJob, Duty, Error, Finish, JobFilter, NewWorker, Note, PageRequest, Shelf, Store,
-    Submit, Term,
+    Amend, Claim, ClaimedJob, Duty, Error, Finish, IncidentFilter, JobFilter, NewWorker, Note, PageRequest,
+    Shelf, Store, Submit, Term,
 };
 
 /// One step of a script.
@@ -43,7 +43,7 @@ pub(super) enum Command {
     Surroundings(JobId),
     Queues,
     Workers,
-    Incidents(usize),
+    Incidents(IncidentFilter, usize),
     HeldLanes,
     Say(Vec<Fingerprint>, Statement),
     Survey(Box<JobFilter>, usize),
@@ -125,7 +125,7 @@ impl Command {
             Self::Surroundings(job) => said(store.surroundings(job).await),
             Self::Queues => said(store.queues().await),
             Self::Workers => said(store.workers().await),
-            Self::Incidents(limit) => said(store.incidents(limit).await),
+            Self::Incidents(filter, limit) => said(store.incidents_like(filter, limit).await),
             Self::HeldLanes => said(store.held_lanes().await),
             Self::Survey(filter, most) => said(store.survey(*filter, most).await),
             Self::Documents(shelf) => said(store.documents(shelf).await),

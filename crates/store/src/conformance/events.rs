@@ -153,6 +153,23 @@ pub async fn observers_are_replaced_and_asked(w: World) {
     assert_eq!(deaf.hints(), 0);
 }
 
+/// F12: a job that expires is told of also when nobody listens to events, by the duty and by a claim that meets it.
+pub async fn expired_jobs_are_told_of_whoever_listens(w: World) {
+    let worker = w.worker(1).await;
+    for number in 1..=2 {
+        w.submit(job(number).expires(w.now())).await;
+    }
+    w.submit(job(3)).await;
+    let deaf = Arc::new(Told::deaf());
+    w.store.observe(deaf.clone());
+    w.pass(super::fixture::secs(1));
+    let term = w.leader(crate::Duty::Expire).await;
+    assert_eq!(w.store.expire(term, 1).await.expect("the term runs"), 1);
+    assert_eq!(deaf.names(id(1)), ["dead", "alert"]);
+    w.take(worker).await;
+    assert_eq!(deaf.names(id(2)), ["dead", "alert"]);
+}
+
 /// L13: whatever makes work claimable gives a hint at once.
 pub async fn work_that_arrives_gives_a_hint(w: World) {
     w.worker(1).await;

@@ -17,6 +17,7 @@ use crate::{
 };
 
 type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>>>>;
+type Losing = Pin<Box<dyn Future<Output = bool>>>;
 
 /// A store, its clock, and what it has told.
 pub struct World {
@@ -27,6 +28,7 @@ pub struct World {
     /// What its observer has heard.
     pub(super) told: Arc<Told>,
     open: Box<dyn Fn() -> Opening>,
+    lose_fences: Box<dyn Fn() -> Losing>,
 }
 
 /// How long workers of the cases may be silent.
@@ -45,6 +47,11 @@ impl World {
     /// A new store in a new place that reads `clock`.
     pub(super) async fn fresh_at<P: Place>(clock: ManualClock) -> Self {
         let (place, time) = (Rc::new(P::fresh()), clock.clone());
+        let restored = place.clone();
+        let lose_fences: Box<dyn Fn() -> Losing> = Box::new(move || {
+            let place = restored.clone();
+            Box::pin(async move { place.lose_fences().await })
+        });
         let open: Box<dyn Fn() -> Opening> = Box::new(move || {
             let (place, time) = (place.clone(), time.clone());
             Box::pin(async move { place.open(time).await })
@@ -52,16 +59,21 @@ impl World {
         let store = open().await;
         let told = Arc::new(Told::default());
         store.observe(told.clone());
-        Self { store, clock, told, open }
+        Self { store, clock, told, open, lose_fences }
+    }
+
+    /// Sets the counter of fences back, as a restore that lost it does; false for a store that cannot lose it.
+    pub(super) async fn lose_fences(&self) -> bool {
+        (self.lose_fences)().await
     }
 
     /// The same data in a store that was opened anew.
     pub(super) async fn reopen(self) -> Self {
-        let Self { store, clock, told, open } = self;
+        let Self { store, clock, told, open, lose_fences } = self;
         drop(store);
         let store = open().await;
         store.observe(told.clone());
-        Self { store, clock, told, open }
+        Self { store, clock, told, open, lose_fences }
     }
 
     /// The same data in a store of another process, as far as this one can tell.

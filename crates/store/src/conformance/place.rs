@@ -16,6 +16,12 @@ pub trait Place: Sized + 'static {
     /// Opens the store that lives here on this clock. What an earlier store of this place committed is there.
     fn open(&self, clock: ManualClock) -> impl Future<Output = Arc<dyn Store>>;
 
+    /// Sets the counter of fences back to its beginning behind the store's back, as a restore that lost it does; false
+    /// for a place where that cannot happen.
+    fn lose_fences(&self) -> impl Future<Output = bool> {
+        std::future::ready(false)
+    }
+
     /// Runs a case to its end. A store that needs a runtime of its own brings it here.
     fn block_on<F: Future>(future: F) -> F::Output {
         block_on(future)

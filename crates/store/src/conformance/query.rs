@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use backstop_core::explain::{Beyond, explain};
 use backstop_core::failure::{Cause, TerminalReason};
+use backstop_core::incident::{IncidentState, IncidentVerb, Statement};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Limits, Timestamp, tenant};
 
 use super::build::{Crew, ending, ends_by, fingerprint, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, ids, secs};
-use crate::{Error, JobFilter, PageRequest, QueueView};
+use crate::{Error, IncidentFilter, JobFilter, PageRequest, QueueView};
 
 /// A store in which jobs have met every fate.
 async fn varied(w: &World) {
@@ -257,6 +258,50 @@ pub async fn incidents_come_latest_first(w: World) {
         let shown: Vec<_> = found.into_iter().map(|incident| incident.fingerprint).collect();
         assert_eq!(shown, expected[..limit.min(3)]);
     }
+}
+
+/// D2: a filter is part of the question: what it finds is found however many others come first.
+pub async fn incidents_are_found_behind_others(w: World) {
+    let worker = w.worker(1).await;
+    let mut muted = Vec::new();
+    for number in 1..=9 {
+        w.pass(Duration::from_secs(1));
+        w.submit(job(number)).await;
+        let taken = w.take(worker).await;
+        let message = format!("failure {}", ["a", "b", "c", "d", "e", "f", "g", "h", "i"][muted.len()]);
+        let failed = backstop_core::failure::Failure::new(Cause::Permanent, "Boom", &*message);
+        w.finish(&taken, ending(&taken, &failed)).await;
+        muted.push(fingerprint(&message));
+    }
+    let open = muted.drain(..2).collect::<Vec<_>>();
+    let statement = Statement { verb: IncidentVerb::Mute, by: "ann".into(), note: None };
+    w.store.say(muted.clone(), statement).await.expect("say");
+    for number in 3..=9 {
+        w.operate(id(number), Operation::Retry).await.expect("a dead letter");
+    }
+    let found = async |filter: IncidentFilter, limit| {
+        let found = w.store.incidents_like(filter, limit).await.expect("incidents");
+        found.into_iter().map(|incident| incident.fingerprint).collect::<Vec<_>>()
+    };
+    let (latest, any) = ([open[1].clone(), open[0].clone()], IncidentFilter::default());
+    for limit in [1, 2, 5] {
+        let wanted = IncidentFilter { open: true, ..any.clone() };
+        assert_eq!(found(wanted, limit).await, latest[..limit.min(2)]);
+        let wanted = IncidentFilter { state: Some(IncidentState::New), ..any.clone() };
+        assert_eq!(found(wanted, limit).await, latest[..limit.min(2)]);
+    }
+    let silent = IncidentFilter { state: Some(IncidentState::Muted), ..any.clone() };
+    assert_eq!(found(silent.clone(), 9).await.len(), 7);
+    assert!(found(IncidentFilter { open: true, ..silent }, 9).await.is_empty());
+    assert!(found(IncidentFilter { tenant: Some("acme".into()), ..any.clone() }, 9).await.is_empty());
+    w.submit(job(20).queue("acme/default")).await;
+    let far = w.enlist(Crew::new(2).queues(&["acme/default"])).await;
+    let mut wanted = claim(far, 1);
+    wanted.queues[0].queue = "acme/default".into();
+    let taken = w.claim_with(wanted).await.jobs.remove(0);
+    w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
+    assert_eq!(found(IncidentFilter { tenant: Some("acme".into()), ..any.clone() }, 9).await.len(), 1);
+    assert!(found(IncidentFilter { tenant: Some("acm".into()), ..any }, 9).await.is_empty());
 }
 
 /// F20: a waiting job is explained by its queue, its workers and its code.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{TerminalReason, Verdict};
+use backstop_core::incident::IncidentState;
 use backstop_core::job::{Aging, Operation, Progress, Retention, State};
 use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
@@ -14,8 +15,8 @@ use super::build::{fingerprint, id, other_fence, worker_id};
 use super::command::{Command, Learned};
 use super::dice::Dice;
 use crate::{
-    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest,
-    Shelf, Submit, Term,
+    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, IncidentFilter, JobFilter, KnownKind, NewWorker,
+    Note, PageRequest, Shelf, Submit, Term,
 };
 
 pub(super) const QUEUES: [&str; 3] = ["a", "acme/b", "c"];
@@ -75,7 +76,7 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (2, |script| Command::Surroundings(script.job())),
     (1, |_| Command::Queues),
     (1, |_| Command::Workers),
-    (1, |script| Command::Incidents(script.count(3))),
+    (3, Script::incidents),
     (1, |_| Command::HeldLanes),
     (14, Script::say),
     (10, Script::amend),
@@ -92,6 +93,12 @@ const LED: [Duty; 7] =
     [Duty::Rescue, Duty::Expire, Duty::WatchCode, Duty::Archive, Duty::Redrive, Duty::Alert, Duty::Prune];
 
 impl Script {
+    fn incidents(&mut self) -> Command {
+        let state = self.dice.percent(50).then(|| self.dice.one_of(&IncidentState::ALL));
+        let filter = IncidentFilter { state, open: self.dice.percent(50), tenant: None };
+        Command::Incidents(filter, self.count(3))
+    }
+
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         Self {
             dice: Dice::new(seed),

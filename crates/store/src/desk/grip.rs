@@ -82,16 +82,17 @@ impl Grip {
         Lease { job, worker: self.worker, fence: self.fence }
     }
 
-    /// Does the claim again on a waiting record, with the core's own functions.
+    /// Does the claim again on a waiting record, with the core's own functions; none when the record is not one of a
+    /// job that waits, which a slot of ours cannot hold.
     #[must_use]
-    pub fn replay(&self, job: JobId, slot: Slot, mut record: Record) -> Record {
+    pub fn replay(&self, job: JobId, slot: Slot, mut record: Record) -> Option<Record> {
         let at_once = slot == Slot::Started(self.claimed_at);
-        record.claim(self.worker, self.fence, self.claimed_at, at_once);
+        record.claim_again(self.worker, self.fence, self.claimed_at, at_once).ok()?;
         if let Slot::Started(moment) = slot {
             // It cannot be stale: the hold was made two lines above.
             let _ = record.start(&self.lease(job), moment);
         }
-        record
+        Some(record)
     }
 
     /// The ids as they are stored: sixteen bytes each.
@@ -233,12 +234,33 @@ mod tests {
         let grip = grip(vec![Slot::Open]);
         let lease = grip.lease(spec.id);
         let mut claimed = waiting.clone();
-        claimed.claim(grip.worker, grip.fence, grip.claimed_at, false);
-        assert_eq!(grip.replay(spec.id, Slot::Open, waiting.clone()), claimed);
+        claimed.claim(grip.worker, grip.fence, grip.claimed_at, false).expect("it waits");
+        assert_eq!(grip.replay(spec.id, Slot::Open, waiting.clone()), Some(claimed.clone()));
         claimed.start(&lease, at(170)).expect("held");
-        assert_eq!(grip.replay(spec.id, Slot::Started(at(170)), waiting.clone()), claimed);
+        assert_eq!(grip.replay(spec.id, Slot::Started(at(170)), waiting.clone()), Some(claimed));
         let mut at_once = waiting.clone();
-        at_once.claim(grip.worker, grip.fence, grip.claimed_at, true);
-        assert_eq!(grip.replay(spec.id, Slot::Started(at(100)), waiting), at_once);
+        at_once.claim(grip.worker, grip.fence, grip.claimed_at, true).expect("it waits");
+        assert_eq!(grip.replay(spec.id, Slot::Started(at(100)), waiting), Some(at_once));
+    }
+
+    #[test]
+    fn a_claim_on_any_stored_record_is_no_panic() {
+        // L5: what a store holds after a restore may be anything.
+        let spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        let grip = grip(vec![Slot::Open]);
+        for state in backstop_core::job::State::ALL {
+            for fence in [i64::MIN, 0, 6, 7, 8, i64::MAX] {
+                for runs in [0, u32::MAX] {
+                    let fence = Fence(fence);
+                    let record = Record { state, fence, runs, ..Record::new(&spec, at(i64::MAX)) };
+                    for slot in [Slot::Open, Slot::Started(at(i64::MIN)), Slot::Started(at(100))] {
+                        let held = grip.replay(spec.id, slot, record.clone());
+                        let waits = state == backstop_core::job::State::Pending;
+                        assert_eq!(held.is_some(), waits, "{state} {fence}");
+                        assert!(held.is_none_or(|held| held.held_by(&grip.lease(spec.id)).is_ok()));
+                    }
+                }
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@
 //!   [`turns`]: news in the order of commits.
 //! - `submit`, `run`, `operate`: the verbs. `incident`: failures that are counted, and what follows from the sums.
 
+mod fences;
 pub mod grip;
 pub mod hands;
 mod incident;
@@ -41,6 +42,7 @@ use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use crate::Observer;
 
+pub use fences::Fences;
 pub use grip::Grip;
 pub use hands::Hands;
 pub use incident::{Aftermath, IncidentCount, Seen};
@@ -93,6 +95,8 @@ pub struct Desk {
     touched_grips: HashSet<Fence>,
     new_keys: Vec<(String, JobId)>,
     runs: Vec<(JobId, Attempt)>,
+    /// Runs that had ended before, of leases that are shown again.
+    ended: HashMap<(JobId, Fence), Attempt>,
     incidents: BTreeMap<String, IncidentCount>,
     events: Vec<Event>,
     alerts: Vec<Notice>,
@@ -133,6 +137,7 @@ impl Desk {
             touched_grips: HashSet::new(),
             new_keys: Vec::new(),
             runs: Vec::new(),
+            ended: HashMap::new(),
             incidents: BTreeMap::new(),
             events: Vec::new(),
             alerts: Vec::new(),
@@ -159,6 +164,17 @@ impl Desk {
     /// Lays a claim on the desk, with the lock on its row.
     pub fn lay_grip(&mut self, grip: Grip) {
         self.grips.insert(grip.fence, grip);
+    }
+
+    /// Lays the ledger's row of a run on the desk whose lease is shown again.
+    pub fn lay_ended(&mut self, job: JobId, run: Attempt) {
+        self.ended.insert((job, run.fence), run);
+    }
+
+    /// True when a lease is the current hold of its job, as far as the desk knows.
+    #[must_use]
+    pub fn holds(&self, lease: &Lease) -> bool {
+        self.file(lease.job).is_some_and(|file| file.record.held_by(lease).is_ok())
     }
 
     /// The job that first brought an idempotency key.
@@ -244,9 +260,8 @@ impl Desk {
         if !record.expire(now) {
             return None;
         }
-        if self.wants.events {
-            self.events.extend(event::expired(&job.spec.header(), &record, now));
-        }
+        // Told whether anybody listens or not: no run has ended, so nobody else can say that it died (F12).
+        self.events.extend(event::expired(&job.spec.header(), &record, now));
         self.raise_alert(&job, &record, None, None);
         let follow_up = job.follow_up(&record, false);
         self.save(id, record);

@@ -50,6 +50,17 @@ impl Desk {
         Ok(())
     }
 
+    /// What was answered when a run ended, if it ended as this says (L5). The runs of leases that are not held must be
+    /// on the desk; those that ended in this transaction are.
+    ///
+    /// # Errors
+    /// [`Stale`] when it has not ended, or otherwise.
+    pub fn answer_again(&self, Finish { lease, ending }: &Finish) -> Result<State, Stale> {
+        let now = self.runs.iter().find(|(job, run)| *job == lease.job && run.fence == lease.fence);
+        let run = now.map(|(_, run)| run).or_else(|| self.ended.get(&(lease.job, lease.fence)));
+        run.ok_or(stale(lease))?.answer_again(lease, ending)
+    }
+
     /// Ends a run. Its grip must be on the desk; whether its worker may still speak is for the store to check.
     ///
     /// # Errors

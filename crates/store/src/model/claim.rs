@@ -46,7 +46,9 @@ impl Tables {
                 continue;
             }
             let started = taken < wanted.start;
-            row.record.claim(claim.worker, fence, commit.now, started);
+            if row.record.claim(claim.worker, fence, commit.now, started).is_err() {
+                continue;
+            }
             if started {
                 commit.events.push(event::started(row.job.spec.header(), row.record.runs, commit.now));
             }

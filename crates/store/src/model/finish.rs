@@ -34,10 +34,11 @@ impl Tables {
         commit: &mut Commit,
     ) -> Result<State, Stale> {
         let Finish { lease, ending } = finish;
-        if self.is_live(lease.worker, commit.now) != by_live_worker {
-            return Err(Self::stale(lease));
-        }
+        let may_write = self.is_live(lease.worker, commit.now) == by_live_worker;
         let row = self.jobs.get_mut(&lease.job).ok_or_else(|| Self::stale(lease))?;
+        if !may_write || row.record.held_by(lease).is_err() {
+            return if by_live_worker { self.answer_again(finish) } else { Err(Self::stale(lease)) };
+        }
         let attempt = row.record.finish(&row.job.spec, lease, ending, commit.now)?;
         let row = row.clone();
         let state = row.record.state;
@@ -50,6 +51,13 @@ impl Tables {
         }
         self.follow_up(ending.follow_up.as_deref(), commit);
         Ok(state)
+    }
+
+    /// What was answered when this run ended, if it ended like this (L5).
+    fn answer_again(&self, Finish { lease, ending }: &Finish) -> Result<State, Stale> {
+        let mut runs = self.ledger.range((lease.job, 0)..=(lease.job, u32::MAX));
+        let run = runs.find(|(_, run)| run.fence == lease.fence).ok_or_else(|| Self::stale(lease))?.1;
+        run.answer_again(lease, ending)
     }
 
     pub(super) fn annotate(&mut self, notes: Vec<Note>, now: Timestamp) -> Vec<Result<(), Stale>> {

@@ -9,7 +9,7 @@ use backstop_core::{JobId, Timestamp, version};
 
 use super::lanes::count;
 use super::tables::{Commit, JobRow, Tables};
-use crate::{Drawer, Error};
+use crate::{Drawer, Error, IncidentFilter};
 
 impl Tables {
     pub(super) fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending, commit: &mut Commit) {
@@ -69,8 +69,9 @@ impl Tables {
         Incident { open, ..incident.clone() }
     }
 
-    pub(super) fn incidents(&self, limit: usize) -> Result<Vec<Incident>, Error> {
-        let mut incidents: Vec<_> = self.incidents.values().map(|incident| self.shown(incident)).collect();
+    pub(super) fn incidents(&self, filter: &IncidentFilter, limit: usize) -> Result<Vec<Incident>, Error> {
+        let shown = self.incidents.values().map(|incident| self.shown(incident));
+        let mut incidents: Vec<_> = shown.filter(|incident| filter.finds(incident)).collect();
         // The map is by fingerprint and the sort is stable.
         incidents.sort_by_key(|incident| std::cmp::Reverse(incident.last_seen));
         super::query::cut(incidents.into_iter(), limit, |_| ()).map(|page| page.items)
