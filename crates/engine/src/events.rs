@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backstop_core::event::Event;
+use backstop_core::event::{Event, What};
+use backstop_core::failure::TerminalReason;
 use backstop_store::Observer;
 use tokio::sync::{broadcast, watch};
 
@@ -48,6 +49,16 @@ impl Bus {
     }
 }
 
+/// The critical line of a job that expired (F12). The ends of runs have theirs where they are reported.
+fn note_expired(event: &Event) {
+    if let (What::Dead { reason: reason @ TerminalReason::Expired, .. }, Some(job)) =
+        (&event.what, &event.job)
+    {
+        tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason,
+            error = "it could not start in time", "a job became a dead letter");
+    }
+}
+
 impl Observer for Bus {
     fn wants_events(&self) -> bool {
         self.events.receiver_count() > 0
@@ -58,6 +69,7 @@ impl Observer for Bus {
     }
 
     fn committed(&self, events: Vec<Event>) {
+        events.iter().for_each(note_expired);
         events.into_iter().for_each(|event| self.tell(event));
     }
 

@@ -6,7 +6,7 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::{Incident, IncidentVerb, Statement};
 use backstop_core::job::{JobView, State};
-use backstop_store::Error as StoreError;
+use backstop_store::{Error as StoreError, IncidentFilter};
 
 use crate::engine::Backstop;
 use crate::redrive::RedriveError;
@@ -18,6 +18,18 @@ impl Backstop {
     /// When the store is away.
     pub async fn incidents(&self, limit: usize) -> Result<Vec<Incident>, StoreError> {
         self.inner.store.incidents(limit).await
+    }
+
+    /// Incidents that a filter finds, latest seen first (D2).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn incidents_like(
+        &self,
+        filter: IncidentFilter,
+        limit: usize,
+    ) -> Result<Vec<Incident>, StoreError> {
+        self.inner.store.incidents_like(filter, limit).await
     }
 
     /// Looks an incident up.

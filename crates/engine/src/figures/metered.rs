@@ -12,8 +12,8 @@ use backstop_core::job::{
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
-    JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView, Renewed, Shelf, Signal,
-    Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
+    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -191,7 +191,7 @@ impl Store for Metered {
         surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
         queues() -> Vec<QueueView>;
         workers() -> Vec<WorkerView>;
-        incidents(limit: usize) -> Vec<Incident>;
+        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
         incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
         say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
         survey(filter: JobFilter, most: usize) -> Survey;

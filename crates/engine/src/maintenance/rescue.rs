@@ -13,7 +13,9 @@ use super::{BATCH, expire};
 use crate::config::Config;
 use crate::engine::Backstop;
 use crate::loops::Pulse;
+use crate::worker::apart::write_apart;
 use crate::worker::conclude::{self, Concluded, follow_up};
+use crate::worker::report::note;
 
 /// How often the node that leads looks for orphans. Leases of any length may end at any moment, and none of them may be
 /// over for two seconds before it is found; the look itself is one cheap statement.
@@ -63,8 +65,10 @@ pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Resu
             endings.push(Finish { lease: orphan.lease, ending });
         }
         engine.inner.budgets.smear(&**store, &engine.inner.config, &mut endings).await;
-        let answers = store.rescue(term, endings).await?;
-        let rescued = answers.iter().filter(|answer| answer.is_ok()).count();
+        let answers = write_apart(endings, |endings| store.rescue(term, endings)).await?;
+        let rescued = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        // A job that this poisons is a dead letter like any other (F12).
+        answers.iter().filter(|(_, answer)| answer.is_ok()).for_each(|(finish, _)| note(finish, false));
         tracing::warn!(rescued, "jobs of a worker that stopped renewing were taken back");
         // When every one was refused, somebody else has dealt with them; looking again would only spin.
         if found < BATCH || rescued == 0 {

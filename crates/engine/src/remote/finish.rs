@@ -1,20 +1,20 @@
 //! Ends of runs that remote workers report, in batches; one that is refused never holds up another.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use backstop_core::Lease;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
-use backstop_core::job::{Attempt, Ending, Job, JobDetail, Record, Stale, State};
-use backstop_store::{Error as StoreError, Finish, PageRequest};
+use backstop_core::job::{Ending, Job, JobDetail, Record, Stale, State};
+use backstop_store::{Error as StoreError, Finish};
 
 use super::{Ended, Grant, Remote};
 use crate::context::Output;
 use crate::outcome::{Failed, Outcome, Reply, classify};
-use crate::worker::conclude::Happened;
-use crate::worker::end::{OVERTIME, end};
+use crate::worker::apart::write_apart;
+use crate::worker::conclude::{Happened, conclude};
+use crate::worker::end::end;
 use crate::worker::report::note;
-
-/// How many runs of a job are looked through for one that a repeated report speaks of.
-const RUNS_LOOKED_AT: usize = 50;
 
 /// A run's end as a remote worker reports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ pub(super) struct Report {
 impl Remote {
     /// Ends runs. One answer each, in order: where the job is now, or that the lease is no longer held.
     ///
-    /// A report that comes again is answered as before when it is certain that the run was ended by this very lease.
+    /// The same report of a run again is answered as the first time; any other, also in the same call, is stale (L5).
     ///
     /// # Errors
     /// When the store is away. Then the same call can be made again.
@@ -45,22 +45,25 @@ impl Remote {
         let store = self.engine.store();
         let grants: Vec<Grant> = results.iter().map(|result| result.grant.clone()).collect();
         let details = store.jobs(grants.iter().map(|grant| grant.lease.job).collect()).await?;
-        let mut endings = Vec::new();
         let mut answers: Vec<Option<State>> = vec![None; results.len()];
-        let mut places = Vec::new();
+        let (mut first, mut again) = (Vec::new(), Vec::new());
+        let mut spoken_of: HashSet<Lease> = HashSet::new();
         for (place, (result, detail)) in results.into_iter().zip(details).enumerate() {
-            if let Some(detail) = held(&result.grant, detail) {
-                endings.push(self.ending(result, detail).await);
-                places.push(place);
+            let Some(detail) = detail else { continue };
+            let lease = result.grant.lease;
+            if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
+                first.push((place, self.ending(result, detail).await));
+            } else {
+                again.push((place, self.repeated(result, detail).await));
             }
         }
-        for (place, answer) in places.into_iter().zip(self.write(endings).await?) {
+        let (places, reports): (Vec<usize>, Vec<Report>) = first.into_iter().unzip();
+        for (place, answer) in places.into_iter().zip(self.write(reports).await?) {
             answers[place] = answer.ok();
         }
-        for (grant, answer) in grants.iter().zip(&mut answers) {
-            if answer.is_none() {
-                *answer = self.already(grant).await?;
-            }
+        let (places, repeated): (Vec<usize>, Vec<Finish>) = again.into_iter().unzip();
+        for (place, answer) in places.into_iter().zip(self.ask_again(repeated).await?) {
+            answers[place] = answer.ok();
         }
         self.let_go(&grants).await;
         let stale = |grant: &Grant| Stale { job: grant.lease.job, fence: grant.lease.fence };
@@ -85,26 +88,56 @@ impl Remote {
         let inner = &self.engine.inner;
         inner.budgets.tell(&*inner.store, &inner.config).await;
         inner.budgets.smear(&*inner.store, &inner.config, &mut endings).await;
-        let answers = inner.store.finish(endings.clone()).await?;
-        for ((finish, first), answer) in endings.iter().zip(first).zip(&answers) {
+        let written = write_apart(endings, |endings| inner.store.finish(endings)).await?;
+        for ((finish, answer), first) in written.iter().zip(first) {
             note(finish, answer.is_err());
             if first && answer.is_ok() {
                 inner.budgets.note_first_run(&finish.ending.job.kind);
             }
+        }
+        Ok(written.into_iter().map(|(_, answer)| answer).collect())
+    }
+
+    /// Learns what was answered to reports that may have come before.
+    async fn ask_again(&self, repeated: Vec<Finish>) -> Result<Vec<Result<State, Stale>>, StoreError> {
+        if repeated.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.engine.store().finish(repeated.clone()).await?;
+        for (finish, _) in repeated.iter().zip(&answers).filter(|(_, answer)| answer.is_err()) {
+            note(finish, true);
         }
         Ok(answers)
     }
 
     async fn ending(&self, result: Finished, detail: JobDetail) -> Report {
         let Finished { grant, ended, logs } = result;
-        // What was logged on the way is kept already and counts.
-        let limit = self.engine.config().limits.output_bytes;
-        let mut output = Output::new(limit.saturating_sub(detail.view.record.logged_bytes()));
-        logs.iter().for_each(|line| output.push(line));
+        let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
-        let ending = self.end(job, record, reply(ended), output.text(), grant.code_version).await;
+        let ending = self.end(job, record, reply(ended), output, grant.code_version).await;
         Report { finish: Finish { lease: grant.lease, ending }, first }
+    }
+
+    /// The ending of a run that is over, as it was the first time: nothing follows from it.
+    async fn repeated(&self, result: Finished, detail: JobDetail) -> Finish {
+        let Finished { grant, ended, logs } = result;
+        let inner = &self.engine.inner;
+        let book = inner.rules.book(&*inner.store).await;
+        let output = self.output(&detail.view.record, &logs);
+        let (job, record) = (Arc::new(detail.view.job), detail.view.record);
+        let happened =
+            Happened { job, record, reply: reply(ended), output, code_version: grant.code_version };
+        let concluded = conclude(&inner.config, &book, happened, |_, _| HookAnswer::default());
+        Finish { lease: grant.lease, ending: concluded.ending }
+    }
+
+    /// What is kept of these lines: those that were sent on the way are kept already, and count.
+    fn output(&self, record: &Record, logs: &[String]) -> Option<String> {
+        let limit = self.engine.config().limits.output_bytes;
+        let mut output = Output::new(limit.saturating_sub(record.logged_bytes()));
+        logs.iter().for_each(|line| output.push(line));
+        output.text()
     }
 
     pub(super) async fn end(
@@ -119,41 +152,6 @@ impl Remote {
         // The retry policy of a kind is code of its worker, which has had its say in the outcome.
         end(&self.engine, happened, |_, _| HookAnswer::default()).await
     }
-
-    /// Where the job is, when the run that this lease held has ended by its own report.
-    async fn already(&self, grant: &Grant) -> Result<Option<State>, StoreError> {
-        let store = self.engine.store();
-        let runs = store.attempts(grant.lease.job, PageRequest::first(RUNS_LOOKED_AT)).await?;
-        if !runs.items.iter().any(|run| is_own(run, grant)) {
-            return Ok(None);
-        }
-        let detail = store.jobs(vec![grant.lease.job]).await?.pop().flatten();
-        Ok(detail.map(|detail| detail.view.state()))
-    }
-}
-
-/// The job, while this grant still holds it.
-fn held(grant: &Grant, detail: Option<JobDetail>) -> Option<JobDetail> {
-    detail.filter(|detail| detail.view.record.held_by(&grant.lease).is_ok())
-}
-
-/// True when this ended run can only have been reported by the lease itself: the runs of a lease are also ended by
-/// others, when it was lost or the job was called off.
-fn is_own(run: &Attempt, grant: &Grant) -> bool {
-    let same = run.fence == grant.lease.fence && run.worker == grant.lease.worker;
-    let by_others = match run.cause {
-        Cause::Crash | Cause::LeaseLost => true,
-        // Over its limit a run is ended by whoever keeps the time.
-        Cause::Timeout => run.failure.as_ref().is_some_and(|failure| failure.message.starts_with(OVERTIME)),
-        // The decision about a handler's own wish starts with its cause; a person's has no such check.
-        Cause::Canceled => run
-            .decision
-            .as_ref()
-            .is_none_or(|decision| decision.trace.first().is_none_or(|check| check.check != "cause")),
-        // A rule may have named the crash otherwise; its evidence stays.
-        _ => run.failure.as_ref().is_some_and(|failure| failure.error_type == "Crash"),
-    };
-    same && !by_others
 }
 
 fn reply(ended: Ended) -> Reply {

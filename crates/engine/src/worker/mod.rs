@@ -2,8 +2,10 @@
 //!
 //! One file per actor: `fetch` claims, `execute` runs one job, `before` says whether it may, `conclude` and `end` turn
 //! what happened into an ending, `completion` asks what became of one that the handler committed itself, `report`
-//! writes endings, `heartbeat` renews, `doubt` looks for what a lost answer took, `runtime` starts and stops them all.
+//! writes endings, `apart` those that hold others up,
+//! `heartbeat` renews, `doubt` looks for what a lost answer took, `runtime` starts and stops them all.
 
+pub(crate) mod apart;
 pub(crate) mod before;
 mod builder;
 mod completion;

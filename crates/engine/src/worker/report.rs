@@ -9,6 +9,7 @@ use backstop_core::failure::Verdict;
 use backstop_store::Finish;
 use tokio::sync::Notify;
 
+use super::apart::write_apart;
 use super::slots::Slot;
 use crate::engine::Inner;
 use crate::loops::Pulse;
@@ -140,14 +141,15 @@ impl Outbox {
             self.book(engine, &mut batch).await;
             pulse.beat();
             let count = batch.endings.len();
-            match engine.store.finish(batch.endings).await {
+            // One that the store always refuses holds up none of the others (F17).
+            match write_apart(batch.endings, |endings| engine.store.finish(endings)).await {
                 Ok(answers) => {
                     pause = PAUSE_MIN;
                     let written: Vec<Report> = self.lock().drain(..count).collect();
-                    for (report, answer) in written.iter().zip(&answers) {
-                        note(&report.finish, answer.is_err());
+                    for (report, (finish, answer)) in written.iter().zip(&answers) {
+                        note(finish, answer.is_err());
                         if report.first {
-                            engine.budgets.note_first_run(&report.finish.ending.job.kind);
+                            engine.budgets.note_first_run(&finish.ending.job.kind);
                         }
                     }
                 }
@@ -172,7 +174,9 @@ pub(crate) fn note(finish: &Finish, stale: bool) {
             "the lease had passed on: this run's end was refused and changed nothing");
     } else if let Verdict::Dead { reason } = &finish.ending.decision.verdict {
         let error = finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
-        tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason, error,
+        // Why its author marked the error as permanent (F6).
+        let why = finish.ending.decision.permanent_because().unwrap_or("");
+        tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason, error, why,
             "a job became a dead letter");
     }
 }

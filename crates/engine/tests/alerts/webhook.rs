@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::{Alerts, LogChannel, Webhook};
+use backstop::core::failure::{Cause, Failure};
+use backstop::store::KnownKind;
+use backstop::{Alerts, Ended, Finished, Handed, LogChannel, RemoteWorker, Webhook, WorkRequest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -12,7 +14,7 @@ use sha2::Sha256;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, die};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEXT: &str = "whsec_c2VjcmV0LW9mLWEtcm90YXRlZC1lbmRwb2ludA==";
@@ -210,6 +212,50 @@ async fn the_log_channel_is_one_line_per_incident_and_gap() {
     assert_eq!(alerts.len(), 2, "{alerts:?}");
     assert!(alerts[0].contains("count=200") && alerts[1].contains("count=300"), "{alerts:?}");
     assert!(alerts[0].contains("ERROR") && alerts[0].contains("the disk is gone"), "{alerts:?}");
+}
+
+async fn take(stage: &Stage) -> Handed {
+    let request = WorkRequest {
+        worker: RemoteWorker { realm: String::new(), name: "far-away".into() },
+        queues: vec!["default".into()],
+        kinds: [KnownKind { kind: "die".into(), version: 1 }].into(),
+        limit: 1,
+        wait: Duration::ZERO,
+        lease: Duration::from_secs(30),
+        code_version: None,
+    };
+    stage.engine.remote().claim(request).await.expect("the model is there").remove(0)
+}
+
+#[tokio::test]
+async fn every_dead_letter_has_its_critical_line() {
+    // F6, F12
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let stage = Stage::with(Alerts::default());
+    let submit = async |job: backstop::Enqueue| job.submit().await.expect("stored").id;
+    let marked = submit(stage.engine.enqueue(die("its end"))).await;
+    let failure = Failure::new(Cause::Permanent, "MailError", "it bounced").because("no such mailbox");
+    let (grant, ended) = (take(&stage).await.grant, Ended::Failed(failure));
+    let result = Finished { grant, ended, logs: Vec::new() };
+    stage.engine.remote().finish(vec![result.clone()]).await.expect("the model is there");
+    // Told of again: no second death.
+    stage.engine.remote().finish(vec![result]).await.expect("the model is there");
+    let poisoned = submit(stage.engine.enqueue(die("its end")).max_crashes(0)).await;
+    take(&stage).await;
+    stage.pass(60).await;
+    let now = stage.engine.store().now().await.expect("the model is there");
+    let late = submit(stage.engine.enqueue(die("its end")).expires_at(now)).await;
+    stage.pass(1).await;
+    let text = lines.text();
+    for (job, words) in [(marked, "no such mailbox"), (poisoned, "reason=poisoned"), (late, "reason=expired")]
+    {
+        let job = job.to_string();
+        let about = |line: &&str| line.contains("became a dead letter") && line.contains(&job);
+        let found: Vec<&str> = text.lines().filter(about).collect();
+        assert_eq!(found.len(), 1, "{words}: {text}");
+        assert!(found[0].starts_with("ERROR") && found[0].contains(words), "{words}: {}", found[0]);
+    }
 }
 
 /// Every log line of a test, with all its fields.

@@ -121,7 +121,7 @@ impl Store for Frail {
         surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
         queues() -> Vec<QueueView>;
         workers() -> Vec<WorkerView>;
-        incidents(limit: usize) -> Vec<Incident>;
+        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
         incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
         say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
         survey(filter: JobFilter, most: usize) -> Survey;

@@ -8,7 +8,7 @@ use axum::extract::State;
 use backstop::State as JobState;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::{Incident, IncidentState, IncidentVerb};
-use backstop::store::{JobFilter, PageRequest};
+use backstop::store::{IncidentFilter, JobFilter, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -56,15 +56,13 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Result<Json<Items<Incident>>, ApiError> {
     over_all_queues(&caller)?;
-    let open = which.open.unwrap_or(false);
-    let narrows = which.state.is_some() || open || caller.tenant().is_some();
-    // States are few and incidents are few: a page of them is read and looked through.
-    let most = if narrows { api.engine().config().limits.page } else { which.limit.rows() };
-    let found = api.engine().incidents(most).await?.into_iter();
-    let seen = found
-        .filter_map(|incident| seen(&caller, incident))
-        .filter(|one| which.state.is_none_or(|state| one.standing.state == state) && (!open || one.open > 0));
-    Ok(Json(Items::all(seen.take(which.limit.rows()))))
+    let filter = IncidentFilter {
+        state: which.state,
+        open: which.open.unwrap_or(false),
+        tenant: caller.tenant().map(ToString::to_string),
+    };
+    let found = api.engine().incidents_like(filter, which.limit.rows()).await?.into_iter();
+    Ok(Json(Items::all(found.filter_map(|incident| seen(&caller, incident)))))
 }
 
 /// One incident, with some of its dead letters.

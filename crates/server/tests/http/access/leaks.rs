@@ -95,7 +95,7 @@ impl Store for Babbling {
         surroundings(JobId) -> Option<(JobView, Surroundings)>;
         queues() -> Vec<QueueView>;
         workers() -> Vec<WorkerView>;
-        incidents(usize) -> Vec<Incident>;
+        incidents_like(IncidentFilter, usize) -> Vec<Incident>;
         incidents_of(Vec<Fingerprint>) -> Vec<Option<Incident>>;
         say(Vec<Fingerprint>, Statement) -> Vec<Option<Incident>>;
         survey(JobFilter, usize) -> Survey;

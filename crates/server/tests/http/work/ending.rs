@@ -169,6 +169,62 @@ async fn an_end_that_was_not_this_leases_own_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_that_was_not_applied_is_stale() {
+    // L5, E7
+    let results = [
+        json!({ "type": "succeeded" }),
+        json!({ "type": "succeeded", "result": { "sum": 3 } }),
+        failed("error"),
+        json!({ "type": "failed", "class": "error", "message": "something else" }),
+        failed("timeout"),
+        json!({ "type": "snoozed", "delay_ms": 600_000 }),
+        json!({ "type": "snoozed", "delay_ms": 700_000 }),
+        json!({ "type": "canceled", "reason": "no use" }),
+    ];
+    let code = |answer: &Value| answer["error"]["code"].as_str().unwrap_or("ok").to_owned();
+    for first in &results {
+        for second in &results {
+            let expected = ["ok", if first == second { "ok" } else { "stale_lease" }];
+            // In two calls, and in one.
+            let stage = Stage::new();
+            let id = stage.submit("mail", json!({})).await;
+            let job = stage.claim_one().await;
+            let (one, two) =
+                (stage.finish(&job, first.clone()).await, stage.finish(&job, second.clone()).await);
+            assert_eq!([code(&one), code(&two)], expected, "{first} then {second}");
+            assert!(first != second || one == two, "{first} twice: {one}, {two}");
+            assert_eq!(stage.runs(&id).await.len(), 1);
+            let stage = Stage::new();
+            let id = stage.submit("mail", json!({})).await;
+            let lease = stage.claim_one().await["lease"]["token"].clone();
+            let both = json!([{ "lease": lease, "outcome": first }, { "lease": lease, "outcome": second }]);
+            let answers = stage.finish_all(both).await;
+            assert_eq!([code(&answers[0]), code(&answers[1])], expected, "{first} and {second} in one call");
+            assert_eq!(stage.runs(&id).await.len(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_lease_ends_no_other_run() {
+    // L5, E7
+    let stage = Stage::new();
+    let id = stage.submit("mail", json!({})).await;
+    let old = stage.claim_one().await;
+    assert_eq!(stage.finish(&old, failed("error")).await["status"], "pending");
+    stage.pass(600).await;
+    let new = stage.claim_one().await;
+    let done = json!({ "type": "succeeded" });
+    assert_eq!(stage.finish(&old, done.clone()).await["error"]["code"], "stale_lease");
+    assert_eq!(stage.finish(&old, failed("timeout")).await["error"]["code"], "stale_lease");
+    // Its own word again is answered as the first time, not with where the job is now.
+    assert_eq!(stage.finish(&old, failed("error")).await, json!({ "ok": true, "status": "pending" }));
+    assert_eq!(stage.detail(&id).await.view.record.runs, 2);
+    assert_eq!(stage.finish(&new, done).await["status"], "succeeded");
+    assert_eq!(stage.runs(&id).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_takes_longer_than_it_may_is_ended_by_the_server() {
     // E7, F10
     let stage = Stage::new();
