@@ -35,7 +35,7 @@ fn desk_with_a_run(file: File, slot: Slot) -> (Desk, Lease) {
         edits: 0,
     };
     let lease = grip.lease(id);
-    let record = grip.replay(id, slot, file.record.clone());
+    let record = grip.replay(id, slot, file.record.clone()).expect("it waits");
     let mut desk = Desk::new(LATER, TELL);
     desk.lay(File { record, ..file });
     desk.lay_grip(grip);
