@@ -11,6 +11,7 @@
 
 mod assignments;
 mod decoders;
+mod edges;
 mod emails;
 mod headers;
 mod json;

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::edges;
 use super::key_names::is_sensitive_key;
 use super::spans::Spans;
 use super::values::{self, Separator};
@@ -71,6 +72,9 @@ fn value_of(text: &str, name: &Range<usize>) -> Option<Range<usize>> {
     if key.eq_ignore_ascii_case("identified") {
         return identified_by(text, name.start);
     }
+    // The first letters may belong to an escape or an encoded byte before the name.
+    let begin = edges::after_escape(bytes, name.start).min(name.end);
+    let key = text.get(begin..name.end).filter(|rest| is_sensitive_key(rest)).unwrap_or(key);
     if !is_sensitive_key(key) {
         return None;
     }
@@ -79,12 +83,18 @@ fn value_of(text: &str, name: &Range<usize>) -> Option<Range<usize>> {
     }
     match bytes.get(name.end) {
         Some(b'>' | b' ') if is_tag(&bytes[..name.start]) => element(bytes, name),
-        Some(b' ') if key.starts_with("--") => flag(text, name.end + 1),
+        Some(b' ') if is_flag(key) => flag(text, name.end + 1),
         Some(b' ') if is_password(key) && bytes.get(name.end + 1) == Some(&b'\'') => {
             values::quoted(bytes, name.end + 1)
         }
         _ => None,
     }
+}
+
+/// Whether a name is one of a command line, whatever signs stand before it.
+fn is_flag(key: &str) -> bool {
+    let letter = |ch: char| ch.is_ascii_alphabetic();
+    key.split_once("--").is_some_and(|(before, name)| !before.contains(letter) && name.starts_with(letter))
 }
 
 fn is_password(key: &str) -> bool {
@@ -96,6 +106,9 @@ fn assigned(text: &str, name: &Range<usize>, key: &str, separator: Separator) ->
     let bytes = text.as_bytes();
     if key.eq_ignore_ascii_case("token") && is_parser_talk(&text[..name.start]) {
         return None;
+    }
+    if let Some(whole) = values::enclosed(bytes, separator.end) {
+        return (!values::is_placeholder(&text[whole.clone()])).then_some(whole);
     }
     let start = values::skip_wrapper(bytes, separator.end);
     if let Some(inside) = values::quoted(bytes, start) {
@@ -208,6 +221,7 @@ fn mark_cloud_secret(bytes: &[u8], from: usize, spans: &mut Spans) {
     let is_inside = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'+');
     let mut start = from;
     while start < bytes.len() && start < from + NEAR {
+        start = edges::after_escape(bytes, start);
         let length = bytes[start..].iter().take(CLOUD_SECRET + 1).take_while(|b| is_inside(**b)).count();
         let run = &bytes[start..start + length];
         let is_mixed = run.iter().any(u8::is_ascii_uppercase)

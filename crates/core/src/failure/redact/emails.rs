@@ -30,7 +30,7 @@ pub(super) fn mark(text: &str, spans: &mut Spans) {
         }
         let start = local_start(text, floor, at);
         floor = at + sign;
-        let end = domain_end(bytes, at + sign);
+        let end = domain_end(text, at + sign);
         if start < at && is_address(&text[start..at], &text[at + sign..end]) {
             spans.mark(start..end);
             position = end;
@@ -58,19 +58,18 @@ fn local_start(text: &str, floor: usize, at: usize) -> usize {
 }
 
 /// Where the domain ends: labels of letters, digits and dashes, joined by single dots.
-fn domain_end(bytes: &[u8], from: usize) -> usize {
-    let mut end = from;
-    while let Some(byte) = bytes.get(end) {
-        let is_label = byte.is_ascii_alphanumeric() || *byte == b'-' || *byte >= 0x80;
-        let is_dot = *byte == b'.'
-            && end > from
-            && bytes.get(end + 1).is_some_and(|b| b.is_ascii_alphanumeric() || *b >= 0x80);
+fn domain_end(text: &str, from: usize) -> usize {
+    let rest = &text[from..];
+    let mut chars = rest.char_indices().peekable();
+    while let Some((offset, ch)) = chars.next() {
+        let is_label = ch.is_alphanumeric() || ch == '-';
+        let goes_on = chars.peek().is_some_and(|(_, next)| next.is_alphanumeric());
+        let is_dot = ch == '.' && offset > 0 && goes_on;
         if !is_label && !is_dot {
-            break;
+            return from + offset;
         }
-        end += 1;
     }
-    end
+    text.len()
 }
 
 fn is_address(local: &str, domain: &str) -> bool {

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::edges;
 use super::spans::Spans;
 use super::values;
 
@@ -55,7 +56,7 @@ fn header_value(
 ) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let separator = values::separator_after(bytes, from)?;
-    let start = values::skip_wrapper(bytes, separator.end);
+    let start = values::skip_wrapper(bytes, edges::skip_gap(bytes, separator.end));
     if let Some(inside) = values::quoted(bytes, start) {
         return secret(text, inside, true);
     }
@@ -125,25 +126,33 @@ fn cookies(text: &str, value: Range<usize>, is_delimited: bool) -> Option<Range<
 /// failed" and `Bearer realm="x"` are ordinary.
 fn lone_scheme(text: &str, name: Range<usize>) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
-    let start = values::skip_blanks(bytes, name.end);
-    if start == name.end || bytes[..name.start].last().is_some_and(u8::is_ascii_alphanumeric) {
+    let start = edges::skip_gap(bytes, name.end);
+    if start == name.end || !edges::begins(bytes, name.start) {
         return None;
     }
     if text[name].eq_ignore_ascii_case("digest") {
         let is_header = bytes[start..].get(..9).is_some_and(|head| head.eq_ignore_ascii_case(b"username="));
         return is_header.then(|| start..start + line_len(bytes, start));
     }
-    let value = values::bare(bytes, start);
-    let word = &text[value.clone()];
-    let has_parameters = word.contains("=\"")
-        || (word.contains('=') && !word.trim_end_matches('=').bytes().all(|b| b != b'='));
-    (looks_random(word) && !has_parameters).then_some(value)
+    let bare = values::bare(bytes, start);
+    let has_parameters = text[bare.clone()].contains("=\"");
+    let length = bytes[start..bare.end].iter().take_while(|b| is_token_byte(**b)).count();
+    let word = &text[start..start + length];
+    let has_parameters =
+        has_parameters || (word.contains('=') && !word.trim_end_matches('=').bytes().all(|b| b != b'='));
+    (looks_random(word) && !has_parameters).then_some(bare)
+}
+
+/// What credentials are made of.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
 }
 
 /// Eight or more characters with a digit, a padding sign, or capitals inside.
 fn looks_random(word: &str) -> bool {
     let inner_capital =
         word.bytes().skip(1).any(|b| b.is_ascii_uppercase()) && word.bytes().any(|b| b.is_ascii_lowercase());
-    let is_token = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b));
-    word.len() >= 8 && is_token && (word.bytes().any(|b| b.is_ascii_digit() || b == b'=') || inner_capital)
+    word.len() >= 8
+        && word.bytes().all(is_token_byte)
+        && (word.bytes().any(|b| b.is_ascii_digit() || b == b'=') || inner_capital)
 }

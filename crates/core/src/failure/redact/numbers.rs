@@ -3,6 +3,7 @@
 //! A length and a checksum alone would hide one timestamp or order number in ten, so a card must also start
 //! like a card of a known network with that length, and an account number must have its country's length.
 
+use super::edges;
 use super::spans::Spans;
 
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
@@ -17,9 +18,11 @@ pub(super) fn mark_cards(text: &str, spans: &mut Spans) {
             continue;
         }
         let group_end = digits_end(bytes, position);
-        position = match card_end(bytes, position, group_end) {
-            Some(end) if !is_glued_before(bytes, position) => {
-                spans.mark(position..end);
+        let letters = bytes[..position].iter().rev().take(1).filter(|b| b.is_ascii_alphabetic()).count();
+        let start = edges::after_escape(bytes, position - letters).clamp(position, group_end);
+        position = match card_end(bytes, start, group_end) {
+            Some(end) if !is_glued_before(bytes, start) => {
+                spans.mark(start..end);
                 end
             }
             _ => group_end,
@@ -35,15 +38,14 @@ fn digits_end(bytes: &[u8], from: usize) -> usize {
 fn is_glued_before(bytes: &[u8], start: usize) -> bool {
     match bytes[..start] {
         [.., digit, b'.'] => digit.is_ascii_digit(),
-        [.., before] => before.is_ascii_alphabetic(),
-        [] => false,
+        _ => !edges::begins(bytes, start),
     }
 }
 
 fn is_glued_after(bytes: &[u8], end: usize) -> bool {
     match bytes[end..] {
         [b'.', digit, ..] => digit.is_ascii_digit(),
-        [after, ..] => after.is_ascii_alphanumeric() || after == b'_',
+        [after, ..] => after.is_ascii_alphanumeric(),
         [] => false,
     }
 }
@@ -124,10 +126,8 @@ const IBAN_LENGTHS: &str = "\
 /// Marks international bank account numbers, plain or in groups.
 pub(super) fn mark_ibans(text: &str, spans: &mut Spans) {
     let bytes = text.as_bytes();
-    let mut inside_word = false;
     for start in 0..bytes.len() {
-        let at_word_start = bytes[start].is_ascii_alphabetic() && !inside_word;
-        inside_word = bytes[start].is_ascii_alphanumeric();
+        let at_word_start = bytes[start].is_ascii_alphabetic() && edges::begins(bytes, start);
         if at_word_start && let Some(end) = iban_end(bytes, start) {
             spans.mark(start..end);
         }

@@ -3,6 +3,7 @@
 mod behaviour;
 mod generated;
 mod messages;
+mod neighbours;
 mod ordinary;
 mod planted;
 mod readable;

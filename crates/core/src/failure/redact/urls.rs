@@ -17,7 +17,8 @@ static QUERY_KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(QUERY_KEYS).expect("the query pattern is a constant"));
 
 /// A login on a command line, as `curl` takes it: `-u name:password`.
-pub(super) const LOGIN_FLAGS: &str = "(?-u:[ '\"](?:-u|--user)[ =]+['\"]?)";
+pub(super) const LOGIN_FLAGS: &str =
+    r#"(?:^|[^0-9A-Za-z-]|\\[nrt]|%[0-9A-Fa-f]{2})(?:-u|--user)(?:[ =]|%20|\\t)+['"]?"#;
 
 static LOGIN_FLAG: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(LOGIN_FLAGS).expect("the flag pattern is a constant"));
@@ -140,8 +141,10 @@ fn mark_schemeless(text: &str, spans: &mut Spans) {
             continue;
         }
         let Some((name, password)) = user.split_once(':') else { continue };
-        let is_name = name.starts_with(|ch: char| ch.is_ascii_alphabetic())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+        // What stands before the name is no part of it.
+        let name =
+            name.rsplit(|ch: char| !ch.is_ascii_alphanumeric() && !matches!(ch, '_' | '.' | '-')).next();
+        let is_name = name.is_some_and(|name| name.contains(|ch: char| ch.is_ascii_alphabetic()));
         if is_name && !password.is_empty() && !password.starts_with('/') && is_host(&text[at + 1..]) {
             spans.mark(start..at);
         }

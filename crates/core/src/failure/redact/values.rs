@@ -83,6 +83,39 @@ pub(super) fn quoted(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     Some(start..bytes.len())
 }
 
+/// The object or the list of texts at `from`, to its closing bracket or, without one, to the end of the text. Other
+/// lists and code in brackets are values like any other.
+pub(super) fn enclosed(bytes: &[u8], from: usize) -> Option<Range<usize>> {
+    match bytes.get(from..)? {
+        [b'{' | b'[', b'"' | b'\'' | b'\\', ..] => {}
+        [b'{', b' ' | b'\n', ..] => {}
+        _ => return None,
+    }
+    let (mut depth, mut quote, mut escaped) = (0usize, None, false);
+    for (offset, byte) in bytes[from..].iter().enumerate() {
+        match (quote, *byte) {
+            _ if escaped => escaped = false,
+            // A quotation mark that is escaped itself opens and closes like any other.
+            (None, b'\\') => {}
+            (Some(_), b'\\') => {
+                escaped = !matches!(bytes.get(from + offset + 2), Some(b',' | b'}' | b']' | b':'))
+            }
+            (Some(open), byte) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(*byte),
+            (None, b'{' | b'[') => depth += 1,
+            (None, b'}' | b']') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(from..from + offset + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(from..bytes.len())
+}
+
 /// The unquoted value at `from`: up to white space, or to a delimiter that clearly starts the next field.
 /// Closing punctuation at its end is left to the sentence.
 pub(super) fn bare(bytes: &[u8], from: usize) -> Range<usize> {

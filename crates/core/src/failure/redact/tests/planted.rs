@@ -96,8 +96,8 @@ pub(super) const FAMILIES: &[(&str, Family)] = &[
     ("azure string", |lcg| alnum(lcg, 40, |s| format!("AccountName=a;AccountKey={s}==;EndpointSuffix=x"))),
     ("e-mail address", email),
     ("e-mail address in a query", |lcg| {
-        let secret = format!("{}.{}", lcg.string(LOWER, 6), lcg.string(LOWER, 8));
-        planted(secret, |s| format!("GET /users?mail={s}%40post.test&page=2 failed"))
+        let secret = format!("{}.{}%40post.test", lcg.string(LOWER, 6), lcg.string(LOWER, 8));
+        planted(secret, |s| format!("GET /users?mail={s}&page=2 failed"))
     }),
     ("card number", card),
     ("card number in groups", |lcg| {

@@ -35,6 +35,13 @@ fn only_the_secret_is_hidden() {
             "invalid type: string \"hun\\\"ter2\", expected u64 at line 1 column 9",
             "invalid type: string \"[redacted]\", expected u64 at line 1 column 9",
         ),
+        (
+            r#"bad config {"api_key": {"id": "k1", "value": "hunter2"}, "port": 3}"#,
+            r#"bad config {"api_key": [redacted], "port": 3}"#,
+        ),
+        (r#"{"tokens": ["abc1", "abc2"], "n": 1}"#, r#"{"tokens": ["abc1", "abc2"], "n": 1}"#),
+        (r#"{"secrets": ["abc1", "abc2"], "n": 1}"#, r#"{"secrets": [redacted], "n": 1}"#),
+        (r#"{"secrets": {"a": ["x}", "y"]}"#, r#"{"secrets": [redacted]"#),
         ("x -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- y", "x [redacted] y"),
         (
             "TypeError: a@b.co and c@d.co at /srv/app.js:3:9",
