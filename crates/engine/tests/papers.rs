@@ -5,6 +5,8 @@
 
 #[path = "papers/changed.rs"]
 mod changed;
+#[path = "papers/damaged.rs"]
+mod damaged;
 #[path = "papers/place.rs"]
 mod place;
 #[path = "papers/sealing.rs"]

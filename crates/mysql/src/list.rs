@@ -179,7 +179,7 @@ pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> 
 type Name = (String, String, Option<String>, Option<String>);
 
 fn group(((queue, kind, reason, fingerprint), jobs): (Name, u64)) -> Result<SurveyGroup, Failure> {
-    Ok(SurveyGroup { queue, kind, reason: rows::reason(reason)?, fingerprint, jobs })
+    Ok(SurveyGroup { queue, kind, reason: rows::reason(reason), fingerprint, jobs })
 }
 
 /// What `filter` means now, for so many rows; none when no job can match.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
+    Attempt, Damage, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, IncidentCount, LaneKey, RecordRow};
@@ -62,17 +62,19 @@ pub(crate) fn job(
     spec.version = lane.version;
     spec.queue = lane.queue.clone();
     spec.priority = lane.priority;
-    spec.policy = row.maybe_json::<Policy>()?.unwrap_or_default();
+    let mut damage = Damage::default();
+    spec.policy = damage.decode("policy", row.maybe_text()?.as_deref()).unwrap_or_default();
     spec.expires_at = row.maybe_moment()?;
     spec.idempotency_key = row.maybe_text()?;
     spec.business_key = row.maybe_text()?;
     spec.correlation_id = row.maybe_text()?;
-    spec.tags = row.maybe_json()?.unwrap_or_default();
+    spec.tags = damage.decode("tags", row.maybe_text()?.as_deref()).unwrap_or_default();
     spec.params = row.maybe_text()?.map(Arc::from);
-    spec.on_success = row.maybe_json()?;
-    spec.on_failure = row.maybe_json()?;
+    spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
+    spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    spec.papers = row.maybe_json()?.map(Box::new);
+    spec.papers = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
+    damage.mark(&mut spec);
     Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
 }
 
@@ -94,10 +96,10 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
         fence: Fence(row.int()?),
         hold: None,
         last_failed_run: row.maybe_number()?,
-        progress: row.maybe_json()?,
+        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: paused_from(row)?,
         finished_at: row.maybe_moment()?,
-        reason: reason(row.maybe_text()?)?,
+        reason: reason(row.maybe_text()?),
         cancel_reason: row.maybe_text()?,
         superseded_by: row.maybe_job()?,
         marks: marks(row)?,
@@ -105,8 +107,8 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
 }
 
 fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
-    let read = |text: String| Marks::from_text(&text).map(Box::new);
-    Ok(row.maybe_text()?.map(read).transpose()?)
+    let read = |text: String| Marks::from_text(&text).ok().map(Box::new);
+    Ok(row.maybe_text()?.and_then(read))
 }
 
 fn marks_value(record: &Record) -> Value {
@@ -120,7 +122,7 @@ pub(crate) fn glance(row: &mut Row) -> Result<Glance, Failure> {
         paused_from: paused_from(row)?,
         redrives: row.number()?,
         plan: marks(row)?.and_then(|marks| marks.plan),
-        reason: reason(row.maybe_text()?)?,
+        reason: reason(row.maybe_text()?),
         finished_at: row.maybe_moment()?,
         died_of: row.maybe_text()?.map(fingerprint).transpose()?,
     })
@@ -132,9 +134,9 @@ fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, Failure> {
 }
 
 /// Reads a terminal reason.
-pub(crate) fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
-    let parsed = word.map(|word| word.parse().map_err(|unknown| Failure::Unreadable(format!("{unknown}"))));
-    parsed.transpose()
+/// Reads why a job is dead. A word that only a later program knows is none here.
+pub(crate) fn reason(word: Option<String>) -> Option<TerminalReason> {
+    word.and_then(|word| word.parse().ok())
 }
 
 /// Reads the columns of `done` that make a record; none when the job has not succeeded.
@@ -155,7 +157,7 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
         fence: Fence(row.int()?),
         hold: None,
         last_failed_run: None,
-        progress: row.maybe_json()?,
+        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: None,
         finished_at: row.maybe_moment()?,
         reason: None,

@@ -173,7 +173,7 @@ pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> 
     let lanes: HashMap<i64, LaneKey> = lanes.into_iter().map(|counts| (counts.id, counts.lane)).collect();
     let (mut groups, mut left) = (HashMap::<Common, u64>::new(), 0);
     for mut row in unit.one(Query::new(text, params)).await? {
-        let (lane, reason, fingerprint) = (row.int()?, reason(row.maybe_text()?)?, row.maybe_text()?);
+        let (lane, reason, fingerprint) = (row.int()?, reason(row.maybe_text()?), row.maybe_text()?);
         let (counted, beyond): (u64, i64) = (row.number()?, row.int()?);
         left += beyond;
         if let Some(lane) = lanes.get(&lane).filter(|_| counted > 0) {

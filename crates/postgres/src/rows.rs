@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
+    Attempt, Damage, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
@@ -74,17 +74,19 @@ pub(crate) fn job(
 
 /// Reads the columns of `job` that most jobs leave empty.
 fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), Failure> {
-    spec.policy = row.maybe_json::<Policy>()?.unwrap_or_default();
+    let mut damage = Damage::default();
+    spec.policy = damage.decode("policy", row.maybe_text()?.as_deref()).unwrap_or_default();
     spec.expires_at = row.maybe_moment()?;
     spec.idempotency_key = row.maybe_text()?;
     spec.business_key = row.maybe_text()?;
     spec.correlation_id = row.maybe_text()?;
-    spec.tags = row.maybe_json()?.unwrap_or_default();
+    spec.tags = damage.decode("tags", row.maybe_text()?.as_deref()).unwrap_or_default();
     spec.params = row.maybe_text()?.map(Arc::from);
-    spec.on_success = row.maybe_json()?;
-    spec.on_failure = row.maybe_json()?;
+    spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
+    spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    spec.papers = row.maybe_json()?.map(Box::new);
+    spec.papers = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
+    damage.mark(spec);
     Ok(())
 }
 
@@ -111,10 +113,10 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
         fence: Fence(row.int()?),
         hold: None,
         last_failed_run: row.maybe_number()?,
-        progress: row.maybe_json()?,
+        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: paused_from(row)?,
         finished_at: row.maybe_moment()?,
-        reason: reason(row.maybe_text()?)?,
+        reason: reason(row.maybe_text()?),
         cancel_reason: row.maybe_text()?,
         superseded_by: row.maybe_job()?,
         marks: marks(row)?,
@@ -129,7 +131,7 @@ fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, Failure> {
 /// Reads the marks on a record; most have none.
 fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
     let text = row.maybe_text()?;
-    Ok(text.as_deref().map(Marks::from_text).transpose()?.map(Box::new))
+    Ok(text.as_deref().and_then(|text| Marks::from_text(text).ok()).map(Box::new))
 }
 
 /// Reads a job at a glance, behind its id.
@@ -139,16 +141,15 @@ pub(crate) fn glance(row: &mut Row) -> Result<Glance, Failure> {
         paused_from: paused_from(row)?,
         redrives: row.number()?,
         plan: marks(row)?.and_then(|marks| marks.plan),
-        reason: reason(row.maybe_text()?)?,
+        reason: reason(row.maybe_text()?),
         finished_at: row.maybe_moment()?,
         died_of: row.maybe_text()?.map(fingerprint).transpose()?,
     })
 }
 
-/// Reads why a job is dead.
-pub(crate) fn reason(word: Option<String>) -> Result<Option<TerminalReason>, Failure> {
-    let parsed = word.map(|word| word.parse().map_err(|unknown| Failure::Unreadable(format!("{unknown}"))));
-    parsed.transpose()
+/// Reads why a job is dead. A word that only a later program knows is none here.
+pub(crate) fn reason(word: Option<String>) -> Option<TerminalReason> {
+    word.and_then(|word| word.parse().ok())
 }
 
 /// Reads the columns of `done` that make a record; none when the job has not succeeded.
@@ -169,7 +170,7 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
         fence: Fence(row.int()?),
         hold: None,
         last_failed_run: None,
-        progress: row.maybe_json()?,
+        progress: row.maybe_text()?.and_then(|text| serde_json::from_str(&text).ok()),
         paused_from: None,
         finished_at: row.maybe_moment()?,
         reason: None,

@@ -94,7 +94,9 @@ fn start_terms(unit: &mut Unit<'_>, stored: &Stored, ending: &Ending) -> Result<
     if !ending.decision.verdict.is_final() {
         let mut select = unit.conn.prepare_cached(sql::START_TERMS)?;
         let terms = rows::first(&mut select, [stored.seq], |row| {
-            Ok((rows::maybe_json(row, 0)?, rows::maybe_moment(row, 1)?))
+            // One that cannot be read has been noted where the job was.
+            let policy = rows::text_of(row, 0)?.and_then(|text| serde_json::from_str(text).ok());
+            Ok((policy, rows::maybe_moment(row, 1)?))
         })?;
         let (policy, expires_at) = terms.unwrap_or_default();
         spec.policy = policy.unwrap_or_default();

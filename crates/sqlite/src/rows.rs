@@ -5,7 +5,8 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, FailureRecord, Glance, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record, Spec, State,
+    Attempt, Damage, FailureRecord, Glance, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record,
+    Spec, State,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
@@ -87,6 +88,11 @@ pub(crate) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> R
     }
 }
 
+/// The text of a column; none when it is absent or no text.
+pub(crate) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, Failure> {
+    Ok(row.get_ref(column)?.as_str_or_null().unwrap_or_default())
+}
+
 /// Reads the columns of `state`.
 pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
     let hold = match row.get::<_, Option<[u8; 16]>>(12)? {
@@ -109,7 +115,7 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
         fence: Fence(row.get(11)?),
         hold,
         last_failed_run: row.get(15)?,
-        progress: maybe_json(row, 16)?,
+        progress: text_of(row, 16)?.and_then(|text| serde_json::from_str(text).ok()),
         paused_from: paused_from(row, 17)?,
         finished_at: maybe_moment(row, 18)?,
         reason: reason(row, 19)?,
@@ -139,39 +145,61 @@ fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, Failu
 }
 
 fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, Failure> {
-    match row.get_ref(column)?.as_str_or_null() {
-        Ok(Some(text)) => word(text).map(Some),
-        _ => Ok(None),
-    }
+    // A word that only a later program knows is none here.
+    Ok(text_of(row, column)?.and_then(|text| text.parse().ok()))
 }
 
 fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, Failure> {
-    match row.get_ref(column)?.as_str_or_null() {
-        Ok(Some(text)) => Ok(Some(Box::new(Marks::from_text(text)?))),
-        Ok(None) => Ok(None),
-        Err(_) => Err(Failure::Unreadable(format!("column {column} is no text"))),
-    }
+    Ok(text_of(row, column)?.and_then(|text| Marks::from_text(text).ok()).map(Box::new))
 }
 
 /// Reads the columns of `job`, which follow those of `state`.
 pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<Job, Failure> {
     const AT: usize = STATE_COLUMNS;
-    let mut spec = Spec::new(id, lane.kind.clone(), row.get::<_, Arc<str>>(AT + 1)?);
+    let mut damage = Damage::default();
+    let payload = readable(row, AT + 1, "payload", &mut damage)?.unwrap_or("null");
+    let mut spec = Spec::new(id, lane.kind.clone(), payload);
     spec.version = lane.version;
     spec.queue = lane.queue.clone();
     spec.priority = lane.priority;
-    spec.policy = maybe_json(row, AT + 2)?.unwrap_or_default();
+    spec.policy = decoded(row, AT + 2, "policy", &mut damage)?.unwrap_or_default();
     spec.expires_at = maybe_moment(row, AT + 3)?;
     spec.idempotency_key = row.get(AT + 4)?;
     spec.business_key = row.get(AT + 5)?;
     spec.correlation_id = row.get(AT + 6)?;
-    spec.tags = maybe_json(row, AT + 7)?.unwrap_or_default();
+    spec.tags = decoded(row, AT + 7, "tags", &mut damage)?.unwrap_or_default();
     spec.params = row.get(AT + 8)?;
-    spec.on_success = maybe_json(row, AT + 9)?;
-    spec.on_failure = maybe_json(row, AT + 10)?;
+    spec.on_success = decoded(row, AT + 9, "on_success", &mut damage)?;
+    spec.on_failure = decoded(row, AT + 10, "on_failure", &mut damage)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;
-    spec.papers = maybe_json::<Papers>(row, AT + 12)?.map(Box::new);
+    spec.papers = decoded::<Papers>(row, AT + 12, "papers", &mut damage)?.map(Box::new);
+    damage.mark(&mut spec);
     Ok(Job { spec, created_at: moment(row, AT)? })
+}
+
+/// The text of a column of `job`; none when it is absent, or no text, which is noted.
+fn readable<'r>(
+    row: &'r Row<'_>,
+    column: usize,
+    name: &str,
+    damage: &mut Damage,
+) -> Result<Option<&'r str>, Failure> {
+    let text = row.get_ref(column)?.as_str_or_null();
+    Ok(text.unwrap_or_else(|problem| {
+        damage.note(name, &problem.to_string());
+        None
+    }))
+}
+
+/// A JSON column of `job`; none when it is absent, or unreadable, which is noted.
+fn decoded<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+    name: &str,
+    damage: &mut Damage,
+) -> Result<Option<T>, Failure> {
+    let text = readable(row, column, name, damage)?;
+    Ok(damage.decode(name, text))
 }
 
 /// Writes the facts of a new job.

@@ -11,11 +11,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Attempt, JobDetail, JobView};
-use crate::failure::redact::{MARKER, MAX_JSON_DEPTH, Redactor, mask_json, mask_text};
+use crate::failure::redact::{MARKER, MAX_JSON_DEPTH, Redactor, mask_json};
 use crate::sealing;
 
 /// The parts of a job's document that hold what its submitter and its handler wrote.
 const DATA: [&str; 3] = ["payload", "params", "result"];
+
+/// What is shown of data that cannot be looked through.
+const HIDDEN: &str = "[hidden]";
 
 /// Stands for every kind.
 const EVERY_KIND: &str = "*";
@@ -68,21 +71,13 @@ impl Mask<'_> {
         if sealing::is_sealed(stored) {
             return Value::from(sealing::SHOWN).to_string().into();
         }
-        let named = self.masking.of(kind);
-        if named.is_empty() {
-            return match mask_text(stored, self.redactor) {
-                std::borrow::Cow::Borrowed(_) => stored.clone(),
-                std::borrow::Cow::Owned(masked) => masked.into(),
-            };
-        }
-        match serde_json::from_str::<Value>(stored) {
-            Ok(written) => {
-                let mut shown = written.clone();
-                self.value(kind, &mut shown);
-                if shown == written { stored.clone() } else { shown.to_string().into() }
-            }
-            Err(_) => mask_text(stored, self.redactor).into(),
-        }
+        // What no reader can follow (too deep, a number beyond all bounds) nobody can look through either.
+        let Ok(written) = serde_json::from_str::<Value>(stored) else {
+            return Value::from(HIDDEN).to_string().into();
+        };
+        let mut shown = written.clone();
+        self.value(kind, &mut shown);
+        if shown == written { stored.clone() } else { shown.to_string().into() }
     }
 
     /// The same for a value that was decoded, in place.
@@ -191,6 +186,21 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_looked_through_is_hidden() {
+        // F11, E12
+        let deep = |levels: usize| {
+            format!("{}{}{}", "{\"a\":".repeat(levels), r#"{"password":"hunter2"}"#, "}".repeat(levels))
+        };
+        let digits = format!(r#"{{"password":"hunter2","n":{}}}"#, "9".repeat(400));
+        for text in [deep(127), deep(500), digits, r#"{"password":"hunter2""#.to_owned()] {
+            for masking in [Masking::default(), Masking::default().hide("*", ["password"])] {
+                assert_eq!(shown(&masking, Some("mail"), &text), "\"[hidden]\"");
+            }
+        }
+        assert!(!shown(&Masking::default(), None, &deep(100)).contains("hunter2"));
+    }
+
+    #[test]
     fn named_fields_are_hidden_by_kind() {
         // E12
         let masking = Masking::default().hide("mail", ["Iban", "notes"]).hide("*", ["ssn"]);
@@ -203,7 +213,9 @@ mod tests {
             (Some("print"), r#"{"iban":1, "ssn":2}"#, r#"{"iban":1,"ssn":"[redacted]"}"#),
             (Some("print"), r#"{"iban":1,  "x":2}"#, r#"{"iban":1,  "x":2}"#),
             (None, r#"{"iban":1,"ssn":2}"#, r#"{"iban":"[redacted]","ssn":"[redacted]"}"#),
-            (Some("mail"), "no JSON", "no JSON"),
+            (Some("mail"), "no JSON", "\"[hidden]\""),
+            (Some("mail"), r#"{"iban":"DE00","n":1e999}"#, "\"[hidden]\""),
+            (None, r#"{"password":"hunter2","n":-1e999}"#, "\"[hidden]\""),
             (Some("mail"), SEALED, "\"[encrypted]\""),
             (
                 Some("mail"),

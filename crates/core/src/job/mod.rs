@@ -4,6 +4,7 @@
 //! [`next`] is the whole state table; nothing else in the workspace decides where a job may go.
 
 mod callback;
+mod damage;
 mod defaults;
 mod ending;
 mod glance;
@@ -26,6 +27,7 @@ mod view;
 mod record_tests;
 
 pub use callback::{ParentEnd, ParentError, Told};
+pub use damage::Damage;
 pub use defaults::JobDefaults;
 pub use ending::{Ending, FailureRecord};
 pub use glance::Glance;

@@ -16,6 +16,9 @@ pub struct Papers {
     /// The trace it belongs to, as the `traceparent` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Arc<str>>,
+    /// What a store could not read of the job ([`super::Damage`]). Never written.
+    #[serde(skip)]
+    pub damage: Option<Arc<str>>,
 }
 
 /// A signature over everything about a job that never changes (E9).
@@ -114,7 +117,7 @@ mod tests {
         for papers in [
             Papers { trace: trace.clone(), ..Papers::default() },
             Papers { signature: signature.clone(), ..Papers::default() },
-            Papers { signature, trace },
+            Papers { signature, trace, damage: None },
         ] {
             let text = papers.to_text().expect("they say something");
             assert_eq!(Papers::from_text(&text).expect("written by us"), papers);

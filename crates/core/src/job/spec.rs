@@ -99,6 +99,12 @@ impl Spec {
         self.papers.as_ref().and_then(|papers| papers.signature.as_ref())
     }
 
+    /// What its store could not read of it: such a job is never run (C7).
+    #[must_use]
+    pub fn damage(&self) -> Option<&str> {
+        self.papers.as_ref().and_then(|papers| papers.damage.as_deref())
+    }
+
     /// The papers, to write something into them.
     pub fn papers_mut(&mut self) -> &mut Papers {
         self.papers.get_or_insert_default()

@@ -51,7 +51,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     option(on_success.as_ref(), put, callback);
     option(on_failure.as_ref(), put, callback);
     option(*callback_of, put, |parent, put| put(parent.as_bytes()));
-    let trace = papers.as_deref().and_then(|Papers { signature: _, trace }| trace.as_deref());
+    let trace = papers.as_deref().and_then(|Papers { signature: _, trace, damage: _ }| trace.as_deref());
     option(trace, put, text);
 }
 

@@ -12,6 +12,9 @@ use crate::signing;
 /// How long a job waits for newer code before it is offered again: old workers are about to leave when this happens.
 const CODE_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a job rests that could not be read: it takes another program, or a person, to change that.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
+
 /// The worker that is about to run a job.
 pub(crate) struct Runner<'a> {
     /// The version of its code.
@@ -20,8 +23,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) knows: bool,
 }
 
-/// Checks the allow list once more (E8), who vouches for the job (E9), the version of the code (D7), and that there is
-/// code at all (H10).
+/// Checks that the job could be read (C7), the allow list once more (E8), who vouches for it (E9), the version of the
+/// code (D7), and that there is code at all (H10).
 pub(crate) async fn before_run(
     engine: &Backstop,
     job: &Job,
@@ -29,6 +32,12 @@ pub(crate) async fn before_run(
     runner: &Runner<'_>,
 ) -> Result<(), Box<Failed>> {
     let spec = &job.spec;
+    if let Some(damage) = spec.damage() {
+        // First: nothing else that is asked of it would be right. Another program may be able to read it.
+        tracing::error!(job = %spec.id, kind = %spec.kind, queue = %spec.queue, damage, "a job cannot be read");
+        let failure = Failure::new(Cause::EngineFault, "Unreadable", damage).retry_in(UNREADABLE_PAUSE);
+        return Err(Failed::plain(failure));
+    }
     if !engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
         let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
         return Err(Failed::plain(Failure::new(Cause::NotAllowed, "NotAllowed", message)));

@@ -63,7 +63,7 @@ fn renamed(place: &Place, from: JobId, to: JobId) -> String {
     tables.iter().map(one).collect::<Vec<_>>().join(";\n")
 }
 
-fn overwritten(place: &Place, id: JobId, column: &str, value: &str) -> String {
+pub(crate) fn overwritten(place: &Place, id: JobId, column: &str, value: &str) -> String {
     let (job, state) = (place.table("job"), place.table("state"));
     let which = match place {
         Place::Sqlite(_) => format!("seq = (SELECT seq FROM {state} WHERE id = {})", place.id(id)),
