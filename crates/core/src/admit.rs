@@ -1,6 +1,6 @@
 //! The checks a submit passes before any store sees it, in the order of L12.
 //!
-//! Payload and limits, then the signature (when signing is configured), then the queue's allow list. The two
+//! Payload and limits, then the signature of a job that was made elsewhere, then the queue's allow list. The two
 //! checks that need the store, idempotency and business key, follow there.
 
 use serde_json::Value;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::job::{Callback, NewJob, Spec, is_trace_parent};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
+use crate::signing::SignatureError;
 
 /// What a queue lets in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,6 +30,19 @@ impl QueueGate {
 /// # Errors
 /// The first [`Refusal`], which names the field and the limit.
 pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refusal> {
+    admit_vouched(job, limits, gate, |_| Ok(()))
+}
+
+/// The same for a job that was made elsewhere: `vouched` says whether its signature is right.
+///
+/// # Errors
+/// The first [`Refusal`].
+pub fn admit_vouched(
+    job: &NewJob,
+    limits: &Limits,
+    gate: &QueueGate,
+    vouched: impl FnOnce(&Spec) -> Result<(), SignatureError>,
+) -> Result<(), Refusal> {
     let spec = &job.spec;
     check_name("kind", &spec.kind, limits)?;
     check_name("queue", &spec.queue, limits)?;
@@ -40,6 +54,7 @@ pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refu
     for callback in [&spec.on_success, &spec.on_failure].into_iter().flatten() {
         check_callback(callback, limits)?;
     }
+    vouched(spec).map_err(Refusal::Signature)?;
     if !gate.allows(&spec.kind) {
         return Err(Refusal::KindNotAllowed { kind: spec.kind.to_string(), queue: spec.queue.to_string() });
     }

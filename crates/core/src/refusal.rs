@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::id::JobId;
 use crate::job::State;
+use crate::signing::SignatureError;
 
 /// Why a request was refused. Nothing was stored or changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum Refusal {
         /// What is wrong with it.
         problem: String,
     },
+    /// The job came signed or should have, and nobody vouches for it (L12, E9).
+    #[error("the signature is refused: {0}")]
+    Signature(SignatureError),
     /// The queue's allow list does not hold this kind (E8).
     #[error("kind `{kind}` is not allowed on queue `{queue}`")]
     KindNotAllowed {
@@ -97,6 +101,7 @@ impl Refusal {
         match self {
             Self::TooLarge { .. } => "too_large",
             Self::Invalid { .. } => "invalid",
+            Self::Signature(_) => "signature",
             Self::KindNotAllowed { .. } => "kind_not_allowed",
             Self::BusinessKeyConflict { .. } => "business_key_conflict",
             Self::NotReplaceable { .. } => "not_replaceable",
@@ -114,6 +119,9 @@ impl Refusal {
             Self::TooLarge { field: "payload", .. } => "store the data elsewhere and pass a reference to it",
             Self::TooLarge { .. } => "shorten the value or raise the limit",
             Self::Invalid { .. } => "correct the value and submit again",
+            Self::Signature(_) => {
+                "sign it with a key of the ring that this program has, and change nothing after that"
+            }
             Self::KindNotAllowed { .. } => "use another queue, or add the kind to the queue's `kinds`",
             Self::BusinessKeyConflict { .. } => {
                 "wait for the holder to end, cancel it, or submit with on_conflict skip or replace"
@@ -135,6 +143,7 @@ impl Refusal {
                 json!({ "field": field, "actual": actual, "limit": limit, "unit": unit })
             }
             Self::Invalid { field, problem } => json!({ "field": field, "problem": problem }),
+            Self::Signature(problem) => json!({ "field": "signature", "problem": problem.to_string() }),
             Self::KindNotAllowed { kind, queue } => json!({ "kind": kind, "queue": queue }),
             Self::BusinessKeyConflict { key, holder, state } => {
                 json!({ "business_key": key, "holder": holder, "status": state })

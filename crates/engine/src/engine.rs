@@ -142,6 +142,19 @@ impl Backstop {
         crate::submit::submit_all(self, jobs, atomic).await
     }
 
+    /// Stores jobs that were made by [`Enqueue::into_new_job`], here or in another program, as they are: they pass the
+    /// checks of every submit, and where there are signing keys the signature that they carry is verified (L12).
+    ///
+    /// # Errors
+    /// When the store is away. Refusals are answered per job.
+    pub async fn submit_made(
+        &self,
+        jobs: Vec<NewJob>,
+        atomic: bool,
+    ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+        crate::submit::submit_made(self, jobs, atomic).await
+    }
+
     /// Stores one prepared job.
     pub(crate) async fn submit_one(&self, job: NewJob) -> Result<Submitted, SubmitError> {
         let submit = Submit { jobs: vec![job], atomic: true };

@@ -59,6 +59,16 @@ pub(crate) fn vouch(config: &Config, spec: &mut Spec) {
     }
 }
 
+/// The check of a job that was made elsewhere, before it is stored (L12): as before a run, but for callbacks of others,
+/// which only a store makes.
+pub(crate) fn vouched(config: &Config, spec: &Spec) -> Result<(), SignatureError> {
+    let Some(signing) = &config.signing else { return Ok(()) };
+    match signing.keys.verify(spec) {
+        Err(SignatureError::Missing) if !signing.is_required_on(&spec.queue) => Ok(()),
+        answer => answer,
+    }
+}
+
 /// The check before every run: a wrong signature is refused wherever there are keys, a missing one where signatures are
 /// required. A refused job is dead at once, and no rule of an operator changes that.
 pub(crate) async fn check(engine: &Backstop, job: &Job) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::admit::admit;
+use backstop_core::admit::{admit, admit_vouched};
 use backstop_core::failure::Backoff;
 use backstop_core::job::{Callback, JobDefaults, NewJob, OnConflict, Policy, Priority, Spec, Start};
 use backstop_core::{JobId, Refusal, Timestamp};
@@ -348,16 +348,43 @@ pub(crate) async fn submit_all(
     jobs: Vec<Enqueue>,
     atomic: bool,
 ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    let (limit, actual) = (engine.inner.config.limits.batch, jobs.len());
-    if actual > limit {
-        return Err(StoreError::TooMany { what: "jobs", actual, limit });
-    }
+    check_count(engine, jobs.len())?;
     let now = if jobs.iter().any(Enqueue::counts_from_now) {
         engine.inner.store.now().await?
     } else {
         Timestamp::EPOCH
     };
-    let prepared: Vec<_> = jobs.into_iter().map(|job| job.into_new_job_at(now)).collect();
+    store_admitted(engine, jobs.into_iter().map(|job| job.into_new_job_at(now)).collect(), atomic).await
+}
+
+/// Submits jobs that were made elsewhere, as they are.
+pub(crate) async fn submit_made(
+    engine: &Backstop,
+    jobs: Vec<NewJob>,
+    atomic: bool,
+) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
+    check_count(engine, jobs.len())?;
+    let config = &engine.inner.config;
+    let admitted = jobs.into_iter().map(|job| {
+        let gate = config.gate(&job.spec.queue);
+        admit_vouched(&job, &config.limits, &gate, |spec| signing::vouched(config, spec))
+            .map(|()| job)
+            .inspect_err(|refusal| engine.inner.figures.refused(refusal))
+    });
+    store_admitted(engine, admitted.collect(), atomic).await
+}
+
+fn check_count(engine: &Backstop, actual: usize) -> Result<(), StoreError> {
+    let limit = engine.inner.config.limits.batch;
+    if actual > limit { Err(StoreError::TooMany { what: "jobs", actual, limit }) } else { Ok(()) }
+}
+
+/// Stores what was admitted, and answers for all in their order.
+async fn store_admitted(
+    engine: &Backstop,
+    prepared: Vec<Result<NewJob, Refusal>>,
+    atomic: bool,
+) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
     let refused = prepared.iter().position(Result::is_err);
     if let (true, Some(index)) = (atomic, refused) {
         let answer = |job: Result<NewJob, Refusal>| Err(job.err().unwrap_or(Refusal::BatchRefused { index }));

@@ -54,6 +54,7 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP VIEW backstop.gate",
     "DROP TABLE backstop.laneless",
     "DROP FUNCTION backstop.sort_in",
     "DROP TRIGGER note_arrivals ON backstop.ready",

@@ -110,9 +110,10 @@ impl IntoResponse for ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let status = match &refusal {
-            Refusal::TooLarge { .. } | Refusal::Invalid { .. } | Refusal::KindNotAllowed { .. } => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Refusal::TooLarge { .. }
+            | Refusal::Invalid { .. }
+            | Refusal::Signature(_)
+            | Refusal::KindNotAllowed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::NoSuchJob { .. } => StatusCode::NOT_FOUND,
             _ => StatusCode::CONFLICT,
         };

@@ -37,11 +37,13 @@ pub enum Drawer {
     Secrets,
     /// Subscriptions to events, and how far each one is (V2).
     Webhooks,
+    /// What queues let in (L12), by [`crate::Gate::key_of`].
+    Gates,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -52,6 +54,7 @@ impl Drawer {
         Self::Audit,
         Self::Secrets,
         Self::Webhooks,
+        Self::Gates,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -74,6 +77,7 @@ impl Drawer {
             Self::Audit => "audit",
             Self::Secrets => "secret",
             Self::Webhooks => "webhook",
+            Self::Gates => "gate",
         }
     }
 }

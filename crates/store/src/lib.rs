@@ -6,7 +6,8 @@
 //! # Layout
 //! - [`contract`]: the [`Store`] trait, with the promise of each verb.
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
-//! - [`document`]: small documents of the engine's own, changed together with jobs.
+//! - [`document`]: small documents of the engine's own, changed together with jobs. `gate`: what queues let in, as one
+//!   of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
 //! - [`show`]: what people see, made from rows that a store has read.
@@ -23,6 +24,7 @@ pub mod document;
 pub mod duty;
 pub mod error;
 pub mod finish;
+mod gate;
 pub mod model;
 pub mod observer;
 pub mod query;
@@ -39,6 +41,7 @@ pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Sh
 pub use duty::{Duty, Orphan, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};
+pub use gate::Gate;
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::id::JobId;
 use crate::job::Start;
+use crate::signing::SignatureError;
 
 fn job() -> NewJob {
     NewJob::new(Spec::new(JobId::from_u128(1), "send_email", "{}"))
@@ -88,5 +89,9 @@ fn the_allow_list_comes_last() {
     let mut broken = job();
     broken.spec.payload = "nope".into();
     assert_eq!(admit(&broken, &limits, &gate).expect_err("broken").code(), "invalid");
+    // The signature stands between the two.
+    let unsigned = |_: &Spec| Err(SignatureError::Missing);
+    let code = |job| admit_vouched(job, &limits, &gate, unsigned).expect_err("refused").code();
+    assert_eq!((code(&broken), code(&job())), ("invalid", "signature"));
     assert!(gate.allows("other") && QueueGate::default().allows("anything"));
 }

@@ -2,7 +2,8 @@
 //!
 //! Every process that serves the store takes part, with a worker in it or not: [`handle`] starts the loops, once for
 //! each engine. [`leadership`] asks for what somebody has to lead all the time, [`rescue`], [`redrive`] and [`counts`]
-//! do it while they lead, [`upkeep`] leads the rest for as long as it takes. Nothing that takes long holds up a rescue.
+//! do it while they lead, [`upkeep`] leads the rest for as long as it takes and
+//! tells the store what queues let in ([`gates`]). Nothing that takes long holds up a rescue.
 
 mod alert;
 mod alert_loop;
@@ -11,6 +12,7 @@ mod audit;
 mod counts;
 mod expire;
 mod forget;
+mod gates;
 mod handle;
 mod leadership;
 mod prune;

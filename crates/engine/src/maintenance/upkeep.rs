@@ -5,6 +5,7 @@ use std::time::Duration;
 use backstop_store::Duty;
 use tokio::time::Instant;
 
+use super::gates;
 use super::handle::Shared;
 use super::leadership;
 use crate::engine::Backstop;
@@ -22,8 +23,14 @@ const LEASE: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
     let mut next = [Instant::now(); SELDOM.len()];
+    let mut gates_are_told = false;
     while !shared.stop.is_cancelled() {
         pulse.beat();
+        if !gates_are_told {
+            let told = gates::publish(engine).await;
+            gates_are_told = told.is_ok();
+            shared.heed(told, pulse);
+        }
         let now = Instant::now();
         let mut due = Vec::new();
         for (moment, (duty, _)) in next.iter_mut().zip(SELDOM).filter(|(moment, _)| **moment <= now) {

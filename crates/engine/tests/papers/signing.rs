@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop::core::job::JobDetail;
 use backstop::prelude::*;
 use backstop::store::{ManualClock, ModelStore};
-use backstop::{Config, JobId, Signing, State, TerminalReason, worker_id};
+use backstop::{Config, JobId, QueueConfig, Refusal, Signing, State, TerminalReason, worker_id};
 
 use crate::place::{App, Place, after, detail, drain, keys, reason, strict, work};
 
@@ -18,6 +18,38 @@ fn on_model(config: Config) -> (Backstop, ManualClock) {
 
 fn signed_by(detail: &JobDetail) -> Option<&str> {
     detail.view.job.spec.signature().map(|signature| &*signature.key)
+}
+
+#[tokio::test]
+async fn what_was_made_elsewhere_is_verified_before_it_is_stored() {
+    // L12, E9
+    let (engine, _) = on_model(strict().queue("narrow", QueueConfig::default().allow(["other"])));
+    let signed = engine.enqueue(work("one")).into_new_job().expect("admitted");
+    let (stranger, _) = on_model(Config::default().signing(Signing::new(keys(&[("k9", 9)]))));
+    let (nobody, _) = on_model(Config::default());
+    let unknown = stranger.enqueue(work("one")).into_new_job().expect("admitted");
+    let unsigned = nobody.enqueue(work("one")).into_new_job().expect("admitted");
+    let mut changed = engine.enqueue(work("one")).into_new_job().expect("admitted");
+    changed.spec.payload = r#"{"say":"two"}"#.into();
+    let mut broken = changed.clone();
+    broken.spec.payload = "nope".into();
+    // The signature comes before the list of kinds, and after what can be said of the job itself.
+    let unlisted = engine.enqueue(work("one")).queue("wide").into_new_job().expect("admitted");
+    let mut moved = unlisted.clone();
+    moved.spec.queue = "narrow".into();
+    let code =
+        |answer: Result<backstop::store::Submitted, Refusal>| answer.err().map(|refusal| refusal.code());
+    let jobs = vec![signed.clone(), unknown.clone(), unsigned.clone(), changed, broken, moved];
+    let answers = engine.submit_made(jobs, false).await.expect("the store is there");
+    let codes: Vec<_> = answers.into_iter().map(code).collect();
+    let refused = Some("signature");
+    assert_eq!(codes, [None, refused, refused, refused, Some("invalid"), refused]);
+    assert_eq!(signed_by(&detail(&engine, signed.spec.id).await), Some("k1"), "it is stored as it came");
+    // All or none, and without keys nothing is asked.
+    let answers = engine.submit_made(vec![unlisted, unsigned.clone()], true).await.expect("answered");
+    assert_eq!(answers.into_iter().map(code).collect::<Vec<_>>(), [Some("batch_refused"), refused]);
+    let answers = nobody.submit_made(vec![unknown, unsigned], false).await.expect("answered");
+    assert!(answers.iter().all(Result::is_ok));
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::job::State;
+use backstop::core::signing::{SecretKey, SigningKeys};
 use backstop::prelude::*;
-use backstop::store::{Duty, Store};
-use backstop::{Config, JobId, WorkerId};
+use backstop::store::{Drawer, Duty, Shelf, Store};
+use backstop::{Config, JobId, QueueConfig, Signing, WorkerId};
 
 use crate::fixture::*;
 
@@ -46,6 +47,36 @@ async fn without_a_worker_a_short_lease_is_found_within_two_seconds_of_its_end()
         assert!(after <= 3 * SECOND, "a lease of a second ended at most a second ago: {after:?}");
         maintenance.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_queues_let_in_is_told_to_the_store() {
+    // L12
+    let store = model();
+    let said = async |config: Config| {
+        let maintenance = Backstop::on(store.clone(), config).maintenance().start();
+        settle().await;
+        maintenance.stop().await;
+        let found = store.documents(Shelf::first(Drawer::Gates, 10)).await.expect("the model is there");
+        found.items.into_iter().map(|one| (one.key, one.body.to_string())).collect::<Vec<_>>()
+    };
+    let listed =
+        |kinds: &[&str]| Config::default().queue("mail", QueueConfig::default().allow(kinds.to_vec()));
+    let entry = |key: &str, body: &str| (key.to_owned(), body.to_owned());
+    assert_eq!(said(Config::default()).await, []);
+    assert_eq!(said(listed(&["welcome"])).await, [entry("queue/mail", r#"{"kinds":["welcome"]}"#)]);
+    let key = SecretKey::new("k1", vec![1; 32]).expect("long enough");
+    let signing = Signing::new(SigningKeys::new(vec![key]).expect("one key")).required().queue("open", false);
+    let signed = said(listed(&["welcome", "bye"]).signing(signing)).await;
+    let expected = [
+        entry("all", r#"{"signed":true}"#),
+        entry("queue/mail", r#"{"kinds":["welcome","bye"]}"#),
+        entry("queue/open", r#"{"signed":false}"#),
+    ];
+    assert_eq!(signed, expected);
+    // A program that names the queue and says nothing of it takes back what was said; others are left alone.
+    let left = said(Config::default().queue("mail", QueueConfig::default())).await;
+    assert_eq!(left, [entry("all", r#"{"signed":true}"#), entry("queue/open", r#"{"signed":false}"#)]);
 }
 
 #[tokio::test(start_paused = true)]

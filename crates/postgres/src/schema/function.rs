@@ -2,13 +2,32 @@
 //!
 //! It writes the rows that `flush` writes for a submit, in the same order of tables, and checks what
 //! `backstop_core::admit` checks with the default limits. Whoever calls it needs the rights of a submitter: it runs
-//! with the rights of its caller. A queue's allow list lives in programs and is checked when the job is run.
+//! with the rights of its caller. A queue's allow list and whether it asks for signatures are what the programs that
+//! serve it have left in the store (`backstop_store::Gate`).
+
+/// What is done without a lane: the job is kept until its transaction ends.
+macro_rules! keep_for_later {
+    () => {
+        r#"    IF of_lane IS NULL THEN
+        INSERT INTO backstop.tag (tag, id) SELECT DISTINCT t, new_id FROM unnest(all_tags) t;
+        -- A lane that is made here would be waited for by all who need it, until this transaction ends.
+        INSERT INTO backstop.laneless (id, queue, kind, version, priority, created_at, run_at, payload, policy,
+            expires_at, idempotency_key, business_key, correlation_id, tags, params)
+            VALUES (new_id, enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority, clock_us, due_us,
+            enqueue.payload::text, nullif(new_policy, '{}')::text, expires_us, enqueue.idempotency_key,
+            enqueue.business_key, enqueue.correlation_id, nullif(to_jsonb(all_tags), '[]')::text,
+            enqueue.params::text);
+        RETURN new_id;
+    END IF;
+"#
+    };
+}
 
 /// Everything but what it does about the lane: how it is made, how a lane is found, and what is done without one.
 ///
 /// Errors of this class are ours: ZB001 for input that is refused, ZB002 for a business key that a live job holds.
 macro_rules! enqueue {
-    ($create:literal, $find_lane:literal, $without_lane:literal) => {
+    ($create:expr, $find_lane:expr, $without_lane:expr) => {
         concat!(
             $create,
             r#" backstop.enqueue(
@@ -202,18 +221,41 @@ pub(crate) const ENQUEUE_UNHINDERED: &str = enqueue!(
     r#"    SELECT l.id INTO of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
         AND l.version = enqueue.version AND l.priority = enqueue.priority;
 "#,
-    r#"    IF of_lane IS NULL THEN
-        INSERT INTO backstop.tag (tag, id) SELECT DISTINCT t, new_id FROM unnest(all_tags) t;
-        -- A lane that is made here would be waited for by all who need it, until this transaction ends.
-        INSERT INTO backstop.laneless (id, queue, kind, version, priority, created_at, run_at, payload, policy,
-            expires_at, idempotency_key, business_key, correlation_id, tags, params)
-            VALUES (new_id, enqueue.queue, enqueue.kind, enqueue.version, enqueue.priority, clock_us, due_us,
-            enqueue.payload::text, nullif(new_policy, '{}')::text, expires_us, enqueue.idempotency_key,
-            enqueue.business_key, enqueue.correlation_id, nullif(to_jsonb(all_tags), '[]')::text,
-            enqueue.params::text);
-        RETURN new_id;
+    keep_for_later!()
+);
+
+/// What queues let in, for those who may not read the other documents of the engine.
+pub(crate) const GATE: &str = "CREATE OR REPLACE VIEW backstop.gate AS SELECT d.key AS name, d.body::jsonb AS said \
+     FROM backstop.document d WHERE d.drawer = 'gate'";
+
+/// Whoever may submit may ask: roles that were made before need not be made again.
+pub(crate) const GATE_RIGHTS: &str = "DO $grants$ DECLARE allowed record; BEGIN
+    FOR allowed IN SELECT a.grantee::regrole AS whom FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+        WHERE c.oid = 'backstop.ready'::regclass AND a.grantee NOT IN (0, c.relowner) AND a.privilege_type = 'INSERT'
+    LOOP EXECUTE format('GRANT SELECT ON backstop.gate TO %s', allowed.whom); END LOOP;
+END $grants$";
+
+/// The same with the checks of every other submit, in their order (L12). No key is kept in the database, so a job that
+/// needs a signature cannot come this way.
+pub(crate) const ENQUEUE_GUARDED: &str = enqueue!(
+    "CREATE OR REPLACE FUNCTION",
+    r#"    IF enqueue.kind LIKE 'backstop.%' OR enqueue.queue LIKE 'backstop.%' THEN
+        RAISE EXCEPTION 'kind or queue is invalid: names that begin with `backstop.` are the engine''s own'
+            USING ERRCODE = 'ZB001', HINT = 'choose another name';
+    ELSIF coalesce(
+        (SELECT (g.said->>'signed')::boolean FROM backstop.gate g WHERE g.name = 'queue/' || enqueue.queue),
+        (SELECT (g.said->>'signed')::boolean FROM backstop.gate g WHERE g.name = 'all'), FALSE) THEN
+        RAISE EXCEPTION 'the signature is refused: queue % takes signed jobs only, and this function has no keys',
+            enqueue.queue USING ERRCODE = 'ZB001', HINT = 'submit it through a program that has the signing keys';
+    ELSIF EXISTS (SELECT FROM backstop.gate g WHERE g.name = 'queue/' || enqueue.queue
+        AND NOT (g.said->'kinds') @> to_jsonb(enqueue.kind)) THEN
+        RAISE EXCEPTION 'kind % is not allowed on queue %', enqueue.kind, enqueue.queue
+            USING ERRCODE = 'ZB001', HINT = 'use another queue, or add the kind to the queue''s `kinds`';
     END IF;
-"#
+    SELECT l.id INTO of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
+        AND l.version = enqueue.version AND l.priority = enqueue.priority;
+"#,
+    keep_for_later!()
 );
 
 #[cfg(test)]
@@ -240,7 +282,7 @@ mod tests {
         ] {
             let line = line.replace("LIMIT", &limit.to_string());
             assert!(ENQUEUE.contains(&line), "`{line}` is not in the function");
-            assert!(ENQUEUE_UNHINDERED.contains(&line), "`{line}` is not in the function of today");
+            assert!(ENQUEUE_GUARDED.contains(&line), "`{line}` is not in the function of today");
         }
         assert_eq!(limits.delay.as_secs(), 3_660 * 86_400, "the longest timeout");
     }

@@ -54,6 +54,7 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
             "GRANT SELECT ON backstop.tag TO $role",
             // Each row of it becomes a job of the transaction that made it.
             "GRANT SELECT, INSERT, DELETE ON backstop.laneless TO $role",
+            "GRANT SELECT ON backstop.gate TO $role",
         ],
     ),
     (

@@ -1,0 +1,63 @@
+//! Tells the store what queues let in, for clients that come by another door than this engine (L12).
+//!
+//! Settings live in programs, and the SQL function of PostgreSQL has none. So whoever serves leaves what its settings
+//! say of each queue in the store. A queue that they do not name is left as it is: other programs may serve it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backstop_store::document::{Amend, Drawer, Edit, Expect, Shelf};
+use backstop_store::{Error as StoreError, Gate};
+
+use crate::config::Config;
+use crate::engine::Backstop;
+
+/// Documents that are read at once.
+const PAGE: usize = 500;
+
+/// Writes what is not there yet.
+pub(super) async fn publish(engine: &Backstop) -> Result<(), StoreError> {
+    let store = &engine.inner.store;
+    let mut known: BTreeMap<String, Arc<str>> = BTreeMap::new();
+    loop {
+        let shelf = Shelf::first(Drawer::Gates, PAGE);
+        let last = known.last_key_value().map(|(key, _)| key.clone());
+        let found = store.documents(last.into_iter().fold(shelf, Shelf::after)).await?;
+        known.extend(found.items.into_iter().map(|one| (one.key, one.body)));
+        if !found.more {
+            break;
+        }
+    }
+    let before =
+        known.iter().map(|(key, body)| (key.clone(), serde_json::from_str(body).unwrap_or_default()));
+    let mut edits = Vec::new();
+    for (key, gate) in gates(&engine.inner.config, before.collect()) {
+        let (before, body) = (known.get(&key), gate.to_body());
+        if before == body.as_ref() {
+            continue;
+        }
+        if let Some(before) = before {
+            tracing::info!(gate = key, %before, now = body.as_deref().unwrap_or("nothing"),
+                "what a queue lets in has changed for clients of SQL");
+        }
+        edits.push(Edit { drawer: Drawer::Gates, key, expect: Expect::Any, body });
+    }
+    if !edits.is_empty() {
+        store.amend(Amend { edits, ..Amend::default() }).await?;
+    }
+    Ok(())
+}
+
+/// What is said once these settings have been told. A program without keys says nothing of signatures.
+fn gates(config: &Config, mut gates: BTreeMap<String, Gate>) -> BTreeMap<String, Gate> {
+    for (name, queue) in &config.queues {
+        gates.entry(Gate::key_of(name)).or_default().kinds.clone_from(&queue.gate.kinds);
+    }
+    if let Some(signing) = &config.signing {
+        gates.entry(Gate::EVERYWHERE.to_owned()).or_default().signed = Some(signing.required);
+        for name in config.queues.keys().chain(signing.queues.keys()) {
+            gates.entry(Gate::key_of(name)).or_default().signed = signing.queues.get(name).copied();
+        }
+    }
+    gates
+}
