@@ -24,6 +24,16 @@ pub struct Event {
 }
 
 impl Event {
+    /// True when it tells of a job that could not start in time: told whether anybody listens or not (F12).
+    #[must_use]
+    pub const fn is_of_expiry(&self) -> bool {
+        matches!(
+            self.what,
+            What::Dead { reason: TerminalReason::Expired, .. }
+                | What::Alert { reason: TerminalReason::Expired, .. }
+        )
+    }
+
     /// Whose event it is, as it is shown: that of the job, the queue or the incident it is about (E13).
     #[must_use]
     pub fn tenant(&self) -> &str {

@@ -76,6 +76,14 @@ impl TryFrom<u32> for Limit {
 /// # Errors
 /// 400 when it is no JSON, 422 with the field when it is other JSON than expected.
 pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, ApiError> {
+    read_part("the body", bytes)
+}
+
+/// The same for a part of a body that stands for itself, such as one item of many.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_part<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes).map(|Object(found)| found).map_err(|error| match error.classify() {
         Category::Data => {
             // Read once more, now keeping track of where it is: only a refused request pays for that.
@@ -85,7 +93,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, ApiErro
                 Ok(_) => wrong_field(".", &error.to_string()),
             }
         }
-        _ => ApiError::unreadable(format!("the body is no JSON: {}", brief(&error.to_string())))
+        _ => ApiError::unreadable(format!("{what} is no JSON: {}", brief(&error.to_string())))
             .hint("send one JSON value, in UTF-8"),
     })
 }

@@ -109,7 +109,7 @@ mod tests {
         let spec = Spec::new(JobId::from_u128(1), "work", "{}");
         let mut record = Record::new(&spec, NOW);
         let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(3) };
-        record.claim(lease.worker, lease.fence, NOW, true);
+        record.claim(lease.worker, lease.fence, NOW, true).expect("it is pending");
         (Job { spec, created_at: NOW }, record, lease)
     }
 

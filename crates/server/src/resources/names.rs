@@ -1,11 +1,12 @@
 //! Names as a caller says and sees them, and as the store keeps them: queues and keys of a tenant begin with its name
 //! (E13). Also what of a job's data a caller sees at all: without secrets, unless it may see them (F11).
 
+use axum::http::StatusCode;
 use backstop::Refusal;
 use backstop::core::explain::Explanation;
 use backstop::core::job::{Attempt, AttemptReads, JobReads, JobView};
 use backstop::store::JobFilter;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
@@ -13,6 +14,23 @@ use crate::error::ApiError;
 
 /// The parts of a job's document that hold keys.
 const KEYS: [&str; 3] = ["idempotency_key", "business_key", "correlation_id"];
+
+/// How names begin that are the engine's own: what is stored under them acts with its rights, such as signing messages.
+const RESERVED: &str = "backstop.";
+
+/// Refuses a name of the engine's own.
+///
+/// # Errors
+/// When it is one.
+pub(crate) fn not_reserved(field: &str, name: &str) -> Result<(), ApiError> {
+    if !name.starts_with(RESERVED) {
+        return Ok(());
+    }
+    let message = format!("{field} is invalid: names that begin with `{RESERVED}` are the engine's own");
+    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "reserved_name", message)
+        .hint("choose another name")
+        .details(json!({ "field": field })))
+}
 
 /// A caller's key as the store keeps it.
 pub(crate) fn stored_key(caller: &Caller, key: String) -> String {
@@ -100,7 +118,7 @@ pub(crate) fn filter(caller: &Caller, mut filter: JobFilter) -> Result<JobFilter
             let message = "this token is for some queues only: say which one with `queue`";
             return Err(ApiError::invalid(message)
                 .hint("ask for one queue at a time")
-                .details(serde_json::json!({ "field": "queue" })));
+                .details(json!({ "field": "queue" })));
         }
         None => {}
     }

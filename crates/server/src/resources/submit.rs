@@ -13,13 +13,15 @@ use axum::http::request::Parts;
 use backstop::core::failure::Backoff;
 use backstop::core::job::is_trace_parent;
 use backstop::{Callback, Enqueue, JobId, Refusal, Submitted};
+use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use utoipa_axum::routes;
 
 use super::{jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{RawBody, read};
+use crate::body::{RawBody, read, read_part};
 use crate::error::ApiError;
 use crate::routes::{Needs, Routes};
 use crate::shape::{
@@ -84,7 +86,7 @@ async fn submit_batch(
     TraceParent(trace): TraceParent,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<Items<StoredOrRefused>>), ApiError> {
-    let batch: JobsBatch<'_> = read(&bytes)?;
+    let batch: Unread<'_> = read(&bytes)?;
     if batch.jobs.len() > MOST {
         let message = format!("the batch has {} jobs, the limit is {MOST}", batch.jobs.len());
         return Err(ApiError::invalid(message)
@@ -92,9 +94,14 @@ async fn submit_batch(
             .details(json!({ "field": "jobs" })));
     }
     let mut prepared = Vec::with_capacity(batch.jobs.len());
-    for (index, job) in batch.jobs.into_iter().enumerate() {
-        let checked = may_replace(&api, &caller, job.replaces).await;
-        let job = checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()));
+    for (index, text) in batch.jobs.into_iter().enumerate() {
+        let job = match read_part::<SubmitJob<'_>>("the job", text.get().as_bytes()) {
+            Ok(job) => {
+                let checked = may_replace(&api, &caller, job.replaces).await;
+                checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()))
+            }
+            Err(error) => Err(within(index, error)),
+        };
         match job {
             Err(error) if !batch.partial => return Err(at(index, error)),
             job => prepared.push(job),
@@ -168,6 +175,25 @@ fn told(error: &ApiError) -> StoredOrRefused {
     }
 }
 
+/// A batch whose jobs are read one by one: one that cannot be read is refused by itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unread<'a> {
+    #[serde(borrow)]
+    jobs: Vec<&'a RawValue>,
+    #[serde(default)]
+    partial: bool,
+}
+
+/// The error of a job that cannot be read, with its field as it stands in the batch.
+fn within(index: usize, error: ApiError) -> ApiError {
+    let field = match error.to_json()["details"]["field"].as_str() {
+        Some(field) => format!("jobs[{index}].{field}"),
+        None => format!("jobs[{index}]"),
+    };
+    error.details(json!({ "field": field }))
+}
+
 /// The error of one job of a batch, with its place in it.
 fn at(index: usize, error: ApiError) -> ApiError {
     let mut details = error.to_json()["details"].take();
@@ -188,6 +214,8 @@ async fn may_replace(api: &Api, caller: &Caller, replaces: Option<JobId>) -> Res
 
 fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
     check_together(&job)?;
+    names::not_reserved("kind", &job.kind)?;
+    names::not_reserved("queue", job.queue.as_deref().unwrap_or_default())?;
     let payload = job.payload.map_or("{}", |payload| payload.get());
     let mut new = api.engine().enqueue_raw(&job.kind, payload);
     // Before everything that starts from the queue's own settings.
@@ -257,6 +285,8 @@ fn adjusted(mut backoff: Backoff, part: &BackoffPart) -> Backoff {
 }
 
 fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callback, ApiError> {
+    names::not_reserved("callback kind", &job.kind)?;
+    names::not_reserved("callback queue", job.queue.as_deref().unwrap_or_default())?;
     let queue = caller.queue(job.queue.as_deref().unwrap_or("default"))?;
     let payload = job.payload.map_or("{}", |payload| payload.get());
     Ok(Callback {

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::Body;
+use crate::body::{Body, RawBody, read};
 use crate::error::ApiError;
 use crate::lease::{LeaseKey, stale};
 use crate::routes::{Needs, Routes};
@@ -59,15 +59,17 @@ async fn claim(
 async fn heartbeat(
     State(api): State<Api>,
     caller: Caller,
-    Body(request): Body<shape::Heartbeat>,
+    RawBody(bytes): RawBody,
 ) -> Result<Json<shape::Kept>, ApiError> {
+    let request: shape::Heartbeat<'_> = read(&bytes)?;
     reading::few_enough("leases", request.leases.len(), MOST_LEASES)?;
     let worker = reading::worker(&caller, &request.worker, &api.engine().config().limits)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let read: Vec<(String, Option<Grant>)> = request
         .leases
         .into_iter()
-        .map(|token| {
+        .map(|item| {
+            let token = reading::token(item);
             let grant = key.open(&caller, &token);
             (token, grant)
         })
@@ -113,8 +115,9 @@ async fn beat(
 async fn finish(
     State(api): State<Api>,
     caller: Caller,
-    Body(request): Body<shape::Finish>,
+    RawBody(bytes): RawBody,
 ) -> Result<Json<shape::FinishAnswers>, ApiError> {
+    let request: shape::Finish<'_> = read(&bytes)?;
     reading::few_enough("results", request.results.len(), MOST_LEASES)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let read: Vec<Result<backstop::Finished, ApiError>> =

@@ -2,6 +2,7 @@
 
 use backstop::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -97,14 +98,15 @@ pub struct Lease {
 }
 
 /// A heartbeat.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Heartbeat {
+pub struct Heartbeat<'a> {
     /// Who is alive.
     pub worker: String,
-    /// The tokens of the leases to keep.
-    #[schema(max_items = 1000)]
-    pub leases: Vec<String>,
+    /// The tokens of the leases to keep. They are read one by one: what is none is lost.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<String>, max_items = 1000)]
+    pub leases: Vec<&'a RawValue>,
 }
 
 /// What a heartbeat has kept.
@@ -139,12 +141,13 @@ pub enum LostReason {
 }
 
 /// Ends of runs.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Finish {
+pub struct Finish<'a> {
     /// One for each run. They are read one by one: a bad one never fails the others.
+    #[serde(borrow)]
     #[schema(value_type = Vec<Finished>, max_items = 1000)]
-    pub results: Vec<Value>,
+    pub results: Vec<&'a RawValue>,
 }
 
 /// The end of one run.

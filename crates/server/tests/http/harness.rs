@@ -93,13 +93,22 @@ impl Harness {
         self.json(Method::POST, path, body).await
     }
 
+    /// Sends text that says it is JSON.
+    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Answer {
+        self.text(Method::POST, path, body.to_owned()).await
+    }
+
     /// Sends JSON to a path.
     pub(crate) async fn json(&self, method: Method, path: &str, body: Value) -> Answer {
+        self.text(method, path, body.to_string()).await
+    }
+
+    async fn text(&self, method: Method, path: &str, body: String) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("content-type", "application/json")
-            .body(Body::from(body.to_string()))
+            .body(Body::from(body))
             .expect("a request");
         self.send(request).await
     }

@@ -7,10 +7,11 @@ use backstop::core::admit;
 use backstop::core::job::JobView;
 use backstop::store::KnownKind;
 use backstop::{Cause, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::access::Caller;
-use crate::body::wrong_field;
+use crate::body::{read_part, wrong_field};
 use crate::error::ApiError;
 use crate::lease::{LeaseKey, stale};
 use crate::resources::names;
@@ -38,15 +39,20 @@ pub(super) fn work_request(
         admit::name("code_version", version, limits)?;
     }
     let queues = claim.queues.iter().map(|name| {
+        names::not_reserved("queues", name)?;
         let queue = caller.queue(name)?;
         admit::name("queues", &queue, limits)?;
         Ok(Arc::from(queue))
     });
-    let kinds = claim.kinds.iter().map(|kind| known(kind, limits));
+    let kinds = claim.kinds.iter().map(|kind| {
+        let kind = known(kind, limits)?;
+        names::not_reserved("kinds", &kind.kind)?;
+        Ok(kind)
+    });
     Ok(WorkRequest {
         worker: worker(caller, &claim.worker, limits)?,
         queues: queues.collect::<Result<_, ApiError>>()?,
-        kinds: kinds.collect::<Result<_, Refusal>>()?,
+        kinds: kinds.collect::<Result<_, ApiError>>()?,
         limit: usize::try_from(claim.limit).unwrap_or(usize::MAX),
         wait: Duration::from_millis(claim.wait_ms.min(LONGEST_WAIT_MS)),
         lease: Duration::from_millis(claim.lease_ms),
@@ -94,10 +100,15 @@ pub(super) fn percent(percent: u8) -> Result<(), ApiError> {
     between("percent", u64::from(percent), 0, 100)
 }
 
+/// The token of a lease, or the beginning of what stands in its place.
+pub(super) fn token(item: &RawValue) -> String {
+    const SHOWN: usize = 256;
+    serde_json::from_str(item.get()).unwrap_or_else(|_| item.get().chars().take(SHOWN).collect())
+}
+
 /// One item of a finish: what it says and the right to say it.
-pub(super) fn finished(key: &LeaseKey, caller: &Caller, item: Value) -> Result<Finished, ApiError> {
-    let item: shape::Finished =
-        serde_json::from_value(item).map_err(|problem| wrong_field(".", &problem.to_string()))?;
+pub(super) fn finished(key: &LeaseKey, caller: &Caller, item: &RawValue) -> Result<Finished, ApiError> {
+    let item: shape::Finished = read_part("the result", item.get().as_bytes())?;
     let grant = key.open(caller, &item.lease).ok_or_else(stale)?;
     let (ended, logs) = ended(item.outcome);
     Ok(Finished { grant, ended, logs: logs.map(lines).unwrap_or_default() })

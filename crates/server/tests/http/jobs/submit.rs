@@ -177,3 +177,46 @@ async fn a_large_body_is_refused_and_a_large_batch_is_not() {
     assert_eq!((large.status.as_u16(), large.code()), (413, "too_large".to_owned()));
     assert_eq!(harness.post("/api/v1/jobs/batch", json!({ "jobs": jobs })).await.status, 201);
 }
+
+#[tokio::test]
+async fn one_bad_job_spoils_no_other_of_a_partial_batch() {
+    // E11, L22
+    let harness = Harness::new().await;
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let body = format!(
+        r#"{{"partial": true, "jobs": [{{"kind": "a"}}, {{"kind": 7}}, {{"kind": "b", "params": {{"n": 1e999}}}}, {deep}, 3,
+            {{"kind": "c", "max_retries": 1e999}}, {{"kind": "d"}}]}}"#
+    );
+    let answer = harness.post_text("/api/v1/jobs/batch", &body).await;
+    assert_eq!(answer.status, 207);
+    let items = answer.json()["items"].as_array().cloned().unwrap_or_default();
+    let stored: Vec<bool> = items.iter().map(|item| item["id"].is_string()).collect();
+    assert_eq!(stored, [true, false, false, false, false, false, true], "{items:?}");
+    assert_eq!(items[1]["error"]["details"]["field"], "jobs[1].kind");
+}
+
+#[tokio::test]
+async fn names_of_the_engine_are_nobody_elses() {
+    // E13
+    let harness = Harness::new().await;
+    for job in [
+        json!({ "kind": "backstop.webhook" }),
+        json!({ "kind": "mail", "queue": "backstop.webhooks" }),
+        json!({ "kind": "mail", "on_success": { "kind": "backstop.webhook" } }),
+        json!({ "kind": "mail", "on_failure": { "kind": "mail", "queue": "backstop.webhooks" } }),
+    ] {
+        let answer = harness.post("/api/v1/jobs", job.clone()).await;
+        assert_eq!((answer.status.as_u16(), answer.code()), (422, "reserved_name".to_owned()), "{job}");
+        let batch = harness.post("/api/v1/jobs/batch", json!({ "jobs": [job] })).await;
+        assert_eq!((batch.status.as_u16(), batch.code()), (422, "reserved_name".to_owned()), "in a batch");
+    }
+    for (queue, kind) in [("backstop.webhooks", "mail"), ("default", "backstop.webhook")] {
+        let claim = json!({ "worker": "w", "queues": [queue], "kinds": [kind] });
+        let answer = harness.post("/api/v1/work/claim", claim).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (422, "reserved_name".to_owned()),
+            "{queue} {kind}"
+        );
+    }
+}

@@ -13,10 +13,13 @@ fn quick() -> Config {
     Config::default().kind("mail", policy)
 }
 
+fn failed(class: &str) -> Value {
+    json!({ "type": "failed", "class": class, "message": "no luck" })
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_outcome_ends_its_run_by_its_cause() {
     // E7, F2, F16
-    let failed = |class: &str| json!({ "type": "failed", "class": class, "message": "no luck" });
     let table: [(Value, &str, Cause, u32); 12] = [
         (json!({ "type": "succeeded" }), "succeeded", Cause::Succeeded, 0),
         (failed("error"), "pending", Cause::Error, 1),
@@ -283,4 +286,44 @@ async fn a_reported_failure_is_a_result_and_no_incident() {
     assert_eq!(view.record.reason.unwrap().as_str(), "reported_failure");
     assert_eq!(view.result.as_deref(), Some(r#"{"missing":3}"#));
     assert!(stage.engine().store().incidents(10).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_result_spoils_no_other() {
+    // E7, E11
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let bad = [
+        r#"{"lease": LEASE, "outcome": {"type": "succeeded", "result": 1e999}}"#.to_owned(),
+        format!(r#"{{"lease": LEASE, "outcome": {{"type": "succeeded", "result": {deep}}}}}"#),
+        r#"{"lease": 7, "outcome": {"type": "succeeded"}}"#.to_owned(),
+        r#"{"lease": LEASE, "outcome": {"type": "vanished"}}"#.to_owned(),
+        r#"[LEASE, {"type": "succeeded"}]"#.to_owned(),
+        "null".to_owned(),
+    ];
+    for bad in bad {
+        let stage = Stage::new();
+        let (first, second) = (stage.submit("mail", json!({})).await, stage.submit("mail", json!({})).await);
+        let (one, two) = (stage.claim_one().await, stage.claim_one().await);
+        let bad = bad.replace("LEASE", &one["lease"]["token"].to_string());
+        let good = json!({ "lease": two["lease"]["token"], "outcome": { "type": "succeeded" } });
+        let body = format!(r#"{{"results": [{bad}, {good}]}}"#);
+        let answer = stage.harness.post_text("/api/v1/work/finish", &body).await.ok();
+        assert_eq!(answer["results"][0]["ok"], false, "{bad}");
+        assert!(answer["results"][0]["error"]["message"].is_string(), "{answer}");
+        assert_eq!(answer["results"][1], json!({ "ok": true, "status": "succeeded" }), "{bad}");
+        let (held, done) = if one["id"] == first.as_str() { (first, second) } else { (second, first) };
+        assert_eq!(
+            (stage.status(&held).await, stage.status(&done).await),
+            ("running".into(), "succeeded".into())
+        );
+        // The same in heartbeats: what is no lease is lost, the others are kept.
+        let token = &one["lease"]["token"];
+        let body = format!(r#"{{"worker": "w1", "leases": [1e999, {deep}, null, {{"a": 1}}, {token}]}}"#);
+        let kept = stage.harness.post_text("/api/v1/work/heartbeat", &body).await.ok();
+        assert_eq!(
+            (&kept["held"], kept["lost"].as_array().map(Vec::len)),
+            (&json!([token]), Some(4)),
+            "{kept}"
+        );
+    }
 }
