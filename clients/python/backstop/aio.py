@@ -19,6 +19,7 @@ from typing import Optional, Sequence, Set, TypeVar, Union
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
 from .outcomes import interrupted, log_failure, of_exception, succeeded
+from .worker import LINES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -149,6 +150,10 @@ class AsyncClient:
         """Says how far a run is."""
         await self._run(functools.partial(self._client.progress, lease, percent, note))
 
+    async def log(self, lease: str, lines: Sequence[str], timeout: Optional[float] = None) -> None:
+        """Keeps lines with a run that is under way; see `Client.log`."""
+        await self._run(functools.partial(self._client.log, lease, lines, timeout))
+
     def another(self, connections: int = 1) -> "AsyncClient":
         """A client of the same server with connections of its own."""
         other = AsyncClient.__new__(AsyncClient)
@@ -168,6 +173,7 @@ class AsyncJob:
         self._client = client
         self._worker = worker
         self._lines: List[str] = []
+        self._telling = asyncio.Lock()
         self._task: Optional["asyncio.Task[Any]"] = None
         self._lost = False
         #: Why the handler should stop: `canceled`, `stale_lease` or `timeout`; none while it should go on.
@@ -189,8 +195,27 @@ class AsyncJob:
         return self.stop_reason is not None
 
     def log(self, line: str) -> None:
-        """Keeps a line with the run."""
+        """Keeps a line with the run. Lines are sent with the heartbeats, and the rest with the run's end."""
         self._lines.append(line)
+
+    async def _send_lines(self, timeout: float) -> None:
+        """Sends what was logged since the last time. What cannot be sent now goes with the next heartbeat."""
+        async with self._telling:
+            lines = self._lines[:LINES]
+            if not lines or self._lost:
+                return
+            try:
+                await self._client.log(self.lease, lines, timeout=timeout)
+            except ApiError as error:
+                _log.debug("lines of %s were not kept yet: %s", self.id, error)
+                return
+            del self._lines[: len(lines)]
+
+    async def _last_lines(self) -> List[str]:
+        """What has not been sent yet."""
+        async with self._telling:
+            lines, self._lines = self._lines, []
+            return lines
 
     async def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on.
@@ -381,13 +406,16 @@ class AsyncWorker:
         finally:
             if alarm is not None:
                 alarm.cancel()
-        if handler.cancelled() and job.stop_reason is not None:
-            return _out_of_time(job) if job.stop_reason == "timeout" else None
+        if handler.cancelled() and job.stop_reason not in (None, "timeout"):
+            return None
+        lines = await job._last_lines()
+        if handler.cancelled() and job.stop_reason == "timeout":
+            return _out_of_time(job, lines)
         error = asyncio.CancelledError() if handler.cancelled() else handler.exception()
         if error is None:
-            return succeeded(handler.result(), job._lines)
+            return succeeded(handler.result(), lines)
         log_failure(job.id, job.kind, job.run, error)
-        outcome = of_exception(error, job._lines)
+        outcome = of_exception(error, lines)
         if job.stop_reason == "timeout" and outcome["type"] == "failed":
             outcome["class"] = "timeout"
         return outcome
@@ -442,6 +470,8 @@ class AsyncWorker:
                 answer = await self._client.heartbeat(self.name, list(jobs), timeout=self._lease / 3)
                 lost = {one["lease"]: str(one.get("reason", "stale_lease")) for one in answer["lost"]}
                 renewed = asked
+                # After the leases, which must not wait for it.
+                await asyncio.gather(*(job._send_lines(self._lease / 3) for job in jobs.values()))
             except ApiError as error:
                 _log.warning("leases cannot be renewed for the moment: %s", error)
                 late = time.monotonic() - renewed > self._lease
@@ -462,10 +492,10 @@ class AsyncWorker:
             await asyncio.wait(left)
 
 
-def _out_of_time(job: AsyncJob) -> Body:
+def _out_of_time(job: AsyncJob, lines: List[str]) -> Body:
     message = f"the run took longer than {job.timeout_ms} ms"
     _log.error("job %s (%s, run %d) failed: %s", job.id, job.kind, job.run, message)
-    return {"type": "failed", "class": "timeout", "message": message, "error_type": "Timeout", "logs": job._lines}
+    return {"type": "failed", "class": "timeout", "message": message, "error_type": "Timeout", "logs": lines}
 
 
 async def _first(*waits: Awaitable[Any]) -> None:

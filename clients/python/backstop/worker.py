@@ -363,12 +363,13 @@ class Worker:
             if not jobs:
                 renewed = time.monotonic()
                 continue
-            for job in jobs.values():
-                job._send_lines(self._lease / 3)
             asked = time.monotonic()
             try:
                 lost = self._lost_of(jobs)
                 renewed = asked
+                # After the leases, which must not wait for it.
+                for job in jobs.values():
+                    job._send_lines(self._lease / 3)
             except ApiError as error:
                 _log.warning("leases cannot be renewed for the moment: %s", error)
                 # Others may run these jobs by now, and what we say of them would be refused.

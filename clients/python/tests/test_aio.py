@@ -98,6 +98,18 @@ class Async(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(seen, ["canceled"])
         self.assertEqual((await self.ended(job))["status"], "canceled")
 
+    async def test_lines_are_kept_while_the_run_goes_on(self) -> None:
+        job = await self.submit("lines")
+        held = (await self.client.claim("lines", [self.queue], ["act"]))[0]
+        run = AsyncJob(self.client, held, "lines")
+        run.log("one")
+        await run._send_lines(5)
+        run.log("two")
+        self.assertEqual(await run._last_lines(), ["two"], "the first one has been sent")
+        outcome = {"type": "interrupted", "logs": ["two"]}
+        await self.client.finish([{"lease": run.lease, "outcome": outcome}])
+        self.assertEqual((await self.client.attempts(job))[0]["output"], "one\ntwo\n")
+
     async def test_progress_tells_of_a_cancel_at_once(self) -> None:
         worker, seen = self.worker(), []
         running, told = asyncio.Event(), asyncio.Event()
