@@ -151,8 +151,13 @@ fn check_reports(row: &Attempt, lease: &Lease, said: &Said, found: &mut Vec<Stri
         found.push(format!("the ledger ends run {run} by {}, which nobody reported", row.cause));
     }
     let Some(reports) = reports else { return };
-    if reports.accepted.len() > 1 {
-        found.push(format!("the end of run {run} was accepted {} times", reports.accepted.len()));
+    // The same report again is answered as the first time (L5); no other is.
+    let alike = reports.tries.iter().filter(|(cause, _)| *cause == row.cause).count();
+    if reports.accepted.len() > alike {
+        found.push(format!("{} ends of run {run} were accepted, {alike} were right", reports.accepted.len()));
+    }
+    if reports.accepted.iter().any(|state| *state != reports.accepted[0]) {
+        found.push(format!("the end of run {run} was answered in different ways: {:?}", reports.accepted));
     }
     if reports.refused > 0 && reports.tries.len() == reports.refused && row.cause != Cause::Canceled {
         found.push(format!("every report about run {run} was refused, and the ledger has one"));
