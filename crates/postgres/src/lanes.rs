@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use backstop_core::job::Priority;
-use backstop_store::desk::LaneKey;
+use backstop_core::job::{NewJob, Priority};
+use backstop_store::desk::{LaneKey, lane_of};
 
 use crate::columns::Columns;
 use crate::error::Failure;
@@ -40,6 +40,17 @@ impl Lanes {
     pub(crate) fn know_all(&self, lanes: &BTreeSet<LaneKey>) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         lanes.iter().all(|lane| known.by_key.contains_key(lane))
+    }
+
+    /// True when the ids of the lanes of all these jobs are known.
+    pub(crate) fn know_all_of(&self, jobs: &[NewJob]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        // Jobs of one lane mostly follow each other.
+        let mut latest: Option<LaneKey> = None;
+        jobs.iter().all(|job| {
+            let lane = lane_of(&job.spec);
+            latest.as_ref() == Some(&lane) || known.by_key.contains_key(latest.insert(lane))
+        })
     }
 
     /// The lane with this id, once [`Lanes::meet`] has seen it.

@@ -32,7 +32,9 @@ pub(crate) async fn submit(
     };
     let mut desk = unit.desk(now);
     let shared = unit.shared.clone();
-    if !(optimistic && SubmitNeeds::are_plain(&submit.jobs)) {
+    // A lane that has to be made first would stay when a job turns out to be there already.
+    let plain = optimistic && SubmitNeeds::are_plain(&submit.jobs) && shared.lanes.know_all_of(&submit.jobs);
+    if !plain {
         lay(unit, &shared.lanes, &mut desk, submit).await?;
     }
     let answers = desk.submit(submit)?;

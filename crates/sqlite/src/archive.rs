@@ -60,7 +60,8 @@ fn archive_one(unit: &mut Unit<'_>, roster: &Roster, seq: i64) -> Result<(), Fai
         archived.ran,
         &*archived.document,
     ])?;
-    let lane = unit.lanes.of(conn, &spec)?.id;
+    let lane = unit.lanes.of(conn, &spec)?;
+    let lane = lane.ok_or_else(|| Failure::Unreadable(format!("job {} without a lane", spec.id)))?.id;
     unit.remove(&Stored { seq, id: spec.id, lane, record }, &spec)
 }
 

@@ -56,24 +56,28 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// The lane that a new job belongs to, made if need be.
-    pub(crate) fn of(&mut self, conn: &Connection, spec: &Spec) -> Result<Arc<Lane>, Failure> {
+    /// The lane that a new job belongs to, made if need be; none when the job is there already and has no use for it. A
+    /// lane that is made for nobody would be a queue that nobody has asked for.
+    pub(crate) fn of(&mut self, conn: &Connection, spec: &Spec) -> Result<Option<Arc<Lane>>, Failure> {
         if let Some(lane) = self.latest.as_ref().filter(|lane| lane.is_of(spec)) {
-            return Ok(lane.clone());
+            return Ok(Some(lane.clone()));
         }
         let key = (spec.queue.clone(), spec.kind.clone(), spec.version, spec.priority);
         if let Some(lane) = self.by_key.get(&key) {
             self.latest = Some(lane.clone());
-            return Ok(lane.clone());
+            return Ok(Some(lane.clone()));
         }
         let values = params![spec.queue, spec.kind, spec.version, spec.priority.level()];
         let found = conn.prepare_cached(sql::LANE_FIND)?.query_row(values, |row| row.get(0)).optional()?;
         let id = match found {
             Some(id) => id,
+            None if conn.prepare_cached(sql::STATE_IS_THERE)?.exists([spec.id.as_bytes()])? => {
+                return Ok(None);
+            }
             None => conn.prepare_cached(sql::LANE_INSERT)?.insert(values)?,
         };
         let (queue, kind, version, priority) = key;
-        Ok(self.remember(Lane { id, queue, kind, version, priority }))
+        Ok(Some(self.remember(Lane { id, queue, kind, version, priority })))
     }
 
     /// The lane with this id.

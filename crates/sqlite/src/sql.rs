@@ -68,6 +68,7 @@ pub(crate) const LANES: &str = "SELECT id, queue, kind, version, priority, pendi
 
 // Submit.
 
+pub(crate) const STATE_IS_THERE: &str = "SELECT 1 FROM backstop_state WHERE id = ?1";
 pub(crate) const STATE_INSERT: &str = "INSERT INTO backstop_state (id, lane, status, run_at, expires_at, \
      attempt, crashes, \
      deferrals, runs, redrives, fence, business_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \

@@ -215,7 +215,8 @@ impl<'c> Unit<'c> {
     /// Stores a job whose checks have passed; none when its id is there already, which changes nothing.
     pub(crate) fn insert(&mut self, new: &NewJob) -> Result<Option<State>, Failure> {
         let spec = &new.spec;
-        let lane = self.lanes.of(self.conn, spec)?.id;
+        let Some(lane) = self.lanes.of(self.conn, spec)? else { return Ok(None) };
+        let lane = lane.id;
         let record = Record::new(spec, new.start.run_at(self.now));
         let insert = warm(&mut self.hot.state_insert, self.conn, sql::STATE_INSERT)?;
         if !rows::insert_record(insert, spec, lane, &record)? {

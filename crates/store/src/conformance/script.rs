@@ -88,10 +88,6 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (1, |_| Command::Reopen),
 ];
 
-/// The duties that scripts lead: those that there were when their seeds were chosen.
-const LED: [Duty; 7] =
-    [Duty::Rescue, Duty::Expire, Duty::WatchCode, Duty::Archive, Duty::Redrive, Duty::Alert, Duty::Prune];
-
 impl Script {
     fn incidents(&mut self) -> Command {
         let state = self.dice.percent(50).then(|| self.dice.one_of(&IncidentState::ALL));
@@ -284,7 +280,7 @@ impl Script {
     }
 
     pub(super) fn lead(&mut self) -> Command {
-        let duties = (0..self.count(4)).map(|_| self.dice.one_of(&LED)).collect();
+        let duties = (0..self.count(4)).map(|_| self.dice.one_of(&Duty::ALL)).collect();
         let ttl = Duration::from_secs(self.dice.between(5, 60));
         Command::Lead(worker_id(self.dice.between(1, 2)), duties, ttl)
     }

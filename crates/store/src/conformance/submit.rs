@@ -108,6 +108,10 @@ pub async fn a_repeated_id_is_deduplicated(w: World) {
     assert_eq!((first.deduplicated, again.deduplicated), (false, true));
     assert_eq!((again.id, again.state), (id(1), State::Pending));
     assert_eq!(w.listed(JobFilter::default()).await, [id(1)]);
+    let elsewhere = w.offer(job(1).queue("elsewhere")).await.expect("known");
+    assert!(elsewhere.deduplicated);
+    let queues = w.store.queues().await.expect("read");
+    assert!(queues.iter().all(|queue| queue.name != "elsewhere"), "nothing of it is left: {queues:?}");
 }
 
 /// L10: a repeated submit tells where the job is now, and does not start it over.
