@@ -30,20 +30,32 @@ pub(crate) async fn is_direct(pool: &Pool, place: &Place) -> bool {
     let Ok(client) = pool.get().await else { return false };
     let Ok(row) = client.query_one(sql::WHERE_IT_LISTENS, &[]).await else { return false };
     let (port, address): (i32, Option<String>) = (row.get(0), row.get(1));
-    let ours: Vec<u16> = place.config.get_ports().to_vec();
-    if !ours.iter().any(|one| i32::from(*one) == port) {
+    let address = address.and_then(|text| text.parse().ok());
+    let config = place.config.clone();
+    let resolve = |name: &str| {
+        let found = (name, 0).to_socket_addrs().into_iter().flatten();
+        found.map(|found| found.ip()).collect()
+    };
+    let asked = move || is_here((port, address), config.get_ports(), config.get_hosts(), resolve);
+    tokio::task::spawn_blocking(asked).await.unwrap_or(false)
+}
+
+/// True when a server that listens at this port and address, or on a socket of its machine, is one of those that we
+/// connect to.
+fn is_here(
+    (port, address): (i32, Option<IpAddr>),
+    ports: &[u16],
+    hosts: &[Host],
+    resolve: impl Fn(&str) -> Vec<IpAddr>,
+) -> bool {
+    if !ports.iter().any(|one| i32::from(*one) == port) {
         return false;
     }
-    let Some(address) = address.and_then(|text| text.parse::<IpAddr>().ok()) else {
-        return place.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    };
-    let hosts = place.config.get_hosts().to_vec();
-    let known = tokio::task::spawn_blocking(move || {
-        let tcp = hosts.iter().filter_map(|host| if let Host::Tcp(name) = host { Some(name) } else { None });
-        tcp.flat_map(|name| (name.as_str(), 0).to_socket_addrs().into_iter().flatten())
-            .any(|found| found.ip() == address)
-    });
-    known.await.unwrap_or(false)
+    let Some(address) = address else { return hosts.iter().all(|host| matches!(host, Host::Unix(_))) };
+    hosts.iter().any(|host| match host {
+        Host::Tcp(name) => resolve(name).contains(&address),
+        Host::Unix(_) => false,
+    })
 }
 
 /// Cancels whatever runs on a connection, and closes it. Until then it keeps its place in the pool.
@@ -60,4 +72,33 @@ pub(crate) fn abandon(shared: &Shared, client: Object) {
     };
     let runtime = Handle::try_current().unwrap_or_else(|_| shared.runtime.clone());
     runtime.spawn(end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_is_never_taken_for_the_server() {
+        let ip = |text: &str| text.parse::<IpAddr>().ok();
+        let tcp = |name: &str| vec![Host::Tcp(name.to_owned())];
+        let socket = || vec![Host::Unix("/run/postgresql".into())];
+        // Where the server says that it listens, where we connect to, and whether that is the same.
+        for (server, port, hosts, direct) in [
+            ((5432, ip("10.0.0.7")), 5432, tcp("db"), true),
+            ((5432, ip("10.0.0.7")), 6432, tcp("db"), false),
+            ((5432, ip("10.0.0.9")), 5432, tcp("db"), false),
+            ((5432, ip("10.0.0.7")), 5432, tcp("nowhere"), false),
+            // A pooler on the machine of the server, that has a socket of it.
+            ((5432, None), 5432, tcp("db"), false),
+            ((5432, None), 5432, socket(), true),
+            ((5432, None), 6432, socket(), false),
+            ((5432, ip("10.0.0.7")), 5432, socket(), false),
+            ((5432, ip("10.0.0.7")), 5432, [tcp("nowhere"), tcp("db")].concat(), true),
+        ] {
+            let resolve =
+                |name: &str| if name == "db" { ip("10.0.0.7").into_iter().collect() } else { vec![] };
+            assert_eq!(is_here(server, &[port], &hosts, resolve), direct, "{server:?} {port} {hosts:?}");
+        }
+    }
 }
