@@ -258,7 +258,13 @@ fn the_doctor_names_what_could_lose_a_job_and_what_is_missing() {
         let break_it =
             "ALTER TABLE backstop_record DROP INDEX record_shelf; ALTER TABLE backstop_tag ENGINE = Aria";
         place::sql(&place.url(), break_it).await;
-        let findings = store.check().await.expect("checked");
+        let mut findings = store.check().await.expect("checked");
+        // The oldest transaction is named, and other tests have theirs: this one stays until they have ended.
+        let ours = format!("connection {id} ");
+        while !findings.iter().any(|one| one.subject == "horizon" && one.message.contains(&ours)) {
+            tokio::task::yield_now().await;
+            findings = store.check().await.expect("checked");
+        }
         let found =
             |subject: &str| findings.iter().filter(|finding| finding.subject == subject).collect::<Vec<_>>();
         assert_eq!(found("innodb_flush_log_at_trx_commit").len(), 1);
@@ -269,7 +275,6 @@ fn the_doctor_names_what_could_lose_a_job_and_what_is_missing() {
         let tables = found("tables");
         assert!(tables[0].message.contains("backstop_record.record_shelf"), "{tables:?}");
         assert!(tables[1].message.contains("backstop_tag (Aria)"), "{tables:?}");
-        assert!(found("horizon")[0].message.contains(&format!("connection {id} ")), "{findings:?}");
         assert!(findings.iter().all(|finding| finding.level == Level::Good || finding.hint.is_some()));
     });
 }

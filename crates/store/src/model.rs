@@ -27,6 +27,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use backstop_core::event::Event;
 use backstop_core::explain::Surroundings;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
@@ -78,7 +79,10 @@ impl ModelStore {
         let mut shared = self.lock();
         let mut commit = Commit::at(self.clock.now(), shared.observer.wants_alerts());
         let answer = verb(&mut shared.tables, &mut commit)?;
-        if !commit.events.is_empty() && shared.observer.wants_events() {
+        if !shared.observer.wants_events() {
+            commit.events.retain(Event::is_of_expiry);
+        }
+        if !commit.events.is_empty() {
             shared.observer.committed(commit.events);
         }
         if commit.work_arrived {

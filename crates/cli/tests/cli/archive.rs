@@ -107,8 +107,10 @@ fn pruning_by_hand_counts_asks_and_leaves_what_never_ran() {
     let (other, duty) = (worker_id(), backstop::store::Duty::Prune);
     let lead = |span| {
         on_engine(&program, async |engine| {
-            let terms = engine.store().lead(other, vec![duty], span).await;
-            assert!(terms.expect("the store is there")[0].is_some(), "nobody else leads");
+            // Whoever archived what is pruned here leads for a moment longer.
+            while engine.store().lead(other, vec![duty], span).await.expect("there")[0].is_none() {
+                tokio::task::yield_now().await;
+            }
         });
     };
     lead(Duration::from_secs(60));

@@ -128,7 +128,7 @@ impl store::Store for Troubled {
         surroundings(job: backstop::JobId) -> Option<(core::job::JobView, core::explain::Surroundings)>;
         queues() -> Vec<store::QueueView>;
         workers() -> Vec<store::WorkerView>;
-        incidents(limit: usize) -> Vec<store::Incident>;
+        incidents_like(filter: store::IncidentFilter, limit: usize) -> Vec<store::Incident>;
         held_lanes() -> Vec<store::HeldLane>;
         check() -> Vec<store::Finding>;
     }

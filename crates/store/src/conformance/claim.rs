@@ -171,45 +171,6 @@ async fn word_on_fences(w: &World) -> Option<Level> {
     findings.into_iter().find(|finding| finding.subject == "fences").map(|finding| finding.level)
 }
 
-/// L5: a counter that a restore has lost is raised by the claim that meets it; nothing else stops meanwhile.
-pub async fn fences_that_went_back_are_raised(w: World) {
-    let seen = worn(&w, 1).await;
-    if !w.lose_fences().await {
-        return;
-    }
-    assert_eq!(word_on_fences(&w).await, Some(Level::Good), "nobody has met it yet");
-    let taken = w.take(worker_id(1)).await;
-    assert!(taken.lease.fence > seen, "{} after {seen}", taken.lease.fence);
-    assert_eq!(taken.record.fence, taken.lease.fence);
-    assert_eq!(w.listed(JobFilter::default()).await, [id(1)]);
-    assert_eq!(w.record(id(1)).await.fence, taken.lease.fence);
-    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
-    w.finish(&taken, ends_by(&taken, Cause::Error)).await;
-    let next = w.take(worker_id(1)).await;
-    assert!(next.lease.fence > taken.lease.fence);
-    w.finish(&next, success(&next)).await;
-    assert_eq!(w.state(id(1)).await, State::Succeeded);
-    worn(&w, 2).await;
-}
-
-/// L5: and by whoever opens the store next.
-pub async fn fences_that_went_back_are_raised_on_opening(w: World) {
-    let seen = worn(&w, 1).await;
-    let taken = w.take(worker_id(1)).await;
-    w.finish(&taken, success(&taken)).await;
-    let highest = taken.lease.fence;
-    if !w.lose_fences().await {
-        return;
-    }
-    let w = w.reopen().await;
-    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
-    // A job that has seen none: only the counter tells how high they were.
-    w.submit(job(2)).await;
-    let taken = w.take(worker_id(1)).await;
-    assert!(taken.lease.fence > highest && highest > seen, "{} after {highest}", taken.lease.fence);
-    w.finish(&taken, success(&taken)).await;
-}
-
 /// L4: a paused queue gives nothing until it is resumed.
 pub async fn a_paused_queue_gives_nothing(w: World) {
     let worker = w.worker(1).await;
@@ -311,6 +272,45 @@ pub async fn fences_survive_a_reopened_store(w: World) {
     let w = w.reopen().await;
     assert_eq!(w.take(taken.lease.worker).await.lease.fence, Fence(2));
     assert_eq!(w.finish(&taken, success(&taken)).await, State::Succeeded, "and leases live on");
+}
+
+/// L5: a counter that a restore has lost is raised by the claim that meets it; nothing else stops meanwhile.
+pub async fn fences_that_went_back_are_raised(w: World) {
+    let seen = worn(&w, 1).await;
+    if !w.lose_fences().await {
+        return;
+    }
+    assert_eq!(word_on_fences(&w).await, Some(Level::Good), "nobody has met it yet");
+    let taken = w.take(worker_id(1)).await;
+    assert!(taken.lease.fence > seen, "{} after {seen}", taken.lease.fence);
+    assert_eq!(taken.record.fence, taken.lease.fence);
+    assert_eq!(w.listed(JobFilter::default()).await, [id(1)]);
+    assert_eq!(w.record(id(1)).await.fence, taken.lease.fence);
+    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
+    w.finish(&taken, ends_by(&taken, Cause::Error)).await;
+    let next = w.take(worker_id(1)).await;
+    assert!(next.lease.fence > taken.lease.fence);
+    w.finish(&next, success(&next)).await;
+    assert_eq!(w.state(id(1)).await, State::Succeeded);
+    worn(&w, 2).await;
+}
+
+/// L5: and by whoever opens the store next.
+pub async fn fences_that_went_back_are_raised_on_opening(w: World) {
+    let seen = worn(&w, 1).await;
+    let taken = w.take(worker_id(1)).await;
+    w.finish(&taken, success(&taken)).await;
+    let highest = taken.lease.fence;
+    if !w.lose_fences().await {
+        return;
+    }
+    let w = w.reopen().await;
+    assert_eq!(word_on_fences(&w).await, Some(Level::Warning));
+    // A job that has seen none: only the counter tells how high they were.
+    w.submit(job(2)).await;
+    let taken = w.take(worker_id(1)).await;
+    assert!(taken.lease.fence > highest && highest > seen, "{} after {highest}", taken.lease.fence);
+    w.finish(&taken, success(&taken)).await;
 }
 
 /// L4: workers that claim at once never hold the same job.
