@@ -60,8 +60,9 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 }
             }
             let wait = match lull.take() {
-                Some(until) => Ok(self.go_on_waiting(until)),
-                None => self.round(expected, pulse, &mut unready, &mut patience).await,
+                // What waits here starts in a round of its own.
+                Some(until) if !self.has_buffered() => Ok(self.go_on_waiting(until)),
+                _ => self.round(expected, pulse, &mut unready, &mut patience).await,
             };
             let rested = match wait {
                 Ok(wait) => {
@@ -113,9 +114,16 @@ impl<C: Send + Sync + 'static> Shared<C> {
         unready: &mut Quiet,
         patience: &mut Patience,
     ) -> Result<Wait, StoreError> {
-        self.start_buffered().await?;
-        self.gather_room().await;
-        let wanted = self.want();
+        let wanted = loop {
+            self.start_buffered().await?;
+            self.gather_room().await;
+            let wanted = self.want();
+            // Room that came back meanwhile is for what waits here. Nobody would wake us for it again: the claim holds
+            // that room now, and waits for other jobs.
+            if !self.could_start(&wanted) {
+                break wanted;
+            }
+        };
         if wanted.claim.queues.is_empty() {
             return Ok(Wait::Room);
         }
@@ -136,6 +144,17 @@ impl<C: Send + Sync + 'static> Shared<C> {
             _ if self.queues.iter().any(|queue| queue.prefetch > 0) => Ok(Wait::Room),
             _ => self.work_off(pulse, unready).await,
         }
+    }
+
+    /// True when a claim has set room aside in a queue where jobs wait that were claimed ahead.
+    fn could_start(&self, wanted: &Wanted) -> bool {
+        let mut queues = self.queues.iter().zip(&wanted.room);
+        queues.any(|(queue, room)| room.count() > 0 && !lock(&queue.buffer).is_empty())
+    }
+
+    /// True when jobs wait here that were claimed ahead.
+    fn has_buffered(&self) -> bool {
+        self.queues.iter().any(|queue| !lock(&queue.buffer).is_empty())
     }
 
     /// Waits for the rest of a lull in which only what arrives is due.

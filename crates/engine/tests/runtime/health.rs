@@ -9,6 +9,8 @@ use backstop::prelude::*;
 use backstop::store::Error as StoreError;
 use backstop::{Config, core, store};
 
+use tokio::sync::Notify;
+
 use crate::fixture::*;
 
 /// A store whose verbs can be told to panic, to hang or to fail.
@@ -19,6 +21,9 @@ struct Troubled {
     failures: AtomicU32,
     /// Changes that wait to be added to the counts.
     left: AtomicUsize,
+    /// Whether starts are held up until they may go on.
+    starts_wait: AtomicBool,
+    go_on: Notify,
 }
 
 impl Troubled {
@@ -29,6 +34,8 @@ impl Troubled {
             hangs: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             left: AtomicUsize::new(0),
+            starts_wait: AtomicBool::new(false),
+            go_on: Notify::new(),
         })
     }
 
@@ -65,6 +72,15 @@ impl store::Store for Troubled {
             return Box::pin(std::future::pending());
         }
         self.inner.renew(worker, lease, held)
+    }
+
+    fn start(&self, leases: Vec<core::Lease>) -> store::Answer<'_, Vec<Result<(), core::job::Stale>>> {
+        Box::pin(async move {
+            if self.starts_wait.load(Ordering::SeqCst) {
+                self.go_on.notified().await;
+            }
+            self.inner.start(leases).await
+        })
     }
 
     fn fold(&self, limit: usize) -> store::Answer<'_, usize> {
@@ -106,7 +122,6 @@ impl store::Store for Troubled {
         now() -> backstop::Timestamp;
         submit(submit: store::Submit) -> Vec<Result<store::Submitted, core::Refusal>>;
         claim(claim: store::Claim) -> store::Claimed;
-        start(leases: Vec<core::Lease>) -> Vec<Result<(), core::job::Stale>>;
         annotate(notes: Vec<store::Note>) -> Vec<Result<(), core::job::Stale>>;
         enlist(worker: store::NewWorker) -> ();
         retire(worker: backstop::WorkerId) -> ();
@@ -257,4 +272,35 @@ async fn an_ending_the_store_refuses_is_kept_with_its_slot_and_tried_again() {
     assert_eq!(state(&engine, id).await, State::Succeeded);
     assert_eq!(app.starts.load(Ordering::SeqCst), 2, "and no run was repeated");
     running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_comes_back_while_another_job_is_started_is_not_forgotten() {
+    // L13: what was claimed ahead starts as soon as there is room, whatever the loop is doing at that moment.
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default());
+    let submit = async |queue: &str, word: &str| {
+        let job = engine.enqueue(act(&[word])).queue(queue).policy(quick());
+        job.submit().await.expect("admitted").id
+    };
+    let (first, ahead) = (submit("a", "until_canceled").await, submit("a", "ok").await);
+    let others = [submit("b", "until_canceled").await, submit("b", "until_canceled").await];
+    let hangs = submit("b", "hang").await;
+    let worker = engine.worker(Arc::new(App::default())).register::<Act>();
+    let worker = worker.queue("a", 1).prefetch(2).queue("b", 2).prefetch(2).start().await.expect("started");
+    for held in [first, ahead, others[0], others[1], hangs] {
+        reach(&engine, held, State::Running).await;
+    }
+    // The loop starts the next job of `b`, and is held up. Meanwhile there is room in `a`.
+    store.starts_wait.store(true, Ordering::SeqCst);
+    for other in others {
+        engine.cancel(other, "make room").await.expect("it runs");
+    }
+    pass(15).await;
+    engine.cancel(first, "make room").await.expect("it runs");
+    pass(15).await;
+    store.starts_wait.store(false, Ordering::SeqCst);
+    store.go_on.notify_one();
+    reach(&engine, ahead, State::Succeeded).await;
+    drop(worker);
 }
