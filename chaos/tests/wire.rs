@@ -65,7 +65,7 @@ async fn keep_cutting(proxy: &Proxy, stop: impl Fn() -> bool) {
 }
 
 async fn cut_submits(kind: Kind) {
-    let wanted = rounds(500, 10_000);
+    let wanted = rounds(250, 10_000);
     let ground = Ground::new(kind, "cuts");
     drop(ground.open().await);
     let proxy = proxy_of(&ground);

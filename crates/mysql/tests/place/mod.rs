@@ -55,6 +55,8 @@ fn apart<F: Future<Output = ()> + Send + 'static>(future: F) {
 }
 
 impl Place for InDatabase {
+    const SEEDS: u64 = 25;
+
     fn fresh() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("t_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));

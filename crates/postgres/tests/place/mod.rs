@@ -19,6 +19,9 @@ pub(crate) struct InSchema(String);
 pub(crate) struct BehindPooler(InSchema);
 
 impl Place for BehindPooler {
+    /// What differs from the place without a pooler is the way to the server and the short claims.
+    const SEEDS: u64 = 10;
+
     fn fresh() -> Self {
         Self(InSchema::fresh())
     }
@@ -61,6 +64,8 @@ impl InSchema {
 }
 
 impl Place for InSchema {
+    const SEEDS: u64 = 25;
+
     fn fresh() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Self(format!("t_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))

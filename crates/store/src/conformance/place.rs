@@ -10,6 +10,10 @@ use crate::{Answer, Error, ManualClock, ModelStore, Store};
 
 /// A place that holds the data of one store, so that the store can be opened there more than once.
 pub trait Place: Sized + 'static {
+    /// How many seeds the short form of [`property`](super::property()) plays here: fewer where every step
+    /// travels.
+    const SEEDS: u64 = 50;
+
     /// A new place with nothing in it. Whatever it occupies is freed when it is dropped.
     fn fresh() -> Self;
 

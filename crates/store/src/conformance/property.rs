@@ -140,7 +140,7 @@ pub fn property<P: Place>() {
         return;
     }
     let torture = std::env::var("BACKSTOP_TORTURE").is_ok_and(|value| value == "1");
-    let (seeds, steps) = if torture { (3_000, LONG) } else { (50, SHORT) };
+    let (seeds, steps) = if torture { (3_000, LONG) } else { (P::SEEDS, SHORT) };
     for seed in 1..=seeds {
         expect_same::<P>(seed, steps);
     }
