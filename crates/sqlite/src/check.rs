@@ -103,14 +103,19 @@ fn log_size(path: &Path) -> Finding {
 fn permissions(path: &Path) -> Option<Finding> {
     use std::os::unix::fs::PermissionsExt;
     let mode = path.metadata().ok()?.permissions().mode();
-    let open = mode & 0o002 != 0;
     let message = format!("mode {:o}", mode & 0o7777);
-    Some(if open {
-        let hint = "payloads may hold secrets, and anyone can change them: chmod o-rw";
-        finding(Level::Warning, "permissions", format!("{message}: every user may write it"), Some(hint))
-    } else {
-        finding(Level::Good, "permissions", message, None)
-    })
+    let others = match mode {
+        mode if mode & 0o022 != 0 => "change",
+        mode if mode & 0o044 != 0 => "read",
+        _ => return Some(finding(Level::Good, "permissions", message, None)),
+    };
+    let hint = format!("payloads may hold secrets: chmod 600 {0} {0}-wal {0}-shm", path.display());
+    Some(finding(
+        Level::Warning,
+        "permissions",
+        format!("{message}: other users may {others} it"),
+        Some(&hint),
+    ))
 }
 
 #[cfg(not(unix))]

@@ -99,9 +99,20 @@ fn connect(path: &Path, create: bool) -> rusqlite::Result<Connection> {
     // Each connection belongs to one thread, so SQLite's own locks would only cost.
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
+        make_private(path);
         flags |= OpenFlags::SQLITE_OPEN_CREATE;
     }
     Connection::open_with_flags(path, flags)
+}
+
+/// Makes a new file that nobody but its owner reads: payloads may hold secrets. SQLite gives the log beside it the same
+/// rights. What cannot be made here is left to SQLite, which says why.
+fn make_private(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.open(path);
 }
 
 fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), Failure> {

@@ -153,6 +153,28 @@ fn a_good_store_has_good_findings() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_is_for_its_owner_alone_and_the_doctor_says_when_it_is_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = Scratch::new();
+    let store = open(&dir.path("jobs.db")).expect("fresh");
+    submit(&store, 1);
+    for file in ["jobs.db", "jobs.db-wal", "jobs.db-shm"] {
+        let mode = dir.path(file).metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    for (mode, what) in [(0o640, "read"), (0o604, "read"), (0o620, "change"), (0o666, "change")] {
+        let rights = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path("jobs.db"), rights).expect("changed");
+        let findings = block_on(store.check()).expect("checked");
+        let found =
+            findings.iter().find(|finding| finding.subject == "permissions").expect("it is looked at");
+        assert_eq!(found.level, Level::Warning, "{mode:o}");
+        assert!(found.message.contains(what) && found.hint.is_some(), "{found:?}");
+    }
+}
+
 #[test]
 fn the_doctor_names_what_could_lose_a_job() {
     let dir = Scratch::new();
