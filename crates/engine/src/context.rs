@@ -216,6 +216,9 @@ impl<C> JobContext<C> {
     /// Tells every subscriber of this process something of the handler's own (E6). It is told at once, so a run that
     /// fails later has told it all the same, and its next run tells it again.
     ///
+    /// Subscribers see what a view of the job would show: fields that are masked for its kind are hidden (F11), and
+    /// of a kind whose data is sealed they learn that there was something (E12).
+    ///
     /// # Errors
     /// When the store, whose clock dates it, is away.
     pub async fn publish(
@@ -225,6 +228,7 @@ impl<C> JobContext<C> {
     ) -> Result<(), backstop_store::Error> {
         let inner = &self.run.engine.inner;
         let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
+        let data = crate::sealing::told(&inner.config, &self.run.job.spec, data);
         let what = What::Published { name: name.into(), data };
         inner.bus.tell(Event { at, node: None, job: Some(job), what });
         Ok(())

@@ -105,6 +105,17 @@ pub(crate) fn result(config: &Config, spec: &Spec, text: String) -> Result<Arc<s
     }
 }
 
+/// What a handler tells subscribers, as it may be told: they see what a view of the job would show, and so do webhooks,
+/// streams and the copies that are stored on their way.
+pub(crate) fn told(config: &Config, spec: &Spec, mut data: serde_json::Value) -> serde_json::Value {
+    let sealed = config.encryption.as_ref().is_some_and(|encryption| encryption.covers(&spec.kind));
+    if sealed || is_sealed(&spec.payload) {
+        return SHOWN.into();
+    }
+    config.mask().value(Some(&spec.kind), &mut data);
+    data
+}
+
 impl Backstop {
     /// What everything passes through that is shown: see [`JobView::masked`].
     #[must_use]

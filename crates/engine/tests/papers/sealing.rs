@@ -8,7 +8,7 @@ use backstop::core::sealing::{SealingKeys, is_sealed};
 use backstop::core::signing::SecretKey;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, ModelStore, PageRequest, SystemClock};
-use backstop::{Cause, Config, Encryption, State, TerminalReason};
+use backstop::{Cause, Config, Encryption, State, TerminalReason, What};
 
 use crate::place::{App, Place, after, detail, drain, strict, work};
 
@@ -169,4 +169,50 @@ async fn named_fields_are_hidden_in_views_and_kept_in_the_store() {
     let page = engine.jobs(JobFilter::default(), PageRequest::first(1)).await.expect("listed");
     assert_eq!(&*page.items[0].masked(&engine.mask()).job.spec.payload, r#"{"say":"[redacted]"}"#);
     assert_eq!(&*detail(&engine, id).await.view.job.spec.payload, format!(r#"{{"say":"{NEEDLE}"}}"#));
+}
+
+/// Tells subscribers what it was given.
+#[derive(Serialize, Deserialize)]
+struct Tell {
+    say: String,
+}
+
+impl Job for Tell {
+    const KIND: &'static str = "tell";
+    type Context = ();
+    type Output = JobResult;
+
+    async fn run(self, cx: JobContext<()>) -> JobResult {
+        let data = serde_json::json!({ "say": self.say, "deep": [{ "api_key": self.say }], "open": 1 });
+        Ok(cx.publish("told", data).await?)
+    }
+}
+
+#[tokio::test]
+async fn what_a_handler_tells_is_told_as_a_view_would_show_it() {
+    // E12, F11
+    let hidden = serde_json::json!("[redacted]");
+    let masked = Config::default().masking(Masking::default().hide("tell", ["say"]));
+    let sealed = Config::default().encryption(sealing(&[("s1", 1)]).kind("tell"));
+    for (config, name) in [(masked, "masked"), (sealed, "sealed")] {
+        let engine = on_model(config);
+        let mut events = engine.events();
+        engine.enqueue(Tell { say: NEEDLE.to_owned() }).submit().await.expect("admitted");
+        let worker = engine.worker(()).register::<Tell>().queue("default", 1).inline().expect("a worker");
+        worker.drain(5).await.expect("drained");
+        let mut told = None;
+        while let Some(event) = events.try_next() {
+            assert!(!format!("{event:?}").contains(NEEDLE), "{name}: {event:?}");
+            if let What::Published { data, .. } = &event.what {
+                told = Some(data.clone());
+            }
+        }
+        let told = told.expect("it was told");
+        match name {
+            "masked" => {
+                assert_eq!((&told["say"], &told["open"]), (&hidden, &serde_json::json!(1)));
+            }
+            _ => assert_eq!(told, serde_json::json!("[encrypted]")),
+        }
+    }
 }
