@@ -88,6 +88,14 @@ pub enum SettingsError {
         /// The name that payloads use.
         name: String,
     },
+    /// Secrets of the kind `http` without hosts that know them.
+    #[error(
+        "secret `{name}` needs the hosts that share it: hosts = [\"hooks.example.com\"], without scheme and port"
+    )]
+    SecretHosts {
+        /// The name that payloads use.
+        name: String,
+    },
     /// A pattern of event names that is none.
     #[error(
         "`{pattern}` is not a pattern for events: write words joined by dots, with `*` alone or as the last word"

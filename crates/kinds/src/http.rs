@@ -179,7 +179,7 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Http<C> {
             let told = format!("{} may not be sent: handlers.http.methods does not list it", outgoing.method);
             return Err(refused(Refusal::new(Code::HttpMethodNotAllowed, told)));
         }
-        outgoing.sign_with(cx.effect_key(), self.secret.as_deref(), settings)?;
+        outgoing.sign_with(cx.effect_key(), self.secret.as_deref(), &target.host, settings)?;
         let limit = self.timeout_ms.map_or(settings.timeout, Duration::from_millis).min(settings.timeout);
         match tokio::time::timeout(limit, follow(target, outgoing, settings)).await {
             Ok(answered) => answered,
@@ -209,7 +209,11 @@ async fn follow(
                 format!("`{}` redirects from https to http: that is not followed", target.host.shown());
             return Err(refused(Refusal::new(Code::HttpRedirectDowngrade, told)));
         }
-        outgoing.redirected(answer.status, target.same_origin(&next));
+        if !outgoing.redirected(answer.status, target.same_origin(&next), settings.redirects_carry) {
+            let told =
+                format!("`{}` redirects to another host, which the body is not for", target.host.shown());
+            return Err(refused(Refusal::new(Code::HttpRedirectElsewhere, told)));
+        }
         target = next;
     }
     Err(Outcome::permanent("no request was sent").into())

@@ -77,9 +77,13 @@ codes! {
     HttpPortNotAllowed = "http_port_not_allowed", Closed, "list the port in handlers.http.ports";
     HttpAddressNotPublic = "http_address_not_public", Closed, "list the host in handlers.http.allow if it is meant";
     HttpSecretUnknown = "http_secret_unknown", Closed, "add the secret to handlers.http.secrets";
+    HttpSecretElsewhere = "http_secret_elsewhere", Closed,
+        "name a host that handlers.http.secrets lists for it";
     HttpRedirectNotFollowed = "http_redirect_not_followed", Closed,
         "name the final address, or raise handlers.http.redirects";
     HttpRedirectInvalid = "http_redirect_invalid", Closed, "name the final address";
+    HttpRedirectElsewhere = "http_redirect_elsewhere", Closed,
+        "name the final address, or set handlers.http.redirects_carry";
     HttpRedirectDowngrade = "http_redirect_downgrade", Closed, "name an address that stays with https";
     EventNameInvalid = "event_name_invalid", Invalid, "write up to 128 characters, words joined by dots";
     EventNotAllowed = "event_not_allowed", Closed, "list the name in handlers.event.allow";

@@ -130,15 +130,20 @@ fn http(settings: HttpSettings, word: &str, value: &Plain) -> Result<HttpSetting
         ("ports", Plain::Other(ports)) => settings.ports(port_list(ports)?),
         ("methods", Plain::Texts(methods)) => settings.methods(methods).map_err(told)?,
         ("redirects", Plain::Count(count)) => settings.redirects(*count).map_err(told)?,
+        ("redirects_carry", Plain::Other(Value::Bool(carry))) => settings.redirects_carry(*carry),
         ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
         ("connect_timeout", Plain::Span(span)) => settings.connect_timeout(*span).map_err(told)?,
         ("secrets", Plain::Other(secrets)) => {
-            let table = secrets.as_object().ok_or_else(|| {
-                "`handlers.http.secrets` must be a table of names, each with a list of secrets".to_owned()
-            })?;
-            table.iter().try_fold(settings, |settings, (name, list)| {
-                let list: Vec<&str> = list.as_array().into_iter().flatten().map(text).collect();
-                settings.secret(name, &list).map_err(told)
+            let form = "`handlers.http.secrets` must be a table of names, each with `keys` and `hosts`";
+            let table = secrets.as_object().ok_or_else(|| form.to_owned())?;
+            table.iter().try_fold(settings, |settings, (name, one)| {
+                let known = |part: &str| part == "keys" || part == "hosts";
+                let one = one.as_object().filter(|one| one.keys().all(|part| known(part)));
+                let one = one.ok_or_else(|| form.to_owned())?;
+                let list = |part: &str| -> Vec<&str> {
+                    one.get(part).and_then(Value::as_array).into_iter().flatten().map(text).collect()
+                };
+                settings.secret(name, &list("keys"), &list("hosts")).map_err(told)
             })?
         }
         _ => settings,

@@ -42,7 +42,9 @@ fn sample(path: &str, key: &Key) -> String {
         "handlers.command.dir" => "'/usr'",
         "handlers.command.dirs" => "['/usr']",
         "handlers.http.methods" => "['GET']",
-        "handlers.http.secrets" => return format!("{{ a = ['{WEBHOOK_SECRET}'] }}"),
+        "handlers.http.secrets" => {
+            return format!("{{ a = {{ keys = ['{WEBHOOK_SECRET}'], hosts = ['a.example'] }} }}");
+        }
         "webhooks.ports" | "handlers.http.ports" => "[9443]",
         "retry_budget.enabled" | "kinds.mail.retry_budget.enabled" => "false",
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",

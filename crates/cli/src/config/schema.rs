@@ -150,6 +150,7 @@ const HTTP: &[Key] = &[
     key("ports", Shape::Open),
     value("methods", Kind::Texts),
     value("redirects", Kind::Count),
+    value("redirects_carry", Kind::Flag),
     value("timeout", Kind::Span),
     value("timeout_ms", Kind::Millis),
     value("connect_timeout", Kind::Span),

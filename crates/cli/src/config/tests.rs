@@ -106,7 +106,7 @@ fn queues_kinds_and_workers_reach_the_engine() {
 #[test]
 fn every_value_has_its_source_and_secrets_are_not_shown() {
     let settings = load(
-        "[workers]\ngrace = '1s'\n[handlers.http]\nsecrets = { a = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'] }",
+        "[workers]\ngrace = '1s'\n[handlers.http]\nsecrets = { a = { keys = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'], hosts = ['a.example'] } }",
     );
     let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
     assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
@@ -179,7 +179,8 @@ fn handlers_open_what_they_say_and_faults_name_the_way_out() {
     let settings = load(&format!(
         "[handlers.command]\nallow = ['{shell}', {{ path = '{shell}', args = 'any' }}]\ndir = '/'\nenv = ['WORD']\n\
          timeout = '5 min'\ngrace_ms = 500\nopen_files = 64\n[handlers.http]\nallow = ['10.1.0.0/16', 'in.example']\n\
-         ports = [80, 9000]\nredirects = 2\n[handlers.http.secrets]\np = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']\n\
+         ports = [80, 9000]\nredirects = 2\n[handlers.http.secrets.p]\nkeys = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']\n\
+         hosts = ['a.example']\n\
          [handlers.event]\nallow = ['orders.*']"
     ));
     assert!(settings.kinds.event.allows("orders.created") && !settings.kinds.event.allows("other"));
@@ -201,7 +202,18 @@ fn handlers_open_what_they_say_and_faults_name_the_way_out() {
         ("[handlers.http]\nports = [70000]", "numbers from 1 to 65535"),
         ("[handlers.http]\nmethods = ['TRACE']", "is not a method"),
         ("[handlers.http]\nredirects = 9", "are too many"),
-        ("[handlers.http.secrets]\np = ['whsec_T0pSecret']", "secret `p` is not a list"),
+        (
+            "[handlers.http.secrets.p]\nkeys = ['whsec_T0pSecret']\nhosts = ['a.example']",
+            "secret `p` is not a list",
+        ),
+        (
+            "[handlers.http.secrets.p]\nkeys = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
+            "secret `p` needs the hosts that share it",
+        ),
+        (
+            "[handlers.http.secrets]\np = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']",
+            "must be a table of names",
+        ),
         ("[handlers.event]\nallow = ['orders*']", "is not a pattern for events"),
     ] {
         let found = read(text).expect("the shape is right");

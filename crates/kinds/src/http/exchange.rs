@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::connect::{connect, failed};
 use super::settings::HttpSettings;
-use super::target::Target;
+use super::target::{Host, Target};
 use crate::brief;
 use crate::refusal::{Code, Refusal, refused};
 
@@ -44,8 +44,7 @@ impl Outgoing {
         given: Vec<(HeaderName, HeaderValue)>,
         body: Option<&RawValue>,
     ) -> Self {
-        let mut headers = HeaderMap::new();
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("backstop/", env!("CARGO_PKG_VERSION"))));
+        let mut headers = own_headers();
         let (body, kind) = match body.map(RawValue::get) {
             None => (Bytes::new(), None),
             // A text in JSON is sent as the text.
@@ -72,17 +71,22 @@ impl Outgoing {
         message
     }
 
-    /// Signs from now on with the secrets of this name.
+    /// Signs from now on with the secrets of this name, which must be for this host.
     pub(super) fn sign_with(
         &mut self,
         id: String,
         name: Option<&str>,
+        host: &Host,
         settings: &HttpSettings,
     ) -> Result<(), BoxError> {
-        let secrets = settings.secrets.get(name.unwrap_or(DEFAULT_SECRET));
-        match (secrets, name) {
-            (Some(secrets), _) => self.signing = Some((id, secrets.clone())),
-            (None, None) => {}
+        let signing = settings.secrets.get(name.unwrap_or(DEFAULT_SECRET));
+        match (signing, name) {
+            (Some(signing), _) if signing.is_for(host) => self.signing = Some((id, signing.secrets.clone())),
+            (_, None) => {}
+            (Some(_), Some(name)) => {
+                let told = format!("secret `{}` is not for `{}`", brief(name), host.shown());
+                return Err(refused(Refusal::new(Code::HttpSecretElsewhere, told)));
+            }
             (None, Some(name)) => {
                 let told =
                     format!("there is no secret `{}`: handlers.http.secrets does not have it", brief(name));
@@ -92,8 +96,9 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Turns into what is sent after a redirect. What vouches for somebody stays with whom it was meant for.
-    pub(super) fn redirected(&mut self, status: StatusCode, same_origin: bool) {
+    /// Turns into what is sent after a redirect. What a job says to one host is not for another: its headers and what
+    /// vouches for it stay behind, unless `carried`. False when a body would have to go there too.
+    pub(super) fn redirected(&mut self, status: StatusCode, same_origin: bool, carried: bool) -> bool {
         let asks_anew = match status {
             StatusCode::SEE_OTHER => self.method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
@@ -104,11 +109,18 @@ impl Outgoing {
             self.body = Bytes::new();
             self.headers.remove(CONTENT_TYPE);
         }
-        if !same_origin {
+        if same_origin {
+            return true;
+        }
+        self.signing = None;
+        if carried {
+            // These vouch for somebody, and are never for others.
             self.headers.remove(AUTHORIZATION);
             self.headers.remove(COOKIE);
-            self.signing = None;
+            return true;
         }
+        self.headers = own_headers();
+        self.body.is_empty()
     }
 
     fn request(&self, target: &Target) -> Result<Request<Full<Bytes>>, BoxError> {
@@ -132,6 +144,12 @@ impl Outgoing {
         }
         Ok(request)
     }
+}
+
+/// Headers that every request has, whatever its job says.
+fn own_headers() -> HeaderMap {
+    let agent = HeaderValue::from_static(concat!("backstop/", env!("CARGO_PKG_VERSION")));
+    HeaderMap::from_iter([(USER_AGENT, agent)])
 }
 
 /// What came back.

@@ -30,6 +30,21 @@ const REDIRECTS_MAX: u8 = 5;
 /// Secrets that may be valid at once under one name: the one in use, and those that go in and out.
 const SECRETS_MAX: usize = 5;
 
+/// Secrets, and the hosts that know them.
+#[derive(Clone)]
+pub(super) struct Signing {
+    pub(super) secrets: Vec<Secret>,
+    hosts: Vec<String>,
+}
+
+impl Signing {
+    /// True when this host may be sent what these secrets sign.
+    pub(super) fn is_for(&self, host: &Host) -> bool {
+        let shown = host.shown();
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(&shown))
+    }
+}
+
 /// What the kind `http` may do.
 #[derive(Clone)]
 pub struct HttpSettings {
@@ -40,9 +55,10 @@ pub struct HttpSettings {
     pub(super) ports: Vec<u16>,
     pub(super) methods: Vec<Method>,
     pub(super) redirects: u8,
+    pub(super) redirects_carry: bool,
     pub(super) connect_timeout: Duration,
     pub(super) timeout: Duration,
-    pub(super) secrets: BTreeMap<String, Vec<Secret>>,
+    pub(super) secrets: BTreeMap<String, Signing>,
     pub(super) resolver: Arc<dyn Resolve>,
     pub(super) trust: Option<Arc<ClientConfig>>,
 }
@@ -57,6 +73,7 @@ impl Default for HttpSettings {
             ports: PORTS.to_vec(),
             methods: METHODS.to_vec(),
             redirects: 0,
+            redirects_carry: false,
             connect_timeout: CONNECT,
             timeout: TIMEOUT,
             secrets: BTreeMap::new(),
@@ -75,6 +92,7 @@ impl std::fmt::Debug for HttpSettings {
             .field("ports", &self.ports)
             .field("methods", &self.methods)
             .field("redirects", &self.redirects)
+            .field("redirects_carry", &self.redirects_carry)
             .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
             .field("secrets", &self.secrets.keys())
@@ -144,6 +162,14 @@ impl HttpSettings {
         Ok(self)
     }
 
+    /// Whether a redirect to another host takes the headers and the body of the job along; by default it takes nothing,
+    /// and one that would need the body is not followed. Signatures, `Authorization` and `Cookie` never go along.
+    #[must_use]
+    pub const fn redirects_carry(mut self, carry: bool) -> Self {
+        self.redirects_carry = carry;
+        self
+    }
+
     /// How long a connection may take to come about; 5 s by default.
     ///
     /// # Errors
@@ -168,19 +194,34 @@ impl HttpSettings {
         Ok(self)
     }
 
-    /// Secrets that requests are signed with when their payload names them. Those named `default` sign all requests
-    /// whose payload names none. While a secret is being changed, give both.
+    /// Secrets that requests to these hosts are signed with when their payload names them. Those named `default` sign
+    /// requests to their hosts whose payload names none. While a secret is being changed, give both.
+    ///
+    /// A secret is shared with somebody, and whoever may submit jobs chooses addresses and bodies: what is signed goes
+    /// to those who share it and to nobody else, or it could be sent on to them as if it came from here.
     ///
     /// # Errors
-    /// When one is no secret.
-    pub fn secret(mut self, name: &str, secrets: &[impl AsRef<str>]) -> Result<Self, SettingsError> {
+    /// When one is no secret, or there is no host.
+    pub fn secret(
+        mut self,
+        name: &str,
+        secrets: &[impl AsRef<str>],
+        hosts: &[impl AsRef<str>],
+    ) -> Result<Self, SettingsError> {
         let wrong = || SettingsError::Secret { name: crate::brief(name) };
         let read = secrets.iter().map(|secret| Secret::parse(secret.as_ref()).ok_or_else(wrong));
-        let read: Vec<Secret> = read.collect::<Result<_, _>>()?;
-        if !(1..=SECRETS_MAX).contains(&read.len()) {
+        let secrets: Vec<Secret> = read.collect::<Result<_, _>>()?;
+        if !(1..=SECRETS_MAX).contains(&secrets.len()) {
             return Err(wrong());
         }
-        self.secrets.insert(name.to_owned(), read);
+        let named = |host: &str| {
+            let target = super::target::Target::parse(&format!("https://{host}/")).ok()?;
+            Some(target.host.shown()).filter(|shown| shown.eq_ignore_ascii_case(host))
+        };
+        let hosts: Option<Vec<String>> = hosts.iter().map(|host| named(host.as_ref())).collect();
+        let hosts = hosts.filter(|hosts| !hosts.is_empty());
+        let hosts = hosts.ok_or_else(|| SettingsError::SecretHosts { name: crate::brief(name) })?;
+        self.secrets.insert(name.to_owned(), Signing { secrets, hosts });
         Ok(self)
     }
 
@@ -244,6 +285,10 @@ mod tests {
         }
         assert!(HttpSettings::default().methods(&["GET", "TRACE"]).is_err());
         assert!(HttpSettings::default().redirects(6).is_err());
-        assert!(HttpSettings::default().secret("default", &["whsec_x"]).is_err());
+        assert!(HttpSettings::default().secret("default", &["whsec_x"], &["a.example"]).is_err());
+        let secret = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
+        for hosts in [&[][..], &["*"], &["a.example", "https://a.example"], &["a.example:443"], &["a b"]] {
+            assert!(HttpSettings::default().secret("default", &secret, hosts).is_err(), "{hosts:?}");
+        }
     }
 }

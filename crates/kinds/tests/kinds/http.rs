@@ -11,6 +11,8 @@ use crate::server::{Request, Server, header, reply};
 use crate::stage::Stage;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// Who shares it.
+const HOSTS: [&str; 1] = ["127.0.0.1"];
 
 /// Settings under which a server of this test may be talked to.
 fn open(servers: &[&Server]) -> HttpSettings {
@@ -176,7 +178,7 @@ async fn what_no_payload_may_say_is_invalid_and_sends_nothing() {
 async fn a_signed_request_carries_a_signature_that_its_receiver_can_check() {
     // E5
     let server = Server::sink("127.0.0.1").await;
-    let settings = open(&[&server]).secret("partner", &[SECRET, SECRET]).expect("secrets");
+    let settings = open(&[&server]).secret("partner", &[SECRET, SECRET], &HOSTS).expect("secrets");
     let stage = Stage::requests(settings.clone()).await;
     let post = || http("POST", server.url("/hook")).body(&json!({ "n": 1 })).expect("JSON");
     let ran = stage.run(post().signed_with("partner")).await;
@@ -193,9 +195,25 @@ async fn a_signed_request_carries_a_signature_that_its_receiver_can_check() {
     let ran = stage.run(post().signed_with("nobody")).await;
     assert_eq!(ran.cause(), Cause::Permanent);
     assert!(ran.message().contains("there is no secret `nobody`"), "{}", ran.message());
-    let stage = Stage::requests(settings.secret("default", &[SECRET]).expect("a secret")).await;
+    let with_default = settings.secret("default", &[SECRET], &HOSTS).expect("a secret");
+    let stage = Stage::requests(with_default).await;
     stage.run(post()).await;
     assert!(header(&server.requests().remove(0).0, "webhook-signature").is_some(), "the default signs all");
+}
+
+#[tokio::test]
+async fn a_secret_signs_for_the_hosts_that_share_it_and_for_no_other() {
+    // E5
+    let server = Server::sink("127.0.0.1").await;
+    let settings = open(&[&server]).secret("partner", &[SECRET], &["hooks.example.com"]);
+    let settings = settings.expect("secrets").secret("default", &[SECRET], &["hooks.example.com"]);
+    let stage = Stage::requests(settings.expect("secrets")).await;
+    let post = || http("POST", server.url("/hook")).body(&json!({ "n": 1 })).expect("JSON");
+    let ran = stage.run(post().signed_with("partner")).await;
+    assert_eq!(ran.error_type(), "http_secret_elsewhere", "{}", ran.message());
+    assert_eq!(server.connections(), 0, "nothing was sent");
+    assert_eq!(stage.run(post()).await.cause(), Cause::Succeeded);
+    assert_eq!(header(&server.requests().remove(0).0, "webhook-signature"), None, "it is not for this host");
 }
 
 #[tokio::test]
@@ -292,21 +310,37 @@ async fn redirects_are_followed_only_when_allowed_and_only_so_far() {
 }
 
 #[tokio::test]
-async fn what_vouches_for_somebody_does_not_go_to_others() {
+async fn what_is_said_to_one_host_does_not_go_to_another() {
     // E5
     let (first, second) = (Server::start("127.0.0.1", redirecting).await, Server::sink("127.0.0.1").await);
-    let settings = open(&[&first, &second]).redirects(2).expect("few").secret("default", &[SECRET]);
-    let stage = Stage::requests(settings.expect("a secret")).await;
-    let job = |to: String| {
-        let job = http("POST", first.url(&format!("/to/307/{to}"))).header("Authorization", "Bearer x");
-        job.header("Cookie", "a=b").header("X-Kept", "1")
+    let settings = open(&[&first, &second]).redirects(2).expect("few").secret("default", &[SECRET], &HOSTS);
+    let settings = settings.expect("a secret");
+    let job = |method: &str, status: u16, to: String| {
+        let job = http(method, first.url(&format!("/to/{status}/{to}"))).header("Authorization", "Bearer x");
+        job.header("Cookie", "a=b").header("X-Api-Key", "1")
     };
     let seen = |head: &str| {
-        ["authorization", "cookie", "webhook-signature", "x-kept"].map(|name| header(head, name).is_some())
+        ["authorization", "cookie", "webhook-signature", "x-api-key"].map(|name| header(head, name).is_some())
     };
-    assert_eq!(stage.run(job(second.url("/"))).await.cause(), Cause::Succeeded);
+    let stage = Stage::requests(settings.clone()).await;
+    assert_eq!(stage.run(job("POST", 307, second.url("/"))).await.cause(), Cause::Succeeded);
     assert_eq!(seen(&first.requests()[0].0), [true; 4]);
-    assert_eq!(seen(&second.requests()[0].0), [false, false, false, true], "another port is another place");
-    assert_eq!(stage.run(job("/end".to_owned())).await.cause(), Cause::Succeeded);
+    let (head, _) = second.requests().remove(0);
+    assert_eq!(seen(&head), [false; 4], "another port is another place");
+    assert!(head.starts_with("POST "), "{head}");
+    assert_eq!(stage.run(job("POST", 307, "/end".to_owned())).await.cause(), Cause::Succeeded);
     assert_eq!(seen(&first.requests()[1].0), [true; 4], "the same place");
+
+    let full = |status: u16| job("POST", status, second.url("/")).body(&"a secret").expect("JSON");
+    let ran = stage.run(full(307)).await;
+    assert_eq!(ran.error_type(), "http_redirect_elsewhere", "{}", ran.message());
+    assert_eq!(second.requests().len(), 0, "nothing was sent there");
+    assert_eq!(stage.run(full(303)).await.cause(), Cause::Succeeded, "asked anew, without a body");
+    let (head, body) = second.requests().remove(0);
+    assert!(head.starts_with("GET ") && body.is_empty(), "{head}");
+
+    let stage = Stage::requests(settings.redirects_carry(true)).await;
+    assert_eq!(stage.run(full(307)).await.cause(), Cause::Succeeded);
+    let (head, body) = second.requests().remove(0);
+    assert_eq!((seen(&head), &*body), ([false, false, false, true], &b"a secret"[..]));
 }

@@ -7,8 +7,12 @@ use serde_json::{Value, json};
 use crate::stage::{Scripts, Stage};
 
 /// Refusals that need a server to answer; they are looked at where redirects are.
-const BY_ANSWERS: [Code; 3] =
-    [Code::HttpRedirectNotFollowed, Code::HttpRedirectInvalid, Code::HttpRedirectDowngrade];
+const BY_ANSWERS: [Code; 4] = [
+    Code::HttpRedirectNotFollowed,
+    Code::HttpRedirectInvalid,
+    Code::HttpRedirectElsewhere,
+    Code::HttpRedirectDowngrade,
+];
 
 fn payloads(program: &str) -> Vec<(Code, &'static str, Value)> {
     let get = |url: &str| json!({ "method": "GET", "url": url });
@@ -45,6 +49,7 @@ fn payloads(program: &str) -> Vec<(Code, &'static str, Value)> {
         (Code::HttpPortNotAllowed, "http", get("https://a.example:81/")),
         (Code::HttpAddressNotPublic, "http", get("http://127.0.0.1/")),
         (Code::HttpSecretUnknown, "http", with("secret", json!("none"))),
+        (Code::HttpSecretElsewhere, "http", with("secret", json!("partner"))),
         (Code::EventNameInvalid, "event", json!({ "name": "a b" })),
         (Code::EventNotAllowed, "event", json!({ "name": "orders.created" })),
     ]
@@ -57,6 +62,8 @@ async fn every_refusal_has_its_code_its_cause_and_a_way_out() {
     let path = scripts.write("listed", "exit 0");
     let command = CommandSettings::default().allow(Program::new(&path).expect("a program"));
     let http = Kinds::default().http.methods(&["GET", "POST"]).expect("methods");
+    let secret = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
+    let http = http.secret("partner", &secret, &["b.example"]).expect("a secret");
     let stage = Stage::new(Kinds { command, http, ..Kinds::default() }).await;
     let mut seen = BY_ANSWERS.to_vec();
     for (code, kind, payload) in payloads(&path) {
