@@ -26,6 +26,8 @@ ENDED = ("succeeded", "failed", "canceled")
 LOOK_FIRST, LOOK_LONGEST = 0.05, 1.0
 #: How long a kept connection is trusted with a call that must not be made twice, in seconds.
 FRESH = 1.0
+#: Bytes of a body at most: the server takes no more in any call.
+LARGEST = 16 * 1024 * 1024
 Body = Dict[str, Any]
 
 
@@ -218,6 +220,11 @@ class Client:
         data: Optional[bytes] = None
         if body is not None:
             data = json.dumps(body, allow_nan=False).encode()
+            if len(data) > LARGEST:
+                # A server that stops reading in the middle could not say why.
+                raise ApiError(
+                    413, "too_large", f"the body has {len(data)} bytes, and the limit `bulk_body` is {LARGEST}"
+                )
             headers["Content-Type"] = "application/json"
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"

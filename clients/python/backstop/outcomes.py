@@ -118,6 +118,20 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     return failed
 
 
+def result_too_large(error: Exception, outcome: Dict[str, Any]) -> Dict[str, Any]:
+    """The outcome of a run whose result no server takes: it would be refused as often as it is sent."""
+    # The lines may be what is too large.
+    logs = [str(line)[:1_000] for line in outcome.get("logs", [])[-100:]]
+    message = f"the result is too large: {_message(error)}"
+    return {
+        "type": "failed",
+        "class": "permanent",
+        "error_type": "ResultTooLarge",
+        "message": message,
+        "logs": logs,
+    }
+
+
 def log_failure(job: str, kind: str, run: int, error: BaseException) -> None:
     """Logs how a handler ended: what is wrong with its traceback, what was meant in one line."""
     if isinstance(error, (Snooze, Cancel)):

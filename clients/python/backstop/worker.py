@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union
 
 from .client import ApiError, Body, Client
-from .outcomes import interrupted, log_failure, of_exception, succeeded
+from .outcomes import interrupted, log_failure, of_exception, result_too_large, succeeded
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
@@ -349,6 +349,12 @@ class Worker:
             # The result is no JSON. The work is done all the same; it is only not kept.
             lines = list(outcome.get("logs", [])) + [f"the result could not be kept: {error}"]
             answer = self._client.finish([{"lease": job.lease, "outcome": succeeded(None, lines)}])[0]
+        except ApiError as error:
+            if error.status != 413:
+                raise
+            _log.error("the result of job %s is too large: %s", job.id, error)
+            outcome = result_too_large(error, outcome)
+            answer = self._client.finish([{"lease": job.lease, "outcome": outcome}])[0]
         if not answer["ok"]:
             error_body = answer.get("error") or {}
             _log.warning("the end of job %s was refused: %s", job.id, error_body.get("message"))

@@ -55,6 +55,8 @@ def act(job: Job) -> Any:
         raise Cancel("no longer needed")
     elif word == "odd":
         return {1, 2, 3}
+    elif word == "huge":
+        return "x" * (17 << 20)
     elif word == "late":
         job.wait_canceled(amount)
         raise RuntimeError("stopped in the middle")

@@ -51,6 +51,8 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 raise Permanent("a bad address")
             if word == "snooze" and job.run == 1:
                 raise Snooze(0.01)
+            if word == "huge":
+                return "x" * (17 << 20)
             if word == "error":
                 raise KeyError("no such customer")
             if word == "late":
@@ -64,6 +66,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
             "well": ("succeeded", ["succeeded"]),
             "permanent": ("failed", ["permanent"]),
             "snooze": ("succeeded", ["snoozed", "succeeded"]),
+            "huge": ("failed", ["permanent"]),
             "error": ("failed", ["error"]),
             "late": ("failed", ["timeout"]),
             "stops itself": ("failed", ["error"]),

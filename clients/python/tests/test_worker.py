@@ -86,6 +86,7 @@ class Endings(Case):
         table = {
             ("work 0",): ("succeeded", ["succeeded"]),
             ("odd",): ("succeeded", ["succeeded"]),
+            ("huge",): ("failed", ["permanent"]),
             ("permanent",): ("failed", ["permanent"]),
             ("invalid",): ("failed", ["invalid"]),
             ("cancel",): ("canceled", ["canceled"]),
@@ -110,6 +111,9 @@ class Endings(Case):
         self.assertIn("acting.py", failed["output"], "the tail of the traceback is kept")
         reported = self.client.get(jobs[("report",)], reveal=True)
         self.assertEqual((reported["terminal_reason"], reported["result"]), ("reported_failure", {"missing": 3}))
+        huge = self.client.attempts(jobs[("huge",)])[0]
+        self.assertEqual(huge["error_type"], "ResultTooLarge")
+        self.assertIn("bulk_body", huge["error"])
         self.assertIn("could not be kept", self.client.attempts(jobs[("odd",)])[0]["output"])
 
     def test_a_run_that_has_used_its_time_is_told_and_says_so(self) -> None:
