@@ -112,10 +112,14 @@ pub(crate) async fn pass(
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let asked = Asked::new(api, sign, &request);
+    let (request, unread) = limits::Unread::of(request);
     let mut response = match enter(api, sign, request, handle).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     };
+    if let Some(unread) = unread {
+        unread.read_on(response.headers_mut()).await;
+    }
     headers::add(&mut response);
     asked.answered(&response);
     response

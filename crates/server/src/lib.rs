@@ -37,7 +37,7 @@ pub use api::{Api, Settings};
 pub use body::Limit;
 pub use error::ApiError;
 pub use figures::Answered;
-pub use limits::Limits;
+pub use limits::{Limits, Share};
 pub use listen::{ListenError, Tls, bind, serve};
 pub use openapi::document;
 pub use routes::{Needs, Route, router, table};

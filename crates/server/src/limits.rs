@@ -4,7 +4,9 @@
 //! ones only when its body is there: who sends slowly keeps nobody waiting.
 
 mod body;
+mod shares;
 mod stream;
+mod unread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +20,20 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
+pub use shares::Share;
+use shares::{Held, Shares};
 use stream::Stoppable;
+pub(crate) use unread::Unread;
 
 /// Routes that take many things at once.
 const BULK: [&str; 2] = ["/api/v1/jobs/batch", "/api/v1/work/finish"];
 
-/// Routes whose answers wait for something to happen: counted by themselves, or they would keep the others out.
-const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/work/claim"];
+/// Routes whose answers wait for something to happen: each counted by itself, or it would keep the others out.
+const STREAM: &str = "/api/v1/events";
+const POLL: &str = "/api/v1/work/claim";
 
 /// How long a long poll may still take when the server goes down: enough for a claim that has begun to be answered.
 const LAST_WORD: Duration = Duration::from_millis(200);
@@ -43,14 +50,22 @@ pub struct Limits {
     pub queued: usize,
     /// How long one waits for its turn, or for room for its body.
     pub queued_for: Duration,
-    /// Streams and long polls at once.
+    /// Event streams at once.
     pub streams: usize,
+    /// Of those, for one token and for one tenant; more are answered 429.
+    pub streams_each: Share,
+    /// Claims that wait for work at once.
+    pub claims: usize,
+    /// Of those, for one token and for one tenant; more are answered 429.
+    pub claims_each: Share,
     /// Bytes of a body.
     pub body: usize,
     /// Bytes of a body that carries many things.
     pub bulk_body: usize,
     /// Bytes of all bodies that are held at once.
     pub bodies: usize,
+    /// Of those, for one token and for one tenant; whoever has more under way waits for its own.
+    pub bodies_each: Share,
     /// Bytes per second under which a body is too slow, once it has had `body_grace`.
     pub body_rate: u32,
     /// How long a body may take to begin, and how long it may pause.
@@ -73,9 +88,13 @@ impl Default for Limits {
             queued: 1_024,
             queued_for: Duration::from_secs(5),
             streams: 8_000,
+            streams_each: Share { token: 500, tenant: 2_000 },
+            claims: 8_000,
+            claims_each: Share { token: 2_000, tenant: 4_000 },
             body: 2 << 20,
             bulk_body: 16 << 20,
             bodies: 64 << 20,
+            bodies_each: Share { token: 16 << 20, tenant: 32 << 20 },
             body_rate: 1_024,
             body_grace: Duration::from_secs(10),
             head: Duration::from_secs(10),
@@ -91,16 +110,24 @@ impl Default for Limits {
 pub(crate) struct Gates {
     requests: Arc<Semaphore>,
     queued: AtomicUsize,
-    streams: Arc<Semaphore>,
-    bodies: Arc<Semaphore>,
+    streams: Shares,
+    claims: Shares,
+    bodies: Shares,
 }
 
 impl Gates {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let room = |most: usize| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        let queued = AtomicUsize::new(0);
-        let (requests, streams) = (room(limits.requests), room(limits.streams));
-        Self { requests, queued, streams, bodies: room(limits.bodies) }
+        // Whoever may send a body may send a whole one.
+        let whole = limits.body.max(limits.bulk_body);
+        let Share { token, tenant } = limits.bodies_each;
+        let bodies_each = Share { token: token.max(whole), tenant: tenant.max(whole) };
+        Self {
+            requests: Arc::new(Semaphore::new(limits.requests.min(Semaphore::MAX_PERMITS))),
+            queued: AtomicUsize::new(0),
+            streams: Shares::new(limits.streams, limits.streams_each),
+            claims: Shares::new(limits.claims, limits.claims_each),
+            bodies: Shares::new(limits.bodies, bodies_each),
+        }
     }
 
     /// A place among the running requests, after a bounded wait in a bounded queue.
@@ -113,8 +140,14 @@ impl Gates {
         turn.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
-    fn stream(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        self.streams.clone().try_acquire_owned().map_err(|_| busy())
+    /// A place for an answer that waits for something to happen; none for a route that does not.
+    fn waiting(&self, route: &str, caller: &Caller) -> Option<Result<Held, ApiError>> {
+        let (shares, what) = match route {
+            STREAM => (&self.streams, "event streams"),
+            POLL => (&self.claims, "claims that wait"),
+            _ => return None,
+        };
+        Some(shares.try_take(caller, 1).map_err(|full| full.refused(what)))
     }
 }
 
@@ -180,11 +213,7 @@ pub(crate) async fn hand_over(
     }
 }
 
-async fn ready(
-    api: &Api,
-    route: &str,
-    request: Request,
-) -> Result<(Request, Option<OwnedSemaphorePermit>), ApiError> {
+async fn ready(api: &Api, route: &str, request: Request) -> Result<(Request, Option<Held>), ApiError> {
     if request.body().is_end_stream() {
         return Ok((request, None));
     }
@@ -195,8 +224,9 @@ async fn ready(
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most)) {
         return Err(too_large(most));
     }
+    let caller = sender(&request);
     let (parts, body) = request.into_parts();
-    let (bytes, room) = body::read(body, most, api).await?;
+    let (bytes, room) = body::read(body, most, api, &caller).await?;
     Ok((Request::from_parts(parts, Body::from(bytes)), room))
 }
 
@@ -204,11 +234,11 @@ async fn run(
     api: &Api,
     route: &str,
     request: Request,
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Held>,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let gates = &api.door().gates;
-    if !STREAMS.contains(&route) {
+    let Some(place) = gates.waiting(route, &sender(&request)) else {
         return match gates.turn(&api.settings().limits).await {
             Ok(_place) => {
                 let response = handle(request).await;
@@ -217,8 +247,8 @@ async fn run(
             }
             Err(refusal) => refusal.into_response(),
         };
-    }
-    let place = match gates.stream() {
+    };
+    let place = match place {
         Ok(place) => place,
         Err(refusal) => return refusal.into_response(),
     };
@@ -231,6 +261,11 @@ async fn run(
         response = handle(request) => response.map(|body| Body::new(Stoppable::new(body, stopping.clone(), place))),
         () = cut => stops(),
     }
+}
+
+/// Whoever sent a request: the door has said who it is.
+fn sender(request: &Request) -> Caller {
+    request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
 }
 
 fn stops() -> Response {
@@ -247,14 +282,13 @@ fn too_large(most: usize) -> ApiError {
 }
 
 /// Room for so many bytes of a body, after a bounded wait.
-async fn room(api: &Api, bytes: &Bytes) -> Result<OwnedSemaphorePermit, ApiError> {
+async fn room(api: &Api, caller: &Caller, bytes: &Bytes) -> Result<Held, ApiError> {
     let (gates, limits) = (&api.door().gates, &api.settings().limits);
     let wanted = u32::try_from(bytes.len()).map_err(|_| too_large(limits.bodies))?;
-    if let Ok(given) = gates.bodies.clone().try_acquire_many_owned(wanted) {
+    if let Ok(given) = gates.bodies.try_take(caller, wanted) {
         return Ok(given);
     }
-    let given = timeout(limits.queued_for, gates.bodies.clone().acquire_many_owned(wanted)).await;
-    given.ok().and_then(Result::ok).ok_or_else(busy)
+    timeout(limits.queued_for, gates.bodies.take(caller, wanted)).await.map_err(|_| busy())
 }
 
 #[cfg(test)]

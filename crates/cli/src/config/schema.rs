@@ -179,6 +179,11 @@ const SERVER: &[Key] = &[
     value("max_connections", Kind::Count),
     value("max_requests", Kind::Count),
     value("max_streams", Kind::Count),
+    value("max_streams_per_token", Kind::Count),
+    value("max_streams_per_tenant", Kind::Count),
+    value("max_claims", Kind::Count),
+    value("max_claims_per_token", Kind::Count),
+    value("max_claims_per_tenant", Kind::Count),
     value("audit_retention", Kind::Keep),
 ];
 

@@ -110,6 +110,11 @@ fn bound<'a>(limits: &'a mut Limits, name: &str) -> &'a mut usize {
     match name {
         "max_connections" => &mut limits.connections,
         "max_requests" => &mut limits.requests,
+        "max_streams_per_token" => &mut limits.streams_each.token,
+        "max_streams_per_tenant" => &mut limits.streams_each.tenant,
+        "max_claims" => &mut limits.claims,
+        "max_claims_per_token" => &mut limits.claims_each.token,
+        "max_claims_per_tenant" => &mut limits.claims_each.tenant,
         _ => &mut limits.streams,
     }
 }

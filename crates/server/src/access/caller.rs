@@ -5,9 +5,13 @@ use std::sync::{Arc, LazyLock};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Scope;
 use crate::error::ApiError;
+
+/// How names begin that are the engine's own: what is stored under them acts with its rights, such as signing messages.
+pub(crate) const RESERVED: &str = "backstop.";
 
 /// The sender of a request and its rights.
 #[derive(Debug, Clone)]
@@ -23,6 +27,8 @@ struct Rights {
     scopes: BTreeSet<Scope>,
     tenant: Option<String>,
     queues: Option<Vec<String>>,
+    /// Cancelled when its token is worth nothing any more; never for whoever needs none.
+    ended: CancellationToken,
 }
 
 impl Caller {
@@ -68,9 +74,18 @@ impl Caller {
         tenant: Option<String>,
         queues: Option<Vec<String>>,
     ) -> Self {
-        Self {
-            inner: Arc::new(Rights { name: name.to_owned(), known, local: false, scopes, tenant, queues }),
-        }
+        let (name, ended) = (name.to_owned(), CancellationToken::new());
+        Self { inner: Arc::new(Rights { name, known, local: false, scopes, tenant, queues, ended }) }
+    }
+
+    /// Ends whatever its holder still has open.
+    pub(super) fn end(&self) {
+        self.inner.ended.cancel();
+    }
+
+    /// Resolves when its token is revoked or expires. Only while somebody [watches](super::Tokens::watch) the tokens.
+    pub(crate) fn ended(&self) -> WaitForCancellationFutureOwned {
+        self.inner.ended.clone().cancelled_owned()
     }
 
     /// Who it is, for the audit log.
@@ -94,6 +109,12 @@ impl Caller {
     #[must_use]
     pub fn is_bound_to_queues(&self) -> bool {
         self.inner.queues.is_some()
+    }
+
+    /// The token that it holds, which is what it shares things with others by; none for the program itself, for anybody
+    /// on a machine that has no tokens, and for nobody.
+    pub(crate) fn token(&self) -> Option<&str> {
+        (self.inner.known && !self.inner.local).then_some(&*self.inner.name)
     }
 
     /// False for somebody who has shown no valid token.
@@ -131,9 +152,18 @@ impl Caller {
         })
     }
 
+    /// Whether it sees what the engine stores for itself: that is for those who run it.
+    #[must_use]
+    pub fn sees_reserved(&self, name: &str) -> bool {
+        !name.starts_with(RESERVED) || self.may(Scope::Operate)
+    }
+
     /// The name by which this caller knows a queue of the store; none when it is not for its eyes.
     #[must_use]
     pub fn sees<'a>(&self, queue: &'a str) -> Option<&'a str> {
+        if !self.sees_reserved(queue) {
+            return None;
+        }
         let local = match self.tenant() {
             Some(tenant) => queue.strip_prefix(tenant)?.strip_prefix('/')?,
             None => queue,
@@ -149,9 +179,9 @@ impl Caller {
         self.inner.queues.is_none()
     }
 
-    /// What decides what it sees: its tenant, and the queues of its token.
-    pub(crate) fn view(&self) -> (Option<&str>, Option<&[String]>) {
-        (self.tenant(), self.inner.queues.as_deref())
+    /// What decides what it sees: its tenant, the queues of its token, and whether it runs the engine.
+    pub(crate) fn view(&self) -> (Option<&str>, Option<&[String]>, bool) {
+        (self.tenant(), self.inner.queues.as_deref(), self.may(Scope::Operate))
     }
 
     /// True when nothing is hidden from it: no tenant, no list of queues.

@@ -1,7 +1,7 @@
 //! Who calls, and what they may do. Every request passes [`identify`] once; every route checks what it [`needs`].
 //!
 //! - [`token`], [`grant`]: a secret and what it gives. [`tokens`]: all of them, looked up; [`filed`]: as stored.
-//! - [`guard`]: who is it, and may they. [`rate`], [`throttle`]: how often.
+//! - [`guard`]: who is it, and may they; [`watch`]: and still. [`rate`], [`throttle`]: how often.
 //! - [`peer`]: from where. [`origin`]: by which name, and from which page.
 //!
 //! [`needs`]: crate::Needs
@@ -18,8 +18,10 @@ mod settings;
 pub(crate) mod throttle;
 mod token;
 mod tokens;
+mod watch;
 
 pub use caller::Caller;
+pub(crate) use caller::RESERVED;
 pub use grant::{Grant, GrantError};
 pub(crate) use guard::{Who, admit, identify};
 pub use peer::{Network, NetworkError, Peer};
@@ -28,3 +30,4 @@ pub use scope::{Scope, UnknownScope};
 pub use settings::AccessSettings;
 pub use token::{HashError, NoRandomness, Token, TokenHash, looks_like_token};
 pub use tokens::{Origin, TokenError, TokenInfo, Tokens, Wish};
+pub(crate) use watch::Watched;

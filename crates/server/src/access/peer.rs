@@ -15,12 +15,25 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
-/// Headers by which proxies say for whom they ask.
-const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];
+/// The header by which a proxy that is trusted says for whom it asks.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// Headers by which proxies say that they have been on the way; every one that begins with `x-forwarded-` is one too.
+const FORWARDING: [&str; 8] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "fastly-client-ip",
+];
 
 /// True when a proxy has been on the way, as far as it says so.
 pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
-    FORWARDING.iter().any(|name| headers.contains_key(*name))
+    let mut names = headers.keys().map(axum::http::HeaderName::as_str);
+    names.any(|name| name.starts_with("x-forwarded-") || FORWARDING.contains(&name))
 }
 
 /// The address of whoever asks.
@@ -33,7 +46,7 @@ pub(crate) fn client(headers: &HeaderMap, peer: Peer, trusted: &[Network]) -> Ip
     if !is_trusted(client) {
         return client;
     }
-    let told = headers.get_all(FORWARDING[0]).iter().rev().filter_map(|value| value.to_str().ok());
+    let told = headers.get_all(FORWARDED_FOR).iter().rev().filter_map(|value| value.to_str().ok());
     for hop in told.flat_map(|list| list.rsplit(',')) {
         let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
         client = address.to_canonical();
@@ -103,7 +116,7 @@ mod tests {
     fn asked(remote: &str, forwarded: &[&'static str], trusted: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for value in forwarded {
-            headers.append(FORWARDING[0], axum::http::HeaderValue::from_static(value));
+            headers.append(FORWARDED_FOR, axum::http::HeaderValue::from_static(value));
         }
         let peer = Peer {
             remote: SocketAddr::new(remote.parse().expect("an address"), 4_000),
@@ -125,6 +138,18 @@ mod tests {
         assert_eq!(asked("10.1.2.3", &["not an address"], &proxies), "10.1.2.3");
         assert_eq!(asked("::1", &["203.0.113.9"], &proxies), "203.0.113.9");
         assert_eq!(asked("::ffff:10.1.2.3", &["203.0.113.9"], &proxies), "203.0.113.9");
+    }
+
+    #[test]
+    fn whatever_proxies_add_is_known() {
+        for name in FORWARDING.into_iter().chain([FORWARDED_FOR, "x-forwarded-host", "x-forwarded-proto"]) {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, axum::http::HeaderValue::from_static("1"));
+            assert!(is_forwarded(&headers), "{name}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-id", axum::http::HeaderValue::from_static("1"));
+        assert!(!is_forwarded(&headers));
     }
 
     #[test]

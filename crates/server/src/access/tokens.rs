@@ -2,9 +2,11 @@
 //!
 //! A process looks the tokens of the store up again when what it knows is a second old, so a token that is revoked on
 //! another node is worth nothing here after at most [`FRESH`] and the time of one read; on the node that revokes it, at
-//! once. A store that is away lets nobody in whose token is not in the configuration.
+//! once. What its holder still has open, a stream or a long poll, ends as soon. A token that is not known is looked up
+//! once more, so one that was made on another node is good here at once. A store that is away lets nobody in whose
+//! token is not in the configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +15,14 @@ use backstop::{Backstop, Timestamp};
 use tokio::time::Instant;
 
 use super::filed::{self, Filed, Used};
+use super::watch::Watching;
 use super::{Caller, Grant, GrantError, NoRandomness, Token, TokenHash};
 
 /// How old the known tokens of the store may be.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// How old they may be when a token is none of them: whoever guesses makes us read so often at most.
+const FRESH_FOR_STRANGERS: Duration = Duration::from_millis(50);
 
 /// When a token was last used is written down at most once in this time, by each process.
 const USE_NOTED: Duration = Duration::from_secs(60);
@@ -24,16 +30,17 @@ const USE_NOTED: Duration = Duration::from_secs(60);
 /// Every token, and what is known of them. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Tokens {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     store: Arc<dyn Store>,
     configured: Index,
     read: Mutex<Option<Known>>,
     /// One task reads, the others wait for it instead of asking too.
     reading: tokio::sync::Mutex<()>,
     noted: Mutex<HashMap<String, Instant>>,
+    pub(super) watching: Watching,
 }
 
 impl std::fmt::Debug for Inner {
@@ -45,7 +52,8 @@ impl std::fmt::Debug for Inner {
 /// The tokens of the store as they were read.
 #[derive(Clone)]
 struct Known {
-    at: Instant,
+    /// None when something has changed since.
+    at: Option<Instant>,
     now: Timestamp,
     index: Arc<Index>,
 }
@@ -56,16 +64,32 @@ struct Index {
     all: Vec<Filed>,
     /// The holder of each, made once and not for every request.
     holders: Vec<Caller>,
+    tenants: HashSet<String>,
 }
 
 impl Index {
-    fn new(all: Vec<Filed>) -> Self {
+    /// The same tokens as before have the same holders, so that what those have open can be ended.
+    fn new(all: Vec<Filed>, before: Option<&Self>) -> Self {
         let mut by_head: HashMap<_, Vec<usize>> = HashMap::new();
         for (at, one) in all.iter().enumerate() {
             by_head.entry(one.grant.hash.head()).or_default().push(at);
         }
-        let holders = all.iter().map(|one| one.grant.caller()).collect();
-        Self { by_head, all, holders }
+        let known = |one: &Filed| Some(before?.find(&one.grant.hash)?.1.clone());
+        let holders = all.iter().map(|one| known(one).unwrap_or_else(|| one.grant.caller())).collect();
+        let tenants = all.iter().filter_map(|one| Some(one.grant.tenant.as_ref()?.to_string())).collect();
+        let index = Self { by_head, all, holders, tenants };
+        for gone in before.iter().flat_map(|before| before.all.iter().zip(&before.holders)) {
+            if index.find(&gone.0.grant.hash).is_none() {
+                gone.1.end();
+            }
+        }
+        index
+    }
+
+    /// Ends what the holders of worthless tokens have open.
+    fn end_dead(&self, now: Timestamp) {
+        let dead = self.all.iter().zip(&self.holders).filter(|(one, _)| !one.is_live(now));
+        dead.for_each(|(_, holder)| holder.end());
     }
 
     fn find(&self, hash: &TokenHash) -> Option<(&Filed, &Caller)> {
@@ -89,10 +113,16 @@ impl Tokens {
     /// The tokens of an engine's store and those that are configured.
     #[must_use]
     pub fn new(engine: &Backstop, configured: &[Grant]) -> Self {
-        let configured = Index::new(configured.iter().cloned().map(Filed::of_configuration).collect());
-        let (read, noted) = (Mutex::default(), Mutex::default());
-        let reading = tokio::sync::Mutex::default();
-        Self { inner: Arc::new(Inner { store: engine.store().clone(), configured, read, reading, noted }) }
+        let configured = configured.iter().cloned().map(Filed::of_configuration).collect();
+        let inner = Inner {
+            store: engine.store().clone(),
+            configured: Index::new(configured, None),
+            read: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            noted: Mutex::default(),
+            watching: Watching::new(engine.loops()),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Who holds this token; `None` asks for somebody who shows none.
@@ -103,7 +133,10 @@ impl Tokens {
             let expired = one.grant.expires.is_some() && !one.is_live(self.known().await?.1);
             return Ok(if expired { Found::Nobody } else { Found::Holder(holder.clone()) });
         }
-        let (index, now) = self.known().await?;
+        let (mut index, mut now) = self.known().await?;
+        if hash.as_ref().is_some_and(|hash| index.find(hash).is_none()) {
+            (index, now) = self.known_within(FRESH_FOR_STRANGERS).await?;
+        }
         // One that has expired or was revoked still keeps the door shut: otherwise it would open by itself one day.
         if index.all.is_empty() && self.inner.configured.all.is_empty() {
             return Ok(Found::Open);
@@ -124,36 +157,56 @@ impl Tokens {
         Ok(index.all.iter().chain(&self.inner.configured.all).any(|one| one.is_live(now)))
     }
 
+    /// True for the name of a tenant that some token is or was for.
+    pub(crate) async fn has_tenant(&self, name: &str) -> Result<bool, StoreError> {
+        let (index, _) = self.known().await?;
+        Ok(index.tenants.contains(name) || self.inner.configured.tenants.contains(name))
+    }
+
     /// The store's clock, as far as it was asked lately.
     pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
         Ok(self.known().await?.1)
     }
 
-    fn fresh(&self) -> Option<(Arc<Index>, Timestamp)> {
+    fn fresh(&self, age: Duration) -> Option<(Arc<Index>, Timestamp)> {
         let read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = read.as_ref().filter(|known| known.at.elapsed() < FRESH)?;
-        Some((known.index.clone(), known.now.after(known.at.elapsed())))
+        let known = read.as_ref()?;
+        let passed = known.at.map(|at| at.elapsed()).filter(|passed| *passed < age)?;
+        Some((known.index.clone(), known.now.after(passed)))
     }
 
     async fn known(&self) -> Result<(Arc<Index>, Timestamp), StoreError> {
-        if let Some(known) = self.fresh() {
+        self.known_within(FRESH).await
+    }
+
+    async fn known_within(&self, age: Duration) -> Result<(Arc<Index>, Timestamp), StoreError> {
+        if let Some(known) = self.fresh(age) {
             return Ok(known);
         }
         let _one = self.inner.reading.lock().await;
-        if let Some(known) = self.fresh() {
+        if let Some(known) = self.fresh(age) {
             return Ok(known);
         }
         // Old from the moment of asking: a revocation that is committed while the answer travels is seen in time.
         let at = Instant::now();
         let (filed, now) = filed::read(&*self.inner.store).await?;
-        let index = Arc::new(Index::new(filed));
-        let known = Known { at, now, index: index.clone() };
-        *self.inner.read.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = Arc::new(Index::new(filed, read.as_ref().map(|known| &*known.index)));
+        *read = Some(Known { at: Some(at), now, index: index.clone() });
+        drop(read);
+        index.end_dead(now);
+        self.inner.configured.end_dead(now);
         Ok((index, now))
     }
 
+    /// Looks at every token, if that was not done lately: the holders of those that are worth nothing are cut off.
+    pub(super) async fn look(&self) -> Result<(), StoreError> {
+        self.known().await.map(drop)
+    }
+
     fn forget(&self) {
-        *self.inner.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.iter_mut().for_each(|known| known.at = None);
     }
 
     /// Writes down, now and then and beside the request, when a token was used.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
+use super::shares::Held;
 use super::{Limits, room, too_large};
+use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
 
@@ -17,9 +18,10 @@ pub(super) async fn read(
     mut body: Body,
     most: usize,
     api: &Api,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), ApiError> {
+    caller: &Caller,
+) -> Result<(Bytes, Option<Held>), ApiError> {
     let (limits, began) = (&api.settings().limits, Instant::now());
-    let (mut whole, mut held) = (Gathered::default(), None::<OwnedSemaphorePermit>);
+    let (mut whole, mut held) = (Gathered::default(), None::<Held>);
     while !body.is_end_stream() {
         let patience = began + patience(limits, whole.len(), began.elapsed());
         let Some(frame) = timeout_at(patience, body.frame()).await.map_err(|_| too_slow())? else { break };
@@ -29,7 +31,7 @@ pub(super) async fn read(
         if whole.len() + data.len() > most {
             return Err(too_large(most));
         }
-        let more = room(api, &data).await?;
+        let more = room(api, caller, &data).await?;
         match &mut held {
             Some(held) => held.merge(more),
             none => *none = Some(more),

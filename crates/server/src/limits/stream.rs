@@ -5,18 +5,19 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::shares::Held;
 
 /// The body of a stream.
 pub(super) struct Stoppable {
     inner: Body,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: OwnedSemaphorePermit,
+    _place: Held,
 }
 
 impl Stoppable {
-    pub(super) fn new(inner: Body, stopping: CancellationToken, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(inner: Body, stopping: CancellationToken, place: Held) -> Self {
         Self { inner, stopped: Box::pin(stopping.cancelled_owned()), _place: place }
     }
 }

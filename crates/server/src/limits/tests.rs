@@ -59,24 +59,30 @@ async fn requests_wait_for_their_turn_in_a_queue_that_ends() {
 #[tokio::test(start_paused = true)]
 async fn streams_are_counted_by_themselves() {
     let mut settings = Settings::default();
-    (settings.limits.requests, settings.limits.streams) = (1, 2);
+    (settings.limits.requests, settings.limits.streams, settings.limits.claims) = (1, 2, 2);
     let (place, mut begun) = waiting(settings).await;
-    let polls = [ask(&place, STREAMS[1]), ask(&place, STREAMS[1])];
+    let streams = [ask(&place, STREAM), ask(&place, STREAM)];
+    for _ in &streams {
+        begun.recv().await.expect("it waits");
+    }
+    assert_eq!(code(ask(&place, STREAM).await.expect("a task")).await, (503, "busy".to_owned()));
+    // No claim is refused because of streams.
+    let polls = [ask(&place, POLL), ask(&place, POLL)];
     for _ in &polls {
         begun.recv().await.expect("it waits");
     }
-    assert_eq!(code(ask(&place, STREAMS[1]).await.expect("a task")).await, (503, "busy".to_owned()));
+    assert_eq!(code(ask(&place, POLL).await.expect("a task")).await, (503, "busy".to_owned()));
     // They keep no place of the others.
     let plain = ask(&place, "/plain");
     begun.recv().await.expect("it runs");
     plain.abort();
-    polls.iter().for_each(tokio::task::JoinHandle::abort);
+    streams.iter().chain(&polls).for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_is_cut_when_the_server_goes_down() {
     let (place, mut begun) = waiting(Settings::default()).await;
-    let poll = ask(&place, STREAMS[1]);
+    let poll = ask(&place, POLL);
     begun.recv().await.expect("it waits");
     let asked = tokio::time::Instant::now();
     place.api.stopping().cancel();

@@ -114,7 +114,7 @@ async fn export_archive(
 
 /// A job with all that is known of it, in the caller's names; none when it is not for its eyes.
 pub(super) fn exported(caller: &Caller, job: backstop::Exported) -> Option<Exported> {
-    let text = if caller.sees_all() {
+    let text = if caller.sees_all() && caller.may(Scope::Operate) {
         job.document.to_string()
     } else {
         let mut document: Value = serde_json::from_str(&job.document).ok()?;

@@ -40,6 +40,7 @@ async fn events(
     let after = header.or_else(|| query.after.clone()).map_or(After::Now, After::Id);
     let filter = filter(&caller, &query)?;
     let (tell, most) = (api.tell(), api.settings().telling.streams);
+    let watched = api.tokens().watch();
     let Some(subscriber) = tell.hub.subscribe(api.engine(), most, caller, filter, &after) else {
         let message = "there are as many event streams as this server allows";
         let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -47,7 +48,7 @@ async fn events(
             .hint("close some, or raise the bound of the server's settings")
             .retry_after(5));
     };
-    let mut response = Body::new(subscriber).into_response();
+    let mut response = Body::new(subscriber.watched(watched)).into_response();
     let fixed = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),

@@ -59,7 +59,7 @@ pub(super) async fn job_id(api: &Api, caller: &Caller, text: &str) -> Result<Job
 
 /// Jobs in the hot tables, newest first: one more than can be named.
 async fn hot(api: &Api, caller: &Caller, prefix: &JobIdPrefix) -> Result<Vec<Candidate>, ApiError> {
-    let (tenant, queues) = caller.view();
+    let (tenant, queues, _) = caller.view();
     let page = PageRequest { limit: CANDIDATES + 1, after: prefix.beyond() };
     let narrow = |queue: Option<String>| JobFilter {
         tenant: tenant.map(str::to_owned),

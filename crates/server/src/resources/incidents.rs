@@ -166,6 +166,9 @@ async fn known(api: &Api, caller: &Caller, fingerprint: &str) -> Result<Incident
 
 /// An incident as the caller knows it; none when it is another tenant's.
 fn seen(caller: &Caller, mut incident: Incident) -> Option<Incident> {
+    if !caller.sees_reserved(&incident.kind) {
+        return None;
+    }
     if let Some(tenant) = caller.tenant() {
         incident.kind = incident.kind.strip_prefix(tenant)?.strip_prefix('/')?.to_owned();
     }

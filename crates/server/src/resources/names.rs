@@ -8,15 +8,12 @@ use backstop::core::job::{Attempt, AttemptReads, JobReads, JobView};
 use backstop::store::JobFilter;
 use serde_json::{Value, json};
 
-use crate::access::{Caller, Scope};
+use crate::access::{Caller, RESERVED, Scope};
 use crate::api::Api;
 use crate::error::ApiError;
 
 /// The parts of a job's document that hold keys.
 const KEYS: [&str; 3] = ["idempotency_key", "business_key", "correlation_id"];
-
-/// How names begin that are the engine's own: what is stored under them acts with its rights, such as signing messages.
-const RESERVED: &str = "backstop.";
 
 /// Refuses a name of the engine's own.
 ///
@@ -30,6 +27,37 @@ pub(crate) fn not_reserved(field: &str, name: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "reserved_name", message)
         .hint("choose another name")
         .details(json!({ "field": field })))
+}
+
+/// Refuses a key that looks like that of a tenant, unless the job goes to a queue of that tenant: what is stored under
+/// it would stand in the way of the tenant's own jobs (E13).
+///
+/// # Errors
+/// When it does, or the store that knows the tenants is away.
+pub(crate) async fn not_anothers(
+    api: &Api,
+    caller: &Caller,
+    field: &str,
+    key: Option<&str>,
+    queue: Option<&str>,
+) -> Result<(), ApiError> {
+    let owner = key.and_then(|key| key.split_once('/')).map(|(owner, _)| owner);
+    let Some(owner) = owner.filter(|_| caller.tenant().is_none()) else { return Ok(()) };
+    let to_owner = queue.and_then(|queue| queue.split_once('/')).is_some_and(|(of, _)| of == owner);
+    if to_owner || !api.tokens().has_tenant(owner).await? {
+        return Ok(());
+    }
+    let message = format!("{field} is invalid: it begins with the name of a tenant, whose keys are its own");
+    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "reserved_name", message)
+        .hint("choose another key, or a queue of that tenant")
+        .details(json!({ "field": field })))
+}
+
+/// A key is held by a job that the caller may know nothing of.
+pub(crate) fn held_elsewhere() -> ApiError {
+    let message = "the key is held by a job that this token does not see";
+    ApiError::new(StatusCode::CONFLICT, "key_held", message)
+        .hint("choose another key, or use a token that is for the queue of that job")
 }
 
 /// A caller's key as the store keeps it.
@@ -61,9 +89,8 @@ pub(crate) fn job(caller: &Caller, mut job: JobReads) -> Option<JobReads> {
 
 /// The document of a job, changed to what this caller may see; false when it is not for its eyes.
 pub(crate) fn document(caller: &Caller, job: &mut Value) -> bool {
-    let Some(queue) = job["queue"].as_str().and_then(|queue| caller.sees(queue)) else {
-        return caller.sees_all();
-    };
+    let Some(queue) = job["queue"].as_str() else { return caller.sees_all() };
+    let Some(queue) = caller.sees(queue) else { return false };
     if caller.tenant().is_none() {
         return true;
     }

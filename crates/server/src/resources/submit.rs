@@ -12,7 +12,8 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use backstop::core::failure::Backoff;
 use backstop::core::job::is_trace_parent;
-use backstop::{Callback, Enqueue, JobId, Refusal, Submitted};
+use backstop::store::{JobFilter, PageRequest};
+use backstop::{Callback, Enqueue, JobId, OnConflict, Refusal, Submitted};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -31,6 +32,9 @@ use crate::shape::{
 /// Jobs of one batch at most.
 const MOST: usize = 1_000;
 
+/// How many jobs of a business key are looked through for the one that holds it.
+const HOLDERS: usize = 20;
+
 pub(crate) fn routes(routes: Routes) -> Routes {
     let right = Needs::Right(Scope::Submit);
     routes.add(right, routes!(submit)).add(right, routes!(submit_batch))
@@ -44,6 +48,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     responses(
         (status = 201, description = "It is stored.", body = Stored),
         (status = 200, description = "It was there already.", body = Stored),
+        (status = 404, description = "There is no such job to replace.", body = Failed),
         (status = 409, description = "Another live job holds the business key, or the job to replace has started.",
          body = Failed),
         (status = 422, description = "It can never be stored like this.", body = Failed),
@@ -57,10 +62,10 @@ async fn submit(
 ) -> Result<(StatusCode, Json<Stored>), ApiError> {
     let mut job: SubmitJob<'_> = read(&bytes)?;
     job.idempotency_key = job.idempotency_key.or(key);
-    may_replace(&api, &caller, job.replaces).await?;
+    keys_are_own(&api, &caller, &mut job).await?;
     let stored = match traced(prepare(&api, &caller, job)?, trace).submit().await {
-        Ok(submitted) => stored(&submitted),
-        Err(backstop::SubmitError::Refused(refusal)) => return Err(names::refusal(&caller, refusal).into()),
+        Ok(submitted) => own(&api, &caller, &submitted).await?,
+        Err(backstop::SubmitError::Refused(refusal)) => return Err(refused(&api, &caller, refusal).await),
         Err(error) => return Err(error.into()),
     };
     let status = if stored.deduplicated { StatusCode::OK } else { StatusCode::CREATED };
@@ -78,6 +83,7 @@ async fn submit(
          body = Items<StoredOrRefused>),
         (status = 200, description = "All were there already.", body = Items<StoredOrRefused>),
         (status = 207, description = "Some were refused, the others are stored.", body = Items<StoredOrRefused>),
+        (status = 404, description = "There is no such job to replace: nothing was stored.", body = Failed),
         (status = 409, description = "A business key is held: nothing was stored.", body = Failed),
         (status = 422, description = "A job can never be stored like this: nothing was stored.", body = Failed)))]
 async fn submit_batch(
@@ -96,8 +102,8 @@ async fn submit_batch(
     let mut prepared = Vec::with_capacity(batch.jobs.len());
     for (index, text) in batch.jobs.into_iter().enumerate() {
         let job = match read_part::<SubmitJob<'_>>("the job", text.get().as_bytes()) {
-            Ok(job) => {
-                let checked = may_replace(&api, &caller, job.replaces).await;
+            Ok(mut job) => {
+                let checked = keys_are_own(&api, &caller, &mut job).await;
                 checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()))
             }
             Err(error) => Err(within(index, error)),
@@ -137,21 +143,35 @@ async fn store_all(
         }
     }
     let answers = api.engine().submit_all(jobs, !partial).await?;
-    let mut answers = answers.into_iter();
-    if !partial
-        && let Some((index, Err(refusal))) = answers.clone().enumerate().find(|(_, answer)| at_fault(answer))
-    {
-        return Err(at(index, names::refusal(caller, refusal).into()));
+    if !partial && let Some(index) = answers.iter().position(at_fault) {
+        let Some(Err(refusal)) = answers.into_iter().nth(index) else { return Ok(Vec::new()) };
+        return Err(at(index, self::refused(api, caller, refusal).await));
     }
-    let answered = refused.into_iter().map(|error| match error {
-        Some(error) => told(&error),
-        None => match answers.next() {
-            Some(Ok(submitted)) => StoredOrRefused::Stored(stored(&submitted)),
-            Some(Err(refusal)) => told(&names::refusal(caller, refusal).into()),
-            None => told(&Refusal::BatchRefused { index: 0 }.into()),
+    let (mut answers, mut answered) = (answers.into_iter(), Vec::with_capacity(refused.len()));
+    for error in refused {
+        answered.push(match error {
+            Some(error) => told(&error),
+            None => answer(api, caller, answers.next()).await?,
+        });
+    }
+    Ok(answered)
+}
+
+/// What a caller is told of one job of its batch.
+async fn answer(
+    api: &Api,
+    caller: &Caller,
+    answer: Option<Result<Submitted, Refusal>>,
+) -> Result<StoredOrRefused, ApiError> {
+    Ok(match answer {
+        Some(Ok(submitted)) => match own(api, caller, &submitted).await {
+            Ok(stored) => StoredOrRefused::Stored(stored),
+            Err(error) if error.status().is_server_error() => return Err(error),
+            Err(error) => told(&error),
         },
-    });
-    Ok(answered.collect())
+        Some(Err(refusal)) => told(&refused(api, caller, refusal).await),
+        None => told(&Refusal::BatchRefused { index: 0 }.into()),
+    })
 }
 
 /// True for the job that spoilt its batch; the others were only refused with it.
@@ -159,8 +179,36 @@ fn at_fault(answer: &Result<Submitted, Refusal>) -> bool {
     answer.as_ref().is_err_and(|refusal| !matches!(refusal, Refusal::BatchRefused { .. }))
 }
 
-fn stored(submitted: &Submitted) -> Stored {
-    Stored { id: submitted.id, status: submitted.state, deduplicated: submitted.deduplicated }
+/// What was stored, or was there already and is for this caller's eyes.
+async fn own(api: &Api, caller: &Caller, submitted: &Submitted) -> Result<Stored, ApiError> {
+    if submitted.deduplicated && !may_know(api, caller, submitted.id).await? {
+        return Err(names::held_elsewhere());
+    }
+    Ok(Stored { id: submitted.id, status: submitted.state, deduplicated: submitted.deduplicated })
+}
+
+/// A refusal in the caller's own names, which says nothing of a job that is not for its eyes.
+async fn refused(api: &Api, caller: &Caller, refusal: Refusal) -> ApiError {
+    if let Refusal::BusinessKeyConflict { holder, .. } = &refusal {
+        match may_know(api, caller, *holder).await {
+            Ok(true) => {}
+            Ok(false) => return names::held_elsewhere(),
+            Err(error) => return error,
+        }
+    }
+    names::refusal(caller, refusal).into()
+}
+
+/// Whether a caller may hear of the job that holds one of its keys. Whoever sees everything may.
+async fn may_know(api: &Api, caller: &Caller, holder: JobId) -> Result<bool, ApiError> {
+    if caller.sees_all() {
+        return Ok(true);
+    }
+    let hot = api.engine().job(holder).await?;
+    Ok(match hot {
+        Some(detail) => caller.sees(&detail.view.job.spec.queue).is_some(),
+        None => jobs::absent(api, caller, holder).await.code() == "archived",
+    })
 }
 
 fn told(error: &ApiError) -> StoredOrRefused {
@@ -204,11 +252,41 @@ fn at(index: usize, error: ApiError) -> ApiError {
     error.details(details)
 }
 
-/// A job can only be replaced by those who see it.
-async fn may_replace(api: &Api, caller: &Caller, replaces: Option<JobId>) -> Result<(), ApiError> {
-    match replaces {
-        Some(id) if !caller.sees_all() => jobs::seen(api, caller, id).await.map(drop),
-        _ => Ok(()),
+/// Refuses keys that are another's, and what is replaced must be for the caller's eyes (E13).
+///
+/// Whoever does not see everything names the one job that it replaces, and that one only is replaced: looking at the
+/// holder of a key and replacing whoever holds it a moment later would be two steps, and another's job could come
+/// between them.
+async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Result<(), ApiError> {
+    let keys = [
+        ("idempotency_key", &job.idempotency_key),
+        ("business_key", &job.business_key),
+        ("correlation_id", &job.correlation_id),
+    ];
+    for (field, key) in keys {
+        names::not_anothers(api, caller, field, key.as_deref(), job.queue.as_deref()).await?;
+    }
+    if caller.sees_all() {
+        return Ok(());
+    }
+    if let Some(id) = job.replaces {
+        jobs::seen(api, caller, id).await?;
+    }
+    if job.on_conflict != Some(OnConflict::Replace) {
+        return Ok(());
+    }
+    job.on_conflict = None;
+    let (None, Some(key)) = (job.replaces, &job.business_key) else { return Ok(()) };
+    let business_key = Some(names::stored_key(caller, key.clone()));
+    let filter = JobFilter { business_key, ..JobFilter::default() };
+    // The newest first, and a key has one live job at most: it is among the first, or the key counts as held.
+    let known = api.engine().jobs(filter, PageRequest::first(HOLDERS)).await?;
+    match known.items.into_iter().find(|view| !view.state().is_terminal()) {
+        Some(view) if caller.sees(&view.job.spec.queue).is_none() => Err(names::held_elsewhere()),
+        holder => {
+            job.replaces = holder.map(|view| view.job.spec.id);
+            Ok(())
+        }
     }
 }
 

@@ -35,7 +35,9 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 
 /// Takes jobs. Answers at once when there is work, else when some arrives or becomes due, or when the wait is over.
 #[utoipa::path(post, path = "/api/v1/work/claim", tag = "work", request_body = shape::Claim,
-    responses((status = 200, body = shape::Claimed), (status = 400, body = Failed), (status = 422, body = Failed)))]
+    responses((status = 200, body = shape::Claimed), (status = 400, body = Failed),
+        (status = 401, description = "Also when the token is revoked while this waits.", body = Failed),
+        (status = 422, body = Failed)))]
 async fn claim(
     State(api): State<Api>,
     caller: Caller,
@@ -45,7 +47,11 @@ async fn claim(
     // Everything that can fail comes before jobs are taken.
     let key = api.leases().key(&**api.engine().store()).await?;
     let remote = api.engine().remote();
+    let _watched = api.tokens().watch();
     let handed = tokio::select! {
+        biased;
+        // What is taken meanwhile goes back without blame: nobody waits for it any more.
+        () = caller.ended() => return Err(ApiError::unauthorized()),
         handed = remote.claim(request) => handed?,
         () = api.stopping().cancelled() => Vec::new(),
     };

@@ -50,6 +50,7 @@ impl Circle {
 /// What makes two subscribers alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Wish {
+    operates: bool,
     tenant: Option<String>,
     queues: Option<Vec<String>>,
     filter: Filter,
@@ -132,8 +133,9 @@ impl Circles {
     }
 
     fn wish(caller: &Caller, filter: &Filter) -> Wish {
-        let (tenant, queues) = caller.view();
+        let (tenant, queues, operates) = caller.view();
         Wish {
+            operates,
             tenant: tenant.map(str::to_owned),
             queues: queues.map(<[String]>::to_vec),
             filter: filter.clone(),

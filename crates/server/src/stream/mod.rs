@@ -147,12 +147,19 @@ impl Hub {
         let seat = self.seat(most)?;
         self.start(engine);
         // Before the ring is read: from its last number on, the circle knows what is for it.
-        let circle = self.circles().join(caller, filter);
+        let circle = self.circles().join(caller.clone(), filter);
         let ring = self.read();
         let (seen, first) = begin(&ring, after);
         let (epoch, known_from) = (ring.epoch.clone(), ring.last());
         drop(ring);
-        Some(Subscriber::new(self.clone(), seat, circle, Seen { epoch, seq: seen, known_from }, first))
+        Some(Subscriber::new(
+            self.clone(),
+            seat,
+            &caller,
+            circle,
+            Seen { epoch, seq: seen, known_from },
+            first,
+        ))
     }
 
     /// Starts taking events, unless that is done already.

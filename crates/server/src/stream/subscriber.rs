@@ -13,11 +13,13 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::circle::Circle;
 use super::frame::{self, Why};
 use super::ring::Next;
 use super::{Hub, Seat};
+use crate::access::{Caller, Watched};
 
 /// How long nothing may be sent, so that proxies and clients know that the connection lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -37,6 +39,9 @@ pub(crate) struct Subscriber {
     news: Pin<Box<OwnedNotified>>,
     silence: Pin<Box<Sleep>>,
     sent_at: Instant,
+    /// Resolves when its token is worth nothing any more.
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    _watched: Option<Watched>,
     _seat: Seat,
 }
 
@@ -51,8 +56,17 @@ pub(super) struct Seen {
 
 impl Subscriber {
     /// A subscriber that has seen everything up to `seen`, and is sent `first` before anything else.
-    pub(super) fn new(hub: Arc<Hub>, seat: Seat, circle: Arc<Circle>, seen: Seen, first: Vec<Bytes>) -> Self {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        seat: Seat,
+        caller: &Caller,
+        circle: Arc<Circle>,
+        seen: Seen,
+        first: Vec<Bytes>,
+    ) -> Self {
         Self {
+            ended: Box::pin(caller.ended()),
+            _watched: None,
             news: Box::pin(circle.news.clone().notified_owned()),
             silence: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
             sent_at: Instant::now(),
@@ -62,6 +76,12 @@ impl Subscriber {
             circle,
             _seat: seat,
         }
+    }
+
+    /// Keeps the tokens watched for as long as it reads.
+    pub(crate) fn watched(mut self, watched: Watched) -> Self {
+        self._watched = Some(watched);
+        self
     }
 
     /// Takes what the ring has for this subscriber. False when there is more to look through.
@@ -137,6 +157,9 @@ impl Body for Subscriber {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
         loop {
+            if this.ended.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
             if let Some(bytes) = this.send() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }

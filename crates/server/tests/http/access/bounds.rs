@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Request;
-use backstop_server::Settings;
+use backstop_server::{Scope, Settings, Share};
 use hyper::body::Frame;
 
 use super::stage::Stage;
@@ -65,6 +66,107 @@ async fn bodies_share_the_room_there_is() {
     assert_eq!(reply.headers["retry-after"], "1");
     // What was held is free again.
     assert_eq!(stage.send(post(pieces(10, 100))).await.status, 400);
+}
+
+/// A body whose sender stops in the middle of it and stays.
+struct Stalled(Pieces);
+
+impl HttpBody for Stalled {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match Pin::new(&mut self.0).poll_frame(cx) {
+            Poll::Ready(None) => Poll::Pending,
+            more => more,
+        }
+    }
+}
+
+fn from(token: &str, path: &str, body: Body) -> Request<Body> {
+    let request = Request::post(path).header("authorization", format!("Bearer {token}"));
+    request.header("content-type", "application/json").body(body).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_sent_bodies_of_one_caller_keep_no_other_waiting() {
+    let stage = Arc::new(Stage::new(Settings::default()).await);
+    let greedy = stage.token_of("greedy", &[Scope::Submit], Some("acme")).await;
+    let other = stage.token("other", &[Scope::Submit]).await;
+    // As many bytes as there is room for, and half as many again.
+    let half: Pieces = Pieces(std::iter::repeat_n(Bytes::from(vec![b' '; 64 << 10]), 24).collect());
+    let stuck: Vec<_> = (0..64)
+        .map(|_| {
+            let (stage, greedy, half) = (stage.clone(), greedy.clone(), Pieces(half.0.clone()));
+            tokio::spawn(async move {
+                stage.send(from(&greedy, "/api/v1/jobs", Body::new(Stalled(half)))).await.status
+            })
+        })
+        .collect();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let since = tokio::time::Instant::now();
+    for _ in 0..20 {
+        let body = Body::from(format!("{{\"kind\":\"mail\",\"payload\":\"{}\"}}", "x".repeat(500 << 10)));
+        assert_eq!(stage.send(from(&other, "/api/v1/jobs", body)).await.status, 201);
+    }
+    assert_eq!(since.elapsed().as_millis(), 0, "it waited for nobody");
+    // What waits is told: too slow, or that there is no room for more of the same.
+    for one in stuck {
+        let status = one.await.expect("it is answered");
+        assert!([408, 503].contains(&status.as_u16()), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_and_claims_of_one_caller_leave_room_for_others() {
+    let mut settings = Settings::default();
+    settings.limits.streams_each = Share { token: 3, tenant: 4 };
+    settings.limits.claims_each = Share { token: 2, tenant: 3 };
+    let stage = Arc::new(Stage::new(settings).await);
+    let scopes = [Scope::Read, Scope::Work];
+    let first = stage.token_of("first", &scopes, Some("acme")).await;
+    let second = stage.token_of("second", &scopes, Some("acme")).await;
+    let other = stage.token("other", &scopes).await;
+    let listen = async |token: &str| {
+        let request = Request::get("/api/v1/events").header("authorization", format!("Bearer {token}"));
+        stage.open(request.body(Body::empty()).expect("a request")).await
+    };
+    let mut open = Vec::new();
+    for (token, room) in [(&first, 3), (&second, 1), (&other, 3)] {
+        for _ in 0..room {
+            let stream = listen(token).await;
+            assert_eq!(stream.status(), 200);
+            open.push(stream);
+        }
+        assert_eq!(listen(token).await.status(), 429);
+    }
+    let claim = |token: &str, wait: u64| {
+        let (stage, token) = (stage.clone(), token.to_owned());
+        let ask =
+            format!("{{\"worker\":\"w\",\"queues\":[\"mail\"],\"kinds\":[\"mail\"],\"wait_ms\":{wait}}}");
+        tokio::spawn(async move { stage.send(from(&token, "/api/v1/work/claim", Body::from(ask))).await })
+    };
+    let mut waiting = Vec::new();
+    for (token, room) in [(&first, 2), (&second, 1), (&other, 2)] {
+        waiting.extend((0..room).map(|_| claim(token, 60_000)));
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        let refused = claim(token, 0).await.expect("it is answered");
+        assert_eq!((refused.status.as_u16(), refused.code()), (429, "too_many_open".to_owned()));
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    }
+    // What is closed makes room for the same.
+    open.clear();
+    assert_eq!(listen(&first).await.status(), 200);
+    for one in waiting {
+        assert_eq!(one.await.expect("it is answered").status, 200);
+    }
 }
 
 #[tokio::test]

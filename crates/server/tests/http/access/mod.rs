@@ -3,6 +3,7 @@
 mod audit;
 mod bounds;
 mod fuzz;
+mod keys;
 mod leaks;
 mod logins;
 mod matrix;

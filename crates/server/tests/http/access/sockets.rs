@@ -116,6 +116,49 @@ async fn a_body_is_not_read_before_its_sender_may_send_it() {
 }
 
 #[tokio::test]
+async fn a_refusal_reaches_whoever_is_still_sending_and_the_connection_goes_on() {
+    let stage = Stage::new(Settings::default()).await;
+    let token = stage.token("ci", &[Scope::Submit, Scope::Read]).await;
+    let listening = stage.listen().await;
+    let head = |line: &str, headers: &str, length: usize| {
+        format!("{line} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n")
+    };
+    let (json, form) = ("content-type: application/json\r\n", "content-type: text/plain\r\n");
+    let known = format!("authorization: Bearer {token}\r\n");
+    for (what, line, headers, length, refusal) in [
+        ("no token", "POST /api/v1/jobs", json.to_owned(), 2, 401),
+        ("no token, large", "POST /api/v1/jobs", json.to_owned(), 2_200_000, 401),
+        ("too large", "POST /api/v1/jobs", format!("{json}{known}"), 2_200_000, 413),
+        ("far too large", "POST /api/v1/work/finish", format!("{json}{known}"), 40 << 20, 403),
+        ("no scope", "POST /api/v1/tokens", format!("{json}{known}"), 300_000, 403),
+        ("no JSON", "POST /api/v1/jobs", format!("{form}{known}"), 300_000, 415),
+        ("no such place", "POST /nowhere", format!("{json}{known}"), 300_000, 404),
+    ] {
+        for _ in 0..3 {
+            let mut stream = listening.connect().await;
+            stream.write_all(head(line, &headers, length).as_bytes()).await.unwrap();
+            // All of it is sent before the answer is looked for, as most clients do.
+            stream.write_all(&vec![b' '; length]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let answer = one(&mut stream).await;
+            assert_eq!(status(&answer), refusal, "{what}: {answer}");
+            assert!(!answer.to_lowercase().contains("connection: close"), "{what}: {answer}");
+            let next = format!("GET /api/v1/queues HTTP/1.1\r\nhost: localhost\r\n{known}\r\n");
+            stream.write_all(next.as_bytes()).await.unwrap();
+            assert_eq!(status(&one(&mut stream).await), 200, "{what}: the next request");
+        }
+    }
+    // Whoever stops in the middle, or asks first, is answered and told that the connection ends.
+    for (headers, sent) in [(json.to_owned(), 1_000), (format!("{json}expect: 100-continue\r\n"), 0)] {
+        let mut stream = listening.connect().await;
+        stream.write_all(head("POST /api/v1/jobs", &headers, 2_000_000).as_bytes()).await.unwrap();
+        stream.write_all(&vec![b' '; sent]).await.unwrap();
+        let answer = timeout(LONG, rest(&mut stream)).await.expect("it is closed");
+        assert_eq!(status(&answer), 401, "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn when_the_house_is_full_the_oldest_idle_connection_makes_room() {
     let mut settings = Settings::default();
     settings.limits.connections = 2;

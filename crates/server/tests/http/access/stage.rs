@@ -67,8 +67,13 @@ impl Stage {
         token.reveal().to_owned()
     }
 
+    /// Sends a request, and leaves the body of its answer unread.
+    pub(crate) async fn open(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.expect("the router always answers")
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.expect("the router always answers");
+        let response = self.open(request).await;
         let (head, body) = response.into_parts();
         let kind = head.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
         let text = if kind.as_deref() == Some("text/event-stream") {

@@ -131,3 +131,36 @@ async fn the_owner_sees_what_the_stranger_does_not() {
         assert!(reply.status.is_success() && reply.text.contains(MARK), "{path}: {reply:?}");
     }
 }
+
+#[tokio::test]
+async fn what_the_engine_stores_for_itself_is_shown_to_those_who_run_it() {
+    // E13
+    let mut settings = Settings::default();
+    settings.access.rate = None;
+    let stage = Stage::new(settings).await;
+    let engine = stage.api.engine();
+    let own = engine.enqueue_raw("backstop.webhook", json!({ "note": MARK }).to_string());
+    let own = own.queue("backstop.webhooks").tag(MARK).submit().await.unwrap().id.to_string();
+    let theirs =
+        Theirs { dead: own.clone(), pending: own.clone(), fingerprint: "0123456789abcdef".to_owned() };
+    let everything_else = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Operate);
+    let user = stage.token("user", &everything_else.collect::<Vec<_>>()).await;
+    let operator = stage.token("operator", &[Scope::Read, Scope::Operate, Scope::Logs]).await;
+    let mut shown = 0;
+    for route in table().into_iter().filter(|route| route.method == "GET" && route.path != "/metrics") {
+        for path in guesses(&route.path, &theirs) {
+            for query in ["", "?queue=backstop.webhooks", "?kind=backstop.webhook", "?tag=ACME-ONLY-7731"] {
+                let target = format!("{path}{query}");
+                let hidden = stage.call("GET", &target, Some(&user)).await;
+                let text = hidden.text.replace(&format!("?tag={MARK}"), "");
+                let told = hidden.status.is_success() && (text.contains(&own) || text.contains(MARK));
+                assert!(!told, "{target}: {hidden:?}");
+                let seen = stage.call("GET", &target, Some(&operator)).await;
+                shown += usize::from(seen.status.is_success() && seen.text.contains(&own));
+            }
+        }
+    }
+    let queues = stage.call("GET", "/api/v1/queues", Some(&user)).await;
+    assert!(!queues.text.contains("backstop."), "{queues:?}");
+    assert!(shown > 10, "whoever runs the engine sees it: {shown}");
+}

@@ -1,10 +1,14 @@
 //! Tokens: made, shown once, used, expired, revoked.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::Request;
 use backstop::store::{Drawer, Shelf};
 use backstop_server::{Grant, Scope, Settings, Token, TokenHash};
 use backstop_testing::TokioClock;
+use http_body_util::BodyExt;
 use serde_json::json;
 
 use super::stage::{Stage, wish};
@@ -105,6 +109,64 @@ async fn a_revocation_is_seen_at_once_here_and_soon_elsewhere() {
     assert_eq!(status(&here, Some(&token)).await, 401);
     tokio::time::advance(STALE).await;
     assert_eq!(status(&there, Some(&token)).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_just_made_is_known_everywhere_at_once() {
+    let engine = TokioClock::engine();
+    let here = Stage::on(engine.clone(), Settings::default());
+    let there = Stage::on(engine, Settings::default());
+    let first = here.token("first", &[Scope::Read]).await;
+    assert_eq!(status(&there, Some(&first)).await, 200);
+    // Longer than whoever guesses makes us wait, and shorter than the second for which tokens are known.
+    tokio::time::advance(Duration::from_millis(51)).await;
+    let second = here.token("second", &[Scope::Read]).await;
+    assert_eq!(status(&there, Some(&second)).await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_ends_within_two_seconds_of_its_token() {
+    // E12
+    let engine = TokioClock::engine();
+    let here = Stage::on(engine.clone(), Settings::default());
+    let there = Stage::on(engine.clone(), Settings::default());
+    let kept = here.token("kept", &[Scope::Read, Scope::Work]).await;
+    let ask =
+        json!({ "worker": "w", "queues": ["default"], "kinds": ["mail"], "wait_ms": 60_000 }).to_string();
+    let listen = async |token: &str| {
+        let request = Request::get("/api/v1/events").header("authorization", format!("Bearer {token}"));
+        let mut stream = here.open(request.body(Body::empty()).unwrap()).await.into_body();
+        assert!(stream.frame().await.is_some(), "it is greeted");
+        stream
+    };
+    let mut kept_stream = listen(&kept).await;
+    for how in ["revoked here", "revoked elsewhere", "expired"] {
+        let now = engine.store().now().await.unwrap();
+        let expires = (how == "expired").then(|| now.after(Duration::from_secs(5)));
+        let name = how.replace(' ', "-");
+        let scopes = [Scope::Read, Scope::Work];
+        let token = here.make(backstop_server::Wish { expires, ..wish(&name, &scopes) }).await;
+        let mut stream = listen(&token).await;
+        let mut claim = pin!(here.call_with("POST", "/api/v1/work/claim", Some(&token), &ask));
+        assert!(tokio::time::timeout(Duration::from_millis(4_900), &mut claim).await.is_err(), "{how}");
+        match how {
+            "revoked here" => assert!(here.api.tokens().revoke(&name, "test").await.unwrap()),
+            "revoked elsewhere" => assert!(there.api.tokens().revoke(&name, "test").await.unwrap()),
+            _ => tokio::time::advance(Duration::from_millis(100)).await,
+        }
+        let since = tokio::time::Instant::now();
+        let reply = claim.await;
+        assert_eq!(reply.status, 401, "{how}: {reply:?}");
+        while stream.frame().await.is_some() {}
+        assert!(since.elapsed() <= Duration::from_secs(2), "{how}: {:?}", since.elapsed());
+    }
+    // Nobody else is cut off, and what arrives is for others: nobody holds it, nobody is charged for it.
+    let id = engine.enqueue_raw("mail", "{}").submit().await.unwrap().id;
+    assert!(kept_stream.frame().await.is_some());
+    let held = engine.job(id).await.unwrap().unwrap().view;
+    assert_eq!((held.state().to_string(), held.record.runs), ("pending".to_owned(), 0));
+    let taken = here.call_with("POST", "/api/v1/work/claim", Some(&kept), &ask).await.json();
+    assert_eq!(taken["jobs"][0]["id"], id.to_string());
 }
 
 #[tokio::test(start_paused = true)]
