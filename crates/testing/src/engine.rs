@@ -62,7 +62,7 @@ impl TestEngine {
     /// use backstop_testing::TestEngine;
     ///
     /// let test = TestEngine::with_config(Config::default().kind("charge", Policy::default().retries(0)));
-    /// assert_eq!(test.engine().config().kinds["charge"].max_retries, 0);
+    /// assert_eq!(test.engine().config().kinds["charge"].max_retries, Some(0));
     /// ```
     #[must_use]
     pub fn with_config(config: Config) -> Self {
