@@ -142,12 +142,12 @@ impl Gates {
 
     /// A place for an answer that waits for something to happen; none for a route that does not.
     fn waiting(&self, route: &str, caller: &Caller) -> Option<Result<Held, ApiError>> {
-        let (shares, what) = match route {
-            STREAM => (&self.streams, "event streams"),
-            POLL => (&self.claims, "claims that wait"),
+        let (shares, what, setting) = match route {
+            STREAM => (&self.streams, "event streams", "max_streams"),
+            POLL => (&self.claims, "waiting claims", "max_claims"),
             _ => return None,
         };
-        Some(shares.try_take(caller, 1).map_err(|full| full.refused(what)))
+        Some(shares.try_take(caller, 1).map_err(|full| full.refused(what, setting)))
     }
 }
 
@@ -224,7 +224,7 @@ async fn ready(api: &Api, route: &str, request: Request) -> Result<(Request, Opt
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > most)) {
         return Err(too_large(most));
     }
-    let caller = sender(&request);
+    let caller = Caller::of_request(request.extensions());
     let (parts, body) = request.into_parts();
     let (bytes, room) = body::read(body, most, api, &caller).await?;
     Ok((Request::from_parts(parts, Body::from(bytes)), room))
@@ -238,7 +238,7 @@ async fn run(
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let gates = &api.door().gates;
-    let Some(place) = gates.waiting(route, &sender(&request)) else {
+    let Some(place) = gates.waiting(route, &Caller::of_request(request.extensions())) else {
         return match gates.turn(&api.settings().limits).await {
             Ok(_place) => {
                 let response = handle(request).await;
@@ -261,11 +261,6 @@ async fn run(
         response = handle(request) => response.map(|body| Body::new(Stoppable::new(body, stopping.clone(), place))),
         () = cut => stops(),
     }
-}
-
-/// Whoever sent a request: the door has said who it is.
-fn sender(request: &Request) -> Caller {
-    request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
 }
 
 fn stops() -> Response {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -38,6 +39,11 @@ impl Caller {
         static NOBODY: LazyLock<Caller> =
             LazyLock::new(|| Caller::of("nobody", false, BTreeSet::new(), None, None));
         NOBODY.clone()
+    }
+
+    /// Whoever sent a request: it has passed `identify`, and one that has not is nobody's.
+    pub(crate) fn of_request(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_else(Self::nobody)
     }
 
     /// Anybody on a machine that has no tokens.
@@ -195,7 +201,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // Every request has passed `identify`; one that has not is nobody's.
-        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_else(Self::nobody))
+        Ok(Self::of_request(&parts.extensions))
     }
 }

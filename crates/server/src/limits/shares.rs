@@ -61,7 +61,7 @@ pub(super) enum Full {
 
 impl Full {
     /// What a caller is told that wanted one more of something that it has many of.
-    pub(super) fn refused(self, what: &str) -> ApiError {
+    pub(super) fn refused(self, what: &str, setting: &str) -> ApiError {
         let (whose, limit) = match self {
             Self::Token(limit) => ("token", limit),
             Self::Tenant(limit) => ("tenant", limit),
@@ -69,8 +69,10 @@ impl Full {
         };
         let message = format!("this {whose} has {limit} {what} open, which is the limit");
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_open", message)
-            .hint(format!("close some; one stream or claim can ask for many queues ({what} per {whose})"))
-            .details(json!({ "limit": limit, "per": whose }))
+            .hint(format!(
+                "close some, or raise `{setting}_per_{whose}` in [server]; one can ask for many queues"
+            ))
+            .details(json!({ "limit": limit, "name": format!("{setting}_per_{whose}") }))
             .retry_after(5)
     }
 }

@@ -6,7 +6,7 @@
 //! beyond that closes the connection, which the answer says.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// A body that whoever answers can go on reading.
 pub(crate) struct Unread {
     body: Shared,
-    /// The client waits to be told before it sends: it has nothing under way.
+    /// The client waits to be told before it sends: until somebody reads, it has nothing under way.
     waits: bool,
 }
 
@@ -40,15 +40,16 @@ impl Unread {
         }
         let waits = request.headers().contains_key(EXPECT);
         let (parts, body) = request.into_parts();
-        let body = Shared(Arc::new(Mutex::new(body)));
+        let body = Shared(Arc::new(Mutex::new(Begun { body, begun: false })));
         let request = Request::from_parts(parts, Body::new(body.clone()));
         (request, Some(Self { body, waits }))
     }
 
     /// Reads what is left, and has the answer say when that was too much.
     pub(crate) async fn read_on(mut self, headers: &mut HeaderMap) {
+        let nothing_comes = self.waits && !self.body.lock().begun;
         let whole = self.body.is_end_stream()
-            || (!self.waits && timeout(LONGEST, self.drained()).await.unwrap_or(false));
+            || (!nothing_comes && timeout(LONGEST, self.drained()).await.unwrap_or(false));
         if !whole {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -71,7 +72,19 @@ impl Unread {
 /// One body for the one who handles a request and for the one who answers it. They take turns: the first is done when
 /// the second begins.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Body>>);
+struct Shared(Arc<Mutex<Begun>>);
+
+/// A body, and whether somebody has begun to read it.
+struct Begun {
+    body: Body,
+    begun: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Begun> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl HttpBody for Shared {
     type Data = Bytes;
@@ -81,15 +94,16 @@ impl HttpBody for Shared {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Pin::new(&mut *body).poll_frame(cx)
+        let mut it = self.lock();
+        it.begun = true;
+        Pin::new(&mut it.body).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
+        self.lock().body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).size_hint()
+        self.lock().body.size_hint()
     }
 }

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use backstop::Refusal;
 use backstop::core::explain::Explanation;
 use backstop::core::job::{Attempt, AttemptReads, JobReads, JobView};
+use backstop::core::tenant;
 use backstop::store::JobFilter;
 use serde_json::{Value, json};
 
@@ -41,10 +42,9 @@ pub(crate) async fn not_anothers(
     key: Option<&str>,
     queue: Option<&str>,
 ) -> Result<(), ApiError> {
-    let owner = key.and_then(|key| key.split_once('/')).map(|(owner, _)| owner);
-    let Some(owner) = owner.filter(|_| caller.tenant().is_none()) else { return Ok(()) };
-    let to_owner = queue.and_then(|queue| queue.split_once('/')).is_some_and(|(of, _)| of == owner);
-    if to_owner || !api.tokens().has_tenant(owner).await? {
+    let owner = key.and_then(tenant::of_queue).filter(|_| caller.tenant().is_none());
+    let Some(owner) = owner else { return Ok(()) };
+    if queue.and_then(tenant::of_queue) == Some(owner) || !api.tokens().has_tenant(owner).await? {
         return Ok(());
     }
     let message = format!("{field} is invalid: it begins with the name of a tenant, whose keys are its own");

@@ -160,6 +160,8 @@ async fn streams_and_claims_of_one_caller_leave_room_for_others() {
         let refused = claim(token, 0).await.expect("it is answered");
         assert_eq!((refused.status.as_u16(), refused.code()), (429, "too_many_open".to_owned()));
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+        let limit = refused.json()["error"]["details"]["name"].clone();
+        assert!(limit.as_str().is_some_and(|name| name.starts_with("max_claims_per_")), "{refused:?}");
     }
     // What is closed makes room for the same.
     open.clear();

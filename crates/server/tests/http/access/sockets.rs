@@ -147,6 +147,16 @@ async fn a_refusal_reaches_whoever_is_still_sending_and_the_connection_goes_on()
             assert_eq!(status(&one(&mut stream).await), 200, "{what}: the next request");
         }
     }
+    // Whoever asks first and is told to go on has its connection kept, whatever form its body has.
+    let mut stream = listening.connect().await;
+    let asks = "expect: 100-continue\r\ntransfer-encoding: chunked\r\n";
+    let line = "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\n";
+    stream.write_all(format!("{line}{json}{known}{asks}\r\n").as_bytes()).await.unwrap();
+    assert_eq!(status(&one(&mut stream).await), 100);
+    stream.write_all(b"f\r\n{\"kind\":\"mail\"}\r\n0\r\n\r\n").await.unwrap();
+    let answer = one(&mut stream).await;
+    assert_eq!(status(&answer), 201, "{answer}");
+    assert!(!answer.to_lowercase().contains("connection: close"), "{answer}");
     // Whoever stops in the middle, or asks first, is answered and told that the connection ends.
     for (headers, sent) in [(json.to_owned(), 1_000), (format!("{json}expect: 100-continue\r\n"), 0)] {
         let mut stream = listening.connect().await;

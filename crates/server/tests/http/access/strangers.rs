@@ -147,6 +147,7 @@ async fn what_the_engine_stores_for_itself_is_shown_to_those_who_run_it() {
     let user = stage.token("user", &everything_else.collect::<Vec<_>>()).await;
     let operator = stage.token("operator", &[Scope::Read, Scope::Operate, Scope::Logs]).await;
     let mut shown = 0;
+    // Figures count every queue there is, and name no job.
     for route in table().into_iter().filter(|route| route.method == "GET" && route.path != "/metrics") {
         for path in guesses(&route.path, &theirs) {
             for query in ["", "?queue=backstop.webhooks", "?kind=backstop.webhook", "?tag=ACME-ONLY-7731"] {
