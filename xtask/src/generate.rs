@@ -1,93 +1,150 @@
 //! `cargo xtask generate`: pages of docs/ that are written by code, so that they cannot drift from it.
 //!
-//! Owns the list of generated pages. Each is the standard output of an example program; the check of `cargo xtask
-//! test` compares, this command rewrites.
+//! Owns the list of generated pages. Most are the standard output of an example program or of `backstop` itself; in the
+//! page of rules only the lines about tests are generated. The check of `cargo xtask test` compares, this command
+//! rewrites.
 
 use std::fs;
 
-use crate::failure::{Failure, no_arguments};
-use crate::process::{CommandLine, repository_root};
+use crate::failure::{Failure, only_names};
+use crate::process::{CommandLine, build_folder, repository_root};
+use crate::tidy;
 
-/// A page and the example program that prints it.
+/// A page and what writes it.
 struct Page {
     path: &'static str,
-    package: &'static str,
-    example: &'static str,
-    source: &'static str,
+    origin: Origin,
 }
 
-const PAGES: [Page; 2] = [
+/// What writes a page.
+enum Origin {
+    /// An example program prints it.
+    Program { package: &'static str, example: &'static str, source: &'static str },
+    /// The program `backstop` prints it.
+    Backstop { arguments: &'static str, source: &'static str },
+    /// People write it, and a function fills in the rest; nothing is compiled for it.
+    Text(fn() -> Result<String, Failure>),
+}
+
+/// All generated pages, the cheap ones first.
+const PAGES: [Page; 4] = [
+    Page { path: "docs/rules.md", origin: Origin::Text(tidy::rules_page) },
     Page {
         path: "docs/states.md",
-        package: "backstop-core",
-        example: "states",
-        source: "crates/core/examples/states.rs",
+        origin: Origin::Program {
+            package: "backstop-core",
+            example: "states",
+            source: "crates/core/examples/states.rs",
+        },
     },
     Page {
         path: "docs/openapi.json",
-        package: "backstop-server",
-        example: "openapi",
-        source: "crates/server/examples/openapi.rs",
+        origin: Origin::Program {
+            package: "backstop-server",
+            example: "openapi",
+            source: "crates/server/examples/openapi.rs",
+        },
+    },
+    Page {
+        path: "docs/learn/configuration.md",
+        origin: Origin::Backstop {
+            arguments: "config reference",
+            source: "crates/cli/src/config/reference.toml",
+        },
     },
 ];
 
 impl Page {
     fn print(&self) -> Result<String, Failure> {
-        let line = format!("cargo run --quiet --package {} --example {}", self.package, self.example);
-        CommandLine::new(&line).output()
+        match self.origin {
+            Origin::Program { package, example, .. } => {
+                let line = format!("cargo run --quiet --package {package} --example {example}");
+                CommandLine::new(&line).output()
+            }
+            Origin::Backstop { arguments, .. } => {
+                // As the other steps of the whole check build it, so that it is compiled once.
+                CommandLine::new("cargo build --quiet --workspace --all-features --bins --examples").run()?;
+                let program = build_folder().join("debug").join("backstop").display().to_string();
+                let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+                CommandLine::of(&[program]).with(&words).output()
+            }
+            Origin::Text(fill) => fill(),
+        }
     }
 
     fn stored(&self) -> Option<String> {
         fs::read_to_string(repository_root().join(self.path)).ok()
     }
 
+    /// The file without which the page cannot be written; a page that is only filled in is its own.
+    fn source(&self) -> &'static str {
+        match self.origin {
+            Origin::Program { source, .. } | Origin::Backstop { source, .. } => source,
+            Origin::Text(_) => self.path,
+        }
+    }
+
     fn has_source(&self) -> bool {
-        repository_root().join(self.source).is_file()
+        repository_root().join(self.source()).is_file()
     }
-}
 
-/// Rewrites every page that changed; `--check` only compares.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if arguments == ["--check"] {
-        return check();
-    }
-    no_arguments("generate", arguments)?;
-    for page in &PAGES {
-        if !page.has_source() {
-            println!("{}: not written, there is no {}", page.path, page.source);
-            continue;
+    fn write(&self) -> Result<(), Failure> {
+        if !self.has_source() {
+            println!("{}: not written, there is no {}", self.path, self.source());
+            return Ok(());
         }
-        let text = page.print()?;
-        if page.stored().as_deref() == Some(text.as_str()) {
-            println!("{}: unchanged", page.path);
-            continue;
+        let text = self.print()?;
+        if self.stored().as_deref() == Some(text.as_str()) {
+            println!("{}: unchanged", self.path);
+            return Ok(());
         }
-        fs::write(repository_root().join(page.path), text)
-            .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", page.path)))?;
-        println!("{}: written", page.path);
+        fs::write(repository_root().join(self.path), text)
+            .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", self.path)))?;
+        println!("{}: written", self.path);
+        Ok(())
     }
-    Ok(())
-}
 
-/// Fails when a page differs from what its program prints.
-pub(crate) fn check() -> Result<(), Failure> {
-    for page in &PAGES {
-        match (page.has_source(), page.stored()) {
-            (false, None) => println!("   {}: nothing to compare, there is no {}", page.path, page.source),
+    fn compare(&self) -> Result<(), Failure> {
+        match (self.has_source(), self.stored()) {
+            (false, None) => {
+                println!("   {}: nothing to compare, there is no {}", self.path, self.source());
+                Ok(())
+            }
             (false, Some(_)) => {
-                return Err(Failure::Failed(format!(
-                    "{} exists without its source {}",
-                    page.path, page.source
-                )));
+                Err(Failure::Failed(format!("{} exists without its source {}", self.path, self.source())))
             }
-            (true, stored) => {
-                if let Some(difference) = difference(&stored.unwrap_or_default(), &page.print()?) {
-                    return Err(Failure::Failed(format!("{} is out of date: {difference}", page.path)));
+            (true, stored) => match difference(&stored.unwrap_or_default(), &self.print()?) {
+                Some(difference) => {
+                    Err(Failure::Failed(format!("{} is out of date: {difference}", self.path)))
                 }
-            }
+                None => Ok(()),
+            },
         }
     }
-    Ok(())
+}
+
+/// Rewrites the named pages that changed, or all of them; `--check` only compares.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (flags, names): (Vec<String>, Vec<String>) =
+        arguments.iter().cloned().partition(|word| word == "--check");
+    only_names("generate", &names)?;
+    let act = if flags.is_empty() { Page::write } else { Page::compare };
+    chosen(&names)?.into_iter().try_for_each(act)
+}
+
+/// Fails when a page differs from what writes it.
+pub(crate) fn check() -> Result<(), Failure> {
+    PAGES.iter().try_for_each(Page::compare)
+}
+
+/// The pages with these paths; without any, all pages.
+fn chosen(names: &[String]) -> Result<Vec<&'static Page>, Failure> {
+    if let Some(name) = names.iter().find(|name| !PAGES.iter().any(|page| page.path == name.as_str())) {
+        let paths = PAGES.each_ref().map(|page| page.path).join(", ");
+        return Err(Failure::Usage(format!("`{name}` is not a generated page; these are: {paths}")));
+    }
+    let is_chosen = |page: &&Page| names.is_empty() || names.iter().any(|name| name == page.path);
+    Ok(PAGES.iter().filter(is_chosen).collect())
 }
 
 /// The first line in which two texts differ, or nothing when they are the same.
@@ -112,6 +169,18 @@ fn difference(stored: &str, printed: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_chosen_by_their_paths() {
+        let paths = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            chosen(&names).map(|pages| pages.iter().map(|page| page.path).collect::<Vec<_>>())
+        };
+        assert_eq!(paths(&[]).unwrap().len(), PAGES.len());
+        assert_eq!(paths(&["docs/rules.md"]).unwrap(), ["docs/rules.md"]);
+        let Err(Failure::Usage(text)) = paths(&["docs/rules.txt"]) else { panic!("it is no page") };
+        assert!(text.contains("docs/rules.txt") && text.contains("docs/states.md"), "{text}");
+    }
 
     #[test]
     fn equal_texts_do_not_differ() {

@@ -12,6 +12,7 @@ mod process;
 mod schemathesis;
 mod servers;
 mod setup;
+mod starved;
 mod steps;
 mod table;
 mod test;
@@ -46,8 +47,8 @@ const COMMANDS: [Entry; 6] = [
     },
     Entry {
         name: "generate",
-        arguments: "[--check]",
-        about: "rewrites the generated pages of docs/; --check only compares",
+        arguments: "[PAGE...] [--check]",
+        about: "rewrites the generated pages of docs/, or those named; --check only compares",
         run: generate::run,
     },
     Entry {

@@ -25,7 +25,7 @@ const fn need(name: &'static str, package: &'static str, why: &'static str) -> N
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 13] = [
     need("git", "git", "tidy asks it for the list of files"),
     need("cc", "build-essential", "the bundled SQLite is C code"),
     need("unshare", "util-linux", "fault tests make private mounts"),
@@ -39,6 +39,7 @@ const NEEDS: [Need; 12] = [
     },
     need("mariadbd", "mariadb-server", "the tests of the MySQL store run on a real server"),
     need("mariadb-install-db", "mariadb-server", "every test server begins with an empty data folder"),
+    need("openssl", "openssl", "tests of encrypted connections make certificates with it"),
     need("pgbouncer", "pgbouncer", "tests reach PostgreSQL through a pool of connections"),
     need("python3", "python3", "schemathesis, which checks the HTTP API, is a Python program"),
     Need {

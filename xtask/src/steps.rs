@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::process::CommandLine;
 use crate::servers::{self, Servers};
+use crate::starved::Ticks;
 use crate::table;
 
 /// What a step does.
@@ -32,11 +33,13 @@ pub(crate) struct Step {
     pub(crate) mend: Option<&'static str>,
     /// Whether its command lines are told where the servers are.
     pub(crate) uses_servers: bool,
+    /// What is run once more when the machine was kept from its work meanwhile.
+    pub(crate) second_try: Option<fn() -> Option<CommandLine>>,
 }
 
 impl Step {
     fn new(name: &'static str, action: Action) -> Self {
-        Self { name, action, mend: None, uses_servers: false }
+        Self { name, action, mend: None, uses_servers: false, second_try: None }
     }
 
     /// The step that starts the servers.
@@ -62,6 +65,12 @@ impl Step {
     /// Tells the command lines where the servers are; the step that starts them comes earlier.
     pub(crate) fn with_servers(mut self) -> Self {
         self.uses_servers = true;
+        self
+    }
+
+    /// Names what is run once more after a failure on a machine that was kept from its work.
+    pub(crate) fn tried_again_by(mut self, line: fn() -> Option<CommandLine>) -> Self {
+        self.second_try = Some(line);
         self
     }
 
@@ -122,11 +131,25 @@ fn command(step: &Step, line: &CommandLine, servers: Option<&Servers>) -> Result
     // What is shown can be typed: the servers of this run are gone by then, so it starts its own.
     let shown = if step.uses_servers { line.behind(servers::PREFIX) } else { line.clone() };
     println!("   {shown}");
-    let line = match servers.filter(|_| step.uses_servers) {
+    let told = |line: &CommandLine| match servers.filter(|_| step.uses_servers) {
         Some(servers) => line.clone().variables(&servers.variables()),
         None => line.clone(),
     };
-    line.run().map_err(|cause| explain(step, &cause, &shown.to_string()))
+    let before = Ticks::now();
+    let cause = match told(line).run() {
+        Ok(()) => return Ok(()),
+        Err(cause) => cause,
+    };
+    let taken = before.and_then(|before| Ticks::now()?.much_taken_since(before));
+    if let (Some(share), Some(again)) = (taken, step.second_try.and_then(|line| line())) {
+        println!(
+            "   others had {:.0} % of the processor time that this step wanted: what failed is run once more, alone",
+            share * 100.0
+        );
+        println!("   {again}");
+        return told(&again).run().map_err(|cause| explain(step, &cause, &shown.to_string()));
+    }
+    Err(explain(step, &cause, &shown.to_string()))
 }
 
 /// Says which step failed, why, and which command runs it again.

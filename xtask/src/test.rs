@@ -6,10 +6,13 @@
 use crate::failure::{Failure, only_names};
 use crate::process::CommandLine;
 use crate::steps::{self, Step};
-use crate::{generate, setup, tidy};
+use crate::{generate, setup, starved, tidy};
 
 /// The package whose tests start and kill real processes: one at a time, or they disturb each other.
 const CAMPAIGNS: &str = "backstop-chaos";
+
+/// Runs the tests of the workspace; what narrows them down follows.
+pub(crate) const NEXTEST: &str = "cargo nextest run --workspace --all-features";
 
 /// Runs every step; filters narrow the tests, `--quick` leaves out what rarely fails and takes long.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -45,7 +48,8 @@ fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<Step> {
     ];
     steps.push(Step::servers());
     let lines = if nextest { nextest_lines(filters) } else { plain_lines(filters) };
-    steps.push(Step::commands("tests", lines).with_servers());
+    let tests = Step::commands("tests", lines).with_servers();
+    steps.push(if nextest { tests.tried_again_by(starved::failed_tests_again) } else { tests });
     steps.push(unless(quick, "doc tests", vec![doc_tests(filters)]));
     steps.push(unless(quick, "rustdoc", vec![rustdoc()]));
     steps
@@ -60,7 +64,7 @@ fn clippy() -> CommandLine {
 }
 
 fn nextest_lines(filters: &[String]) -> Vec<CommandLine> {
-    vec![CommandLine::new("cargo nextest run --workspace --all-features").with(filters)]
+    vec![CommandLine::new(NEXTEST).with(filters)]
 }
 
 /// The same tests without nextest: its test groups do not exist there, so the campaigns get a run of their own.

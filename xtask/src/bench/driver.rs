@@ -52,7 +52,8 @@ impl Driver {
             return Err(reason(&complaint, status));
         }
         let line = said.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
-        let answer = Json::parse(line).map_err(|problem| format!("its answer is no JSON: {problem}"))?;
+        let answer =
+            Json::parse(line).map_err(|problem| format!("its answer is not valid JSON: {problem}"))?;
         Ok(Answered { answer, peak_bytes })
     }
 }
@@ -133,7 +134,7 @@ mod tests {
             shell("echo 'throw new Error(x)' >&2; echo 'TypeError: no such thing' >&2; exit 3", PATIENCE)
                 .unwrap_err();
         assert!(reason.contains("TypeError: no such thing"), "{reason}");
-        assert!(shell("echo nothing", PATIENCE).unwrap_err().contains("no JSON"));
+        assert!(shell("echo nothing", PATIENCE).unwrap_err().contains("not valid JSON"));
     }
 
     #[test]

@@ -203,6 +203,8 @@ fn facts(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::results::tests::sample;
     use super::*;
 
@@ -234,5 +236,24 @@ mod tests {
     fn every_measure_has_its_table() {
         let shown: usize = TABLES.iter().map(|(_, names)| measures(names).len()).sum();
         assert_eq!(shown, MEASURES.len());
+    }
+
+    #[test]
+    fn the_readme_shows_figures_of_the_page_and_no_others() {
+        let (readme, page) =
+            (include_str!("../../../README.md"), include_str!("../../../docs/benchmarks.md"));
+        let (_, rest) = readme.split_once("### Measured\n").expect("the README has a section with figures");
+        let known = figures(page);
+        for figure in figures(rest.split("\n## ").next().unwrap_or(rest)) {
+            assert!(known.contains(&figure), "{figure} is not in docs/benchmarks.md: mend README.md");
+        }
+    }
+
+    /// All numbers and versions of a text; 0.067 and 0.0670 are the same.
+    fn figures(text: &str) -> BTreeSet<String> {
+        let words = text.split(|c: char| c.is_whitespace() || "|()/†×".contains(c));
+        let digits = words.map(|word| word.trim_matches(|c: char| !c.is_ascii_digit()).replace(',', ""));
+        let plain = |word: String| word.parse::<f64>().map_or(word, |number| number.to_string());
+        digits.filter(|word| !word.is_empty()).map(plain).collect()
     }
 }

@@ -35,7 +35,7 @@ fn broken(page: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
 }
 
 /// The path from the root of the repository, or nothing when it leads out of it.
-fn resolve(page: &str, target: &str) -> Option<String> {
+pub(super) fn resolve(page: &str, target: &str) -> Option<String> {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = Vec::new();
     let base = if target.starts_with('/') { "" } else { folder };
@@ -52,7 +52,7 @@ fn resolve(page: &str, target: &str) -> Option<String> {
 }
 
 /// All link targets of a page with their lines; code is left out.
-fn targets(text: &str) -> Vec<(usize, String)> {
+pub(super) fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fence: Option<&str> = None;
     for (index, line) in text.lines().enumerate() {

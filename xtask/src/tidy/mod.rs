@@ -9,6 +9,8 @@ mod lexer;
 mod links;
 mod manifest;
 mod names;
+mod pages;
+mod phrases;
 mod rules;
 mod sizes;
 mod source;
@@ -27,7 +29,7 @@ use source::Source;
 type Check = fn(&Tree<'_>) -> Vec<Finding>;
 
 /// All checks, in the order of the page of house rules.
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 11] = [
     layers::check,
     sizes::check,
     names::check,
@@ -36,6 +38,8 @@ const CHECKS: [Check; 9] = [
     banned::check,
     sql::check,
     links::check,
+    pages::check,
+    phrases::check,
     rules::check,
 ];
 
@@ -114,6 +118,12 @@ pub(crate) fn check() -> Result<(), Failure> {
         }
         count => Err(Failure::Failed(format!("tidy has {count} findings in {} files", files.len()))),
     }
+}
+
+/// The page of rules with the tests that name them now.
+pub(crate) fn rules_page() -> Result<String, Failure> {
+    let missing = || Failure::Failed(format!("{} is missing; restore it", rules::PAGE));
+    rules::filled(&Tree::new(&read_files()?)).ok_or_else(missing)
 }
 
 /// Reads tracked files and untracked ones that are not ignored; what is not text is left out.

@@ -37,7 +37,7 @@ fn mark(path: &str, line: usize, text: &str) -> Option<Finding> {
 }
 
 /// Whether the word stands alone in the text; a quoted `word` is talked about, not meant.
-pub(crate) fn has_word(text: &str, word: &str) -> bool {
+fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();
         let after = text[at + word.len()..].chars().next();
