@@ -1,14 +1,18 @@
 //! The kind `command`: runs an allowed program with arguments, never a shell line (E4), and leaves no process behind
 //! (E3).
 //!
-//! - `settings`: what is allowed. `admit`: from a payload to what is started, or a refusal.
+//! - `settings`: what is allowed. `program`: which programs, with which arguments. `reach`: those that need a second
+//!   look. `account`: who they run as. `admit`: from a payload to what is started, or a refusal.
 //! - `process`: the start. `tree`: all processes of a run, and their end. `output`: what they print.
 //! - `ending`: what an exit means.
 
+mod account;
 mod admit;
 mod ending;
 mod output;
 mod process;
+mod program;
+mod reach;
 mod settings;
 mod tree;
 
@@ -23,7 +27,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-pub use self::settings::{Arguments, CommandSettings, ProcessLimits, Program};
+pub use self::account::hide_process;
+pub use self::program::{Arguments, Patterns, Program};
+pub use self::settings::{CommandSettings, ProcessLimits};
 
 use self::admit::{Admitted, admit};
 use self::process::Process;

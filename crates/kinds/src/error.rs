@@ -34,6 +34,44 @@ pub enum SettingsError {
         /// The path as it was given.
         path: PathBuf,
     },
+    /// A program that does nearly anything by its arguments, listed without saying which it may get.
+    #[error(
+        "`{path}` {what} by its arguments, behind `--` too: list those it may get as patterns, such as \
+         args = [\"[a-z0-9]+\"], or leave it out"
+    )]
+    ByArguments {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What it does.
+        what: &'static str,
+    },
+    /// A program that does nearly anything by what it reads.
+    #[error(
+        "`{path}` {what}, whatever its arguments are, and the input is the payload's: leave it out, and list a script \
+         that does what is needed"
+    )]
+    ByInput {
+        /// The path as it was given.
+        path: PathBuf,
+        /// What it does.
+        what: &'static str,
+    },
+    /// A pattern for arguments that is none.
+    #[error("`{path}`: `{pattern}` is not a pattern for its arguments: {problem}")]
+    ArgumentPattern {
+        /// The program.
+        path: PathBuf,
+        /// The pattern as it was given.
+        pattern: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A user without a group.
+    #[error("user {user} is not in /etc/passwd, so its group is not known: say `group` too")]
+    NoGroup {
+        /// The number of the user.
+        user: u32,
+    },
     /// A directory that is none.
     #[error("`{path}` is not a directory")]
     NoDirectory {

@@ -80,7 +80,7 @@ impl<C> Publish<C> {
         let name = brief(&self.name);
         if !is_name(&self.name) {
             let told = format!(
-                "`{name}` is no name of an event: write up to {NAME_MAX} characters, words joined by dots"
+                "`{name}` is not an event name: write up to {NAME_MAX} characters, words joined by dots"
             );
             return Err(Refusal::new(Code::EventNameInvalid, told));
         }

@@ -57,7 +57,9 @@ codes! {
     CommandZeroTimeout = "command_zero_timeout", Invalid, "leave `timeout_ms` out, or make it longer";
     CommandProgramNotAllowed = "command_program_not_allowed", Closed, "list the program in handlers.command.allow";
     CommandOptionNotAllowed = "command_option_not_allowed", Closed,
-        "put `--` before it, or allow the program any arguments";
+        "put `--` before it, or say in `args` of the program what it may get";
+    CommandArgumentNotAllowed = "command_argument_not_allowed", Closed,
+        "add a pattern to `args` of the program in handlers.command.allow";
     CommandVariableNotAllowed = "command_variable_not_allowed", Closed, "list the variable in handlers.command.env";
     CommandDirectoryNotAllowed = "command_directory_not_allowed", Closed,
         "list the directory in handlers.command.dirs";

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Command;
-use super::settings::{Arguments, CommandSettings, Program};
+use super::program::{Arguments, Patterns, Program};
+use super::settings::CommandSettings;
 use crate::brief;
 use crate::refusal::{Code, Refusal};
 
@@ -74,8 +75,10 @@ pub(super) fn shape(
 pub(super) fn admit<C>(command: &Command<C>, settings: &CommandSettings) -> Result<Admitted, Refusal> {
     let program = program(&command.argv[0], settings)?;
     let args = command.argv[1..].to_vec();
-    if program.arguments == Arguments::Plain {
-        plain(&args, &program.path)?;
+    match &program.arguments {
+        Arguments::Plain => plain(&args, &program.path)?,
+        Arguments::Matching(patterns) => matching(&args, patterns, &program.path)?,
+        Arguments::Any => {}
     }
     Ok(Admitted {
         name: file_name(&program.path),
@@ -110,13 +113,28 @@ fn plain(args: &[String], program: &Path) -> Result<(), Refusal> {
         None => Ok(()),
         Some(option) => {
             let told = format!(
-                "argument `{}` of `{}` begins with `-`: put `--` before it, or allow the program any arguments",
+                "argument `{}` of `{}` begins with `-`: put `--` before it, or say in its `args` what it may get",
                 brief(option),
                 program.display()
             );
             Err(Refusal::new(Code::CommandOptionNotAllowed, told))
         }
     }
+}
+
+/// Every argument is one that the entry names, wherever it stands.
+fn matching(args: &[String], patterns: &Patterns, program: &Path) -> Result<(), Refusal> {
+    let Some((at, other)) = args.iter().enumerate().find(|(_, arg)| !patterns.allow(arg)) else {
+        return Ok(());
+    };
+    let told = format!(
+        "argument {} of `{}`, `{}`, may not be given: no pattern in its `args` of handlers.command.allow matches \
+         the whole of it; add one if it is meant",
+        at + 1,
+        program.display(),
+        brief(other)
+    );
+    Err(Refusal::new(Code::CommandArgumentNotAllowed, told))
 }
 
 fn environment(

@@ -146,7 +146,8 @@ fn command(admitted: &Admitted, settings: &CommandSettings, mark: &str) -> Comma
         .stdin(if admitted.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if let Some(group) = settings.group {
+    // Before the user, who has no right to do it. With the user all other groups go.
+    if let Some(group) = settings.group_to_be() {
         command.gid(group);
     }
     if let Some(user) = settings.user {

@@ -1,10 +1,11 @@
 //! What the kind `command` may run, and how. Nothing is allowed until it is listed.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::account::primary_group;
+use super::program::Program;
 use crate::SettingsError;
 
 /// How long a program may run when nobody says: long enough for a conversion, short enough to notice what hangs.
@@ -14,54 +15,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The engine lets a handler tidy up for 9 s at most, and one of them is for the killing.
 const GRACE_MAX: Duration = Duration::from_secs(8);
 
-/// Which arguments a program takes from payloads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Arguments {
-    /// None that begins with `-`, unless a `--` stands before it: no payload can switch options on.
-    #[default]
-    Plain,
-    /// Any.
-    Any,
-}
-
-/// A program that may be run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    pub(super) path: PathBuf,
-    pub(super) arguments: Arguments,
-}
-
-impl Program {
-    /// The program at this real path, with plain arguments.
-    ///
-    /// # Errors
-    /// When the path is not absolute, leads through a symbolic link or `..`, or to no program.
-    pub fn new(path: impl Into<PathBuf>) -> Result<Self, SettingsError> {
-        let path = path.into();
-        // A link in the list would allow whatever else leads to the same file: think of one binary with many names.
-        let real = real(&path)?;
-        if real != path {
-            return Err(SettingsError::Detour { path, real });
-        }
-        if !is_program(&path) {
-            return Err(SettingsError::NoProgram { path });
-        }
-        Ok(Self { path, arguments: Arguments::Plain })
-    }
-
-    /// The same with any argument allowed.
-    #[must_use]
-    pub const fn any_arguments(mut self) -> Self {
-        self.arguments = Arguments::Any;
-        self
-    }
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-fn real(path: &Path) -> Result<PathBuf, SettingsError> {
+/// The same path without links and `..`.
+pub(super) fn real(path: &Path) -> Result<PathBuf, SettingsError> {
     if !path.is_absolute() {
         return Err(SettingsError::Relative { path: path.to_owned() });
     }
@@ -102,6 +57,8 @@ pub struct CommandSettings {
     pub(super) grace: Duration,
     pub(super) user: Option<u32>,
     pub(super) group: Option<u32>,
+    /// The one that belongs to the user, when nobody names another.
+    primary_group: Option<u32>,
     pub(super) limits: ProcessLimits,
 }
 
@@ -117,6 +74,7 @@ impl Default for CommandSettings {
             grace: GRACE,
             user: None,
             group: None,
+            primary_group: None,
             limits: ProcessLimits::default(),
         }
     }
@@ -193,18 +151,31 @@ impl CommandSettings {
         Ok(self)
     }
 
-    /// The user that programs run as; the worker must have the right to change it.
-    #[must_use]
-    pub const fn user(mut self, id: u32) -> Self {
+    /// The user that programs run as, in the group that `/etc/passwd` gives it and in no other; the worker must have
+    /// the right to change both. Call [`group`](Self::group) first for another group, or for a user of a directory
+    /// service.
+    ///
+    /// # Errors
+    /// When no group was named and the user is not in `/etc/passwd`: it would keep the group of the worker.
+    pub fn user(mut self, id: u32) -> Result<Self, SettingsError> {
+        self.primary_group = primary_group(id);
+        if self.group.or(self.primary_group).is_none() {
+            return Err(SettingsError::NoGroup { user: id });
+        }
         self.user = Some(id);
-        self
+        Ok(self)
     }
 
-    /// The group that programs run as.
+    /// The group that programs run as, whatever the user's own is.
     #[must_use]
     pub const fn group(mut self, id: u32) -> Self {
         self.group = Some(id);
         self
+    }
+
+    /// The group to run in, if not in the worker's own.
+    pub(super) fn group_to_be(&self) -> Option<u32> {
+        self.group.or(self.primary_group)
     }
 
     /// What each process may use.
@@ -250,25 +221,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_holds_real_programs_only() {
-        // E4
-        let real = Path::new("/bin/sh").canonicalize().expect("a shell");
-        assert!(Program::new(&real).is_ok());
-        assert!(matches!(Program::new("sh"), Err(SettingsError::Relative { .. })));
-        assert!(matches!(Program::new("/no/such/program"), Err(SettingsError::Missing { .. })));
-        assert!(matches!(Program::new("/etc/passwd"), Err(SettingsError::NoProgram { .. })));
-        assert!(matches!(Program::new("/"), Err(SettingsError::NoProgram { .. })));
-        let detour = PathBuf::from(format!("/etc/..{}", real.display()));
-        assert_eq!(Program::new(&detour), Err(SettingsError::Detour { path: detour.clone(), real }));
-    }
-
-    #[test]
     fn variables_that_load_code_are_never_a_payload_s_to_set() {
         // E4
         for name in ["LD_PRELOAD", "PATH", "BASH_ENV", "BACKSTOP_RUN", "", "1A", "A=B", "A B", "A\0"] {
             assert!(CommandSettings::default().allow_env(name).is_err(), "{name}");
         }
         assert!(CommandSettings::default().allow_env("LANG").is_ok());
+    }
+
+    #[test]
+    fn a_user_has_a_group_or_is_refused() {
+        // E4
+        let nobody = 4_000_000_000;
+        let told = CommandSettings::default().user(nobody).expect_err("it is in no file").to_string();
+        assert!(told.contains("user 4000000000 is not in /etc/passwd") && told.contains("`group`"), "{told}");
+        let named = CommandSettings::default().group(7).user(nobody).expect("it has a group");
+        assert_eq!((named.user, named.group_to_be()), (Some(nobody), Some(7)));
+        let root = CommandSettings::default().user(0).expect("root is everywhere");
+        assert_eq!((root.group_to_be(), root.group(9).group_to_be()), (Some(0), Some(9)));
+        assert_eq!(CommandSettings::default().group_to_be(), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Target {
         }
         let scheme = |told: &str| Refusal::new(Code::HttpUrlScheme, told);
         let (word, rest) =
-            url.split_once("://").ok_or_else(|| scheme("`url` is no URL: write https://HOST/PATH"))?;
+            url.split_once("://").ok_or_else(|| scheme("`url` is not a URL: write https://HOST/PATH"))?;
         let encrypted = match word.to_ascii_lowercase().as_str() {
             "https" => true,
             "http" => false,

@@ -1,5 +1,6 @@
 //! `command`: what is refused, what a program gets, and what its end means.
 
+use std::path::Path;
 use std::time::Duration;
 
 use backstop::{Cause, State};
@@ -127,6 +128,37 @@ async fn options_are_refused_unless_the_entry_says_otherwise() {
 }
 
 #[tokio::test]
+async fn a_program_with_patterns_gets_no_other_argument_wherever_it_stands() {
+    // E4, E10
+    let scripts = Scripts::new();
+    std::fs::write(scripts.path("kept.txt"), "x").expect("a file");
+    let find = Path::new("/usr/bin/find").canonicalize().expect("a program");
+    let find = find.to_str().expect("plain");
+    let folder = scripts.path("").display().to_string();
+    let folder = folder.trim_end_matches('/');
+    let program = Program::with_arguments(find, &[folder, "-name", "[a-z]+[.]txt"]).expect("patterns");
+    let stage = Stage::commands(CommandSettings::default().allow(program)).await;
+    let ran = stage.run(command([find, folder, "-name", "kept.txt"])).await;
+    assert_eq!(ran.cause(), Cause::Succeeded, "{}", ran.message());
+    assert!(ran.output().contains("kept.txt"), "{}", ran.output());
+    for (args, at, told) in [
+        (&[folder, "-delete"][..], 2, "-delete"),
+        (&["--", folder, "-delete"], 1, "--"),
+        (&[folder, "-exec", "/usr/bin/id", ";"], 2, "-exec"),
+        (&[folder, "-name", "kept.txt\n-delete"], 3, "kept.txt\\n-delete"),
+        (&["/etc"], 1, "/etc"),
+        (&[""], 1, ""),
+    ] {
+        let argv: Command = Command::new([find].iter().chain(args).copied());
+        let ran = stage.run(argv).await;
+        assert_eq!(ran.error_type(), "command_argument_not_allowed", "{args:?}");
+        let told = format!("argument {at} of `{find}`, `{told}`, may not be given: no pattern in its `args`");
+        assert!(ran.message().contains(&told), "{}", ran.message());
+    }
+    assert!(scripts.path("kept.txt").exists());
+}
+
+#[tokio::test]
 async fn a_program_gets_its_own_environment_directory_and_input() {
     // E4
     let scripts = Scripts::new();
@@ -210,7 +242,7 @@ async fn what_is_printed_is_kept_up_to_a_limit_and_json_is_the_result() {
 async fn what_is_not_shown_is_counted() {
     // E4
     let scripts = Scripts::new();
-    let (path, settings) = scripts.allowed("more", "head -c 100000 /dev/zero | tr '\\0' '\\n'");
+    let (path, settings) = scripts.allowed("chatter", "head -c 100000 /dev/zero | tr '\\0' '\\n'");
     let stage = Stage::commands(settings).await;
     let ran = stage.run(command([&path])).await;
     assert_eq!(ran.cause(), Cause::Succeeded);
@@ -245,19 +277,48 @@ async fn limits_hold_and_no_rights_can_be_gained() {
 #[tokio::test]
 async fn a_program_runs_as_the_user_it_is_told() {
     // E4
-    let scripts = Scripts::new();
-    let id = std::path::Path::new("/usr/bin/id").canonicalize().expect("a program");
+    let id = Path::new("/usr/bin/id").canonicalize().expect("a program");
     let program = Program::new(&id).expect("a program").any_arguments();
-    let stage = Stage::commands(CommandSettings::default().allow(program).user(65_534).group(65_534)).await;
+    let settings = CommandSettings::default().allow(program);
     let path = id.to_str().expect("plain");
-    let ran = stage.run(command([path, "-u"])).await;
-    if rustix::process::geteuid().is_root() {
-        assert_eq!(ran.result(), json!(65_534));
-        assert_eq!(stage.run(command([path, "-G"])).await.result(), json!(65_534), "no other group is left");
-    } else {
-        assert_eq!(ran.cause(), Cause::Error, "only root may do that: it must not run as somebody else");
+    let (user, group) = somebody();
+    // Without a group it is the user's own, never the one that the worker happens to be in.
+    for (settings, user, group) in [
+        (settings.clone().user(user), user, group),
+        (settings.clone().group(65_533).user(user), user, 65_533),
+        (settings.clone().user(user).map(|it| it.group(65_533)), user, 65_533),
+        (settings.clone().group(0).user(user), user, 0),
+        (settings.group(65_533).user(4_000_000), 4_000_000, 65_533),
+    ] {
+        let stage = Stage::commands(settings.expect("a user with a group")).await;
+        let ran = stage.run(command([path, "-u"])).await;
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(ran.result(), json!(user), "{}", ran.message());
+            assert_eq!(stage.run(command([path, "-g"])).await.result(), json!(group));
+            assert_eq!(
+                stage.run(command([path, "-G"])).await.result(),
+                json!(group),
+                "no other group is left"
+            );
+        } else {
+            assert_eq!(ran.cause(), Cause::Error, "only root may do that: it must not run as somebody else");
+        }
     }
-    drop(scripts);
+}
+
+/// A user of this machine, with a group of another number if there is one: so that neither is taken for the other.
+fn somebody() -> (u32, u32) {
+    let users = std::fs::read_to_string("/etc/passwd").expect("users");
+    let all: Vec<(u32, u32)> = users
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':').skip(2);
+            Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+        })
+        .filter(|(user, group)| *user != 0 && *group != 0)
+        .collect();
+    let apart = all.iter().find(|(user, group)| user != group);
+    *apart.or(all.first()).expect("there are more users than root")
 }
 
 #[tokio::test]

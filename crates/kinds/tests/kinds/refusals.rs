@@ -14,7 +14,7 @@ const BY_ANSWERS: [Code; 4] = [
     Code::HttpRedirectDowngrade,
 ];
 
-fn payloads(program: &str) -> Vec<(Code, &'static str, Value)> {
+fn payloads(program: &str, strict: &str) -> Vec<(Code, &'static str, Value)> {
     let get = |url: &str| json!({ "method": "GET", "url": url });
     let with = |name: &str, value: Value| {
         let mut payload = get("https://a.example/");
@@ -31,6 +31,7 @@ fn payloads(program: &str) -> Vec<(Code, &'static str, Value)> {
         (Code::CommandZeroTimeout, "command", json!({ "argv": [program], "timeout_ms": 0 })),
         (Code::CommandProgramNotAllowed, "command", json!({ "argv": ["/no/such"] })),
         (Code::CommandOptionNotAllowed, "command", json!({ "argv": [program, "-x"] })),
+        (Code::CommandArgumentNotAllowed, "command", json!({ "argv": [strict, "a", "-exec"] })),
         (Code::CommandVariableNotAllowed, "command", json!({ "argv": [program], "env": { "A": "1" } })),
         (Code::CommandDirectoryNotAllowed, "command", json!({ "argv": [program], "dir": "/" })),
         (Code::HttpUrlTooLong, "http", get(&format!("https://a.example/{}", "x".repeat(10_000)))),
@@ -60,13 +61,16 @@ async fn every_refusal_has_its_code_its_cause_and_a_way_out() {
     // E10
     let scripts = Scripts::new();
     let path = scripts.write("listed", "exit 0");
-    let command = CommandSettings::default().allow(Program::new(&path).expect("a program"));
+    let strict = scripts.write("strict", "exit 0");
+    let command = CommandSettings::default()
+        .allow(Program::new(&path).expect("a program"))
+        .allow(Program::with_arguments(&strict, &["[a-z]+"]).expect("a program"));
     let http = Kinds::default().http.methods(&["GET", "POST"]).expect("methods");
     let secret = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
     let http = http.secret("partner", &secret, &["b.example"]).expect("a secret");
     let stage = Stage::new(Kinds { command, http, ..Kinds::default() }).await;
     let mut seen = BY_ANSWERS.to_vec();
-    for (code, kind, payload) in payloads(&path) {
+    for (code, kind, payload) in payloads(&path, &strict) {
         let ran = stage.run_raw(kind, payload.to_string()).await;
         assert_eq!(ran.error_type(), code.as_str(), "{payload}: {}", ran.message());
         assert!(matches!(ran.cause(), Cause::Invalid | Cause::Permanent), "{}", code.as_str());
