@@ -6,8 +6,9 @@ use backstop::Backstop;
 
 use crate::checker::{self, Report};
 use crate::node::{Node, Start};
+use crate::patience::Patience;
 
-/// How long the store may take to come to rest after the faults, on a busy machine.
+/// How long nothing may change before the store has come to rest after the faults.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many jobs the workers of a campaign claim ahead: they take turns, and the first does what is the default.
@@ -99,13 +100,17 @@ async fn at_work(engine: &Backstop, node: &Node) {
     }
 }
 
-/// Returns when no job is live any more, or patience is over: then the checker says what is stuck.
+/// Returns when no job is live any more, or nothing ends any more: then the checker says what is stuck.
 ///
 /// # Panics
 /// When the store cannot be read.
 pub async fn drained(engine: &Backstop) {
-    let began = Instant::now();
-    while live_jobs(engine).await > 0 && began.elapsed() < PATIENCE {
+    let mut patience = Patience::new(PATIENCE);
+    loop {
+        let left = live_jobs(engine).await;
+        if left == 0 || patience.is_over(left) {
+            return;
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

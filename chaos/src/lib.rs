@@ -4,7 +4,7 @@
 //! - [`ground`], [`replicas`]: where a campaign takes place. [`node`], [`crew`]: its processes, killed and drained.
 //! - [`shop`]: API-only servers and remote workers instead. [`remote`]: such a worker; [`http`]: how it speaks.
 //! - [`work`], [`client`]: what they run and submit. [`journal`]: what each writes outside the store.
-//! - [`layer`], [`witness`]: stores over stores, and the one that writes the journal.
+//! - [`witness`]: the layer over a store that writes the journal. [`patience`]: how long a campaign waits.
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
@@ -18,8 +18,8 @@ pub mod ground;
 pub mod hostile;
 pub mod http;
 pub mod journal;
-pub mod layer;
 pub mod node;
+pub mod patience;
 pub mod planted;
 pub mod remote;
 pub mod replicas;

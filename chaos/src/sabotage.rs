@@ -11,12 +11,12 @@ use backstop::core::failure::Verdict;
 use backstop::core::job::{Operated, Operation, Stale, Start};
 use backstop::core::{Fence, Lease};
 use backstop::store::{
-    Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, NewWorker, Observer, Orphan, PageRequest,
-    Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
+    Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Observer, Orphan,
+    PageRequest, Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
 };
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 
-use crate::layer::{Endings, Layer, Over, Stored};
+use crate::witness::{Endings, Stored};
 
 pub use bug::Bug;
 
@@ -42,7 +42,7 @@ impl Sabotaged {
     #[must_use]
     pub fn over(below: Arc<dyn Store>, bug: Option<Bug>) -> Arc<dyn Store> {
         let calls = AtomicU64::new(0);
-        Arc::new(Over(Self { below, bug, calls, given: Mutex::default(), known: Mutex::default() }))
+        Arc::new(Self { below, bug, calls, given: Mutex::default(), known: Mutex::default() })
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -148,8 +148,8 @@ impl Sabotaged {
 }
 
 impl Layer for Sabotaged {
-    fn below(&self) -> &Arc<dyn Store> {
-        &self.below
+    fn below(&self) -> &dyn Store {
+        &*self.below
     }
 
     fn observe(&self, observer: Arc<dyn Observer>) {

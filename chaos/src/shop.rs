@@ -2,16 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use backstop::Backstop;
 
 use crate::checker::{self, Report};
-use crate::crew::live_jobs;
+use crate::crew::{drained, live_jobs};
 use crate::node::{Node, Start};
-
-/// How long the jobs may take to end when nobody is killed any more, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says where a server listens. A reader sees all of it or nothing.
 ///
@@ -84,19 +80,16 @@ impl<'a> Shop<'a> {
     /// store.
     ///
     /// # Panics
-    /// When jobs have not ended after a minute, or the store cannot be read.
+    /// When jobs are left that nobody ends, or the store cannot be read.
     pub async fn settle(mut self) -> Report {
         let (servers, workers) = (self.servers.len(), self.workers.len());
         self.servers.iter_mut().chain(&mut self.workers).for_each(Node::kill);
         self.start.mode = "serve";
         self.staff(servers, workers);
         let engine = Backstop::open(self.start.url).await.expect("the store opens");
-        let began = Instant::now();
-        while live_jobs(&engine).await > 0 {
-            let left = live_jobs(&engine).await;
-            assert!(began.elapsed() < PATIENCE, "{left} jobs have not ended: nobody takes them back");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        drained(&engine).await;
+        let left = live_jobs(&engine).await;
+        assert_eq!(left, 0, "jobs that have not ended: nobody takes them back");
         self.workers.iter_mut().for_each(Node::kill);
         for server in self.servers {
             assert!(server.stop(), "a server ends well when it is asked to");

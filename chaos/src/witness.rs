@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::Lease;
-use backstop::core::job::{Operated, Operation};
+use backstop::core::job::{Operated, Operation, Stale};
 use backstop::store::{
-    Answer, Claim, Claimed, Error, Finish, NewWorker, Renewed, Signal, Store, Submit, Term,
+    Answer, Claim, Claimed, Error, Finish, Layer, NewWorker, Renewed, Signal, Store, Submit, Submitted, Term,
 };
 use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
 
 use crate::journal::{Entry, Journal, Tried};
-use crate::layer::{Endings, Layer, Over, Stored};
+
+/// One answer for each job of a batch of submits.
+pub type Stored = Vec<Result<Submitted, Refusal>>;
+/// One answer for each ending of a batch.
+pub type Endings = Vec<Result<State, Stale>>;
 
 /// The layer.
 pub struct Witness {
@@ -24,7 +28,7 @@ impl Witness {
     /// A store that writes its client's journal.
     #[must_use]
     pub fn over(below: Arc<dyn Store>, journal: Arc<Journal>) -> Arc<dyn Store> {
-        Arc::new(Over(Self { below, journal }))
+        Arc::new(Self { below, journal })
     }
 
     /// Lets an answer through; an error that no fault explains is written down.
@@ -74,8 +78,8 @@ impl fmt::Debug for Witness {
 }
 
 impl Layer for Witness {
-    fn below(&self) -> &Arc<dyn Store> {
-        &self.below
+    fn below(&self) -> &dyn Store {
+        &*self.below
     }
 
     fn submit(&self, submit: Submit) -> Answer<'_, Stored> {

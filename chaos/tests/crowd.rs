@@ -62,7 +62,7 @@ async fn submit_all(stores: &[Backstop]) -> Hands {
     hands
 }
 
-type SubmitAnswer = Result<backstop_chaos::layer::Stored, backstop::store::Error>;
+type SubmitAnswer = Result<backstop_chaos::witness::Stored, backstop::store::Error>;
 
 fn settled(answer: Option<Result<SubmitAnswer, tokio::task::JoinError>>) {
     let answers = answer.expect("one is under way").expect("no panic").expect("no error");

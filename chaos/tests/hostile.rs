@@ -158,6 +158,7 @@ async fn extremes(kind: Kind) {
         .expect("queues");
     let ran = worker.drain(1_000).await.expect("the store is there");
     assert!(ran.iter().all(|one| one.cause != Cause::EngineFault && one.state.is_some()));
+    engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty is done");
     let failed = backstop::store::JobFilter { state: Some(State::Failed), ..Default::default() };
     let expired =
         engine.jobs(failed, backstop::store::PageRequest::first(100)).await.expect("readable").items;

@@ -12,7 +12,8 @@ use backstop::core::{Fence, Lease};
 use backstop::postgres::{Options, PostgresStore};
 use backstop::prelude::*;
 use backstop::store::{
-    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, Submit,
+    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, QueueRange,
+    Submit,
 };
 use backstop::{Config, Timestamp};
 use backstop_chaos::ground::{Ground, Kind};
@@ -77,7 +78,8 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(handed_out());
     let (rescues, expires, archives) = (term(Duty::Rescue), term(Duty::Expire), term(Duty::Archive));
     call!(rescue(rescues, vec![rescue]));
-    call!(expire(expires, 10));
+    call!(overdue(None, 10));
+    call!(expire(expires, Vec::new()));
     call!(archive(archives, Retention::default(), 10));
     call!(operate(vec![job], Operation::Pause));
     call!(pause_queue("other", false, None));
@@ -87,6 +89,11 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(attempts(job, PageRequest::first(10)));
     call!(surroundings(job));
     call!(queues());
+    call!(queue_page(QueueRange::under("other/")));
+    call!(holdings("other".to_owned(), 10));
+    let (lanes, incidents) = (term(Duty::Prune), term(Duty::Prune));
+    call!(retire_lanes(lanes, HANGS, 10));
+    call!(retire_incidents(incidents, Vec::new(), HANGS));
     call!(workers());
     call!(incidents(10));
     call!(held_lanes());
