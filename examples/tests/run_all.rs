@@ -1,6 +1,6 @@
 //! Runs every example as a user does, and holds it to what it says.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -74,6 +74,37 @@ fn the_smallest_program_has_fifteen_lines_or_fewer() {
 fn the_readme_shows_the_smallest_program_as_it_is() {
     let (readme, source) = (include_str!("../../README.md"), include_str!("../examples/hello.rs"));
     assert!(readme.contains(&format!("```rust\n{source}```")), "copy examples/hello.rs into README.md again");
+}
+
+/// It runs until it is told to stop, as it does in production.
+#[test]
+fn service() {
+    // L18
+    let directory = Scratch::new("test-service").expect("a temporary directory");
+    let mut child = Command::new(program("service"))
+        .current_dir(directory.path())
+        .env_remove("STORE")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output was asked for")).lines();
+    assert_eq!(lines.next().expect("it prints").expect("text"), "order 17: booked 4200 cents");
+    let id = child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status().expect("there is a kill");
+    assert!(told.success(), "it can be told to stop");
+    let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
+    assert_eq!(rest, ["stopped, 0 runs handed back"]);
+    assert!(child.wait().expect("it has ended").success(), "it ends well");
+}
+
+#[test]
+fn the_readme_shows_the_service_as_it_is() {
+    let (readme, source) = (include_str!("../../README.md"), include_str!("../examples/service.rs"));
+    let shown = source.split("\n/// Stands for the client").next().expect("the part that is about jobs");
+    assert!(
+        readme.contains(&format!("```rust\n{shown}```")),
+        "copy examples/service.rs into README.md again"
+    );
 }
 
 /// It is built without serde among its dependencies: the prelude is enough.
