@@ -46,13 +46,17 @@ fn parse(line: &str, wanted: &str) -> Option<Account> {
 }
 
 impl Account {
+    fn give(&self, path: &Path) -> Result<(), Trouble> {
+        chown(path, Some(self.user), Some(self.group)).map_err(Trouble::io(format!(
+            "cannot give {} to the user {}",
+            path.display(),
+            self.name
+        )))
+    }
+
     /// Gives the folder to this user, who must be able to reach it.
     fn own(&self, folder: &Path) -> Result<(), Trouble> {
-        chown(folder, Some(self.user), Some(self.group)).map_err(Trouble::io(format!(
-            "cannot give {} to the user {}",
-            folder.display(),
-            self.name
-        )))?;
+        self.give(folder)?;
         match folder.ancestors().skip(1).find(|above| !self.may_pass(above)) {
             None => Ok(()),
             Some(above) => Err(Trouble::new(format!(
@@ -69,6 +73,11 @@ impl Account {
         let open = |bit: u32| data.mode() & bit != 0;
         open(0o001) || (data.uid() == self.user && open(0o100)) || (data.gid() == self.group && open(0o010))
     }
+}
+
+/// Gives a file to the server's user when there is one.
+pub(crate) fn give(file: &Path, account: Option<&Account>) -> Result<(), Trouble> {
+    account.map_or(Ok(()), |account| account.give(file))
 }
 
 /// Creates the folder, for the server's user when there is one.

@@ -18,6 +18,7 @@
 //! ```
 
 mod account;
+mod authority;
 mod client;
 mod daemon;
 pub mod find;
@@ -35,6 +36,7 @@ mod spawn;
 mod standby;
 mod trouble;
 
+pub use authority::{Authority, Certificate};
 pub use folder::Folder;
 pub use mariadb::Mariadb;
 pub use pgbouncer::Pgbouncer;

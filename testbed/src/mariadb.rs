@@ -54,11 +54,13 @@ impl Mariadb {
 
     fn launch(program: PathBuf, account: Option<Account>, settings: Settings) -> Result<Self, Trouble> {
         let mut tries = 1;
+        let given = settings.certificate.as_ref().map(|one| one.give(&settings.folder, account.as_ref()));
+        let given = given.transpose()?;
         loop {
             let port = port::reserve()?;
             let launch = Launch {
                 program: program.clone(),
-                arguments: arguments(&settings, port.number),
+                arguments: arguments(&settings, port.number, given.as_ref()),
                 account: account.clone(),
                 folder: settings.folder.clone(),
                 log: settings.folder.join("log"),
@@ -185,7 +187,7 @@ fn init(account: Option<&Account>, folder: &Path) -> Result<(), Trouble> {
     client::run(command, "").map(drop)
 }
 
-fn arguments(settings: &Settings, port: u16) -> Vec<String> {
+fn arguments(settings: &Settings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
     let mut all: Vec<String> = ["--no-defaults".to_owned()].into();
     let mut set = |name: &str, value: &str| all.push(format!("--{name}={value}"));
     set("datadir", &data(&settings.folder).display().to_string());
@@ -205,6 +207,10 @@ fn arguments(settings: &Settings, port: u16) -> Vec<String> {
     set("innodb-flush-log-at-trx-commit", flush);
     set("sync-binlog", flush);
     set("innodb-doublewrite", flush);
+    if let Some([file, key]) = certificate {
+        set("ssl-cert", &file.display().to_string());
+        set("ssl-key", &key.display().to_string());
+    }
     if !settings.extra.iter().any(|(name, _)| matches!(name.as_str(), "log-bin" | "log_bin")) {
         set("skip-log-bin", "1");
     }

@@ -57,11 +57,13 @@ impl Postgres {
         settings: Settings,
     ) -> Result<Self, Trouble> {
         let mut tries = 1;
+        let given = settings.certificate.as_ref().map(|one| one.give(&settings.folder, account.as_ref()));
+        let given = given.transpose()?;
         loop {
             let port = port::reserve()?;
             let launch = Launch {
                 program: programs.join("postgres"),
-                arguments: arguments(&settings, port.number),
+                arguments: arguments(&settings, port.number, given.as_ref()),
                 account: account.clone(),
                 folder: settings.folder.clone(),
                 log: settings.folder.join("log"),
@@ -183,7 +185,7 @@ fn init(programs: &Path, account: Option<&Account>, folder: &Path) -> Result<(),
     client::run(command, "").map(drop)
 }
 
-fn arguments(settings: &Settings, port: u16) -> Vec<String> {
+fn arguments(settings: &Settings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
     let number = |name: &str, value: u32| (name.to_owned(), value.to_string());
     let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut all = vec![
@@ -196,6 +198,11 @@ fn arguments(settings: &Settings, port: u16) -> Vec<String> {
     ];
     if !settings.durable {
         all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| text(name, "off")));
+    }
+    if let Some([file, key]) = certificate {
+        all.push(text("ssl", "on"));
+        all.push(text("ssl_cert_file", &file.display().to_string()));
+        all.push(text("ssl_key_file", &key.display().to_string()));
     }
     all.extend(settings.extra.iter().cloned());
     let words = all.into_iter().flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")]);

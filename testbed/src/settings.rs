@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::authority::Certificate;
+
 /// The choices for one server; everything else is decided by the testbed.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -14,18 +16,28 @@ pub struct Settings {
     pub extra: Vec<(String, String)>,
     /// How many clients may be connected at once.
     pub max_connections: u32,
+    /// What the server shows to clients that want TLS; without it, it speaks none.
+    pub certificate: Option<Certificate>,
 }
 
 impl Settings {
     /// A server that is quick and not durable, with room for 300 connections.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), durable: false, extra: Vec::new(), max_connections: 300 }
+        let folder = folder.into();
+        Self { folder, durable: false, extra: Vec::new(), max_connections: 300, certificate: None }
     }
 
     /// Makes every commit reach the disk before it is confirmed.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Lets the server speak TLS.
+    #[must_use]
+    pub fn certified(mut self, certificate: Certificate) -> Self {
+        self.certificate = Some(certificate);
         self
     }
 

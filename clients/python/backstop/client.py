@@ -126,7 +126,11 @@ class Client:
             pause = min(pause * 2, LOOK_LONGEST)
 
     def jobs(self, **filters: Unpack[JobFilter]) -> Iterator[Body]:
-        """Jobs, newest first, page by page. `filters` are those of `JobFilter`: queue, kind, status, tag and so on."""
+        """Jobs, newest first, page by page. `filters` are those of `JobFilter`: queue, kind, status, tag and so on.
+
+        Payloads, parameters and results of more than 1,024 bytes are left out, and `left_out` says how large they
+        are: `get` has all of a job, and `data_limit` shows how such data begins.
+        """
         return self._pages("/api/v1/jobs", {**filters})  # type: ignore[dict-item]
 
     def cancel(self, job: str, reason: Optional[str] = None) -> Body:
@@ -147,7 +151,7 @@ class Client:
 
     def queues(self) -> List[Body]:
         """Every queue with its counts."""
-        return list(self._read("/api/v1/queues")["items"])
+        return list(self._pages("/api/v1/queues", {"limit": 1000}))
 
     # Work
 

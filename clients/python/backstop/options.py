@@ -72,3 +72,4 @@ class JobFilter(TypedDict, total=False):
     finished_after: str
     finished_before: str
     limit: int
+    data_limit: int

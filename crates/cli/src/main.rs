@@ -39,11 +39,16 @@ use crate::problem::{Exit, Problem};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Before anything else: secrets come by the environment, and jobs run programs as the same user.
+    let hidden = backstop_kinds::command::hide_process();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return code,
     };
     let output = Output::new(cli.global.json, cli.global.no_color);
+    if let Err(problem) = hidden {
+        output.warn(&format!("programs of the same user can read the environment of this one: {problem}"));
+    }
     let exit = run(cli, &output).unwrap_or_else(|problem| {
         problem.tell(&output);
         problem.exit
@@ -76,11 +81,12 @@ fn parse() -> Result<Cli, ExitCode> {
 }
 
 fn run(cli: Cli, output: &Output) -> Result<Exit, Problem> {
-    // Completions are asked for while a shell starts: no file and no store may stand in their way. And a file that is
-    // to be written is not read.
+    // Completions are asked for while a shell starts: no file and no store may stand in their way. A file that is to be
+    // written is not read, and whoever has a faulty one needs the list of settings most.
     match &cli.command {
         Command::Completions(args) => return commands::completions::run(args, output),
         Command::Config(Config::Init) => return commands::config::init(cli.global.config.as_deref(), output),
+        Command::Config(Config::Reference) => return commands::config::reference(output),
         _ => {}
     }
     let settings = Settings::load(&cli.global.given())?;

@@ -6,7 +6,8 @@ use backstop_core::job::{State, TABLE, next};
 
 fn main() {
     println!("# States of a job\n");
-    println!("Generated from `crates/core/src/job/transition.rs` by `cargo xtask generate`; do not edit.\n");
+    println!("Generated from `crates/core/src/job/transition.rs` by `cargo xtask generate`; do not edit.");
+    println!("What is promised about each move: [the rules](rules.md), L1 and those that follow it.\n");
     println!("```mermaid\nstateDiagram-v2");
     println!("    [*] --> pending: submit");
     for state in State::ALL {

@@ -115,7 +115,7 @@ fn check_json(field: &'static str, text: &str, limit: usize) -> Result<(), Refus
     } else {
         serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop)
     };
-    outcome.map_err(|problem| Refusal::invalid(field, format!("it is no JSON: {problem}")))
+    outcome.map_err(|problem| Refusal::invalid(field, format!("it is not valid JSON: {problem}")))
 }
 
 fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
@@ -155,7 +155,7 @@ fn check_params(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
     check_json("params", params, limits.params_bytes)?;
     match serde_json::from_str(params) {
         Ok(Value::Object(_)) => Ok(()),
-        _ => Err(Refusal::invalid("params", "it is no JSON object")),
+        _ => Err(Refusal::invalid("params", "it is not a JSON object")),
     }
 }
 
@@ -198,7 +198,7 @@ fn check_trace(spec: &Spec) -> Result<(), Refusal> {
     match spec.trace() {
         Some(trace) if !is_trace_parent(trace) => Err(Refusal::invalid(
             "trace_parent",
-            "it is no W3C traceparent, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "it is not a W3C traceparent, such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         )),
         _ => Ok(()),
     }

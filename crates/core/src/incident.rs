@@ -43,6 +43,16 @@ pub struct Incident {
     pub standing: Standing,
 }
 
+impl Incident {
+    /// True when nobody needs it any more at `cutoff`: no dead letter of it is here, and neither did it happen nor did
+    /// anybody speak of it since. What a person said, a mute too, counts for as long as a failure does.
+    #[must_use]
+    pub fn is_outworn(&self, cutoff: Timestamp) -> bool {
+        let spoken_of = self.standing.changed_at.is_some_and(|at| at > cutoff);
+        self.open == 0 && self.last_seen <= cutoff && !spoken_of
+    }
+}
+
 /// Where an incident stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = IncidentStanding))]
@@ -207,6 +217,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+    const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 
     fn say(verb: IncidentVerb) -> Standing {
         let mut standing = Standing::default();
@@ -264,6 +275,39 @@ mod tests {
             let before = standing.clone();
             assert!(!standing.recur(Some("9"), NOW));
             assert_eq!(standing, before);
+        }
+    }
+
+    #[test]
+    fn an_incident_is_outworn_by_its_last_failure_and_its_last_word() {
+        // D2
+        let cutoff = NOW;
+        let (before, after) = (NOW.before(SECOND), NOW.after(SECOND));
+        let table = [
+            (0, before, None, true),
+            (0, cutoff, Some(cutoff), true),
+            (1, before, None, false),
+            (0, after, None, false),
+            (0, before, Some(after), false),
+        ];
+        for (open, last_seen, changed_at, outworn) in table {
+            let standing = Standing { changed_at, state: IncidentState::Muted, ..Standing::default() };
+            let incident = Incident {
+                fingerprint: crate::failure::fingerprint::fingerprint("work", "E", "text"),
+                kind: "work".into(),
+                error_type: "E".into(),
+                message: "text".into(),
+                failures: 1,
+                dead: 1,
+                open,
+                first_seen: before,
+                last_seen,
+                first_version: None,
+                last_version: None,
+                sample_job: JobId::from_u128(1),
+                standing,
+            };
+            assert_eq!(incident.is_outworn(cutoff), outworn, "{open} {last_seen} {changed_at:?}");
         }
     }
 

@@ -32,6 +32,12 @@ pub struct Limits {
     pub retries: u32,
     /// Longest wait between two runs, whoever asks for it.
     pub delay: Duration,
+    /// Queues that the tokens of one tenant may make (E13).
+    pub queues_per_tenant: usize,
+    /// Kinds of job that the tokens of one tenant may submit (E13).
+    pub kinds_per_tenant: usize,
+    /// Incidents of one tenant; failures of other sorts are gathered in one for each kind (E13).
+    pub incidents_per_tenant: usize,
 }
 
 impl Default for Limits {
@@ -50,6 +56,9 @@ impl Default for Limits {
             page: 1_000,
             retries: 1_000_000,
             delay: Duration::from_secs(10 * 366 * 24 * 60 * 60),
+            queues_per_tenant: 1_000,
+            kinds_per_tenant: 1_000,
+            incidents_per_tenant: 10_000,
         }
     }
 }

@@ -87,7 +87,7 @@ impl<'a> Owner<'a> {
 #[non_exhaustive]
 pub enum SealError {
     /// It looks sealed and does not have the form.
-    #[error("the sealed data has not the form of sealed data; it was changed after it was stored")]
+    #[error("this does not have the form of sealed data: it was changed after it was stored")]
     Form,
     /// The key is not in the ring.
     #[error(

@@ -56,6 +56,12 @@ pub fn incident_prefix(tenant: &str) -> String {
     format!("{tenant}{MARK}")
 }
 
+/// What the names of a tenant's queues begin with.
+#[must_use]
+pub fn queue_prefix(tenant: &str) -> String {
+    format!("{tenant}{MARK}")
+}
+
 /// Somebody whose queues, jobs and incidents nobody else sees.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -14,8 +14,52 @@ use crate::alerts::Alerts;
 use crate::sealing::Encryption;
 use crate::signing::Signing;
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A year and a month: whoever looks back once a year finds the whole year.
 const AUDIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+
+/// How long what is over stays before it is retired: counted from the end of a re-drive plan, from the last failure of
+/// an incident that has no open dead letters, and from when a lane was found empty. None keeps it for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retirement {
+    /// Re-drive plans that are done or were canceled; they are removed, with a line in the audit log.
+    pub plans: Option<Duration>,
+    /// Incidents without open dead letters, of which nobody has spoken since; likewise.
+    pub incidents: Option<Duration>,
+    /// Empty lanes of queues; they are left out of lists and limits until their next job.
+    pub queues: Option<Duration>,
+}
+
+impl Default for Retirement {
+    fn default() -> Self {
+        Self { plans: Some(DAY * 90), incidents: Some(DAY * 90), queues: Some(DAY * 30) }
+    }
+}
+
+impl Retirement {
+    /// How long re-drive plans stay that have ended; none for ever.
+    #[must_use]
+    pub const fn plans(mut self, span: Option<Duration>) -> Self {
+        self.plans = span;
+        self
+    }
+
+    /// How long incidents stay that are over; none for ever.
+    #[must_use]
+    pub const fn incidents(mut self, span: Option<Duration>) -> Self {
+        self.incidents = span;
+        self
+    }
+
+    /// How long queues are shown that are empty; none for ever.
+    #[must_use]
+    pub const fn queues(mut self, span: Option<Duration>) -> Self {
+        self.queues = span;
+        self
+    }
+}
 
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
 #[derive(Clone)]
@@ -37,6 +81,8 @@ pub struct Config {
     pub retry_budgets: BTreeMap<String, Option<BudgetSettings>>,
     /// How long ended jobs stay before they are archived (L16).
     pub retention: Retention,
+    /// How long plans, incidents and empty queues stay.
+    pub retirement: Retirement,
     /// How long what was done over HTTP stays in the audit log, counted from the newest line of each of its documents;
     /// none for ever.
     pub audit_retention: Option<Duration>,
@@ -75,6 +121,7 @@ impl Default for Config {
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
             retention: Retention::default(),
+            retirement: Retirement::default(),
             audit_retention: Some(AUDIT),
             alerts: Alerts::default(),
             redactor: Arc::new(StandardRedactor::default()),
@@ -96,6 +143,7 @@ impl std::fmt::Debug for Config {
             .field("retry_budget", &self.retry_budget)
             .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
+            .field("retirement", &self.retirement)
             .field("audit_retention", &self.audit_retention)
             .field("alerts", &self.alerts)
             .field("signing", &self.signing)
@@ -143,6 +191,13 @@ impl Config {
     #[must_use]
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Sets how long plans, incidents and empty queues stay.
+    #[must_use]
+    pub const fn retirement(mut self, retirement: Retirement) -> Self {
+        self.retirement = retirement;
         self
     }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Backstop;
 use crate::error::CompleteError;
 use crate::outcome::Reply;
+use crate::registry::Shown;
 use crate::tx::CallerTransaction;
 use crate::worker::conclude::{Happened, conclude};
 
@@ -166,9 +167,14 @@ impl<C> JobContext<C> {
         self.run.job.spec.tenant()
     }
 
-    /// True when its payload stands in the store sealed, so that nothing of it may be told (E12).
-    pub(crate) fn is_sealed(&self) -> bool {
-        backstop_core::sealing::is_sealed(&self.run.job.spec.payload)
+    /// How much of its payload views of the job show; `payload` is what the handler gets.
+    pub(crate) fn how_shown(&self, payload: &Arc<str>) -> Shown {
+        let spec = &self.run.job.spec;
+        if backstop_core::sealing::is_sealed(&spec.payload) {
+            return Shown::Sealed;
+        }
+        let shown = self.run.engine.inner.config.mask().text(Some(&spec.kind), payload);
+        if shown == *payload { Shown::Whole } else { Shown::Masked }
     }
 
     /// The job's business key.

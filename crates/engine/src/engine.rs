@@ -8,13 +8,14 @@ use backstop_core::failure::redact::sanitize;
 use backstop_core::job::{Attempt, JobDefaults, JobDetail, JobView, NewJob, Operated, Operation, Spec};
 use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_store::{
-    Archived, Error as StoreError, Finding, JobFilter, Observer, Page, PageRequest, QueueView, Store, Submit,
-    Submitted, WorkerView,
+    Archived, Error as StoreError, Finding, Finish, JobFilter, Observer, Page, PageRequest, QueueRange,
+    QueueView, Store, Submit, Submitted, WorkerView,
 };
 use tokio::sync::Notify;
 
 use crate::budget::Budgets;
 use crate::config::Config;
+use crate::crowd::Crowd;
 use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
 use crate::figures::{Figures, Metered};
@@ -43,14 +44,26 @@ pub(crate) struct Inner {
     pub(crate) runs: LocalRuns,
     pub(crate) rules: Rules,
     pub(crate) budgets: Budgets,
+    pub(crate) crowd: Crowd,
     pub(crate) remotes: Remotes,
     pub(crate) figures: Arc<Figures>,
     /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
+    /// When the marks of re-drive plans were last compared with the plans.
+    pub(crate) plans_marked: crate::redrive::mark::Compared,
     /// What runs of maintenance, at most once.
     pub(crate) maintenance: Slot,
     /// What the loops of this process complain of.
     pub(crate) complaints: Arc<Complaints>,
+}
+
+impl Inner {
+    /// Gives endings their places before they are written: retries in the budget of their kind (F19), failures among
+    /// the incidents of their tenant (E13).
+    pub(crate) async fn place(&self, endings: &mut [Finish]) {
+        self.budgets.smear(&*self.store, &self.config, endings).await;
+        self.crowd.gather(&*self.store, &self.config, endings).await;
+    }
 }
 
 impl std::fmt::Debug for Backstop {
@@ -92,9 +105,11 @@ impl Backstop {
                 runs: LocalRuns::default(),
                 rules: Rules::default(),
                 budgets: Budgets::default(),
+                crowd: Crowd::default(),
                 remotes: Remotes::default(),
                 figures,
                 plans_changed: Notify::new(),
+                plans_marked: crate::redrive::mark::Compared::default(),
                 maintenance: Slot::default(),
                 complaints: Arc::default(),
             }),
@@ -318,6 +333,14 @@ impl Backstop {
     /// When the store is away.
     pub async fn queues(&self) -> Result<Vec<QueueView>, StoreError> {
         self.inner.store.queues().await
+    }
+
+    /// The queues of a range, with their counts; no other is read.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn queue_page(&self, range: QueueRange) -> Result<Page<QueueView, String>, StoreError> {
+        self.inner.store.queue_page(range).await
     }
 
     /// Pauses a queue: nothing is claimed from it until it is resumed.

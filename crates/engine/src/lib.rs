@@ -17,6 +17,7 @@ mod alerts;
 mod budget;
 mod config;
 mod context;
+mod crowd;
 mod engine;
 mod error;
 mod events;
@@ -24,6 +25,8 @@ pub mod figures;
 mod ids;
 mod incidents;
 mod job;
+#[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
+mod learn;
 mod loops;
 mod maintenance;
 pub mod marks;
@@ -70,7 +73,7 @@ pub use alerts::{
 };
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
-pub use config::{Config, Pace, QueueConfig};
+pub use config::{Config, Pace, QueueConfig, Retirement};
 pub use context::JobContext;
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, SubmitError};

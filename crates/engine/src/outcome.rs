@@ -204,7 +204,7 @@ impl Reply {
             Err(problem) => {
                 let mut lost = Failed::plain(Failure::new(Cause::Succeeded, "", ""));
                 lost.unserializable =
-                    Some(format!("the result could not be stored: it is no JSON ({problem})"));
+                    Some(format!("the result could not be stored: it is not valid JSON ({problem})"));
                 Self(Err(lost))
             }
         }

@@ -13,6 +13,7 @@
 //! ```
 
 pub(crate) mod filed;
+pub(crate) mod mark;
 pub(crate) mod sheet;
 
 use backstop_core::Timestamp;
@@ -20,7 +21,7 @@ use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
 use backstop_core::job::{PlanId, State};
 use backstop_core::redrive::{Draft, Group, Item, Plan, PlanError, Selector, Settings, Survey};
-use backstop_store::{Amend, Amended, Error as StoreError, Expect, JobFilter, Page, PageRequest};
+use backstop_store::{Amend, Amended, Error as StoreError, JobFilter, Page, PageRequest};
 
 use crate::engine::Backstop;
 use filed::Filed;
@@ -154,7 +155,7 @@ impl Redrive {
                 note: self.engine.words(&self.note),
             };
             let plan = Plan::new(draft, expected, now)?;
-            let amend = Amend { edits: vec![filed::edit(&plan, Expect::Absent)], ..Amend::default() };
+            let amend = Amend { edits: filed::edits(&plan, None), ..Amend::default() };
             // Another plan may have this id by chance: then another one is drawn.
             if let Amended::Done { .. } = self.engine.inner.store.amend(amend).await? {
                 return Ok(plan);
@@ -303,9 +304,10 @@ impl Backstop {
         change: impl Fn(&mut Plan, Timestamp) -> Result<(), PlanError>,
     ) -> Result<Plan, RedriveError> {
         for _ in 0..TRIES {
-            let Filed { mut plan, revision, now } = self.filed_plan(id).await?;
+            let Filed { plan: before, revision, now } = self.filed_plan(id).await?;
+            let mut plan = before.clone();
             change(&mut plan, now)?;
-            let edits = vec![filed::edit(&plan, Expect::Revision(revision))];
+            let edits = filed::edits(&plan, Some((&before, revision)));
             // The duty may have written a step meanwhile: what a person asks for goes on top of that.
             if let Amended::Done { .. } = self.inner.store.amend(Amend { edits, ..Amend::default() }).await? {
                 self.inner.plans_changed.notify_waiters();

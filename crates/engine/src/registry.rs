@@ -44,7 +44,7 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
 
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
         Box::pin(async move {
-            match decode::<J>(&payload, cx.is_sealed()) {
+            match decode::<J>(&payload, || cx.how_shown(&payload)) {
                 Ok(job) => job.run(cx).await.into_reply(),
                 Err(failed) => Reply(Err(failed)),
             }
@@ -64,25 +64,60 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
     }
 }
 
+/// How much of a payload views of its job show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All of it.
+    Whole,
+    /// What is left when secrets are masked (F11).
+    Masked,
+    /// Nothing: it is sealed in the store (E12).
+    Sealed,
+}
+
 /// The second and third of the four points where invalid input is found (E11).
 ///
-/// What the decoder says may quote the input, so of a payload that was sealed only the place is told (E12).
-fn decode<J: Job>(payload: &str, sealed: bool) -> Result<J, Box<Failed>> {
+/// What the decoder says may quote the input, so it says no more than a view of the payload shows (F11, E12).
+fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> Shown) -> Result<J, Box<Failed>> {
     let invalid = |error_type: &str, message: String| {
         Failed::plain(
             Failure::new(Cause::Invalid, error_type, message).because("the input can never be handled"),
         )
     };
     let job: J = serde_json::from_str(payload).map_err(|problem| {
-        let told = if sealed {
-            format!("see line {} column {} of what was sealed", problem.line(), problem.column())
-        } else {
-            problem.to_string()
+        let told = match shown() {
+            Shown::Whole => problem.to_string(),
+            Shown::Masked => unquoted(&problem),
+            Shown::Sealed => place(&problem, "what was sealed"),
         };
-        invalid("PayloadDecode", format!("the payload is no {}: {told}", J::KIND))
+        invalid("PayloadDecode", format!("the payload does not decode as {}: {told}", J::KIND))
     })?;
     job.validate().map_err(|problem| invalid("PayloadValidation", problem))?;
     Ok(job)
+}
+
+/// What a decoder says, without what stands in the payload: only forms that are known to quote nothing else are kept.
+fn unquoted(problem: &serde_json::Error) -> String {
+    const FOUND: [&str; 7] =
+        ["string", "integer", "floating point", "boolean", "character", "map", "sequence"];
+    let said = problem.to_string();
+    if said.starts_with("missing field `") {
+        return said;
+    }
+    let kept = || {
+        let rest = said.strip_prefix("invalid type: ")?;
+        let found = FOUND
+            .into_iter()
+            .find(|found| rest.strip_prefix(found).is_some_and(|rest| rest.starts_with([',', ' '])))?;
+        // The last one: what is quoted before it may hold the same words.
+        let expected = &rest[rest.rfind(", expected ")?..];
+        Some(format!("invalid type: {found}{expected}"))
+    };
+    kept().unwrap_or_else(|| place(problem, "the payload, parts of which are not shown"))
+}
+
+fn place(problem: &serde_json::Error, of: &str) -> String {
+    format!("see line {} column {} of {of}", problem.line(), problem.column())
 }
 
 /// Every kind a worker can run.
@@ -121,5 +156,49 @@ impl<C: Send + Sync + 'static> Registry<C> {
             .collect();
         known.sort_by(|a, b| a.kind.cmp(&b.kind));
         known.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Colour {
+        Red,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "only whether it can be decoded matters")]
+    struct Input {
+        number: u32,
+        #[serde(default)]
+        colour: Option<Colour>,
+    }
+
+    #[test]
+    fn a_decoder_quotes_nothing_of_what_is_not_shown() {
+        // F11, E11
+        let aside = "see line 1 column";
+        for (payload, told) in [
+            ("{}", "missing field `number` at line 1 column 2"),
+            (r#"{"number":"hunter2"}"#, "invalid type: string, expected u32 at line 1 column 19"),
+            (r#"{"number":"x, expected hunter2"}"#, "invalid type: string, expected u32 at line 1 column 31"),
+            (r#"{"number":["hunter2"]}"#, "invalid type: sequence, expected u32 at line 1 column 10"),
+            (r#"{"number":1,"colour":"hunter2"}"#, aside),
+            (r#"{"number":-7731}"#, aside),
+            (r#"{"number":1e999,"note":"hunter2"}"#, aside),
+            (r#"{"number":1"#, aside),
+        ] {
+            let problem = serde_json::from_str::<Input>(payload).expect_err(payload);
+            let said = unquoted(&problem);
+            assert!(
+                said.starts_with(told) && !said.contains("hunter2") && !said.contains("7731"),
+                "{payload}: {said}"
+            );
+        }
     }
 }

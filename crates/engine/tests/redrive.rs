@@ -7,6 +7,8 @@ mod scenario;
 #[path = "redrive/stage.rs"]
 mod stage;
 
+#[path = "redrive/growth.rs"]
+mod growth;
 #[path = "redrive/interface.rs"]
 mod interface;
 #[path = "redrive/kills.rs"]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::{JobFilter, ManualClock, ModelStore, PageRequest};
+use backstop::store::{IncidentFilter, JobFilter, ManualClock, ModelStore, PageRequest};
 use backstop::{Config, JobId, PurgeError, Refusal, Retention, State, WorkerId, worker_id};
 use serde_json::Value;
 
@@ -202,4 +202,59 @@ async fn an_export_reads_like_the_archive() {
     assert_eq!(page.items[0].0, job);
     let archived: Value = serde_json::from_str(&page.items[0].1.document).expect("JSON");
     assert_eq!(archived, exported);
+}
+
+/// A job that fails with the words it is given.
+#[derive(Serialize, Deserialize)]
+struct Odd {
+    words: String,
+}
+
+impl Job for Odd {
+    const KIND: &'static str = "odd";
+    type Context = ();
+    type Output = JobResult;
+
+    async fn run(self, _: JobContext<()>) -> JobResult {
+        Err(Outcome::permanent(self.words))?
+    }
+}
+
+#[tokio::test]
+async fn failures_beyond_the_incidents_of_a_tenant_are_gathered_in_one() {
+    // E13, D2
+    let mut config = Config::default();
+    config.limits.incidents_per_tenant = 3;
+    let engine = Backstop::open_with("memory:", config).await.expect("a store in memory");
+    let fail = async |queue: &'static str, words: &[&str]| {
+        for words in words {
+            let job = engine.enqueue(Odd { words: (*words).to_owned() }).queue(queue);
+            job.submit().await.expect("admitted");
+        }
+        let worker = engine.worker(()).register::<Odd>().queue(queue, 50).inline();
+        worker.expect("a worker").drain(100).await.expect("the model is there");
+    };
+    let words = ["no paper", "no ink", "printer on fire", "out of stamps", "letterbox full"];
+    fail("acme/mail", &words).await;
+    fail("mail", &words).await;
+    let of = async |tenant: Option<&str>| {
+        let tenant = tenant.map(str::to_owned);
+        let filter = IncidentFilter { tenant, ..IncidentFilter::default() };
+        engine.incidents_like(filter, 100).await.expect("the model is there")
+    };
+    let acme = of(Some("acme")).await;
+    assert_eq!(acme.len(), 4, "three, and one for all others: {acme:?}");
+    let gathered = acme.iter().find(|incident| incident.failures == 2).expect("two were one too many");
+    assert_eq!((gathered.open, gathered.message.as_str()), (2, "out of stamps"));
+    assert_eq!(of(None).await.len(), 4 + words.len(), "nobody else is meant");
+    // One that is known is counted where it was, also by a process that has just been started.
+    let again = Backstop::on(engine.store().clone(), engine.config().clone());
+    again.enqueue(Odd { words: "no ink".to_owned() }).queue("acme/mail").submit().await.expect("admitted");
+    again.enqueue(Odd { words: "no glue".to_owned() }).queue("acme/mail").submit().await.expect("admitted");
+    let worker = again.worker(()).register::<Odd>().queue("acme/mail", 1).inline();
+    worker.expect("a worker").drain(100).await.expect("the model is there");
+    let sums: Vec<(String, u64)> =
+        of(Some("acme")).await.into_iter().map(|incident| (incident.message, incident.failures)).collect();
+    assert!(sums.contains(&("no ink".to_owned(), 2)), "{sums:?}");
+    assert!(sums.contains(&("out of stamps".to_owned(), 3)) && sums.len() == 4, "{sums:?}");
 }

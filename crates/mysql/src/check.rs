@@ -25,6 +25,7 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
         settings.insert(row.text()?, row.text()?);
     }
     let mut findings = of_settings(&settings);
+    findings.push(connection(unit).await?);
     findings.push(version(unit).await?);
     findings.extend(drift(unit).await?);
     findings.push(horizon(unit).await?);
@@ -146,6 +147,18 @@ fn server_version(version: &str) -> Finding {
     }
     let message = format!("{name} {version}; this store needs {}.{} or newer", oldest.0, oldest.1);
     finding(Level::Bad, "server version", message, Some("upgrade the server"))
+}
+
+/// How this very connection is protected. The server tells of the way that ends at it: behind a proxy it is not ours.
+async fn connection(unit: &mut Unit) -> Result<Finding, Failure> {
+    let rows = unit.one(Query::new(sql::CIPHER, Vec::new())).await?;
+    let cipher = rows.into_iter().next().map(|mut row| {
+        row.skip(1);
+        row.text()
+    });
+    let there = cipher.transpose()?.map(|cipher| !cipher.is_empty());
+    let here = unit.shared.opts.ssl_opts().is_some();
+    Ok(unit.shared.encryption.finding(Some(here), there))
 }
 
 async fn version(unit: &mut Unit) -> Result<Finding, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::job::{Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{Desk, File, Grip, LaneKey, Writes, lane_of, stale};
@@ -20,14 +20,7 @@ use crate::values::{Row, Value};
 
 /// Takes due jobs for a worker.
 pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Failure> {
-    let mut taking = Taking {
-        claim,
-        desk: None,
-        lifted: Vec::new(),
-        taken: Vec::new(),
-        expired: 0,
-        callbacks: Vec::new(),
-    };
+    let mut taking = Taking { claim, desk: None, lifted: Vec::new(), taken: Vec::new() };
     for round in rounds(&claim.queues) {
         taking.serve(unit, round).await?;
     }
@@ -54,7 +47,6 @@ fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
 struct Room<'a> {
     queue: &'a ClaimQueue,
     free: usize,
-    started: usize,
 }
 
 /// A claim under way.
@@ -65,52 +57,28 @@ struct Taking<'a> {
     lifted: Vec<(i64, Timestamp, JobId)>,
     /// What was taken, and whether it is started.
     taken: Vec<(JobId, bool)>,
-    expired: usize,
-    /// Of jobs that expired; stored last, so that this claim does not take them.
-    callbacks: Vec<NewJob>,
 }
 
 impl Taking<'_> {
-    /// Takes from queues that differ, all in one go; again from one where jobs had expired instead.
+    /// Takes from queues that differ, all in one go.
     async fn serve(&mut self, unit: &mut Unit, round: Vec<&ClaimQueue>) -> Result<(), Failure> {
         let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
         let shares = shares(&limits, Grip::MOST - self.taken.len());
-        let room = |(queue, free)| Room { queue, free, started: 0 };
+        let room = |(queue, free)| Room { queue, free };
         let rooms: Vec<Room<'_>> = round.into_iter().zip(shares).map(room).collect();
-        let mut found = self.pick(unit, &rooms).await?.into_iter().peekable();
-        for (place, mut room) in rooms.into_iter().enumerate() {
-            let mine: Vec<File> =
-                std::iter::from_fn(|| found.next_if(|(of, _)| *of == place).map(|(_, file)| file)).collect();
-            let mut expired = self.settle(&mut room, mine);
-            while expired > 0 && room.free > 0 {
-                let more = self.pick(unit, std::slice::from_ref(&room)).await?;
-                expired = self.settle(&mut room, more.into_iter().map(|(_, file)| file).collect());
-            }
+        let lifted = self.pick(unit, &rooms).await?;
+        let Some(desk) = self.desk.as_mut() else { return Ok(()) };
+        let mut started_of = vec![0; rooms.len()];
+        desk.expect(lifted.len());
+        for (place, file) in lifted {
+            let (id, queue) = (file.job.spec.id, rooms[place].queue);
+            desk.lay_lifted(file);
+            let started = started_of[place] < queue.start;
+            desk.take(id, started);
+            self.taken.push((id, started));
+            started_of[place] += usize::from(started);
         }
         Ok(())
-    }
-
-    /// Takes what was lifted, or fails it as expired; answers how many expired.
-    fn settle(&mut self, room: &mut Room<'_>, lifted: Vec<File>) -> usize {
-        let Some(desk) = self.desk.as_mut() else { return 0 };
-        let before = self.expired;
-        desk.expect(lifted.len());
-        for file in lifted {
-            let id = file.job.spec.id;
-            let expired = file.record.has_expired(desk.now);
-            desk.lay_lifted(file);
-            if expired {
-                self.expired += 1;
-                self.callbacks.extend(desk.expire(id));
-            } else {
-                let started = room.started < room.queue.start;
-                desk.take(id, started);
-                self.taken.push((id, started));
-                room.started += usize::from(started);
-                room.free -= 1;
-            }
-        }
-        self.expired - before
     }
 
     /// Lifts due jobs out of `ready`, best first for each queue.
@@ -232,29 +200,25 @@ impl Taking<'_> {
         if self.desk.is_none() {
             self.reach(unit, &[]).await?;
         }
-        let Some(mut desk) = self.desk.take() else {
+        let Some(desk) = self.desk.take() else {
             return Err(Failure::Unreadable("the clock gave no answer".to_owned()));
         };
         let now = desk.now;
-        if self.taken.is_empty() && self.expired == 0 {
+        if self.taken.is_empty() {
             unit.commit(Vec::new()).await?;
-            return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
+            return Ok(Claimed { jobs: Vec::new(), now });
         }
-        let shared = unit.shared.clone();
-        load::insert_callbacks(unit, &shared.lanes, &mut desk, &self.callbacks).await?;
         let files: Vec<File> = self.taken.iter().filter_map(|(id, _)| desk.file(*id).cloned()).collect();
         let mut writes = desk.into_writes();
         count_taken(&mut writes, &files);
         let mut grip = self.grip(now);
         // The fence is drawn when the rows are locked, so it is larger than any fence they have had (L5).
         let mut first = self.deletes();
-        if !grip.jobs.is_empty() {
-            first.extend([insert(&grip), Query::new(sql::FENCE, Vec::new())]);
-        }
+        first.extend([insert(&grip), Query::new(sql::FENCE, Vec::new())]);
         for mut row in unit.write_after(first, writes, now).await?.into_iter().flatten() {
             grip.fence = Fence(row.int()?);
         }
-        Ok(Claimed { jobs: hand_out(unit, &grip, files), now, expired: self.expired })
+        Ok(Claimed { jobs: hand_out(unit, &grip, files), now })
     }
 
     /// The claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
@@ -305,7 +269,7 @@ fn hand_out(unit: &Unit, grip: &Grip, files: Vec<File>) -> Vec<ClaimedJob> {
 
 /// A question about the due jobs of a lane.
 fn lane_query(sql: &'static str, lane: i64, now: Timestamp, limit: usize) -> Query {
-    Query::new(sql, vec![Value::int(lane), Value::at(now), Value::count(limit)])
+    Query::new(sql, vec![Value::int(lane), Value::at(now), Value::at(now), Value::count(limit)])
 }
 
 /// Queues up to which a claim does not look which of their lanes have work: taking from them tells as much. With more
@@ -316,7 +280,9 @@ const FEW_QUEUES: usize = 4;
 fn lanes_of(unit: &Unit, question: &str, worker: Option<WorkerId>, queues: &[&ClaimQueue]) -> Query {
     let worker = worker.map(Value::worker).into_iter().collect();
     let names = Value::texts(queues.iter().map(|wanted| &wanted.queue));
-    Query::listed(question, vec![vec![unit.shared.moment()], worker, names])
+    let moment = || vec![unit.shared.moment()];
+    let looks = (question == sql::LANES_DUE).then(moment);
+    Query::listed(question, [moment(), worker].into_iter().chain(looks).chain([names]).collect())
 }
 
 /// What a look at lanes has told.

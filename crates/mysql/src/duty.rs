@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term, Terms};
+use backstop_store::{Duty, Error, LaneMark, Overdue, Term, Terms, retire};
 
 use crate::error::Failure;
 use crate::load;
@@ -27,8 +27,8 @@ pub(crate) async fn lead(
     let names: BTreeSet<&str> = duties.iter().map(|duty| duty.as_str()).collect();
     let mut batch = vec![unit.clock()];
     let first = |name: &&str| vec![Value::text(name), Value::worker(node), Value::at(Timestamp::MIN)];
-    sql::TERMS_MAKE.add(&mut batch, names.iter().map(first).collect());
-    batch.push(Query::listed(sql::TERMS_LOCK, vec![Value::texts(&names)]));
+    sql::duty::TERMS_MAKE.add(&mut batch, names.iter().map(first).collect());
+    batch.push(Query::listed(sql::duty::TERMS_LOCK, vec![Value::texts(&names)]));
     let mut answers = unit.run(batch).await?;
     let rows = answers.pop().unwrap_or_default();
     let now = crate::shared::moment_of(answers.swap_remove(0))?;
@@ -43,7 +43,7 @@ pub(crate) async fn lead(
     let granted = current.iter().filter_map(|(name, number)| Some((name, (*number)?)));
     let save = granted.map(|(name, number)| {
         let term = vec![Value::int(number), Value::worker(node), Value::at(expires_at), Value::text(name)];
-        Query::new(sql::TERM_SAVE, term)
+        Query::new(sql::duty::TERM_SAVE, term)
     });
     unit.commit(save.collect()).await?;
     let term = |duty: &Duty| {
@@ -67,8 +67,8 @@ async fn renew(
     let prolong =
         vec![one(&moment), vec![Value::span(ttl)], one(&last), names(), one(&node_id), one(&moment)];
     let batch = vec![
-        Query::listed(sql::TERMS_PROLONG, prolong),
-        Query::listed(sql::TERMS_RUNNING, vec![names(), one(&node_id), one(&moment)]),
+        Query::listed(sql::duty::TERMS_PROLONG, prolong),
+        Query::listed(sql::duty::TERMS_RUNNING, vec![names(), one(&node_id), one(&moment)]),
     ];
     let mut running = Vec::with_capacity(duties.len());
     for mut row in unit.alone(batch).await?.pop().unwrap_or_default() {
@@ -85,7 +85,7 @@ async fn renew(
 /// The latest term of every duty that was ever led.
 pub(crate) async fn terms(unit: &mut Unit) -> Result<Terms, Failure> {
     let (mut now, mut terms) = (Timestamp::MIN, Vec::new());
-    let look = vec![Query::new(sql::TERMS, vec![unit.shared.moment()])];
+    let look = vec![Query::new(sql::duty::TERMS, vec![unit.shared.moment()])];
     for mut row in unit.alone(look).await?.pop().unwrap_or_default() {
         now = row.moment()?;
         // A store that nobody ever led answers the moment alone; a duty of a newer version is led by newer nodes.
@@ -123,7 +123,7 @@ pub(crate) async fn fold(unit: &mut Unit, limit: usize) -> Result<usize, Failure
 
 /// The statement that reads the current term of a duty, and keeps it from passing on until the commit.
 pub(crate) fn ask(term: &Term) -> Query {
-    Query::new(sql::TERM_SHARE, vec![Value::text(term.duty.as_str())])
+    Query::new(sql::duty::TERM_SHARE, vec![Value::text(term.duty.as_str())])
 }
 
 /// True when `term` is for `duty` and as it is stored: number, node and end.
@@ -141,31 +141,68 @@ pub(crate) fn expect_term(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestam
     if leads { Ok(()) } else { Err(Error::Deposed { duty: term.duty }.into()) }
 }
 
-/// Says in one statement whether anything has expired: nearly always nothing has. Refuses whoever does not lead.
-async fn any_overdue(unit: &mut Unit, term: &Term) -> Result<bool, Failure> {
-    let params = vec![unit.shared.moment(), Value::text(term.duty.as_str())];
-    let look = unit.alone(vec![Query::new(sql::EXPIRY_LOOK, params)]).await?.into_iter().flatten().next();
-    let (mut leads, mut overdue) = (false, false);
-    if let Some(mut row) = look {
-        let (now, number, node, expires_at) = (row.moment()?, row.int()?, row.worker()?, row.moment()?);
-        leads = is_current(term, Duty::Expire, (number, node, expires_at), now);
-        overdue = row.bool()?;
-    }
-    if leads { Ok(overdue) } else { Err(Error::Deposed { duty: term.duty }.into()) }
-}
-
-/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
-pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
-    if !any_overdue(unit, term).await? {
-        return Ok(0);
-    }
+/// Makes sure that `term` is the current one of `duty` and stays so until the commit; answers the moment.
+pub(crate) async fn lead_on(unit: &mut Unit, term: &Term, duty: Duty) -> Result<Timestamp, Failure> {
     let batch = vec![unit.clock(), ask(term)];
     let mut answers = unit.run(batch).await?;
     let current = answers.pop().unwrap_or_default();
     let now = crate::shared::moment_of(answers.swap_remove(0))?;
-    expect_term(term, Duty::Expire, current, now)?;
-    let overdue = unit.one(Query::new(sql::OVERDUE, vec![Value::at(now), Value::count(limit)])).await?;
-    let ids = overdue.into_iter().map(|mut row| row.job()).collect::<Result<Vec<JobId>, _>>()?;
+    expect_term(term, duty, current, now)?;
+    Ok(now)
+}
+
+/// Marks lanes that are empty, and retires those that have been for long.
+pub(crate) async fn retire_lanes(
+    unit: &mut Unit,
+    term: &Term,
+    idle: Duration,
+    limit: usize,
+) -> Result<usize, Failure> {
+    let now = lead_on(unit, term, Duty::Prune).await?;
+    let cutoff = retire::cutoff(idle, now).unwrap_or(Timestamp::MIN);
+    let found =
+        unit.one(Query::new(sql::LANES_TO_MARK, vec![Value::at(cutoff), Value::count(limit)])).await?;
+    let mut marks = Vec::with_capacity(found.len());
+    for mut row in found {
+        let (lane, jobs): (i64, u64) = (row.int()?, row.number()?);
+        let mark = LaneMark { empty_since: row.maybe_moment()?, retired: row.bool()? }.seen(jobs, idle, now);
+        let (since, is_retired) = (Value::maybe_at(mark.empty_since), Value::int(i64::from(mark.retired)));
+        let jobs = Value::int(i64::try_from(jobs).unwrap_or(i64::MAX));
+        marks.push(Query::new(sql::LANE_MARK, vec![since, is_retired, Value::int(lane), jobs]));
+    }
+    let marked = marks.len();
+    unit.commit(marks).await?;
+    Ok(marked)
+}
+
+/// The unclaimed jobs whose time to start has passed (L19), behind one of them.
+pub(crate) async fn overdue(
+    unit: &mut Unit,
+    after: Option<Overdue>,
+    limit: usize,
+) -> Result<Vec<Overdue>, Failure> {
+    let after = after.unwrap_or(Overdue { expires_at: Timestamp::MIN, job: JobId::from_u128(0) });
+    let (at, job) = (Value::at(after.expires_at), Value::job(after.job));
+    let params = vec![unit.shared.moment(), at.clone(), at, job, Value::count(limit)];
+    let found = unit.alone(vec![Query::new(sql::duty::OVERDUE, params)]).await?;
+    let found = found.into_iter().flatten();
+    found.map(|mut row| Ok(Overdue { expires_at: row.moment()?, job: row.job()? })).collect()
+}
+
+/// Fails those of these jobs that are still unclaimed and overdue (L19).
+pub(crate) async fn expire(unit: &mut Unit, term: &Term, jobs: &[Overdue]) -> Result<usize, Failure> {
+    let now = lead_on(unit, term, Duty::Expire).await?;
+    let (Some(first), Some(last)) = (jobs.iter().min(), jobs.iter().max()) else { return Ok(0) };
+    let moments = [now, first.expires_at, last.expires_at].map(|moment| vec![Value::at(moment)]);
+    let wanted = jobs.iter().map(|overdue| Value::job(overdue.job)).collect();
+    let lock = Query::listed(sql::duty::OVERDUE_LOCK, moments.into_iter().chain([wanted]).collect());
+    let mut ids = Vec::with_capacity(jobs.len());
+    for mut row in unit.one(lock).await? {
+        let (expires_at, job) = (row.moment()?, row.job()?);
+        if jobs.contains(&Overdue { expires_at, job }) {
+            ids.push(job);
+        }
+    }
     let shared = unit.shared.clone();
     let mut desk = unit.desk(now);
     // Their rows in `ready` are locked, so nothing else about them can change.

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use backstop_store::Error;
 use backstop_store::desk::LaneKey;
+use backstop_store::encryption::Unprotected;
 use mysql_async::{DriverError, Error as DriverFailure};
+
+use crate::tls;
 
 /// Why a step did not succeed.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub enum Failure {
     Lost(String),
     /// No connection could be had.
     Unreachable(String),
+    /// No connection could be had that is protected as the URL asks for.
+    Unprotected(Unprotected),
     /// The deadline passed.
     Slow(&'static str),
     /// A rule said no before anything was written.
@@ -48,6 +53,9 @@ impl From<Error> for Failure {
 
 impl From<DriverFailure> for Failure {
     fn from(error: DriverFailure) -> Self {
+        if let Some(unprotected) = tls::unprotected(&error) {
+            return Self::Unprotected(unprotected);
+        }
         match error {
             DriverFailure::Server(server) => Self::from_database(server.code, &server.message),
             DriverFailure::Io(problem) => Self::Lost(problem.to_string()),
@@ -109,6 +117,7 @@ impl Failure {
             Self::Unreachable(problem) => unavailable(format!(
                 "no connection ({problem}); check that the server runs and can be reached"
             )),
+            Self::Unprotected(unprotected) => unprotected.into_error(location),
             Self::Slow(what) => unavailable(format!(
                 "{what} took longer than the deadline; look for locks or an overloaded server"
             )),

@@ -1,15 +1,17 @@
 //! Incidents: counted with every failure, spoken of by people, told when they open or come back (D2, D7).
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::{IncidentState, Standing, Statement};
 use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen, Writes};
-use backstop_store::show;
-use backstop_store::{Finish, Incident, IncidentFilter};
+use backstop_store::{Duty, Finish, Incident, IncidentFilter, Term};
+use backstop_store::{retire, show};
 
+use crate::duty;
 use crate::error::Failure;
 use crate::rows;
 use crate::session::{Query, Session};
@@ -115,7 +117,12 @@ pub(crate) async fn incidents(
     let prefix = filter.tenant.as_deref().map(tenant::incident_prefix);
     let prefix = || Value::maybe_text(prefix.as_deref());
     let open = Value::int(i64::from(filter.open));
-    let params = vec![state(), state(), open, prefix(), prefix(), prefix(), Value::count(limit)];
+    let after = filter.after.as_ref();
+    let seen = || Value::maybe_at(after.map(|(at, _)| *at));
+    let closed = Value::int(i64::from(filter.closed));
+    let mut params =
+        vec![state(), state(), open, closed, prefix(), prefix(), prefix(), seen(), seen(), seen()];
+    params.extend([Value::maybe_text(after.map(|(_, print)| print.as_str())), Value::count(limit)]);
     let rows = unit.one(Query::new(sql::incident::LATEST, params)).await?;
     rows.into_iter().map(rows::incident).collect()
 }
@@ -154,4 +161,23 @@ pub(crate) async fn say(
     }
     unit.commit(saved).await?;
     Ok(fingerprints.iter().map(|fingerprint| found.get(fingerprint).cloned()).collect())
+}
+
+/// Removes those of these incidents that nobody needs any more.
+pub(crate) async fn retire(
+    unit: &mut Unit,
+    term: &Term,
+    fingerprints: &[Fingerprint],
+    keep: Duration,
+) -> Result<usize, Failure> {
+    let now = duty::lead_on(unit, term, Duty::Prune).await?;
+    let cutoff = retire::cutoff(keep, now).filter(|_| !fingerprints.is_empty());
+    let Some(cutoff) = cutoff else { return unit.commit(Vec::new()).await.map(|_| 0) };
+    let found = find(unit, sql::incident::LOCK, fingerprints).await?;
+    let mut outworn: Vec<Fingerprint> =
+        found.into_values().filter(|it| it.is_outworn(cutoff)).map(|it| it.fingerprint).collect();
+    outworn.sort_unstable();
+    let removal = || Query::listed(sql::incident::DELETE, vec![Value::texts(&outworn)]);
+    unit.commit(if outworn.is_empty() { Vec::new() } else { vec![removal()] }).await?;
+    Ok(outworn.len())
 }

@@ -7,7 +7,7 @@
 //! # Layout
 //! - [`MysqlStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction,
 //!   over any [`Session`].
-//! - `open`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
+//! - `open`, `tls`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
 //! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
 //! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
 //!   remembered between transactions.
@@ -42,6 +42,7 @@ mod shared;
 mod sql;
 mod store;
 mod submit;
+mod tls;
 mod tx;
 mod unit;
 mod values;

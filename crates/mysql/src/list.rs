@@ -8,7 +8,7 @@ use backstop_store::show::{self, Reach, Roster, Scope, Source};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
-use crate::query::{lane_counts, views};
+use crate::query::{self, views};
 use crate::rows::{self, status_code};
 use crate::session::{Query, Session};
 use crate::sql::list as sql;
@@ -189,7 +189,7 @@ async fn listing(
     roster: &Roster,
     limit: usize,
 ) -> Result<Option<Listing>, Failure> {
-    let scope = Scope::of(filter, &lane_counts(unit).await?, roster);
+    let (scope, _) = query::scope(unit, filter, roster).await?;
     if scope.empty {
         return Ok(None);
     }

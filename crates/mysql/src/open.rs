@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop_store::encryption::{Asked, Encryption, SslMode, bare_host, is_loopback};
 use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
@@ -12,13 +13,16 @@ use crate::schema;
 use crate::session::{Prefix, Query, Session, Wire};
 use crate::sql;
 use crate::store::Options;
+use crate::tls::{self, Earlier};
 use crate::unit::no_connection;
 use crate::values::Value;
 
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
+    /// What the driver is told; of encryption only after [`protect`].
     pub(crate) opts: Opts,
+    pub(crate) encryption: Encryption,
     /// For people, without credentials.
     pub(crate) location: String,
 }
@@ -35,10 +39,10 @@ fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>)
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut theirs = Vec::new();
+    let (mut theirs, mut asked, mut earlier) = (Vec::new(), Asked::default(), Earlier::default());
+    let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
         match name {
             "prefix" => options.prefix = Prefix::named(value).map_err(wrong)?,
             "connections" => {
@@ -46,9 +50,12 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
             }
             "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
             "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
+            _ if asked.take(name, value).map_err(wrong)? => {}
+            _ if earlier.take(name, value).map_err(wrong)? => {}
             _ => theirs.push(pair.to_owned()),
         }
     }
+    earlier.translate(&mut asked).map_err(wrong)?;
     if !theirs.iter().any(|pair| pair.starts_with("prefer_socket=")) {
         // Behind a forwarded port the server's socket may be another server's on this machine.
         theirs.push("prefer_socket=false".to_owned());
@@ -69,7 +76,38 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
             "write mysql://USER:PASSWORD@HOST:PORT/DATABASE",
         ));
     }
-    Ok(Place { location: location(&opts, &options.prefix), opts })
+    Ok(Place { location: location(&opts, &options.prefix), encryption: encryption(&opts, asked), opts })
+}
+
+fn encryption(opts: &Opts, asked: Asked) -> Encryption {
+    if opts.socket().is_some() {
+        // The driver encrypts nothing that does not leave the machine.
+        return Asked::default().decide(true, SslMode::Disable);
+    }
+    let mut decided = asked.decide(is_loopback(opts.ip_or_hostname()), SslMode::Disable);
+    if decided.mode.verifies() {
+        // See `tls`: the driver has nothing in between.
+        decided.mode = SslMode::VerifyFull;
+    }
+    decided
+}
+
+/// Tells the driver how connections are protected. Where that is up to the server, it is asked.
+pub(crate) async fn protect(mut place: Place) -> Result<Place, Error> {
+    let ssl = tls::options(&place.encryption).map_err(|problem| {
+        unusable(&place.location, problem, "name a PEM file with the authority in the URL: sslrootcert=PATH")
+    })?;
+    let host = bare_host(place.opts.ip_or_hostname()).to_owned();
+    let with = |ssl| OptsBuilder::from_opts(place.opts.clone()).ip_or_hostname(host.clone()).ssl_opts(ssl);
+    let mut opts = with(ssl);
+    if place.encryption.mode == SslMode::Prefer {
+        let refused = tokio::time::timeout(CONNECT_TIMEOUT, tls::is_refused(opts.clone())).await;
+        if refused == Ok(true) {
+            opts = with(None);
+        }
+    }
+    place.opts = opts.into();
+    Ok(place)
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -144,9 +182,10 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
 }
 
 /// Runs statements for which no store need be open.
-pub(crate) async fn apply(place: &Place, options: &Options, statements: Vec<String>) -> Result<(), Error> {
+pub(crate) async fn apply(place: Place, options: &Options, statements: Vec<String>) -> Result<(), Error> {
+    let place = protect(place).await?;
     let failed = |failure: Failure| failure.into_error(&place.location, false);
-    let pool = pool(place, options);
+    let pool = pool(&place, options);
     let mut conn = pool.get_conn().await.map_err(|problem| failed(no_connection(problem)))?;
     for statement in statements {
         conn.query_drop(statement).await.map_err(|problem| failed(problem.into()))?;
@@ -210,6 +249,31 @@ mod tests {
             assert_eq!(place.location, "mysql://db:6000/app?prefix=jobs_");
             assert_eq!((options.connections, options.prefix.name()), (3, "jobs_"));
         }
+    }
+
+    #[test]
+    fn what_is_not_loopback_is_verified_unless_the_url_says_otherwise() {
+        for (rest, mode) in [
+            ("db/app", SslMode::VerifyFull),
+            ("127.0.0.1/app", SslMode::Disable),
+            ("localhost:3307/app", SslMode::Disable),
+            ("[::1]/app", SslMode::Disable),
+            ("[fe80::1]/app", SslMode::VerifyFull),
+            ("db/app?sslmode=disable", SslMode::Disable),
+            ("db/app?sslmode=prefer", SslMode::Prefer),
+            ("db/app?sslmode=require", SslMode::Require),
+            ("db/app?sslmode=verify-ca", SslMode::VerifyFull),
+            ("db/app?sslmode=require&sslrootcert=ca.pem", SslMode::VerifyFull),
+            ("127.0.0.1/app?sslrootcert=ca.pem", SslMode::VerifyFull),
+            ("db/app?require_ssl=true&verify_ca=false", SslMode::Require),
+            ("db/app?require_ssl=false", SslMode::Disable),
+            ("db/app?socket=%2Frun%2Fmysqld.sock", SslMode::Disable),
+        ] {
+            let place = place(&format!("mysql://me@{rest}"), &mut Options::default()).expect("a good URL");
+            assert_eq!(place.encryption.mode, mode, "{rest}");
+        }
+        let text = place("mysql://me@db/app?sslmode=allow", &mut Options::default()).expect_err("unknown");
+        assert!(text.to_string().contains("none of disable, prefer, require, verify-ca"), "{text}");
     }
 
     #[test]

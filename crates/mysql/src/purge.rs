@@ -174,11 +174,7 @@ pub(crate) async fn prune(
     keep: Duration,
     limit: usize,
 ) -> Result<usize, Failure> {
-    let batch = vec![unit.clock(), duty::ask(term)];
-    let mut answers = unit.run(batch).await?;
-    let current = answers.pop().unwrap_or_default();
-    let now = crate::shared::moment_of(answers.swap_remove(0))?;
-    duty::expect_term(term, Duty::Prune, current, now)?;
+    let now = duty::lead_on(unit, term, Duty::Prune).await?;
     let Some(cutoff) = cutoff(keep, now).filter(|_| limit > 0) else {
         return unit.commit(Vec::new()).await.map(|_| 0);
     };

@@ -10,7 +10,7 @@ use crate::values::Value;
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -253,6 +253,15 @@ const FOURTH: &[&str] = &[
     "ALTER TABLE backstop_job ADD INDEX /*M! IF NOT EXISTS */ job_lane (lane, id), ALGORITHM=INPLACE, LOCK=NONE",
     "ALTER TABLE backstop_record ADD INDEX /*M! IF NOT EXISTS */ record_lane (lane, status, id), \
      ALGORITHM=INPLACE, LOCK=NONE",
+];
+
+/// Lanes that have been empty for long are left out of lists and limits (`backstop_store::LaneMark`), and the incidents
+/// of a tenant are counted. Programs of earlier versions go on beside it: they list what is marked, and leave marks
+/// that lanes with jobs do not heed.
+const FIFTH: &[&str] = &[
+    "ALTER TABLE backstop_lane ADD COLUMN /*M! IF NOT EXISTS */ empty_since BIGINT, \
+     ADD COLUMN /*M! IF NOT EXISTS */ retired TINYINT NOT NULL DEFAULT 0",
+    "ALTER TABLE backstop_incident ADD INDEX /*M! IF NOT EXISTS */ incident_kind (kind(64))",
 ];
 
 /// The migrations that a database at `version` has not seen, each ending in the version it leads to.

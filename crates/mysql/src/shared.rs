@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_store::desk::{Fences, Hands, Turns, Wants};
+use backstop_store::encryption::Encryption;
+use backstop_store::show::KnownTotals;
 use backstop_store::{Clock, Observer, Silent};
 use mysql_async::{Opts, Pool};
 use tokio::runtime::Handle;
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// Where a statement is ended that nobody waits for any more, and by whom.
     pub(crate) opts: Opts,
+    /// How its connections are protected.
+    pub(crate) encryption: Encryption,
     pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -37,6 +41,7 @@ pub(crate) struct Shared {
     /// The age from which a transaction is worth a word.
     pub(crate) old_transaction: Duration,
     pub(crate) lanes: Lanes,
+    pub(crate) totals: KnownTotals,
     pub(crate) hands: Hands,
     pub(crate) turns: Turns,
     /// What is known of the counter of fences.
@@ -57,12 +62,14 @@ impl Shared {
             pool,
             access: Access::new(connections),
             opts: place.opts,
+            encryption: place.encryption,
             runtime: Handle::current(),
             clock,
             deadline,
             lock_wait,
             old_transaction,
             lanes: Lanes::default(),
+            totals: KnownTotals::default(),
             hands: Hands::default(),
             turns: Turns::default(),
             fences: Fences::default(),

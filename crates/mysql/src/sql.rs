@@ -21,8 +21,10 @@ macro_rules! clock {
 
 pub(crate) mod archive;
 pub(crate) mod document;
+pub(crate) mod duty;
 pub(crate) mod incident;
 pub(crate) mod list;
+pub(crate) mod worker;
 
 use std::time::Duration;
 
@@ -105,11 +107,57 @@ pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.prior
      CAST(l.pending + COALESCE(t.pending, 0) AS SIGNED), CAST(l.running + COALESCE(t.running, 0) AS SIGNED), \
      CAST(l.succeeded + COALESCE(t.succeeded, 0) AS SIGNED), CAST(l.failed + COALESCE(t.failed, 0) AS SIGNED), \
      CAST(l.paused + COALESCE(t.paused, 0) AS SIGNED), CAST(l.canceled + COALESCE(t.canceled, 0) AS SIGNED), \
-     CAST(l.waiting + COALESCE(t.waiting, 0) AS SIGNED) \
+     CAST(l.waiting + COALESCE(t.waiting, 0) AS SIGNED), l.retired \
      FROM backstop_lane l LEFT JOIN (SELECT lane, SUM(pending) AS pending, SUM(running) AS running, \
      SUM(succeeded) AS succeeded, SUM(failed) AS failed, SUM(paused) AS paused, SUM(canceled) AS canceled, \
      SUM(waiting) AS waiting FROM backstop_tally GROUP BY lane) t ON t.lane = l.id \
-     ORDER BY l.queue, l.kind, l.version, l.priority";
+     WHERE l.queue >= ? AND l.queue < ? ORDER BY l.queue, l.kind, l.version, l.priority";
+/// The sums of all lanes, without what is to be folded: they need not be exact.
+pub(crate) const TOTALS: &str = "SELECT CAST(COALESCE(SUM(pending), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(running), 0) AS SIGNED), CAST(COALESCE(SUM(succeeded), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(failed), 0) AS SIGNED), CAST(COALESCE(SUM(paused), 0) AS SIGNED), \
+     CAST(COALESCE(SUM(canceled), 0) AS SIGNED), CAST(COALESCE(SUM(waiting), 0) AS SIGNED) FROM backstop_lane";
+
+/// How many hot jobs a lane has, without what is in `tally`.
+macro_rules! folded {
+    () => {
+        "(l.pending + l.running + l.succeeded + l.failed + l.paused + l.canceled + l.waiting)"
+    };
+}
+/// A lane of which something is to be folded is in use.
+macro_rules! in_use {
+    () => {
+        concat!("(l.retired = 0 OR ", folded!(), " > 0 OR l.id IN (SELECT t.lane FROM backstop_tally t))")
+    };
+}
+
+pub(crate) const LANE_QUEUES: &str = concat!(
+    "SELECT DISTINCT l.queue FROM backstop_lane l WHERE l.queue >= ? AND l.queue < ? AND ",
+    in_use!(),
+    " ORDER BY l.queue LIMIT ?"
+);
+pub(crate) const LANE_KINDS: &str = concat!(
+    "SELECT DISTINCT l.kind FROM backstop_lane l WHERE l.queue >= ? AND l.queue < ? AND ",
+    in_use!(),
+    " ORDER BY l.kind LIMIT ?"
+);
+/// Lanes whose marks may have to change.
+pub(crate) const LANES_TO_MARK: &str = concat!(
+    "SELECT l.id, ",
+    folded!(),
+    ", l.empty_since, l.retired FROM backstop_lane l WHERE (",
+    folded!(),
+    " = 0 AND (l.empty_since IS NULL OR (l.retired = 0 AND l.empty_since <= ?)) \
+     AND l.id NOT IN (SELECT t.lane FROM backstop_tally t)) OR (",
+    folded!(),
+    " > 0 AND (l.empty_since IS NOT NULL OR l.retired <> 0)) ORDER BY l.id LIMIT ?"
+);
+/// Nothing is said of a lane that has got jobs since it was looked at.
+pub(crate) const LANE_MARK: &str = concat!(
+    "UPDATE backstop_lane l SET l.empty_since = ?, l.retired = ? WHERE l.id = ? AND ",
+    folded!(),
+    " = ?"
+);
 pub(crate) const TALLY_INSERT: Bulk = Bulk {
     head: "INSERT INTO backstop_tally (lane, pending, running, succeeded, failed, paused, canceled, waiting) VALUES ",
     row: "(?,?,?,?,?,?,?,?)",
@@ -128,7 +176,7 @@ pub(crate) const TALLY_DELETE: Bulk = Bulk {
 };
 pub(crate) const LANE_COUNT: &str = "UPDATE backstop_lane SET pending = pending + ?, running = running + ?, \
      succeeded = succeeded + ?, failed = failed + ?, paused = paused + ?, canceled = canceled + ?, \
-     waiting = waiting + ? WHERE id = ?";
+     waiting = waiting + ?, empty_since = NULL, retired = 0 WHERE id = ?";
 
 // Loading.
 
@@ -328,111 +376,48 @@ pub(crate) const GRIPS_DELETE: Bulk = Bulk {
 /// First the moment and until when a worker lives, then the lanes of queues that are not paused: each with the due time
 /// of its first job, as the given expression tells it. The first row is there also when no lane is.
 macro_rules! lanes {
-    ($due:literal) => {
+    ($($due:tt)*) => {
         concat!(
             "SELECT ",
             clock!(),
             " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?)) AS live_until, NULL AS id, \
              NULL AS queue, NULL AS kind, NULL AS version, NULL AS priority, NULL AS due UNION ALL \
              SELECT NULL, NULL, l.id, l.queue, l.kind, l.version, l.priority, ",
-            $due,
+            $($due)*,
             " FROM backstop_lane l FORCE INDEX (lane_names) WHERE l.queue IN (?) \
              AND NOT EXISTS (SELECT 1 FROM backstop_queue q WHERE q.name = l.queue AND q.paused <> 0)"
         )
     };
 }
 
-/// With the first job of each lane, and NULL for a lane that has none: one statement for any number of lanes.
-pub(crate) const LANES_DUE: &str = lanes!(
+/// With the first job of each lane that may still start, and NULL for a lane that has none: one statement for any
+/// number of lanes.
+pub(crate) const LANES_DUE: &str = lanes!(concat!(
     "(SELECT r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE r.lane = l.id \
-     ORDER BY r.run_at, r.id LIMIT 1)"
-);
+     AND (r.expires_at IS NULL OR r.expires_at >= ",
+    clock!(),
+    ") ORDER BY r.run_at, r.id LIMIT 1)"
+));
 /// Without a look: as if each lane had a job that has been due for ever.
 pub(crate) const LANES_OPEN: &str = lanes!("0");
 pub(crate) const HEADS: &str = "SELECT r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
-     WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.run_at, r.id LIMIT ?";
+     WHERE r.lane = ? AND r.run_at <= ? AND (r.expires_at IS NULL OR r.expires_at >= ?) \
+     ORDER BY r.run_at, r.id LIMIT ?";
 pub(crate) const PICK: &str = "SELECT r.lane, r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
-     WHERE r.lane = ? AND r.run_at <= ? ORDER BY r.run_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
+     WHERE r.lane = ? AND r.run_at <= ? AND (r.expires_at IS NULL OR r.expires_at >= ?) \
+     ORDER BY r.run_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
 pub(crate) const NEXT_DUE: &str = "SELECT r.lane, r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) \
      WHERE r.lane = ? ORDER BY r.run_at, r.id LIMIT 1";
-
-// Workers.
-
-pub(crate) const WORKER_SAVE: &str = "INSERT INTO backstop_worker (id, name, code_version, queues, kinds, started_at, \
-     expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name), \
-     code_version = VALUES(code_version), queues = VALUES(queues), kinds = VALUES(kinds), \
-     started_at = VALUES(started_at), expires_at = VALUES(expires_at)";
-pub(crate) const WORKER_LOCK: &str = "SELECT expires_at FROM backstop_worker WHERE id = ? FOR UPDATE";
-pub(crate) const WORKER_RENEW: &str = "UPDATE backstop_worker SET expires_at = ? WHERE id = ?";
-/// A renewal by whoever holds nothing, as two statements that need no transaction: the second answers only if the first
-/// had its way.
-pub(crate) const WORKER_PROLONG: &str = concat!(
-    "UPDATE backstop_worker SET expires_at = LEAST(",
-    clock!(),
-    " + ?, ?) WHERE id = ? AND expires_at > ",
-    clock!()
-);
-pub(crate) const WORKER_LIVES: &str =
-    concat!("SELECT expires_at FROM backstop_worker WHERE id = ? AND expires_at > ", clock!());
-/// 1 when a claim has no live worker.
-pub(crate) const ORPHANED: &str = concat!(
-    "SELECT EXISTS (SELECT 1 FROM backstop_claim c WHERE NOT EXISTS (SELECT 1 FROM backstop_worker w \
-     WHERE w.id = c.worker AND w.expires_at > ",
-    clock!(),
-    "))"
-);
-pub(crate) const WORKER_DELETE: &str = "DELETE FROM backstop_worker WHERE id = ?";
-pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, started_at, expires_at FROM \
-     backstop_worker";
-
-// Duties.
-
-/// Takes the lock on a row that is there already for writing: two who both hold one for reading would never get it.
-pub(crate) const TERMS_MAKE: Bulk = Bulk {
-    head: "INSERT INTO backstop_duty (name, number, node, expires_at) VALUES ",
-    row: "(?,0,?,?)",
-    between: ",",
-    tail: " ON DUPLICATE KEY UPDATE number = number",
-};
-pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop_duty FORCE INDEX (PRIMARY) \
-     WHERE name IN (?) ORDER BY name FOR UPDATE";
-/// A renewal of terms that still run, as two statements that need no transaction. The second tells what runs now.
-pub(crate) const TERMS_PROLONG: &str = concat!(
-    "UPDATE backstop_duty SET expires_at = LEAST(",
-    clock!(),
-    " + ?, ?) WHERE name IN (?) AND node = ? AND expires_at > ",
-    clock!()
-);
-pub(crate) const TERMS_RUNNING: &str = concat!(
-    "SELECT name, number, expires_at FROM backstop_duty WHERE name IN (?) AND node = ? AND expires_at > ",
-    clock!()
-);
-/// Every term, with the moment they are read at.
-pub(crate) const TERMS: &str = concat!(
-    "SELECT m.now, d.name, d.number, d.node, d.expires_at FROM (SELECT ",
-    clock!(),
-    " AS now) m LEFT JOIN backstop_duty d ON d.number > 0"
-);
-/// The moment, the current term of a duty, and whether anything has expired.
-pub(crate) const EXPIRY_LOOK: &str = concat!(
-    "SELECT m.now, d.number, d.node, d.expires_at, EXISTS (SELECT 1 FROM backstop_ready r \
-     FORCE INDEX (ready_expiring) WHERE r.expires_at < m.now) FROM (SELECT ",
-    clock!(),
-    " AS now) m JOIN backstop_duty d ON d.name = ?"
-);
-pub(crate) const TERM_SHARE: &str =
-    "SELECT number, node, expires_at FROM backstop_duty WHERE name = ? LOCK IN SHARE MODE";
-pub(crate) const TERM_SAVE: &str =
-    "UPDATE backstop_duty SET number = ?, node = ?, expires_at = ? WHERE name = ?";
-pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop_ready r FORCE INDEX (ready_expiring) \
-     WHERE r.expires_at < ? ORDER BY r.expires_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
 
 // Queues.
 
 pub(crate) const QUEUE_SAVE: &str = "INSERT INTO backstop_queue (name, paused, note) VALUES (?, ?, ?) \
      ON DUPLICATE KEY UPDATE paused = VALUES(paused), note = VALUES(note)";
 pub(crate) const QUEUE_LOCK: &str = "SELECT paused FROM backstop_queue WHERE name = ? FOR UPDATE";
-pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop_queue ORDER BY name";
+pub(crate) const QUEUES: &str =
+    "SELECT name, paused, note FROM backstop_queue WHERE name >= ? AND name < ? ORDER BY name";
+pub(crate) const QUEUE_NAMES: &str =
+    "SELECT name FROM backstop_queue WHERE name >= ? AND name < ? ORDER BY name LIMIT ?";
 pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop_queue WHERE name = ?";
 
 // What is shown. `f` is the run that failed last, `e` the run that ended last.
@@ -494,6 +479,8 @@ pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_versio
 pub(crate) const SETTINGS: &str = "SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', \
      'sync_binlog', 'binlog_format', 'innodb_doublewrite', 'sql_mode', 'transaction_isolation', 'tx_isolation', \
      'max_allowed_packet', 'read_only', 'version', 'version_comment')";
+/// Empty where the server sees this session in the clear.
+pub(crate) const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 /// The moments in this table are in the time zone of the machine, whatever that of the session.
 pub(crate) const OLD_TRANSACTIONS: &str = "SELECT CAST(trx_mysql_thread_id AS SIGNED), \
      TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM')) AS age \

@@ -17,9 +17,9 @@ use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::show::PauseNote;
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
-    PageRequest, Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms,
-    WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
+    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Store, StoreInfo,
+    Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -96,7 +96,7 @@ impl MysqlStore {
     /// [`Error::Unusable`] says in one sentence what is wrong and what to do about it; [`Error::Unavailable`] when the
     /// server cannot be reached.
     pub async fn open(url: &str, mut options: Options) -> Result<Self, Error> {
-        let place = open::place(url, &mut options)?;
+        let place = open::protect(open::place(url, &mut options)?).await?;
         let pool = open::pool(&place, &options);
         let found = open::prepare(&pool, &place.location, &options).await?;
         let shared = Arc::new(Shared::new(place, pool, options));
@@ -118,7 +118,7 @@ impl MysqlStore {
     pub async fn apply_roles(url: &str) -> Result<(), Error> {
         let mut options = Options::default();
         let place = open::place(url, &mut options)?;
-        open::apply(&place, &options, crate::roles(url)?).await
+        open::apply(place, &options, crate::roles(url)?).await
     }
 
     /// The statements that make the tables, for those who let only a person run such. Each can be run again; MySQL
@@ -309,8 +309,16 @@ impl Store for MysqlStore {
         })
     }
 
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.duty(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
+    fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>> {
+        self.duty(move |unit| Box::pin(async move { duty::overdue(unit, after, limit).await }))
+    }
+
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
+        let jobs = Arc::new(jobs);
+        self.duty(move |unit| {
+            let jobs = jobs.clone();
+            Box::pin(async move { duty::expire(unit, &term, &jobs).await })
+        })
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
@@ -366,7 +374,23 @@ impl Store for MysqlStore {
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|unit| Box::pin(query::queues(unit)))
+        self.read(|unit| Box::pin(async move { query::queues(unit, &NameSpan::default()).await }))
+    }
+
+    fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
+        self.read(verb!(query::queue_page, range))
+    }
+
+    fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings> {
+        let tenant: Arc<str> = tenant.into();
+        self.read(move |unit| {
+            let tenant = tenant.clone();
+            Box::pin(async move { query::holdings(unit, &tenant, most).await })
+        })
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        self.duty(move |unit| Box::pin(async move { duty::retire_lanes(unit, &term, idle, limit).await }))
     }
 
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
@@ -387,6 +411,19 @@ impl Store for MysqlStore {
 
     fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(verb!(incident::say, fingerprints, statement))
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        let fingerprints = Arc::new(fingerprints);
+        self.duty(move |unit| {
+            let fingerprints = fingerprints.clone();
+            Box::pin(async move { incident::retire(unit, &term, &fingerprints, keep).await })
+        })
     }
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {

@@ -142,7 +142,7 @@ impl Row {
     }
 
     fn odd<T>(&self, wanted: &str, cell: &Cell) -> Result<T, Failure> {
-        Err(Failure::Unreadable(format!("column {} is no {wanted}: {cell:?}", self.column)))
+        Err(Failure::Unreadable(format!("column {} does not hold {wanted}: {cell:?}", self.column)))
     }
 
     pub(crate) fn skip(&mut self, columns: usize) {
@@ -207,7 +207,7 @@ impl Row {
     pub(crate) fn maybe_text(&mut self) -> Result<Option<String>, Failure> {
         let Some(bytes) = self.maybe_bytes()? else { return Ok(None) };
         let text = String::from_utf8(bytes);
-        text.map(Some).map_err(|_| Failure::Unreadable(format!("column {} is no UTF-8", self.column)))
+        text.map(Some).map_err(|_| Failure::Unreadable(format!("column {} is not valid UTF-8", self.column)))
     }
 
     pub(crate) fn text(&mut self) -> Result<String, Failure> {

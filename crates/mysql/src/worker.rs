@@ -29,7 +29,7 @@ pub(crate) async fn enlist(unit: &mut Unit, worker: &NewWorker) -> Result<(), Fa
         Value::at(now),
         Value::at(now.after(worker.lease)),
     ];
-    unit.commit(vec![Query::new(sql::WORKER_SAVE, params)]).await.map(drop)
+    unit.commit(vec![Query::new(sql::worker::WORKER_SAVE, params)]).await.map(drop)
 }
 
 /// Renews a worker's lease and tells which of `held` it has lost.
@@ -43,7 +43,7 @@ pub(crate) async fn renew(
         return Ok(Renewed { expires_at: prolong(unit, worker, lease).await?, lost: Vec::new() });
     }
     let fences: BTreeSet<i64> = held.iter().map(|lease| lease.fence.0).collect();
-    let batch = vec![unit.clock(), Query::new(sql::WORKER_LOCK, vec![Value::worker(worker)])];
+    let batch = vec![unit.clock(), Query::new(sql::worker::WORKER_LOCK, vec![Value::worker(worker)])];
     let mut answers = unit.run(batch).await?;
     let row = answers.pop().unwrap_or_default().into_iter().next();
     let now = crate::shared::moment_of(answers.pop().unwrap_or_default())?;
@@ -53,7 +53,7 @@ pub(crate) async fn renew(
     }
     let expires_at = now.after(lease);
     let batch = vec![
-        Query::new(sql::WORKER_RENEW, vec![Value::at(expires_at), Value::worker(worker)]),
+        Query::new(sql::worker::WORKER_RENEW, vec![Value::at(expires_at), Value::worker(worker)]),
         Query::listed(sql::GRIPS_BY_FENCE, vec![Value::ints(fences)]),
     ];
     let mut answers = unit.commit(batch).await?;
@@ -75,8 +75,10 @@ async fn prolong(unit: &mut Unit, worker: WorkerId, lease: Duration) -> Result<T
     let (moment, id) = (|| unit.shared.moment(), Value::worker(worker));
     let until = [moment(), Value::span(lease), Value::at(Timestamp::MAX)];
     let renew = until.into_iter().chain([id.clone(), moment()]).collect();
-    let batch =
-        vec![Query::new(sql::WORKER_PROLONG, renew), Query::new(sql::WORKER_LIVES, vec![id, moment()])];
+    let batch = vec![
+        Query::new(sql::worker::WORKER_PROLONG, renew),
+        Query::new(sql::worker::WORKER_LIVES, vec![id, moment()]),
+    ];
     let mut answers = unit.alone(batch).await?;
     let row = answers.pop().unwrap_or_default().into_iter().next();
     row.ok_or(Error::NotEnlisted { worker })?.moment()
@@ -84,12 +86,12 @@ async fn prolong(unit: &mut Unit, worker: WorkerId, lease: Duration) -> Result<T
 
 /// Forgets a worker.
 pub(crate) async fn retire(unit: &mut Unit, worker: WorkerId) -> Result<(), Failure> {
-    unit.commit(vec![Query::new(sql::WORKER_DELETE, vec![Value::worker(worker)])]).await.map(drop)
+    unit.commit(vec![Query::new(sql::worker::WORKER_DELETE, vec![Value::worker(worker)])]).await.map(drop)
 }
 
 /// Every worker that is known, by name.
 pub(crate) async fn roster(session: &mut impl Session, now: Timestamp) -> Result<Roster, Failure> {
-    let rows = session.one(Query::new(sql::WORKERS, Vec::new())).await?;
+    let rows = session.one(Query::new(sql::worker::WORKERS, Vec::new())).await?;
     let mut rows = rows.into_iter().map(rows::worker).collect::<Result<Vec<_>, _>>()?;
     rows.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
     Ok(Roster::new(rows, now))
@@ -128,7 +130,7 @@ pub(crate) async fn handed_out(unit: &mut Unit) -> Result<Vec<HandedRun>, Failur
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
 pub(crate) async fn orphans(unit: &mut Unit, limit: usize) -> Result<Vec<Orphan>, Failure> {
     // Nearly always there are none, and one statement sees that.
-    let look = Query::new(sql::ORPHANED, vec![unit.shared.moment()]);
+    let look = Query::new(sql::worker::ORPHANED, vec![unit.shared.moment()]);
     let found = unit.alone(vec![look]).await?.into_iter().flatten().next();
     if !found.map(|mut row| row.bool()).transpose()?.unwrap_or_default() {
         return Ok(Vec::new());

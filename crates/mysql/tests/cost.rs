@@ -118,7 +118,7 @@ fn an_idle_worker_is_quiet() {
         bench.submit(1, queue(0), Start::Now).await;
         assert_eq!(bench.store.claim(bench.wanted(1)).await.expect("claimed").jobs.len(), 1);
         let lead = async || bench.store.lead(bench.worker, DUTIES.to_vec(), LEASE).await.expect("leads");
-        let expire = lead().await[1].expect("nobody else leads");
+        lead().await[1].expect("nobody else leads");
         bench.store.fold(500).await.expect("folded");
         let peek = async |bench: &Bench| bench.store.peek(&bench.wanted(1)).await.expect("a look");
         let (_, look) = bench.cost(peek).await;
@@ -130,7 +130,7 @@ fn an_idle_worker_is_quiet() {
         let (_, lead_on) = bench.cost(async |_: &Bench| lead().await).await;
         let ((), round) = bench
             .cost(async |bench: &Bench| {
-                assert_eq!(bench.store.expire(expire, 500).await.expect("expired"), 0);
+                assert_eq!(bench.store.overdue(None, 500).await.expect("told"), []);
                 assert_eq!(bench.store.fold(500).await.expect("folded"), 0);
                 bench.store.renew(bench.worker, LEASE, Vec::new()).await.expect("lives on");
             })

@@ -18,6 +18,7 @@ pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     for mut row in unit.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         findings.extend(setting(&row.text()?, &row.text()?));
     }
+    findings.push(connection(unit).await?);
     findings.push(version(unit).await?);
     findings.extend(drift(unit).await?);
     let age = i64::try_from(unit.shared.old_transaction.as_secs()).unwrap_or(i64::MAX);
@@ -79,6 +80,15 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
         ("server_version_num", number) => Some(server_version(number)),
         _ => None,
     }
+}
+
+/// How this very connection is protected. The server tells of the way that ends at it: behind a pooler it is not ours.
+async fn connection(unit: &mut Unit) -> Result<Finding, Failure> {
+    let rows = unit.one(Query::new(sql::IS_ENCRYPTED, Vec::new())).await?;
+    let there = rows.into_iter().next().map(|mut row| row.bool()).transpose()?;
+    let encryption = &unit.shared.encryption;
+    let here = encryption.promised().or(if unit.shared.direct { there } else { None });
+    Ok(encryption.finding(here, there))
 }
 
 fn server_version(number: &str) -> Finding {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::job::{NewJob, Stale, State};
+use backstop_core::job::{Stale, State};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 use backstop_store::desk::grip::{Slot, shares};
 use backstop_store::desk::{Desk, File, Grip, Writes, lane_of, stale};
@@ -29,19 +29,11 @@ pub(crate) async fn claim(unit: &mut Unit, claim: &Claim) -> Result<Claimed, Fai
     let rounds = rounds(&claim.queues);
     if let [round] = &*rounds
         && take::is_plain(&unit.shared, round)
-        && let Some(claimed) = take::take(unit, claim, &rooms(round, usize::MAX)).await?
     {
-        return Ok(claimed);
+        return take::take(unit, claim, &rooms(round, usize::MAX)).await;
     }
-    let mut taking = Taking {
-        claim,
-        desk: None,
-        taken: Vec::new(),
-        expired: 0,
-        start: unit.shared.start(&claim.queues),
-        news: None,
-        callbacks: Vec::new(),
-    };
+    let mut taking =
+        Taking { claim, desk: None, taken: Vec::new(), start: unit.shared.start(&claim.queues), news: None };
     for round in rounds {
         taking.serve(unit, &round).await?;
     }
@@ -68,14 +60,13 @@ pub(crate) fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
 pub(crate) struct Room<'a> {
     pub(crate) queue: &'a ClaimQueue,
     free: usize,
-    started: usize,
 }
 
 /// What a claim may take from queues, `most` jobs at most.
 pub(crate) fn rooms<'a>(round: &[&'a ClaimQueue], most: usize) -> Vec<Room<'a>> {
     let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
     let shares = shares(&limits, most);
-    round.iter().zip(shares).map(|(queue, free)| Room { queue, free, started: 0 }).collect()
+    round.iter().zip(shares).map(|(queue, free)| Room { queue, free }).collect()
 }
 
 /// A claim under way.
@@ -84,52 +75,28 @@ struct Taking<'a> {
     desk: Option<Desk>,
     /// What was taken, and whether it is started.
     taken: Vec<(JobId, bool)>,
-    expired: usize,
     start: Begin,
     /// What the last look at the lanes learned: the cursors once it is committed.
     news: Option<News>,
-    /// Of jobs that expired; stored last, so that this claim does not take them.
-    callbacks: Vec<NewJob>,
 }
 
 impl Taking<'_> {
-    /// Takes from queues that differ, all in one go; again from one where jobs had expired instead.
+    /// Takes from queues that differ, all in one go.
     async fn serve(&mut self, unit: &mut Unit, round: &[&ClaimQueue]) -> Result<(), Failure> {
         let rooms = rooms(round, Grip::MOST - self.taken.len());
-        let mut found = self.pick(unit, &rooms).await?.into_iter().peekable();
-        for (place, mut room) in rooms.into_iter().enumerate() {
-            let mine: Vec<File> =
-                std::iter::from_fn(|| found.next_if(|(of, _)| *of == place).map(|(_, file)| file)).collect();
-            let mut expired = self.settle(&mut room, mine);
-            while expired > 0 && room.free > 0 {
-                let more = self.pick(unit, std::slice::from_ref(&room)).await?;
-                expired = self.settle(&mut room, more.into_iter().map(|(_, file)| file).collect());
-            }
+        let lifted = self.pick(unit, &rooms).await?;
+        let Some(desk) = self.desk.as_mut() else { return Ok(()) };
+        let mut started_of = vec![0; rooms.len()];
+        desk.expect(lifted.len());
+        for (place, file) in lifted {
+            let (id, queue) = (file.job.spec.id, rooms[place].queue);
+            desk.lay_lifted(file);
+            let started = started_of[place] < queue.start;
+            desk.take(id, started);
+            self.taken.push((id, started));
+            started_of[place] += usize::from(started);
         }
         Ok(())
-    }
-
-    /// Takes what was lifted, or fails it as expired; answers how many expired.
-    fn settle(&mut self, room: &mut Room<'_>, lifted: Vec<File>) -> usize {
-        let Some(desk) = self.desk.as_mut() else { return 0 };
-        let before = self.expired;
-        desk.expect(lifted.len());
-        for file in lifted {
-            let id = file.job.spec.id;
-            let expired = file.record.has_expired(desk.now);
-            desk.lay_lifted(file);
-            if expired {
-                self.expired += 1;
-                self.callbacks.extend(desk.expire(id));
-            } else {
-                let started = room.started < room.queue.start;
-                desk.take(id, started);
-                self.taken.push((id, started));
-                room.started += usize::from(started);
-                room.free -= 1;
-            }
-        }
-        self.expired - before
     }
 
     /// Lifts due jobs out of `ready`, best first for each queue.
@@ -161,30 +128,26 @@ impl Taking<'_> {
         if self.desk.is_none() {
             self.pick(unit, &[]).await?;
         }
-        let Some(mut desk) = self.desk.take() else {
+        let Some(desk) = self.desk.take() else {
             return Err(Failure::Unreadable("the clock gave no answer".to_owned()));
         };
         let now = desk.now;
-        if self.taken.is_empty() && self.expired == 0 {
+        if self.taken.is_empty() {
             unit.commit(Vec::new()).await?;
             unit.shared.learn(&self.start, self.news);
-            return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
+            return Ok(Claimed { jobs: Vec::new(), now });
         }
         let shared = unit.shared.clone();
-        load::insert_callbacks(unit, &shared.lanes, &mut desk, &self.callbacks).await?;
         let files: Vec<File> = self.taken.iter().filter_map(|(id, _)| desk.file(*id).cloned()).collect();
         let mut writes = desk.into_writes();
         count_taken(&mut writes, &files);
         let mut grip = self.grip(now);
         // The fence is drawn when the rows are locked, so it is larger than any fence they have had (L5).
-        let insert = Some(&grip).filter(|grip| !grip.jobs.is_empty()).map(insert);
-        for mut row in
-            unit.write_after(insert.into_iter().collect(), writes, now).await?.into_iter().flatten()
-        {
+        for mut row in unit.write_after(vec![insert(&grip)], writes, now).await?.into_iter().flatten() {
             grip.fence = Fence(row.int()?);
         }
         shared.learn(&self.start, self.news);
-        Ok(Claimed { jobs: hand_out(&shared, &grip, files), now, expired: self.expired })
+        Ok(Claimed { jobs: hand_out(&shared, &grip, files), now })
     }
 
     fn grip(&self, now: Timestamp) -> Grip {

@@ -82,9 +82,6 @@ struct Told {
 /// What a claim or a look learned, as the functions of the server tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 pub(crate) struct News {
-    /// Jobs have expired, and a whole claim takes nothing.
-    #[serde(default)]
-    pub(crate) overdue: bool,
     pub(crate) server: i64,
     pub(crate) seen: Snapshot,
     /// The cursors that were sent were of use.

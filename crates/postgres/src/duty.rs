@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use backstop_core::job::NewJob;
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term, Terms};
+use backstop_store::{Duty, Error, LaneMark, Overdue, Term, Terms, retire};
 
 use crate::claim;
 use crate::error::Failure;
+use crate::flush::add;
 use crate::load;
 use crate::session::{Query, Session};
 use crate::sql;
@@ -126,19 +127,6 @@ pub(crate) async fn fold(unit: &mut Unit, limit: usize) -> Result<usize, Failure
     Ok(usize::try_from(folded).unwrap_or(usize::MAX))
 }
 
-/// Says in one statement whether anything has expired: nearly always nothing has. Refuses whoever does not lead.
-async fn any_overdue(unit: &mut Unit, term: &Term) -> Result<bool, Failure> {
-    let params = vec![unit.shared.moment(), Value::text(term.duty.as_str())];
-    let look = unit.alone(Query::new(sql::EXPIRY_LOOK, params)).await?.into_iter().next();
-    let (mut leads, mut overdue) = (false, false);
-    if let Some(mut row) = look {
-        let now = row.moment()?;
-        leads = is_current(term, Duty::Expire, (row.int()?, row.worker()?, row.moment()?), now);
-        overdue = row.bool()?;
-    }
-    if leads { Ok(overdue) } else { Err(Error::Deposed { duty: term.duty }.into()) }
-}
-
 /// True when `term` is for `duty` and as it is stored: number, node and end.
 fn is_current(term: &Term, duty: Duty, stored: (i64, WorkerId, Timestamp), now: Timestamp) -> bool {
     let (number, node, expires_at) = stored;
@@ -169,14 +157,28 @@ pub(crate) async fn lead_on(unit: &mut Unit, term: &Term, duty: Duty) -> Result<
     Ok(now)
 }
 
-/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
-pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result<usize, Failure> {
-    if !any_overdue(unit, term).await? {
-        return Ok(0);
-    }
+/// The unclaimed jobs whose time to start has passed (L19), behind one of them.
+pub(crate) async fn overdue(
+    unit: &mut Unit,
+    after: Option<Overdue>,
+    limit: usize,
+) -> Result<Vec<Overdue>, Failure> {
+    let after = after.unwrap_or(Overdue { expires_at: Timestamp::MIN, job: JobId::from_u128(0) });
+    let params =
+        vec![unit.shared.moment(), Value::at(after.expires_at), Value::job(after.job), Value::count(limit)];
+    let found = unit.alone(Query::new(sql::OVERDUE, params)).await?;
+    found.into_iter().map(|mut row| Ok(Overdue { expires_at: row.moment()?, job: row.job()? })).collect()
+}
+
+/// Fails those of these jobs that are still unclaimed and overdue (L19).
+pub(crate) async fn expire(unit: &mut Unit, term: &Term, jobs: &[Overdue]) -> Result<usize, Failure> {
     let now = lead_on(unit, term, Duty::Expire).await?;
-    let overdue = unit.one(Query::new(sql::OVERDUE, vec![Value::at(now), Value::count(limit)])).await?;
-    let ids = overdue.into_iter().map(|mut row| row.job()).collect::<Result<Vec<JobId>, _>>()?;
+    let moments = Value::ints(jobs.iter().map(|job| job.expires_at.as_micros()));
+    let ids = Value::Ids(jobs.iter().map(|job| Some(job.job.as_uuid())).collect());
+    let locked = unit.one(Query::new(sql::OVERDUE_LOCK, vec![Value::at(now), moments, ids])).await?;
+    let mut ids = locked.into_iter().map(|mut row| row.job()).collect::<Result<Vec<JobId>, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
     let shared = unit.shared.clone();
     let mut desk = unit.desk(now);
     // Their rows in `ready` are locked, so nothing else about them can change.
@@ -187,4 +189,28 @@ pub(crate) async fn expire(unit: &mut Unit, term: &Term, limit: usize) -> Result
     load::insert_callbacks(unit, &shared.lanes, &mut desk, &callbacks).await?;
     unit.save(desk).await?;
     Ok(ids.len())
+}
+
+/// Marks lanes that are empty, and retires those that have been for long.
+pub(crate) async fn retire_lanes(
+    unit: &mut Unit,
+    term: &Term,
+    idle: Duration,
+    limit: usize,
+) -> Result<usize, Failure> {
+    let now = lead_on(unit, term, Duty::Prune).await?;
+    let cutoff = retire::cutoff(idle, now).unwrap_or(Timestamp::MIN);
+    let found =
+        unit.one(Query::new(sql::LANES_TO_MARK, vec![Value::at(cutoff), Value::count(limit)])).await?;
+    let mut marks = Vec::with_capacity(found.len());
+    for mut row in found {
+        let (lane, jobs) = (row.int()?, row.number()?);
+        let mark = LaneMark { empty_since: row.maybe_moment()?, retired: row.bool()? }.seen(jobs, idle, now);
+        let since = Value::Int(mark.empty_since.map(Timestamp::as_micros));
+        marks.push(vec![Value::Int(Some(lane)), since, Value::Int(Some(mark.retired.into()))]);
+    }
+    let (marked, mut queries) = (marks.len(), Vec::new());
+    add(&mut queries, sql::LANES_MARK, marks);
+    unit.commit(queries).await?;
+    Ok(marked)
 }

@@ -5,7 +5,10 @@ use std::error::Error as _;
 
 use backstop_store::Error;
 use backstop_store::desk::LaneKey;
+use backstop_store::encryption::Unprotected;
 use tokio_postgres::error::SqlState;
+
+use crate::tls;
 
 /// Why a step did not succeed.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub enum Failure {
     Lost(String),
     /// No connection could be had.
     Unreachable(String),
+    /// No connection could be had that is protected as the URL asks for.
+    Unprotected(Unprotected),
     /// The deadline passed.
     Slow(&'static str),
     /// A rule said no before anything was written.
@@ -52,6 +57,9 @@ impl From<Error> for Failure {
 impl From<tokio_postgres::Error> for Failure {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(database) = error.as_db_error() else {
+            if let Some(unprotected) = tls::unprotected(&error) {
+                return Self::Unprotected(unprotected);
+            }
             let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             return if error.is_closed() || is_io(&error) {
                 Self::Lost(cause)
@@ -139,6 +147,7 @@ impl Failure {
             Self::Unreachable(problem) => unavailable(format!(
                 "no connection ({problem}); check that the server runs and can be reached"
             )),
+            Self::Unprotected(unprotected) => unprotected.into_error(location),
             Self::Slow(what) => unavailable(format!(
                 "{what} took longer than the deadline; look for locks or an overloaded server"
             )),

@@ -1,15 +1,17 @@
 //! Incidents: counted with every failure, spoken of by people, told when they open or come back (D2, D7).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::Statement;
 use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, Seen, Writes};
-use backstop_store::show;
-use backstop_store::{Incident, IncidentFilter};
+use backstop_store::{Duty, Incident, IncidentFilter, Term};
+use backstop_store::{retire, show};
 
 use crate::columns::Columns;
+use crate::duty;
 use crate::error::Failure;
 use crate::flush::add;
 use crate::rows;
@@ -81,6 +83,9 @@ pub(crate) async fn incidents(
         Value::Text(filter.standing_like()),
         Value::Int(Some(filter.open.into())),
         Value::Text(filter.tenant.as_deref().map(tenant::incident_prefix)),
+        Value::Int(filter.after.as_ref().map(|(at, _)| at.as_micros())),
+        Value::Text(filter.after.as_ref().map(|(_, fingerprint)| fingerprint.to_string())),
+        Value::Int(Some(filter.closed.into())),
     ];
     let rows = unit.one(Query::new(sql::LATEST, params)).await?;
     rows.into_iter().map(rows::incident).collect()
@@ -116,6 +121,23 @@ pub(crate) async fn say(
     add(&mut queries, sql::STANDINGS, standings);
     unit.commit(queries).await?;
     Ok(in_order(found, fingerprints))
+}
+
+/// Removes those of these incidents that nobody needs any more.
+pub(crate) async fn retire(
+    unit: &mut Unit,
+    term: &Term,
+    fingerprints: &[Fingerprint],
+    keep: Duration,
+) -> Result<usize, Failure> {
+    let now = duty::lead_on(unit, term, Duty::Prune).await?;
+    let Some(cutoff) = retire::cutoff(keep, now) else { return Ok(0) };
+    let found = read(unit.one(Query::new(sql::LOCK, vec![Value::texts(fingerprints)])).await?)?;
+    let outworn: Vec<Fingerprint> =
+        found.into_iter().filter(|it| it.is_outworn(cutoff)).map(|it| it.fingerprint).collect();
+    let queries = vec![Query::new(sql::DELETE, vec![Value::texts(&outworn)])];
+    unit.commit(if outworn.is_empty() { Vec::new() } else { queries }).await?;
+    Ok(outworn.len())
 }
 
 fn read(rows: Vec<Row>) -> Result<Vec<Incident>, Failure> {

@@ -10,7 +10,7 @@ use backstop_store::show::{self, Reach, Scope, Source};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
-use crate::query::{lane_counts, views};
+use crate::query::{self, views};
 use crate::rows::{reason, status_code};
 use crate::session::{Query, Session};
 use crate::sql::list as sql;
@@ -125,7 +125,7 @@ pub(crate) async fn list(
     show::page_limit(page.limit)?;
     let now = unit.now().await?;
     let roster = roster(unit, now).await?;
-    let scope = Scope::of(filter, &lane_counts(unit).await?, &roster);
+    let (scope, _) = query::scope(unit, filter, &roster).await?;
     if scope.empty || page.limit == 0 {
         return Ok(Page { items: Vec::new(), next: None });
     }
@@ -161,8 +161,7 @@ type Common = (String, String, Option<TerminalReason>, Option<String>);
 pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
     let now = unit.now().await?;
     let roster = roster(unit, now).await?;
-    let lanes = lane_counts(unit).await?;
-    let scope = Scope::of(filter, &lanes, &roster);
+    let (scope, lanes) = query::scope(unit, filter, &roster).await?;
     if scope.empty {
         return Ok(Survey::of(Vec::new(), true));
     }

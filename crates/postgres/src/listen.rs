@@ -84,7 +84,7 @@ pub(crate) async fn listen(store: Weak<Shared>, place: Arc<Place>, token: Arc<st
         let Err(failure) = ended else { return };
         if said.is_none_or(|moment| moment.elapsed() > SAY_EVERY) {
             said = Some(Instant::now());
-            let error = failure.into_error(&shared.location, false);
+            let error = failure.into_error(&place.location, false);
             tracing::warn!(store = shared.location, %error, "no notices from other processes; polling goes on");
         }
         drop(shared);

@@ -210,10 +210,10 @@ pub(crate) fn emptied(stored: &[NewJob], rows: &[Row]) -> BTreeSet<Arc<str>> {
 /// What was taken, as a claim answers it; none when that is nothing.
 async fn hand_over(shared: &Arc<Shared>, claim: &Claim, took: Took) -> Result<Option<Claimed>, Error> {
     let refused = |failure: Failure| failure.into_error(&shared.location, false);
-    let Some(taken) = Taken::read(claim, took.rows).map_err(refused)?.filter(|taken| !taken.rows.is_empty())
-    else {
+    let taken = Taken::read(claim, took.rows).map_err(refused)?;
+    if taken.rows.is_empty() {
         return Ok(None);
-    };
+    }
     let lanes: Vec<i64> = taken.rows.iter().filter_map(|row| row.peek_int(1 + LANE_COLUMN)).collect();
     if !shared.lanes.know(&lanes) {
         shared

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error;
+use backstop_store::encryption::{Asked, Encryption, SslMode, decoded, is_loopback};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode as Driven};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::access::Access;
 use crate::session::Schema;
 use crate::store::{Listen, Options};
-use crate::tls::{self, Encryption};
+use crate::tls;
 
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
@@ -35,7 +36,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut theirs = Vec::new();
-    let mut encryption = Encryption::default();
+    let mut asked = Asked::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
@@ -47,11 +48,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
             "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
             "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
             "listen" => options.listen = listen(value).map_err(wrong)?,
-            "sslrootcert" => encryption.root = Some(decoded(value).into()),
-            "sslmode" if value.starts_with("verify-") => {
-                encryption.verify = true;
-                theirs.push("sslmode=require".to_owned());
-            }
+            _ if asked.take(name, value).map_err(wrong)? => {}
             _ => theirs.push(pair.to_owned()),
         }
     }
@@ -64,9 +61,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
             "write postgres://USER:PASSWORD@HOST:PORT/DATABASE",
         )
     })?;
-    if config.get_ssl_mode() == SslMode::Require {
-        encryption.verify = true;
-    }
+    let encryption = protect(&mut config, asked);
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT.min(options.deadline));
     }
@@ -76,6 +71,38 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     // A server that vanished without a word is noticed.
     config.tcp_user_timeout(options.deadline).keepalives_idle(Duration::from_secs(30));
     Ok(Place { location: location(&config, &options.schema), config, encryption })
+}
+
+/// Decides how connections are protected, and tells the driver.
+fn protect(config: &mut Config, mut asked: Asked) -> Encryption {
+    // A list of words instead of a URL reaches the driver as it is.
+    asked.mode = asked.mode.or(match config.get_ssl_mode() {
+        Driven::Disable => Some(SslMode::Disable),
+        Driven::Require => Some(SslMode::Require),
+        _ => None,
+    });
+    let is_here = |host: &Host| match host {
+        Host::Tcp(name) => is_loopback(name),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    };
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    // One host elsewhere is enough: any of them may be the one that answers.
+    let is_local =
+        hosts.iter().all(is_here) && addresses.iter().all(|address| address.to_canonical().is_loopback());
+    let by_socket = addresses.is_empty() && !hosts.iter().any(|host| matches!(host, Host::Tcp(_)));
+    let encryption = if by_socket {
+        // The server speaks no TLS over a socket, so libpq does not ask for it either.
+        Asked::default().decide(true, SslMode::Disable)
+    } else {
+        asked.decide(is_local, SslMode::Prefer)
+    };
+    config.ssl_mode(match encryption.mode {
+        SslMode::Disable => Driven::Disable,
+        SslMode::Prefer => Driven::Prefer,
+        SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Driven::Require,
+    });
+    encryption
 }
 
 /// The schema that a URL names.
@@ -99,27 +126,6 @@ fn listen(value: &str) -> Result<Listen, String> {
         url if url.starts_with("postgres") => Ok(Listen::At(decoded(url))),
         other => Err(format!("listen={other:?} is none of on, off or a URL")),
     }
-}
-
-/// A value of a URL with its escapes resolved.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let escaped = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
-        match (bytes[at], escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(byte)) => {
-                plain.push(byte);
-                at += 3;
-            }
-            (byte, _) => {
-                plain.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
 }
 
 fn without_password(url: &str) -> String {
@@ -157,8 +163,9 @@ fn location(config: &Config, schema: &Schema) -> String {
 
 /// How connections are made.
 pub(crate) fn connector(place: &Place) -> Result<MakeRustlsConnect, Error> {
-    tls::connector(&place.encryption)
-        .map_err(|problem| unusable(&place.location, problem, "check sslrootcert in the URL"))
+    tls::connector(&place.encryption).map_err(|problem| {
+        unusable(&place.location, problem, "name a PEM file with the authority in the URL: sslrootcert=PATH")
+    })
 }
 
 /// The pool of connections.
@@ -181,7 +188,12 @@ pub(crate) fn listen_place(own: &Place, options: &Options) -> Result<Option<Arc<
     match &options.listen {
         Listen::Off => Ok(None),
         Listen::On => Ok(Some(Arc::new(own.clone()))),
-        Listen::At(url) => Ok(Some(Arc::new(place(url, &mut options.clone())?))),
+        Listen::At(url) => {
+            let place = place(url, &mut options.clone())?;
+            // An authority that cannot be read is said now, not by a listener that nobody waits for.
+            connector(&place)?;
+            Ok(Some(Arc::new(place)))
+        }
     }
 }
 
@@ -216,7 +228,33 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_resolved() {
-        assert_eq!(decoded("postgres%3A%2F%2Fh%2fd%%zz"), "postgres://h/d%%zz");
+    fn what_is_not_loopback_is_verified_unless_the_url_says_otherwise() {
+        for (rest, mode, driven) in [
+            ("db/app", SslMode::VerifyFull, Driven::Require),
+            ("127.0.0.1/app", SslMode::Prefer, Driven::Prefer),
+            ("localhost:6432/app", SslMode::Prefer, Driven::Prefer),
+            ("[::1]/app", SslMode::Prefer, Driven::Prefer),
+            ("[::1],127.0.0.1/app", SslMode::Prefer, Driven::Prefer),
+            ("127.0.0.1,db/app", SslMode::VerifyFull, Driven::Require),
+            // The name is that of the certificate, the address is where the packets go.
+            ("localhost/app?hostaddr=10.0.0.7", SslMode::VerifyFull, Driven::Require),
+            ("db/app?sslmode=disable", SslMode::Disable, Driven::Disable),
+            ("db/app?sslmode=prefer", SslMode::Prefer, Driven::Prefer),
+            ("db/app?sslmode=require", SslMode::Require, Driven::Require),
+            ("db/app?sslmode=require&sslrootcert=ca.pem", SslMode::VerifyCa, Driven::Require),
+            ("127.0.0.1/app?sslmode=verify-ca", SslMode::VerifyCa, Driven::Require),
+            ("127.0.0.1/app?sslrootcert=ca.pem", SslMode::VerifyFull, Driven::Require),
+            ("%2Frun%2Fpostgresql/app", SslMode::Disable, Driven::Disable),
+            ("%2Frun%2Fpostgresql/app?sslmode=verify-full", SslMode::Disable, Driven::Disable),
+            ("%2Frun%2Fpostgresql,db/app", SslMode::VerifyFull, Driven::Require),
+        ] {
+            let url = format!("postgres://me@{rest}");
+            let place = place(&url, &mut Options::default()).expect("a good URL");
+            assert_eq!((place.encryption.mode, place.config.get_ssl_mode()), (mode, driven), "{url}");
+        }
+        let words = place("host=db user=me sslmode=disable", &mut Options::default()).expect("good words");
+        assert_eq!(words.encryption.mode, SslMode::Disable);
+        let text = place("postgres://me@db/app?sslmode=allow", &mut Options::default()).expect_err("unknown");
+        assert!(text.to_string().contains("none of disable, prefer, require, verify-ca"), "{text}");
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Attempt, FailureRecord, Glance, JobDetail, JobView, State};
-use backstop_core::{Fence, JobId, Timestamp};
-use backstop_store::show::{self, LaneCounts, PauseNote, Roster};
-use backstop_store::{HeldLane, Page, PageRequest, QueueView};
+use backstop_core::{Fence, JobId, Timestamp, tenant};
+use backstop_store::show::{self, LaneCounts, PauseNote, Roster, Scope, Totals};
+use backstop_store::{HeldLane, Holdings, JobFilter, NameSpan, Page, PageRequest, QueueRange, QueueView};
 
 use crate::error::Failure;
 use crate::lanes;
@@ -20,9 +20,12 @@ use crate::unit::Unit;
 use crate::values::{Row, Value};
 use crate::worker;
 
-/// Every lane with its kept counts.
-pub(crate) async fn lane_counts(session: &mut impl Session) -> Result<Vec<LaneCounts>, Failure> {
-    let rows = session.one(Query::new(sql::LANES, Vec::new())).await?;
+/// The lanes of these queues with their kept counts.
+pub(crate) async fn lane_counts(
+    session: &mut impl Session,
+    queues: &NameSpan,
+) -> Result<Vec<LaneCounts>, Failure> {
+    let rows = session.one(Query::new(sql::LANES, bounds(queues))).await?;
     let read = |mut row| {
         let (id, lane) = lanes::read_from(&mut row)?;
         Ok(LaneCounts {
@@ -35,9 +38,50 @@ pub(crate) async fn lane_counts(session: &mut impl Session) -> Result<Vec<LaneCo
             paused: row.number()?,
             canceled: row.number()?,
             waiting: row.number()?,
+            retired: row.bool()?,
         })
     };
     rows.into_iter().map(read).collect()
+}
+
+fn bounds(names: &NameSpan) -> Vec<Value> {
+    vec![Value::text(&names.from), Value::text(&names.end)]
+}
+
+/// What a filter means, and the lanes of the queues that it names: no others are read.
+pub(crate) async fn scope(
+    unit: &mut Unit,
+    filter: &JobFilter,
+    roster: &Roster,
+) -> Result<(Scope, Vec<LaneCounts>), Failure> {
+    let queues = filter.queue_names();
+    let lanes = lane_counts(unit, &queues).await?;
+    if queues.is_all() {
+        return Ok((Scope::of(filter, &lanes, roster), lanes));
+    }
+    let totals = match unit.shared.totals.known() {
+        Some(totals) => totals,
+        None => {
+            let totals = totals(unit).await?;
+            unit.shared.totals.keep(totals);
+            totals
+        }
+    };
+    Ok((Scope::within(filter, &lanes, &totals, roster), lanes))
+}
+
+async fn totals(session: &mut impl Session) -> Result<Totals, Failure> {
+    let rows = session.one(Query::new(sql::TOTALS, Vec::new())).await?;
+    let Some(mut row) = rows.into_iter().next() else { return Ok(Totals::default()) };
+    Ok(Totals {
+        pending: row.number()?,
+        running: row.number()?,
+        succeeded: row.number()?,
+        failed: row.number()?,
+        paused: row.number()?,
+        canceled: row.number()?,
+        waiting: row.number()?,
+    })
 }
 
 /// What a row of `sql::VIEWS` tells beside the job and its record.
@@ -230,15 +274,15 @@ fn pause(row: &mut Row) -> Result<Option<PauseNote>, Failure> {
     Ok(paused.then_some(PauseNote(note)))
 }
 
-/// Every queue that has a lane, was ever paused, or is served by a live worker.
-pub(crate) async fn queues(unit: &mut Unit) -> Result<Vec<QueueView>, Failure> {
+/// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
+pub(crate) async fn queues(unit: &mut Unit, names: &NameSpan) -> Result<Vec<QueueView>, Failure> {
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
     let mut paused = Vec::new();
-    for mut row in unit.one(Query::new(sql::QUEUES, Vec::new())).await? {
+    for mut row in unit.one(Query::new(sql::QUEUES, bounds(names))).await? {
         paused.push((row.text()?, pause(&mut row)?));
     }
-    let lanes = lane_counts(unit).await?;
+    let lanes = lane_counts(unit, names).await?;
     let open: Vec<&LaneCounts> = lanes.iter().filter(|counts| counts.is_open(&roster)).collect();
     let ids = Value::Ints(open.iter().map(|counts| Some(counts.id)).collect());
     let mut due: HashMap<i64, Timestamp> = HashMap::new();
@@ -248,9 +292,51 @@ pub(crate) async fn queues(unit: &mut Unit) -> Result<Vec<QueueView>, Failure> {
     Ok(show::queues(&roster, paused, &lanes, &due, now))
 }
 
+/// A page of queues. No lane of a queue that is not on it is read with its counts.
+pub(crate) async fn queue_page(
+    unit: &mut Unit,
+    range: &QueueRange,
+) -> Result<Page<QueueView, String>, Failure> {
+    let mut names = Vec::new();
+    if let Some(limit) = range.limit {
+        let now = unit.now().await?;
+        let roster = worker::roster(unit, now).await?;
+        names.extend(roster.live().flat_map(|row| row.queues.iter().cloned()));
+        for text in [sql::LANE_QUEUES, sql::QUEUE_NAMES] {
+            names.extend(names_in(unit, text, &range.span(), limit.saturating_add(1)).await?);
+        }
+    }
+    Ok(show::queue_page(queues(unit, &show::page_span(range, names)).await?, range))
+}
+
+async fn names_in(
+    session: &mut impl Session,
+    text: &'static str,
+    span: &NameSpan,
+    most: usize,
+) -> Result<Vec<String>, Failure> {
+    let mut params = bounds(span);
+    params.push(Value::count(most));
+    session.one(Query::new(text, params)).await?.into_iter().map(|mut row| row.text()).collect()
+}
+
+/// What a tenant has, as far as its limits count it.
+pub(crate) async fn holdings(unit: &mut Unit, tenant: &str, most: usize) -> Result<Holdings, Failure> {
+    let span = QueueRange::of_tenant(tenant).span();
+    let mut params = bounds(&NameSpan::under(&tenant::incident_prefix(tenant)));
+    params.push(Value::count(most));
+    let count = unit.one(Query::new(sql::incident::OF_TENANT, params)).await?;
+    let paused = names_in(unit, sql::QUEUE_NAMES, &span, most).await?;
+    Ok(Holdings {
+        queues: names_in(unit, sql::LANE_QUEUES, &span, most).await?.into_iter().chain(paused).collect(),
+        kinds: names_in(unit, sql::LANE_KINDS, &span, most).await?.into_iter().collect(),
+        incidents: count.into_iter().next().map_or(Ok(0), |mut row| row.number())?,
+    })
+}
+
 /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
 pub(crate) async fn held_lanes(unit: &mut Unit) -> Result<Vec<HeldLane>, Failure> {
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
-    Ok(show::held_lanes(&roster, &lane_counts(unit).await?))
+    Ok(show::held_lanes(&roster, &lane_counts(unit, &NameSpan::default()).await?))
 }

@@ -13,7 +13,7 @@ pub(crate) use cursor::this_server;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] =
-    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH];
+    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -291,6 +291,19 @@ const NINTH: &[&str] = &[
 /// nothing of that, and then everything is let in.
 const TENTH: &[&str] = &[function::GATE, function::GATE_RIGHTS, function::ENQUEUE_GUARDED];
 
+/// Claims pass by what has expired, and leave it to the duty that fails it. Programs of earlier versions go on beside
+/// it: their claims find nothing that they would have to fail.
+const ELEVENTH: &[&str] = &[cursor::TAKE, cursor::PEEK];
+
+/// Lanes that have been empty for long are left out of lists and limits (`backstop_store::LaneMark`), and the incidents
+/// of a tenant are counted. Programs of earlier versions go on beside it: they list what is marked, and leave marks
+/// that lanes with jobs do not heed.
+const TWELFTH: &[&str] = &[
+    "ALTER TABLE backstop.lane ADD COLUMN IF NOT EXISTS empty_since bigint, \
+     ADD COLUMN IF NOT EXISTS retired boolean NOT NULL DEFAULT FALSE",
+    "CREATE INDEX IF NOT EXISTS incident_kind ON backstop.incident (kind COLLATE \"C\")",
+];
+
 /// How an index is made beside everything that is going on.
 const CREATE_INDEX: &str = "CREATE INDEX ";
 const CREATE_ONLINE: &str = "CREATE INDEX CONCURRENTLY ";
@@ -342,7 +355,10 @@ mod tests {
     #[test]
     fn indexes_alone_are_made_online() {
         let online_ones: Vec<bool> = MIGRATIONS.iter().map(|migration| is_online(migration)).collect();
-        assert_eq!(online_ones, [false, false, false, true, false, false, false, false, false, false]);
+        assert_eq!(
+            online_ones,
+            [false, false, false, true, false, false, false, false, false, false, false, false]
+        );
         let (name, statement) = online(FOURTH[0]);
         assert_eq!(
             (name, &*statement),

@@ -54,6 +54,8 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "ALTER TABLE backstop.lane DROP COLUMN empty_since, DROP COLUMN retired",
+    "DROP INDEX backstop.incident_kind",
     "DROP VIEW backstop.gate",
     "DROP TABLE backstop.laneless",
     "DROP FUNCTION backstop.sort_in",

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use backstop_core::Timestamp;
 use backstop_store::desk::{Fences, Hands, Turns, Wants};
+use backstop_store::encryption::Encryption;
+use backstop_store::show::KnownTotals;
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
 use tokio::runtime::Handle;
@@ -19,6 +21,7 @@ use crate::cursors::Cursors;
 use crate::hold::Ground;
 use crate::lanes::Lanes;
 use crate::offers::Offers;
+use crate::open::Place;
 use crate::session::Schema;
 use crate::store::Options;
 use crate::values::Value;
@@ -35,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     /// How a statement is canceled that nobody waits for any more, and where that is done.
     pub(crate) connector: MakeRustlsConnect,
+    /// How its connections are protected.
+    pub(crate) encryption: Encryption,
     /// Nothing stands between us and the server.
     pub(crate) direct: bool,
     pub(crate) runtime: Handle,
@@ -50,6 +55,7 @@ pub(crate) struct Shared {
     /// See [`Options::short_claims`].
     pub(crate) short_claims: bool,
     pub(crate) lanes: Lanes,
+    pub(crate) totals: KnownTotals,
     pub(crate) hands: Hands,
     pub(crate) cursors: Cursors,
     /// When this process last removed arrivals that nobody needs any more.
@@ -75,7 +81,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(
-        location: String,
+        place: Place,
         pool: Pool,
         connector: MakeRustlsConnect,
         direct: bool,
@@ -84,11 +90,12 @@ impl Shared {
         let Options { clock, schema, connections, deadline, lock_wait, keep_idle, .. } = options;
         let (old_transaction, short_claims) = (options.old_transaction, options.short_claims);
         Self {
-            location,
+            location: place.location,
             schema,
             pool,
             access: Access::new(connections),
             connector,
+            encryption: place.encryption,
             direct,
             runtime: Handle::current(),
             clock,
@@ -98,6 +105,7 @@ impl Shared {
             old_transaction,
             short_claims,
             lanes: Lanes::default(),
+            totals: KnownTotals::default(),
             hands: Hands::default(),
             cursors: Cursors::default(),
             arrivals_cleared: Mutex::default(),

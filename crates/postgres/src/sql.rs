@@ -114,11 +114,53 @@ pub(crate) const LANES: &str = "SELECT l.id, l.queue, l.kind, l.version, l.prior
      (l.pending + coalesce(t.pending, 0))::bigint, (l.running + coalesce(t.running, 0))::bigint, \
      (l.succeeded + coalesce(t.succeeded, 0))::bigint, (l.failed + coalesce(t.failed, 0))::bigint, \
      (l.paused + coalesce(t.paused, 0))::bigint, (l.canceled + coalesce(t.canceled, 0))::bigint, \
-     (l.waiting + coalesce(t.waiting, 0))::bigint \
+     (l.waiting + coalesce(t.waiting, 0))::bigint, l.retired \
      FROM backstop.lane l LEFT JOIN (SELECT lane, sum(pending) AS pending, sum(running) AS running, \
      sum(succeeded) AS succeeded, sum(failed) AS failed, sum(paused) AS paused, sum(canceled) AS canceled, \
      sum(waiting) AS waiting FROM backstop.tally GROUP BY lane) t ON t.lane = l.id \
-     ORDER BY l.queue, l.kind, l.version, l.priority";
+     WHERE l.queue >= $1 AND l.queue < $2 ORDER BY l.queue, l.kind, l.version, l.priority";
+/// The sums of all lanes, without what is to be folded: they need not be exact.
+pub(crate) const TOTALS: &str = "SELECT coalesce(sum(pending), 0)::bigint, coalesce(sum(running), 0)::bigint, \
+     coalesce(sum(succeeded), 0)::bigint, coalesce(sum(failed), 0)::bigint, coalesce(sum(paused), 0)::bigint, \
+     coalesce(sum(canceled), 0)::bigint, coalesce(sum(waiting), 0)::bigint FROM backstop.lane";
+
+/// How many hot jobs a lane has, without what is in `tally`.
+macro_rules! folded {
+    () => {
+        "(l.pending + l.running + l.succeeded + l.failed + l.paused + l.canceled + l.waiting)"
+    };
+}
+/// A lane of which something is to be folded is in use.
+macro_rules! in_use {
+    () => {
+        concat!("(NOT l.retired OR ", folded!(), " > 0 OR l.id IN (SELECT t.lane FROM backstop.tally t))")
+    };
+}
+
+pub(crate) const LANE_QUEUES: &str = concat!(
+    "SELECT DISTINCT l.queue FROM backstop.lane l WHERE l.queue >= $1 AND l.queue < $2 AND ",
+    in_use!(),
+    " ORDER BY l.queue LIMIT $3"
+);
+pub(crate) const LANE_KINDS: &str = concat!(
+    "SELECT DISTINCT l.kind FROM backstop.lane l WHERE l.queue >= $1 AND l.queue < $2 AND ",
+    in_use!(),
+    " ORDER BY l.kind LIMIT $3"
+);
+/// Lanes whose marks may have to change; those that others change at this moment are left for the next time.
+pub(crate) const LANES_TO_MARK: &str = concat!(
+    "SELECT l.id, ",
+    folded!(),
+    ", l.empty_since, l.retired FROM backstop.lane l WHERE (",
+    folded!(),
+    " = 0 AND (l.empty_since IS NULL OR (NOT l.retired AND l.empty_since <= $1)) \
+     AND l.id NOT IN (SELECT t.lane FROM backstop.tally t)) OR (",
+    folded!(),
+    " > 0 AND (l.empty_since IS NOT NULL OR l.retired)) ORDER BY l.id LIMIT $2 FOR UPDATE OF l SKIP LOCKED"
+);
+pub(crate) const LANES_MARK: &str = "UPDATE backstop.lane l SET empty_since = n.since, retired = n.retired \
+     FROM (SELECT id, since, retired <> 0 AS retired FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
+     n(id, since, retired)) n WHERE l.id = n.id";
 /// Adds what has piled up to the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM \
      backstop.tally LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
@@ -126,7 +168,8 @@ pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WH
      sum(paused) AS paused, sum(canceled) AS canceled, sum(waiting) AS waiting FROM gone GROUP BY lane ORDER BY lane), \
      added AS (UPDATE backstop.lane l SET pending = l.pending + s.pending, running = l.running + s.running, \
      succeeded = l.succeeded + s.succeeded, failed = l.failed + s.failed, paused = l.paused + s.paused, \
-     canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting FROM summed s WHERE s.lane = l.id) \
+     canceled = l.canceled + s.canceled, waiting = l.waiting + s.waiting, empty_since = NULL, retired = FALSE \
+     FROM summed s WHERE s.lane = l.id) \
      SELECT count(*) FROM gone";
 
 /// See `cursors`. Whoever keeps them last knows best.
@@ -281,19 +324,19 @@ pub(crate) const TERMS: &str = concat!(
     clock!("$1"),
     " AS now) m LEFT JOIN backstop.duty d ON d.number > 0"
 );
-/// The moment, the current term of a duty, and whether anything has expired.
-pub(crate) const EXPIRY_LOOK: &str = concat!(
-    "SELECT m.now, d.number, d.node, d.expires_at, EXISTS (SELECT 1 FROM backstop.ready r \
-     WHERE r.expires_at IS NOT NULL AND r.expires_at < m.now) FROM (SELECT ",
-    clock!("$1"),
-    " AS now) m, backstop.duty d WHERE d.name = $2"
-);
 pub(crate) const TERM_SHARE: &str =
     "SELECT number, node, expires_at FROM backstop.duty WHERE name = $1 FOR SHARE";
 pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.number, node = $3, expires_at = $4 \
      FROM unnest($1::text[], $2::bigint[]) n(name, number) WHERE d.name = n.name";
-pub(crate) const OVERDUE: &str = "SELECT r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
-     AND r.expires_at < $1 ORDER BY r.expires_at, r.id LIMIT $2 FOR UPDATE SKIP LOCKED";
+pub(crate) const OVERDUE: &str = concat!(
+    "SELECT r.expires_at, r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL AND r.expires_at < ",
+    clock!("$1"),
+    " AND (r.expires_at, r.id) > ($2, $3) ORDER BY r.expires_at, r.id LIMIT $4"
+);
+/// One look by the index for each, whatever the statistics say.
+pub(crate) const OVERDUE_LOCK: &str = "SELECT r.id FROM unnest($2::bigint[], $3::uuid[]) o(expires_at, id) \
+     CROSS JOIN LATERAL (SELECT r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
+     AND r.expires_at = o.expires_at AND r.id = o.id AND r.expires_at < $1 FOR UPDATE SKIP LOCKED) r";
 
 // Queues.
 
@@ -301,7 +344,10 @@ pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop.queue AS q (name, pau
      ON CONFLICT (name) DO UPDATE SET paused = TRUE, note = excluded.note WHERE NOT q.paused RETURNING name";
 pub(crate) const QUEUE_RESUME: &str =
     "UPDATE backstop.queue SET paused = FALSE, note = NULL WHERE name = $1 AND paused RETURNING name";
-pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop.queue ORDER BY name";
+pub(crate) const QUEUES: &str =
+    "SELECT name, paused, note FROM backstop.queue WHERE name >= $1 AND name < $2 ORDER BY name";
+pub(crate) const QUEUE_NAMES: &str =
+    "SELECT name FROM backstop.queue WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
 pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop.queue WHERE name = $1";
 pub(crate) const LANES_DUE: &str = "SELECT l.lane, r.run_at FROM unnest($1::bigint[]) l(lane) CROSS JOIN LATERAL \
      (SELECT r.run_at FROM backstop.ready r WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r";
@@ -356,6 +402,8 @@ pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_versio
 pub(crate) const SETTINGS: &str = "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', \
      'synchronous_commit', 'full_page_writes', 'default_transaction_isolation', 'autovacuum', 'server_version_num', \
      'default_transaction_read_only', 'in_hot_standby') ORDER BY name";
+/// Whether the server sees this connection encrypted.
+pub(crate) const IS_ENCRYPTED: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
 pub(crate) const OLD_TRANSACTIONS: &str = "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::bigint, \
      coalesce(usename, 'background')::text, coalesce(state, 'running')::text FROM pg_stat_activity \
      WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \

@@ -16,9 +16,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
-    PageRequest, Peek, QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term,
-    Terms, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
+    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Signal, Store,
+    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -134,7 +134,7 @@ impl PostgresStore {
         let found = migrate::prepare(&pool, &place.location, &options).await?;
         let probe = options.probe;
         let direct = cancel::is_direct(&pool, &place).await;
-        let shared = Arc::new(Shared::new(place.location, pool, connector, direct, options));
+        let shared = Arc::new(Shared::new(place, pool, connector, direct, options));
         // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
         let _ = fence::look(&shared).await;
         let token = listen::token();
@@ -382,8 +382,16 @@ impl Store for PostgresStore {
         })
     }
 
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.duty(move |unit| Box::pin(async move { duty::expire(unit, &term, limit).await }))
+    fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>> {
+        self.duty(move |unit| Box::pin(async move { duty::overdue(unit, after, limit).await }))
+    }
+
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
+        let jobs = Arc::new(jobs);
+        self.duty(move |unit| {
+            let jobs = jobs.clone();
+            Box::pin(async move { duty::expire(unit, &term, &jobs).await })
+        })
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
@@ -439,7 +447,23 @@ impl Store for PostgresStore {
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|unit| Box::pin(query::queues(unit)))
+        self.read(|unit| Box::pin(async move { query::queues(unit, &NameSpan::default()).await }))
+    }
+
+    fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
+        self.read(verb!(query::queue_page, range))
+    }
+
+    fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings> {
+        let tenant: Arc<str> = tenant.into();
+        self.read(move |unit| {
+            let tenant = tenant.clone();
+            Box::pin(async move { query::holdings(unit, &tenant, most).await })
+        })
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        self.duty(move |unit| Box::pin(async move { duty::retire_lanes(unit, &term, idle, limit).await }))
     }
 
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
@@ -460,6 +484,19 @@ impl Store for PostgresStore {
 
     fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(verb!(incident::say, fingerprints, statement))
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        let fingerprints = Arc::new(fingerprints);
+        self.duty(move |unit| {
+            let fingerprints = fingerprints.clone();
+            Box::pin(async move { incident::retire(unit, &term, &fingerprints, keep).await })
+        })
     }
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
@@ -502,6 +539,12 @@ impl Store for PostgresStore {
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {
-        self.read(|unit| Box::pin(check::check(unit)))
+        let findings = self.read(|unit| Box::pin(check::check(unit)));
+        // Notices may come another way, which the statements above have not gone.
+        let another = self.listen.as_ref().map(|place| &place.encryption);
+        let notices = another.filter(|encryption| **encryption != self.shared.encryption).map(|encryption| {
+            Finding { subject: "notices".to_owned(), ..encryption.finding(encryption.promised(), None) }
+        });
+        Box::pin(async move { Ok(findings.await?.into_iter().chain(notices).collect()) })
     }
 }

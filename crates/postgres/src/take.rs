@@ -1,7 +1,7 @@
 //! A claim in one statement (L2-L5): `backstop.take` takes the jobs and writes the claim, and nothing is around it.
 //!
-//! For what most claims are: jobs that start as they are claimed, none of which has expired. All else is left to
-//! [`claim`](crate::claim), which decides in a transaction.
+//! For what most claims are: jobs that start as they are claimed. All else is left to [`claim`](crate::claim), which
+//! decides in a transaction.
 
 use backstop_core::{JobId, event};
 use backstop_store::desk::grip::Slot;
@@ -24,23 +24,19 @@ pub(crate) fn is_plain(shared: &Shared, round: &[&ClaimQueue]) -> bool {
     unheard && round.iter().all(|queue| queue.start >= queue.limit)
 }
 
-/// Takes due jobs; none when there are jobs that have expired, which are to be failed first.
-pub(crate) async fn take(
-    unit: &mut Unit,
-    claim: &Claim,
-    rooms: &[Room<'_>],
-) -> Result<Option<Claimed>, Failure> {
+/// Takes due jobs.
+pub(crate) async fn take(unit: &mut Unit, claim: &Claim, rooms: &[Room<'_>]) -> Result<Claimed, Failure> {
     let shared = unit.shared.clone();
     let start = shared.start(&claim.queues);
     let query = statement(&shared, claim, rooms, &start);
-    let Some(taken) = Taken::read(claim, unit.alone(query).await?)? else { return Ok(None) };
+    let taken = Taken::read(claim, unit.alone(query).await?)?;
     load::meet_lanes(unit, &shared.lanes, &taken.rows, 1).await?;
     let claimed = taken.hand_out(&shared, claim, rooms, &start)?;
     if shared.short_claims && !claimed.jobs.is_empty() {
         let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
         unit.tell_of(claimed.jobs.iter().map(started).collect());
     }
-    Ok(Some(claimed))
+    Ok(claimed)
 }
 
 /// The statement that takes due jobs, from where to begin.
@@ -57,13 +53,10 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// None when there are jobs that have expired. A worker that is not live is refused.
-    pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Option<Self>, Failure> {
+    /// A worker that is not live is refused.
+    pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Self, Failure> {
         let mut rows = rows.into_iter();
         let About { now, fence, news } = about(claim, rows.next())?;
-        if news.overdue {
-            return Ok(None);
-        }
         let grip = Grip {
             fence: fence.unwrap_or_default(),
             worker: claim.worker,
@@ -72,7 +65,7 @@ impl Taken {
             slots: Vec::new(),
             edits: 0,
         };
-        Ok(Some(Self { grip, news, rows: rows.collect() }))
+        Ok(Self { grip, news, rows: rows.collect() })
     }
 
     /// The jobs as their worker gets them. Their lanes must be known.
@@ -88,13 +81,13 @@ impl Taken {
         let mut found = read(shared, rows, rooms)?;
         shared.learn(start, Some(news));
         if found.is_empty() {
-            return Ok(Claimed { jobs: Vec::new(), now, expired: 0 });
+            return Ok(Claimed { jobs: Vec::new(), now });
         }
         grip.jobs = found.iter().map(|(_, file)| file.job.spec.id).collect();
         grip.jobs.sort_unstable();
         grip.slots = vec![Slot::Started(now); grip.jobs.len()];
         in_order(claim, &mut found);
         let files: Vec<File> = found.into_iter().map(|(_, file)| file).collect();
-        Ok(Claimed { jobs: hand_out(shared, &grip, files), now, expired: 0 })
+        Ok(Claimed { jobs: hand_out(shared, &grip, files), now })
     }
 }

@@ -1,23 +1,19 @@
 //! Encryption of connections: rustls with ring.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use backstop_store::encryption::{Encryption, SslMode, Unprotected};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How the server's certificate is looked at.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Encryption {
-    /// True for `sslmode=require` and stricter: the certificate must be one we trust, for the name we asked for.
-    pub(crate) verify: bool,
-    /// Authorities to trust instead of the machine's own.
-    pub(crate) root: Option<PathBuf>,
-}
+/// What the driver says, in words only, when a server has no TLS and must have it.
+const NO_TLS: &str = "server does not support TLS";
 
 /// Makes connections as the URL asks for.
 pub(crate) fn connector(encryption: &Encryption) -> Result<MakeRustlsConnect, String> {
@@ -25,14 +21,32 @@ pub(crate) fn connector(encryption: &Encryption) -> Result<MakeRustlsConnect, St
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|problem| problem.to_string())?;
-    let config = if encryption.verify {
-        builder.with_root_certificates(roots(encryption)?).with_no_client_auth()
-    } else {
-        // sslmode=prefer promises nothing, also elsewhere: an attacker could simply refuse to encrypt.
-        let anything = Arc::new(Unverified(provider));
-        builder.dangerous().with_custom_certificate_verifier(anything).with_no_client_auth()
+    let config = match encryption.mode {
+        SslMode::VerifyFull => builder.with_root_certificates(roots(encryption)?).with_no_client_auth(),
+        mode => {
+            let roots = if mode == SslMode::VerifyCa { Some(roots(encryption)?) } else { None };
+            let any_name = Arc::new(AnyName { provider, roots });
+            builder.dangerous().with_custom_certificate_verifier(any_name).with_no_client_auth()
+        }
     };
     Ok(MakeRustlsConnect::new(config))
+}
+
+/// What it means for protection that no connection could be made; none when it is about something else.
+pub(crate) fn unprotected(error: &tokio_postgres::Error) -> Option<Unprotected> {
+    let cause = std::error::Error::source(error)?;
+    if cause.to_string() == NO_TLS {
+        return Some(Unprotected::no_tls());
+    }
+    // An I/O error does not count what it wraps among its sources.
+    let wrapped = cause.downcast_ref::<std::io::Error>()?.get_ref()?;
+    Some(match wrapped.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(
+            problem @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),
+        ) => Unprotected::other_name(problem, SslMode::VerifyCa),
+        rustls::Error::InvalidCertificate(problem) => Unprotected::certificate(problem),
+        other => Unprotected::handshake(other),
+    })
 }
 
 fn roots(encryption: &Encryption) -> Result<RootCertStore, String> {
@@ -48,24 +62,33 @@ fn roots(encryption: &Encryption) -> Result<RootCertStore, String> {
         store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if store.is_empty() {
-        return Err("no certificate authority to trust; name one with sslrootcert".to_owned());
+        return Err("there is no certificate authority to trust".to_owned());
     }
     Ok(store)
 }
 
-/// Takes any certificate.
+/// Takes certificates for any host: of these authorities, or of anybody when there are none. Without authorities it
+/// promises nothing, as libpq does not: whoever stands in between can show a certificate of their own.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct AnyName {
+    provider: Arc<CryptoProvider>,
+    roots: Option<RootCertStore>,
+}
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(roots) = &self.roots {
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            let parsed = ParsedCertificate::try_from(certificate)?;
+            verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -75,7 +98,12 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -84,10 +112,15 @@ impl ServerCertVerifier for Unverified {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -137,7 +137,7 @@ impl Row {
     }
 
     fn odd<T>(&self, wanted: &str, cell: &Cell) -> Result<T, Failure> {
-        Err(Failure::Unreadable(format!("column {} is no {wanted}: {cell:?}", self.column)))
+        Err(Failure::Unreadable(format!("column {} does not hold {wanted}: {cell:?}", self.column)))
     }
 
     pub(crate) fn skip(&mut self, columns: usize) {

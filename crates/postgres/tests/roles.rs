@@ -71,7 +71,8 @@ async fn work(store: &PostgresStore) -> Result<State, Error> {
     let answers = store.finish(vec![Finish { lease: job.lease, ending }]).await?;
     let terms = store.lead(worker, vec![Duty::Expire, Duty::Archive], Duration::from_secs(60)).await?;
     let (expire, archive) = (terms[0].expect("free"), terms[1].expect("free"));
-    store.expire(expire, 10).await?;
+    let overdue = store.overdue(None, 10).await?;
+    store.expire(expire, overdue).await?;
     let at_once = backstop_core::job::Retention::default().succeeded(Some(Duration::ZERO));
     assert_eq!(store.archive(archive, at_once, 10).await?, 1);
     store.retire(worker).await?;

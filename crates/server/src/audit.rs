@@ -69,6 +69,9 @@ pub(crate) struct Line {
     /// Calls that were alike.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(crate) count: u64,
+    /// What is gone, in words, where maintenance retired something: then it was no call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) what: Option<String>,
 }
 
 const fn one() -> u64 {
@@ -148,6 +151,7 @@ impl Audit {
             status: status.as_u16(),
             from: done.client,
             count: 1,
+            what: None,
         }
     }
 

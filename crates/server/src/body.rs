@@ -93,7 +93,7 @@ pub(crate) fn read_part<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> 
                 Ok(_) => wrong_field(".", &error.to_string()),
             }
         }
-        _ => ApiError::unreadable(format!("{what} is no JSON: {}", brief(&error.to_string())))
+        _ => ApiError::unreadable(format!("{what} is not valid JSON: {}", brief(&error.to_string())))
             .hint("send one JSON value, in UTF-8"),
     })
 }

@@ -24,6 +24,7 @@ use crate::api::{Api, Settings};
 use crate::audit::{Audit, Done};
 use crate::error::ApiError;
 use crate::figures::Asked;
+use crate::limits::room::Rooms;
 use crate::limits::{self, Gates};
 use crate::routes::Sign;
 use crate::{audit, headers};
@@ -38,6 +39,8 @@ pub(crate) struct Door {
     pub(crate) failed_logins: Throttle<IpAddr>,
     pub(crate) audit: Audit,
     pub(crate) gates: Gates,
+    /// Queues and kinds of tenants.
+    pub(crate) rooms: Rooms,
     /// Cancelled when the server goes down: whoever waits for something to happen stops waiting.
     pub(crate) stopping: CancellationToken,
 }
@@ -51,6 +54,7 @@ impl Door {
             rates: settings.access.rate.map(Throttle::new),
             failed_logins: Throttle::new(settings.access.failed_logins),
             gates: Gates::new(&settings.limits),
+            rooms: Rooms::default(),
             stopping: CancellationToken::new(),
         }
     }

@@ -7,12 +7,14 @@
 //! - `routes`: every route with what it needs of its caller; nothing is served that has no such line.
 //! - `access`: who calls, and what they may do. `error`: the one shape of every refusal.
 //! - `door`: what every request passes; `limits`, `headers`, `audit`: what it does on the way. `listen`: sockets.
+//! - `ways_out`: where data of jobs leaves, and how much of it.
 //! - `resources`: one file per resource. `shape`: what requests and answers look like.
 
 mod access;
 mod api;
 mod audit;
 mod body;
+mod data;
 mod door;
 mod error;
 mod figures;
@@ -21,12 +23,14 @@ mod lease;
 mod limits;
 mod listen;
 mod openapi;
+mod page;
 mod ready;
 mod resources;
 mod routes;
 pub mod shape;
 mod stream;
 mod tell;
+pub mod ways_out;
 mod webhooks;
 
 pub use access::{
@@ -35,6 +39,7 @@ pub use access::{
 };
 pub use api::{Api, Settings};
 pub use body::Limit;
+pub use data::DataLimit;
 pub use error::ApiError;
 pub use figures::Answered;
 pub use limits::{Limits, Share};

@@ -4,6 +4,7 @@
 //! ones only when its body is there: who sends slowly keeps nobody waiting.
 
 mod body;
+pub(crate) mod room;
 mod shares;
 mod stream;
 mod unread;

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use backstop_core::job::{Job, NewJob, Stale};
+use backstop_core::job::{Job, Stale};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
 use backstop_store::show::PauseNote;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
@@ -27,7 +27,7 @@ pub(crate) fn claim(unit: &mut Unit<'_>, claim: &Claim) -> Result<Claimed, Failu
     unit.expect_live(claim.worker)?;
     // The counts of lanes are about to be read.
     unit.flush()?;
-    let mut taking = Taking { claim, fence: None, jobs: Vec::new(), expired: 0, callbacks: Vec::new() };
+    let mut taking = Taking { claim, fence: None, jobs: Vec::new() };
     let mut named: HashSet<&str> = HashSet::new();
     for (wanted, lanes) in reachable(unit.conn, unit.lanes, claim)? {
         if !named.insert(&wanted.queue) {
@@ -36,10 +36,7 @@ pub(crate) fn claim(unit: &mut Unit<'_>, claim: &Claim) -> Result<Claimed, Failu
         }
         taking.take_from(unit, wanted, &lanes)?;
     }
-    for callback in &taking.callbacks {
-        unit.insert(callback)?;
-    }
-    Ok(Claimed { jobs: taking.jobs, now: unit.now, expired: taking.expired })
+    Ok(Claimed { jobs: taking.jobs, now: unit.now })
 }
 
 /// A claim under way.
@@ -48,9 +45,6 @@ struct Taking<'a> {
     /// Drawn with the first job that is taken: an idle worker's claims write nothing.
     fence: Option<Fence>,
     jobs: Vec<ClaimedJob>,
-    expired: usize,
-    /// Of jobs that expired; stored last, so that this claim does not take them.
-    callbacks: Vec<NewJob>,
 }
 
 impl Taking<'_> {
@@ -65,13 +59,8 @@ impl Taking<'_> {
         while taken < wanted.limit
             && let Some((stored, job)) = merge.next(unit)?
         {
-            if stored.record.has_expired(unit.now) {
-                self.expired += 1;
-                self.callbacks.extend(unit.expire(stored, &job)?);
-            } else {
-                self.take(unit, stored, job, taken < wanted.start)?;
-                taken += 1;
-            }
+            self.take(unit, stored, job, taken < wanted.start)?;
+            taken += 1;
         }
         Ok(())
     }
@@ -255,7 +244,9 @@ pub(crate) fn peek(
 ) -> Result<Peek, Failure> {
     let mut next_due: Option<Timestamp> = None;
     for lane in reachable(conn, lanes, claim)?.into_iter().flat_map(|(_, lanes)| lanes) {
-        let due = lane_next_due(conn, lane.id)?;
+        let values = params![lane.id, now.as_micros()];
+        let due = rows::value(&mut *conn.prepare_cached(sql::LANE_NEXT_START)?, values)?;
+        let due = due.map(Timestamp::from_micros);
         next_due = match (next_due, due) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use backstop_core::{Timestamp, WorkerId};
-use backstop_store::{Duty, Error, Term, Terms};
+use backstop_core::job::State;
+use backstop_core::{JobId, Timestamp, WorkerId};
+use backstop_store::{Duty, Error, Overdue, Term, Terms};
 use rusqlite::{Connection, params};
 
 use crate::error::Failure;
@@ -69,20 +70,38 @@ pub(crate) fn expect_term(unit: &Unit<'_>, term: &Term, duty: Duty) -> Result<()
     if leads { Ok(()) } else { Err(Failure::Refused(Error::Deposed { duty: term.duty })) }
 }
 
-/// Fails up to `limit` unclaimed jobs whose time to start has passed (L19).
-pub(crate) fn expire(unit: &mut Unit<'_>, term: &Term, limit: usize) -> Result<usize, Failure> {
-    expect_term(unit, term, Duty::Expire)?;
+/// The unclaimed jobs whose time to start has passed (L19), behind one of them.
+pub(crate) fn overdue(
+    conn: &Connection,
+    now: Timestamp,
+    after: Option<Overdue>,
+    limit: usize,
+) -> Result<Vec<Overdue>, Failure> {
+    let after = after.unwrap_or(Overdue { expires_at: Timestamp::MIN, job: JobId::from_u128(0) });
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let overdue: Vec<i64> = rows::collect(
-        &mut *unit.conn.prepare_cached(sql::OVERDUE)?,
-        params![unit.now.as_micros(), limit],
-        |row| Ok(row.get(0)?),
-    )?;
-    for seq in &overdue {
-        let (stored, job) = unit.load(*seq)?;
-        if let Some(callback) = unit.expire(stored, &job)? {
-            unit.insert(&callback)?;
+    rows::collect(
+        &mut *conn.prepare_cached(sql::OVERDUE)?,
+        params![now.as_micros(), after.expires_at.as_micros(), after.job.as_bytes(), limit],
+        |row| Ok(Overdue { expires_at: Timestamp::from_micros(row.get(0)?), job: rows::job_id(row, 1)? }),
+    )
+}
+
+/// Fails those of these jobs that are still unclaimed and overdue (L19).
+pub(crate) fn expire(unit: &mut Unit<'_>, term: &Term, jobs: &[Overdue]) -> Result<usize, Failure> {
+    expect_term(unit, term, Duty::Expire)?;
+    let mut expired = 0;
+    for overdue in jobs {
+        let Some(stored) = unit.find(overdue.job)? else { continue };
+        let still = stored.record.state == State::Pending
+            && stored.record.expires_at == Some(overdue.expires_at)
+            && stored.record.has_expired(unit.now);
+        if still {
+            let (stored, job) = unit.load(stored.seq)?;
+            if let Some(callback) = unit.expire(stored, &job)? {
+                unit.insert(&callback)?;
+            }
+            expired += 1;
         }
     }
-    Ok(overdue.len())
+    Ok(expired)
 }

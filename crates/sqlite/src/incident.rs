@@ -1,6 +1,7 @@
 //! Incidents: counted with every failure, spoken of by people, told when they open or come back (D2, D7).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
@@ -8,10 +9,11 @@ use backstop_core::incident::Statement;
 use backstop_core::job::Ending;
 use backstop_core::{JobId, Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen};
-use backstop_store::show;
-use backstop_store::{Incident, IncidentFilter};
+use backstop_store::{Duty, Incident, IncidentFilter, Term};
+use backstop_store::{retire, show};
 use rusqlite::{Connection, params};
 
+use crate::duty::expect_term;
 use crate::error::Failure;
 use crate::rows;
 use crate::sql;
@@ -107,7 +109,9 @@ pub(crate) fn incidents(
     show::page_limit(limit)?;
     let state = filter.standing_like();
     let prefix = filter.tenant.as_deref().map(tenant::incident_prefix);
-    let params = params![rows::limit(limit), state, filter.open, prefix];
+    let (seen, fingerprint) =
+        filter.after.as_ref().map(|(at, print)| (at.as_micros(), print.as_str())).unzip();
+    let params = params![rows::limit(limit), state, filter.open, prefix, seen, fingerprint, filter.closed];
     rows::collect(&mut *conn.prepare_cached(sql::INCIDENTS)?, params, rows::incident)
 }
 
@@ -121,6 +125,26 @@ pub(crate) fn incidents_of(
 
 fn find(conn: &Connection, fingerprint: &Fingerprint) -> Result<Option<Incident>, Failure> {
     rows::first(&mut *conn.prepare_cached(sql::INCIDENT)?, [fingerprint.as_str()], rows::incident)
+}
+
+/// Removes those of these incidents that nobody needs any more.
+pub(crate) fn retire(
+    unit: &mut Unit<'_>,
+    term: &Term,
+    fingerprints: &[Fingerprint],
+    keep: Duration,
+) -> Result<usize, Failure> {
+    expect_term(unit, term, Duty::Prune)?;
+    // The numbers of open dead letters are about to be read.
+    unit.flush()?;
+    let Some(cutoff) = retire::cutoff(keep, unit.now) else { return Ok(0) };
+    let mut retired = 0;
+    for fingerprint in fingerprints {
+        if find(unit.conn, fingerprint)?.is_some_and(|incident| incident.is_outworn(cutoff)) {
+            retired += unit.conn.prepare_cached(sql::INCIDENT_DELETE)?.execute([fingerprint.as_str()])?;
+        }
+    }
+    Ok(retired)
 }
 
 /// Keeps what a person says of incidents, and answers them as they are now.

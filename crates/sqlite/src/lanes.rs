@@ -5,13 +5,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_core::Timestamp;
 use backstop_core::job::{Priority, Spec, State};
 use backstop_store::desk::LaneKey;
+use backstop_store::show::KnownTotals;
+use backstop_store::{Duty, LaneMark, Term, retire};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::duty::expect_term;
 use crate::error::Failure;
-use crate::sql;
+use crate::unit::Unit;
+use crate::{rows, sql};
 
 /// The jobs of one queue, kind, version and priority.
 #[derive(Debug)]
@@ -53,6 +59,7 @@ pub(crate) struct Lanes {
     by_id: HashMap<i64, Arc<Lane>>,
     /// Batches are mostly of one lane.
     latest: Option<Arc<Lane>>,
+    pub(crate) totals: KnownTotals,
 }
 
 impl Lanes {
@@ -163,4 +170,31 @@ impl Moves {
         }
         Ok(())
     }
+}
+
+/// Marks lanes that are empty, and retires those that have been for long.
+pub(crate) fn retire(
+    unit: &mut Unit<'_>,
+    term: &Term,
+    idle: Duration,
+    limit: usize,
+) -> Result<usize, Failure> {
+    expect_term(unit, term, Duty::Prune)?;
+    // The counts are about to be read.
+    unit.flush()?;
+    let cutoff = retire::cutoff(idle, unit.now).map_or(i64::MIN, Timestamp::as_micros);
+    let found = rows::collect(
+        &mut *unit.conn.prepare_cached(sql::LANES_TO_MARK)?,
+        params![cutoff, rows::limit(limit)],
+        |row| {
+            let mark = LaneMark { empty_since: rows::maybe_moment(row, 2)?, retired: row.get(3)? };
+            Ok((row.get::<_, i64>(0)?, rows::count(row, 1)?, mark))
+        },
+    )?;
+    for (lane, jobs, before) in &found {
+        let mark = before.seen(*jobs, idle, unit.now);
+        let since = mark.empty_since.map(Timestamp::as_micros);
+        unit.conn.prepare_cached(sql::LANE_MARK)?.execute(params![lane, since, mark.retired])?;
+    }
+    Ok(found.len())
 }

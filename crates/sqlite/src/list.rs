@@ -113,7 +113,7 @@ impl Snapshot<'_> {
     ) -> Result<Page<JobView, JobId>, Failure> {
         show::page_limit(page.limit)?;
         let roster = roster(self.conn, self.now)?;
-        let scope = Scope::of(filter, &self.lane_counts()?, &roster);
+        let scope = self.scope(filter, &roster)?;
         if scope.empty || page.limit == 0 {
             return Ok(Page { items: Vec::new(), next: None });
         }

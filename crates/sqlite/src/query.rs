@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::explain::{KeyHolder, Surroundings};
 use backstop_core::job::{Attempt, Glance, JobDetail, JobView, State};
-use backstop_core::{JobId, Timestamp};
-use backstop_store::show::{self, LaneCounts, Roster};
-use backstop_store::{HeldLane, Page, PageRequest, QueueView};
+use backstop_core::{JobId, Timestamp, tenant};
+use backstop_store::show::{self, LaneCounts, Roster, Scope, Totals};
+use backstop_store::{HeldLane, Holdings, JobFilter, NameSpan, Page, PageRequest, QueueRange, QueueView};
 use rusqlite::{Connection, params};
 
 use crate::claim::{lane_next_due, pause};
@@ -28,8 +28,9 @@ impl Snapshot<'_> {
         rows::value(&mut *self.conn.prepare_cached(sql::SEQ_BY_ID)?, [id.as_bytes()])
     }
 
-    pub(crate) fn lane_counts(&self) -> Result<Vec<LaneCounts>, Failure> {
-        rows::collect(&mut *self.conn.prepare_cached(sql::LANES)?, [], |row| {
+    /// The lanes of these queues with their kept counts.
+    pub(crate) fn lane_counts(&self, queues: &NameSpan) -> Result<Vec<LaneCounts>, Failure> {
+        rows::collect(&mut *self.conn.prepare_cached(sql::LANES)?, [&queues.from, &queues.end], |row| {
             let lane = Lane::from_row(row)?;
             Ok(LaneCounts {
                 id: lane.id,
@@ -41,6 +42,7 @@ impl Snapshot<'_> {
                 paused: rows::count(row, 9)?,
                 canceled: rows::count(row, 10)?,
                 waiting: rows::count(row, 11)?,
+                retired: row.get(12)?,
             })
         })
     }
@@ -141,13 +143,47 @@ impl Snapshot<'_> {
         })
     }
 
-    /// Every queue that has a lane, was ever paused, or is served by a live worker.
-    pub(crate) fn queues(&self) -> Result<Vec<QueueView>, Failure> {
+    /// What a filter means: only the lanes of the queues that it names are read.
+    pub(crate) fn scope(&self, filter: &JobFilter, roster: &Roster) -> Result<Scope, Failure> {
+        let queues = filter.queue_names();
+        let lanes = self.lane_counts(&queues)?;
+        if queues.is_all() {
+            return Ok(Scope::of(filter, &lanes, roster));
+        }
+        let totals = match self.lanes.totals.known() {
+            Some(totals) => totals,
+            None => {
+                let totals = self.totals()?;
+                self.lanes.totals.keep(totals);
+                totals
+            }
+        };
+        Ok(Scope::within(filter, &lanes, &totals, roster))
+    }
+
+    fn totals(&self) -> Result<Totals, Failure> {
+        let totals = rows::first(&mut *self.conn.prepare_cached(sql::TOTALS)?, [], |row| {
+            Ok(Totals {
+                pending: rows::count(row, 0)?,
+                running: rows::count(row, 1)?,
+                succeeded: rows::count(row, 2)?,
+                failed: rows::count(row, 3)?,
+                paused: rows::count(row, 4)?,
+                canceled: rows::count(row, 5)?,
+                waiting: rows::count(row, 6)?,
+            })
+        })?;
+        Ok(totals.unwrap_or_default())
+    }
+
+    /// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
+    pub(crate) fn queues(&self, names: &NameSpan) -> Result<Vec<QueueView>, Failure> {
         let roster = roster(self.conn, self.now)?;
-        let paused = rows::collect(&mut *self.conn.prepare_cached(sql::QUEUES)?, [], |row| {
+        let bounds = [&names.from, &names.end];
+        let paused = rows::collect(&mut *self.conn.prepare_cached(sql::QUEUES)?, bounds, |row| {
             Ok((row.get::<_, String>(0)?, rows::pause(row, 1)?))
         })?;
-        let lanes = self.lane_counts()?;
+        let lanes = self.lane_counts(names)?;
         let mut due = HashMap::new();
         for counts in lanes.iter().filter(|counts| counts.is_open(&roster)) {
             due.extend(lane_next_due(self.conn, counts.id)?.map(|due| (counts.id, due)));
@@ -155,9 +191,43 @@ impl Snapshot<'_> {
         Ok(show::queues(&roster, paused, &lanes, &due, self.now))
     }
 
+    /// A page of queues. No lane of a queue that is not on it is read with its counts.
+    pub(crate) fn queue_page(&self, range: &QueueRange) -> Result<Page<QueueView, String>, Failure> {
+        let mut names = Vec::new();
+        if let Some(limit) = range.limit {
+            let (span, most) = (range.span(), rows::limit(limit.saturating_add(1)));
+            names.extend(roster(self.conn, self.now)?.live().flat_map(|row| row.queues.iter().cloned()));
+            for text in [sql::LANE_QUEUES, sql::QUEUE_NAMES] {
+                let bounds = params![span.from, span.end, most];
+                names.extend(rows::collect(&mut *self.conn.prepare_cached(text)?, bounds, |row| {
+                    Ok(row.get::<_, String>(0)?)
+                })?);
+            }
+        }
+        Ok(show::queue_page(self.queues(&show::page_span(range, names))?, range))
+    }
+
+    /// What a tenant has, as far as its limits count it.
+    pub(crate) fn holdings(&self, tenant: &str, most: usize) -> Result<Holdings, Failure> {
+        let (queues, kinds) = (QueueRange::of_tenant(tenant).span(), tenant::incident_prefix(tenant));
+        let (kinds, most) = (NameSpan::under(&kinds), rows::limit(most));
+        let names = |text: &str| {
+            let bounds = params![queues.from, queues.end, most];
+            rows::collect(&mut *self.conn.prepare_cached(text)?, bounds, |row| Ok(row.get::<_, String>(0)?))
+        };
+        let bounds = params![kinds.from, kinds.end, most];
+        let incidents: Option<i64> =
+            rows::value(&mut *self.conn.prepare_cached(sql::INCIDENTS_OF_TENANT)?, bounds)?;
+        Ok(Holdings {
+            queues: names(sql::LANE_QUEUES)?.into_iter().chain(names(sql::QUEUE_NAMES)?).collect(),
+            kinds: names(sql::LANE_KINDS)?.into_iter().collect(),
+            incidents: incidents.and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
+        })
+    }
+
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
     pub(crate) fn held_lanes(&self) -> Result<Vec<HeldLane>, Failure> {
         let roster = roster(self.conn, self.now)?;
-        Ok(show::held_lanes(&roster, &self.lane_counts()?))
+        Ok(show::held_lanes(&roster, &self.lane_counts(&NameSpan::default())?))
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> R
     match row.get_ref(column)?.as_str_or_null() {
         Ok(Some(text)) => Ok(Some(serde_json::from_str(text)?)),
         Ok(None) => Ok(None),
-        Err(_) => Err(Failure::Unreadable(format!("column {column} is no text"))),
+        Err(_) => Err(Failure::Unreadable(format!("column {column} is not text"))),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -197,6 +197,15 @@ const FOURTH: &[&str] = &[
     "CREATE INDEX backstop_state_lane ON backstop_state (lane, id)",
     // Waiting, paused, failed and canceled jobs by lane: a queue with few dead letters beside one with many.
     "CREATE INDEX backstop_state_lane_shelf ON backstop_state (lane, status, id) WHERE status BETWEEN 3 AND 6",
+];
+
+/// Lanes that have been empty for long are left out of lists and limits, and the incidents of a tenant are counted.
+/// Programs of earlier versions go on: they list what is marked, and leave marks that lanes with jobs do not heed.
+const FIFTH: &[&str] = &[
+    // `backstop_store::LaneMark`.
+    "ALTER TABLE backstop_lane ADD COLUMN empty_since INTEGER",
+    "ALTER TABLE backstop_lane ADD COLUMN retired INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX backstop_incident_kind ON backstop_incident (kind)",
 ];
 
 /// The version of our tables in the file behind `conn`; none when there are none yet.

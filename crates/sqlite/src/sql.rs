@@ -57,14 +57,48 @@ pub(crate) const LANE_BY_ID: &str =
     "SELECT id, queue, kind, version, priority FROM backstop_lane WHERE id = ?1";
 pub(crate) const LANE_COUNT: &str = "UPDATE backstop_lane SET pending = pending + ?2, running = running + ?3, \
      succeeded = succeeded + ?4, failed = failed + ?5, paused = paused + ?6, canceled = canceled + ?7, \
-     waiting = waiting + ?8 WHERE id = ?1";
+     waiting = waiting + ?8, empty_since = NULL, retired = 0 WHERE id = ?1";
 /// Lanes with pending jobs of queues that are not paused, by the place of their queue in a list. One statement for all
 /// queues, so that those without work cost a claim no statement of their own.
 pub(crate) const LANES_WITH_WORK: &str = "SELECT w.key, l.id FROM json_each(?1) w CROSS JOIN backstop_lane l \
      ON l.queue = w.value WHERE l.pending > 0 AND NOT EXISTS \
      (SELECT 1 FROM backstop_queue q WHERE q.name = w.value AND q.paused <> 0)";
+/// The lanes of the queues from one name on and below another.
 pub(crate) const LANES: &str = "SELECT id, queue, kind, version, priority, pending, running, succeeded, \
-     failed, paused, canceled, waiting FROM backstop_lane ORDER BY queue, kind, version, priority";
+     failed, paused, canceled, waiting, retired FROM backstop_lane WHERE queue >= ?1 AND queue < ?2 \
+     ORDER BY queue, kind, version, priority";
+pub(crate) const TOTALS: &str = "SELECT coalesce(sum(pending), 0), coalesce(sum(running), 0), \
+     coalesce(sum(succeeded), 0), coalesce(sum(failed), 0), coalesce(sum(paused), 0), coalesce(sum(canceled), 0), \
+     coalesce(sum(waiting), 0) FROM backstop_lane";
+
+/// How many hot jobs a lane has.
+macro_rules! jobs {
+    () => {
+        "(pending + running + succeeded + failed + paused + canceled + waiting)"
+    };
+}
+
+pub(crate) const LANE_QUEUES: &str = concat!(
+    "SELECT DISTINCT queue FROM backstop_lane WHERE queue >= ?1 AND queue < ?2 AND (retired = 0 OR ",
+    jobs!(),
+    " > 0) ORDER BY queue LIMIT ?3"
+);
+pub(crate) const LANE_KINDS: &str = concat!(
+    "SELECT DISTINCT kind FROM backstop_lane WHERE queue >= ?1 AND queue < ?2 AND (retired = 0 OR ",
+    jobs!(),
+    " > 0) ORDER BY kind LIMIT ?3"
+);
+/// Lanes whose marks may have to change.
+pub(crate) const LANES_TO_MARK: &str = concat!(
+    "SELECT id, ",
+    jobs!(),
+    ", empty_since, retired FROM backstop_lane WHERE (",
+    jobs!(),
+    " = 0 AND (empty_since IS NULL OR (retired = 0 AND empty_since <= ?1))) OR (",
+    jobs!(),
+    " > 0 AND (empty_since IS NOT NULL OR retired <> 0)) LIMIT ?2"
+);
+pub(crate) const LANE_MARK: &str = "UPDATE backstop_lane SET empty_since = ?2, retired = ?3 WHERE id = ?1";
 
 // Submit.
 
@@ -142,7 +176,8 @@ pub(crate) const LANE_DUE: &str = concat!(
     ", ",
     job_columns!(),
     " FROM backstop_state s INDEXED BY backstop_state_pending CROSS JOIN backstop_job j ON j.seq = s.seq \
-     WHERE s.status = 1 AND s.lane = ?1 AND s.run_at <= ?2 ORDER BY s.run_at, s.id LIMIT ?3"
+     WHERE s.status = 1 AND s.lane = ?1 AND s.run_at <= ?2 AND (s.expires_at IS NULL OR s.expires_at >= ?2) \
+     ORDER BY s.run_at, s.id LIMIT ?3"
 );
 pub(crate) const LANE_DUE_AFTER: &str = concat!(
     "SELECT ",
@@ -151,8 +186,11 @@ pub(crate) const LANE_DUE_AFTER: &str = concat!(
     job_columns!(),
     " FROM backstop_state s INDEXED BY backstop_state_pending CROSS JOIN backstop_job j ON j.seq = s.seq \
      WHERE s.status = 1 AND s.lane = ?1 AND s.run_at <= ?2 AND (s.run_at, s.id) > (?4, ?5) \
+     AND (s.expires_at IS NULL OR s.expires_at >= ?2) \
      ORDER BY s.run_at, s.id LIMIT ?3"
 );
+pub(crate) const LANE_NEXT_START: &str = "SELECT run_at FROM backstop_state INDEXED BY backstop_state_pending \
+     WHERE status = 1 AND lane = ?1 AND (expires_at IS NULL OR expires_at >= ?2) ORDER BY run_at, id LIMIT 1";
 pub(crate) const LANE_NEXT_DUE: &str = "SELECT run_at FROM backstop_state INDEXED BY backstop_state_pending \
      WHERE status = 1 AND lane = ?1 ORDER BY run_at, id LIMIT 1";
 
@@ -181,8 +219,14 @@ pub(crate) const INCIDENTS: &str = concat!(
     incident_columns!(),
     " FROM backstop_incident INDEXED BY backstop_incident_latest \
      WHERE (?2 IS NULL OR coalesce(standing, '{\"state\":\"new\"') LIKE ?2) AND (?3 = 0 OR open > 0) \
-     AND (?4 IS NULL OR substr(kind, 1, length(?4)) = ?4) ORDER BY last_seen DESC, fingerprint LIMIT ?1"
+     AND (?7 = 0 OR open <= 0) AND (?4 IS NULL OR substr(kind, 1, length(?4)) = ?4) \
+     AND (?5 IS NULL OR last_seen < ?5 OR (last_seen = ?5 AND fingerprint > ?6)) \
+     ORDER BY last_seen DESC, fingerprint LIMIT ?1"
 );
+
+pub(crate) const INCIDENT_DELETE: &str = "DELETE FROM backstop_incident WHERE fingerprint = ?1";
+pub(crate) const INCIDENTS_OF_TENANT: &str = "SELECT count(*) FROM (SELECT 1 FROM backstop_incident \
+     INDEXED BY backstop_incident_kind WHERE kind >= ?1 AND kind < ?2 LIMIT ?3)";
 
 // Documents.
 
@@ -215,8 +259,9 @@ pub(crate) const HELD: &str = "SELECT worker, claimed_at, id, seq, fence, starte
 pub(crate) const TERM: &str = "SELECT number, node, expires_at FROM backstop_duty WHERE name = ?1";
 pub(crate) const TERM_SAVE: &str =
     "INSERT OR REPLACE INTO backstop_duty (name, number, node, expires_at) VALUES (?1, ?2, ?3, ?4)";
-pub(crate) const OVERDUE: &str = "SELECT seq FROM backstop_state INDEXED BY backstop_state_expiring \
-     WHERE status = 1 AND expires_at IS NOT NULL AND expires_at < ?1 ORDER BY expires_at, id LIMIT ?2";
+pub(crate) const OVERDUE: &str = "SELECT expires_at, id FROM backstop_state INDEXED BY backstop_state_expiring \
+     WHERE status = 1 AND expires_at IS NOT NULL AND expires_at < ?1 AND (expires_at, id) > (?2, ?3) \
+     ORDER BY expires_at, id LIMIT ?4";
 
 // Archival. An id that came again replaces what its earlier job left.
 
@@ -251,7 +296,10 @@ pub(crate) const IDEMPOTENCY_END_AGAIN: &str = "UPDATE backstop_idempotency \
 pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop_queue WHERE name = ?1";
 pub(crate) const QUEUE_PAUSE: &str = "INSERT INTO backstop_queue (name, paused, note) VALUES (?1, ?2, ?3) \
      ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, note = excluded.note";
-pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop_queue ORDER BY name";
+pub(crate) const QUEUES: &str = "SELECT name, paused, note FROM backstop_queue WHERE name >= ?1 AND name < ?2 \
+     ORDER BY name";
+pub(crate) const QUEUE_NAMES: &str =
+    "SELECT name FROM backstop_queue WHERE name >= ?1 AND name < ?2 ORDER BY name LIMIT ?3";
 
 // What is shown. `last` is the run that failed last, `latest` the run that ended last.
 

@@ -13,9 +13,9 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page,
-    PageRequest, Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, SystemClock,
-    Term, Terms, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
+    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Store, StoreInfo,
+    Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
 };
 
 use crate::error::Failure;
@@ -25,7 +25,8 @@ use crate::shared::Shared;
 use crate::unit::Unit;
 use crate::writer::Writer;
 use crate::{
-    archive, check, claim, document, duty, fence, finish, incident, open, operate, purge, submit, worker,
+    archive, check, claim, document, duty, fence, finish, incident, lanes, open, operate, purge, submit,
+    worker,
 };
 
 /// How a file is opened.
@@ -224,8 +225,12 @@ impl Store for SqliteStore {
         self.write(endings.len(), move |unit| finish::rescue(unit, &term, &endings))
     }
 
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| duty::expire(unit, &term, limit))
+    fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>> {
+        self.read(move |snapshot| duty::overdue(snapshot.conn, snapshot.now, after, limit))
+    }
+
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
+        self.write(jobs.len(), move |unit| duty::expire(unit, &term, &jobs))
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
@@ -266,7 +271,19 @@ impl Store for SqliteStore {
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|snapshot| snapshot.queues())
+        self.read(|snapshot| snapshot.queues(&NameSpan::default()))
+    }
+
+    fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
+        self.read(move |snapshot| snapshot.queue_page(&range))
+    }
+
+    fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings> {
+        self.read(move |snapshot| snapshot.holdings(&tenant, most))
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        self.write(limit, move |unit| lanes::retire(unit, &term, idle, limit))
     }
 
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
@@ -283,6 +300,15 @@ impl Store for SqliteStore {
 
     fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(fingerprints.len(), move |unit| incident::say(unit, &fingerprints, &statement))
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        self.write(fingerprints.len(), move |unit| incident::retire(unit, &term, &fingerprints, keep))
     }
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::failure::TerminalReason;
-use backstop_store::show::Scope;
 use backstop_store::{JobFilter, Survey, SurveyGroup};
 
 use crate::error::Failure;
@@ -22,7 +21,7 @@ impl Snapshot<'_> {
     /// Counts the newest jobs that a filter finds, `most` of them at most.
     pub(crate) fn survey(&mut self, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
         let roster = roster(self.conn, self.now)?;
-        let scope = Scope::of(filter, &self.lane_counts()?, &roster);
+        let scope = self.scope(filter, &roster)?;
         if scope.empty {
             return Ok(Survey::of(Vec::new(), true));
         }

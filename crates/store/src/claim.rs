@@ -40,8 +40,6 @@ pub struct Claimed {
     pub jobs: Vec<ClaimedJob>,
     /// The store's clock at the claim.
     pub now: Timestamp,
-    /// Due jobs that were failed as expired instead of taken.
-    pub expired: usize,
 }
 
 /// One job that a worker now holds.

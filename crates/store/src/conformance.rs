@@ -25,6 +25,7 @@ pub mod document;
 pub mod events;
 pub mod expiry;
 pub mod glance;
+pub mod growth;
 pub mod incident;
 pub mod keys;
 pub mod leadership;
@@ -127,9 +128,8 @@ macro_rules! conformance {
                 fences_that_went_back_are_raised_on_opening
                 no_job_is_held_twice
                 only_a_live_worker_claims
-                an_overdue_job_is_failed_instead_of_taken
-                a_claim_expires_no_more_than_it_passes
-                a_claim_does_not_take_the_callbacks_it_makes
+                an_overdue_job_is_passed_by
+                a_peek_passes_by_what_is_overdue
                 a_peek_says_when_there_is_work
                 a_peek_looks_where_the_claim_would
                 an_offer_takes_what_a_claim_would_or_nothing
@@ -231,6 +231,8 @@ macro_rules! conformance {
             expiry: [
                 an_overdue_job_is_failed
                 the_longest_overdue_go_first
+                what_is_overdue_is_told_in_pages
+                what_changed_meanwhile_does_not_expire
                 running_and_paused_jobs_do_not_expire
                 jobs_expire_wherever_they_wait
                 a_job_waits_no_longer_than_its_patience
@@ -279,6 +281,14 @@ macro_rules! conformance {
                 a_conflict_touches_no_job
                 a_held_key_refuses_its_job_alone
                 a_deposed_leader_amends_nothing
+            ]
+            growth: [
+                queues_are_read_by_name
+                holdings_are_of_one_tenant
+                empty_lanes_are_retired
+                a_job_brings_its_lane_back
+                incidents_that_are_over_are_retired
+                only_the_leader_retires
             ]
             purge: [
                 only_what_has_ended_is_purged

@@ -15,8 +15,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
     Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun, HeldLane,
-    Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek,
-    QueueView, Renewed, Shelf, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Overdue, Page,
+    PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, StoreInfo, Submit, Submitted, Survey, Term,
+    Terms, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -78,9 +79,8 @@ pub trait Store: Send + Sync + 'static {
     /// Takes due jobs for a worker (L2-L5), in the order of their rank. Never blocks on what others hold.
     ///
     /// The queues are served in the order given, each from what the ones before it left. A due job that must not
-    /// start any more is failed as expired when its turn comes (L19); the walk through a queue ends with its last
-    /// free place, so what lies behind is left alone. Callbacks of jobs that expired are stored last: the claim
-    /// that made them does not take them.
+    /// start any more is passed by (L19): [`Store::expire`] fails it, so that a claim writes about nothing but what it
+    /// takes, and no job that cannot be failed keeps others from their turn (C7).
     ///
     /// All jobs of one claim share one fence. The first claim of a store that takes a job gets fence 1, each later
     /// one that takes a job the next number, also after a restart; a claim that takes none uses no number up. On a
@@ -189,14 +189,16 @@ pub trait Store: Send + Sync + 'static {
     /// [`Duty::Rescue`]; then nothing was written.
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
-    /// Fails up to `limit` unclaimed jobs whose time to start has passed (L19), and says how many.
-    ///
-    /// They go by `expires_at` and then by id, whether due or not, in paused queues and held lanes too.
+    /// Up to `limit` unclaimed jobs whose time to start has passed (L19), the longest overdue first and then by id,
+    /// whether due or not, in paused queues and held lanes too; those behind `after`, if one is given.
+    fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>>;
+
+    /// Fails those of these jobs that are still unclaimed and overdue by that very moment, and says how many.
     ///
     /// # Errors
     /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
     /// [`Duty::Expire`]; then nothing was written.
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize>;
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize>;
 
     /// Moves up to `limit` jobs whose retention is over out of the hot tables, and says how many (L16).
     ///
@@ -253,7 +255,28 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every queue that ever had a job, was ever paused or is served by a live worker, with its counts, by name.
     /// Counts are kept, not counted.
+    ///
+    /// A queue all of whose lanes are retired ([`Store::retire_lanes`]) is left out, unless it is paused or served.
     fn queues(&self) -> Answer<'_, Vec<QueueView>>;
+
+    /// The queues of a range, as [`Store::queues`] tells of them. It reads no lane of any other queue: who has many of
+    /// them slows nobody else (E13).
+    fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>>;
+
+    /// What a tenant has, as far as its limits count it (E13): no retired lane, and about `most` of each at most.
+    fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings>;
+
+    /// Retires lanes that have been empty for `idle`: no job of theirs is hot, whatever its state. Changes up to
+    /// `limit` marks, as `LaneMark::seen` says, and says how many: fewer than `limit` means that it has caught up. A
+    /// lane that is found empty for the first time begins to count then, so it takes at least two calls.
+    ///
+    /// A retired lane is left out of [`Store::queues`], [`Store::queue_page`] and [`Store::holdings`], and of nothing
+    /// else: it keeps its number, claims never ask, and with its next job it is a lane like any other.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Prune`]; then nothing was written.
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize>;
 
     /// Every worker that is live, or was until it stopped renewing, by name and then by id.
     fn workers(&self) -> Answer<'_, Vec<WorkerView>>;
@@ -279,6 +302,19 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps what a person says of incidents (D2), and answers them as they are now. One answer each, in order; none
     /// for one that is unknown.
     fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>>;
+
+    /// Removes those of these incidents that nobody needs any more, and says how many: `Incident::is_outworn` is asked
+    /// with the moment that is `keep` ago. A later failure with the same fingerprint opens a new one.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when the term has passed on, has run out or is one of another duty than
+    /// [`Duty::Prune`]; then nothing was written.
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize>;
 
     /// Counts the jobs that a filter finds, newest id first and `most` of them at most, by what they have in common.
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey>;

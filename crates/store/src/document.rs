@@ -22,6 +22,8 @@ pub enum Drawer {
     Plans,
     /// What became of each job of a plan.
     PlanJobs,
+    /// Which plans want steps and which have ended, so that nobody reads plans to find that out.
+    PlanMarks,
     /// Retry budgets (F19), by kind.
     Budgets,
     /// Alerts that wait to be delivered (D3), in the order of time.
@@ -43,10 +45,11 @@ pub enum Drawer {
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
+        Self::PlanMarks,
         Self::Budgets,
         Self::Alerts,
         Self::AlertLog,
@@ -70,6 +73,7 @@ impl Drawer {
             Self::Rules => "rule",
             Self::Plans => "plan",
             Self::PlanJobs => "plan_job",
+            Self::PlanMarks => "plan_mark",
             Self::Budgets => "budget",
             Self::Alerts => "alert",
             Self::AlertLog => "alert_log",

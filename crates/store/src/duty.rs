@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{Job, Record};
-use backstop_core::{Lease, Timestamp, WorkerId};
+use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 /// Work that one node at a time does for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +104,15 @@ impl Terms {
     pub fn unled(&self, duty: Duty) -> Option<Duration> {
         self.of(duty).map(|term| self.now.since(term.expires_at))
     }
+}
+
+/// An unclaimed job whose time to start has passed (L19). The longest overdue come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Overdue {
+    /// When it could have started at the latest.
+    pub expires_at: Timestamp,
+    /// The job.
+    pub job: JobId,
 }
 
 /// A job whose worker has stopped renewing.

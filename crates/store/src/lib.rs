@@ -9,6 +9,7 @@
 //! - [`document`]: small documents of the engine's own, changed together with jobs. `gate`: what queues let in, as one
 //!   of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
+//! - [`versions`], [`encryption`]: what stores on database servers have in common before the first transaction.
 //! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
 //! - [`show`]: what people see, made from rows that a store has read.
 //! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
@@ -22,12 +23,15 @@ pub mod contract;
 pub mod desk;
 pub mod document;
 pub mod duty;
+pub mod encryption;
 pub mod error;
 pub mod finish;
 mod gate;
+mod layer;
 pub mod model;
 pub mod observer;
 pub mod query;
+pub mod retire;
 pub mod show;
 pub mod submit;
 pub mod versions;
@@ -38,16 +42,18 @@ pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Signal, Store};
 pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Shelf};
-pub use duty::{Duty, Orphan, Term, Terms};
+pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};
 pub use gate::Gate;
+pub use layer::Layer;
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{
-    Archived, Finding, HeldLane, IncidentFilter, JobFilter, Level, Page, PageRequest, QueueView, StoreInfo,
-    Survey, SurveyGroup, WorkerView,
+    Archived, Finding, HeldLane, Holdings, IncidentFilter, JobFilter, Level, NameSpan, Page, PageRequest,
+    QueueRange, QueueView, StoreInfo, Survey, SurveyGroup, WorkerView,
 };
+pub use retire::LaneMark;
 pub use submit::{Submit, Submitted};
 pub use versions::Versions;
 pub use worker::{HandedRun, KnownKind, NewWorker, Renewed};

@@ -35,12 +35,12 @@ use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operatio
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{Commit, Tables};
-use crate::show::PauseNote;
+use crate::show::{PauseNote, queue_page};
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note, Observer, Orphan, Page,
-    PageRequest, Peek, QueueView, Renewed, Shelf, Silent, Store, StoreInfo, Submit, Submitted, Survey,
-    SystemClock, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note, Observer,
+    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Silent, Store,
+    StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -189,8 +189,12 @@ impl Store for ModelStore {
         Box::pin(async move { self.write(|tables, commit| tables.rescue(&term, &endings, commit)) })
     }
 
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        Box::pin(async move { self.write(|tables, commit| tables.expire(&term, limit, commit)) })
+    fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.overdue(after, limit, now))) })
+    }
+
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
+        Box::pin(async move { self.write(|tables, commit| tables.expire(&term, &jobs, commit)) })
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
@@ -239,6 +243,20 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, now| Ok(tables.queues(now))) })
     }
 
+    fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
+        Box::pin(async move { self.read(|tables, now| Ok(queue_page(tables.queues(now), &range))) })
+    }
+
+    fn holdings(&self, tenant: String, most: usize) -> Answer<'_, Holdings> {
+        Box::pin(async move { self.read(|tables, _| Ok(tables.holdings(&tenant, most))) })
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        Box::pin(
+            async move { self.write(|tables, commit| tables.retire_lanes(&term, idle, limit, commit.now)) },
+        )
+    }
+
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.workers(now))) })
     }
@@ -255,6 +273,17 @@ impl Store for ModelStore {
         Box::pin(
             async move { self.write(|tables, commit| Ok(tables.say(&fingerprints, &statement, commit.now))) },
         )
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        Box::pin(async move {
+            self.write(|tables, commit| tables.retire_incidents(&term, &fingerprints, keep, commit.now))
+        })
     }
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {

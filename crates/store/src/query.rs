@@ -1,11 +1,12 @@
 //! What can be asked of a store, and how it answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backstop_core::failure::TerminalReason;
+use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::{Incident, IncidentState};
 use backstop_core::job::{Attempt, JobDetail, State};
-use backstop_core::{JobId, Timestamp, WorkerId, tenant};
+use backstop_core::{JobId, Limits, Timestamp, WorkerId, tenant};
 use serde::{Deserialize, Serialize};
 
 use crate::KnownKind;
@@ -49,8 +50,12 @@ pub struct IncidentFilter {
     pub state: Option<IncidentState>,
     /// With dead letters that are here now.
     pub open: bool,
+    /// Without any.
+    pub closed: bool,
     /// Of this tenant's jobs.
     pub tenant: Option<String>,
+    /// Behind this one: the incidents of a list go by when they were last seen, latest first, then by fingerprint.
+    pub after: Option<(Timestamp, Fingerprint)>,
 }
 
 impl IncidentFilter {
@@ -67,7 +72,12 @@ impl IncidentFilter {
         let of_tenant = |tenant: &String| incident.kind.starts_with(&tenant::incident_prefix(tenant));
         self.state.is_none_or(|state| incident.standing.state == state)
             && (!self.open || incident.open > 0)
+            && (!self.closed || incident.open == 0)
             && self.tenant.as_ref().is_none_or(of_tenant)
+            && self.after.as_ref().is_none_or(|(last_seen, fingerprint)| {
+                incident.last_seen < *last_seen
+                    || (incident.last_seen == *last_seen && incident.fingerprint > *fingerprint)
+            })
     }
 }
 
@@ -205,6 +215,130 @@ pub struct QueueView {
     pub workers: u64,
 }
 
+/// Which queues to list, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueRange {
+    /// How their names begin; empty for all.
+    pub prefix: String,
+    /// The last name of the page before.
+    pub after: Option<String>,
+    /// How many at most; none for all.
+    pub limit: Option<usize>,
+}
+
+impl QueueRange {
+    /// The queues whose names begin like this.
+    #[must_use]
+    pub fn under(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..Self::default() }
+    }
+
+    /// The queues of a tenant.
+    #[must_use]
+    pub fn of_tenant(tenant: &str) -> Self {
+        Self::under(tenant::queue_prefix(tenant))
+    }
+
+    /// True when a queue of this name is in it.
+    #[must_use]
+    pub fn holds(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix) && self.after.as_deref().is_none_or(|after| name > after)
+    }
+
+    /// The names that it is about, whatever its page.
+    #[must_use]
+    pub fn span(&self) -> NameSpan {
+        let mut span = NameSpan::under(&self.prefix);
+        if let Some(after) = &self.after {
+            span.from = span.from.max(just_after(after));
+        }
+        span
+    }
+}
+
+/// Names in the order of their bytes, from one on and below another. Stores read it by an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameSpan {
+    /// The first one, if it is there.
+    pub from: String,
+    /// The first one that is not in it.
+    pub end: String,
+}
+
+impl Default for NameSpan {
+    /// All names.
+    fn default() -> Self {
+        Self { from: String::new(), end: behind_all() }
+    }
+}
+
+impl NameSpan {
+    /// The names that begin with `prefix`.
+    #[must_use]
+    pub fn under(prefix: &str) -> Self {
+        let mut end: Vec<char> = prefix.chars().collect();
+        while let Some(last) = end.pop() {
+            // The order of bytes in UTF-8 is that of the characters' numbers.
+            if let Some(next) = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32) {
+                end.push(next);
+                return Self { from: prefix.to_owned(), end: end.into_iter().collect() };
+            }
+        }
+        Self { from: prefix.to_owned(), end: behind_all() }
+    }
+
+    /// This name alone.
+    #[must_use]
+    pub fn one(name: &str) -> Self {
+        Self { from: name.to_owned(), end: just_after(name) }
+    }
+
+    /// True when every name is in it.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.from.is_empty() && self.end == behind_all()
+    }
+
+    /// True when a name is in it.
+    #[must_use]
+    pub fn holds(&self, name: &str) -> bool {
+        *self.from <= *name && *name < *self.end
+    }
+}
+
+/// A text that comes after every name: none is so long, and no character comes after this one.
+fn behind_all() -> String {
+    char::MAX.to_string().repeat(Limits::default().name_chars + 1)
+}
+
+/// A text between a name and all that come after it: control characters are in none of them.
+fn just_after(name: &str) -> String {
+    format!("{name}\u{1}")
+}
+
+impl JobFilter {
+    /// The names of the queues in which it can find something.
+    #[must_use]
+    pub fn queue_names(&self) -> NameSpan {
+        match (&self.queue, &self.tenant) {
+            (Some(queue), _) => NameSpan::one(queue),
+            (None, Some(tenant)) if tenant != tenant::NO_TENANT => QueueRange::of_tenant(tenant).span(),
+            (None, _) => NameSpan::default(),
+        }
+    }
+}
+
+/// What a tenant has, as far as its limits count it (E13).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Its queues with lanes that are not retired, or that were ever paused.
+    pub queues: BTreeSet<String>,
+    /// The kinds of the jobs of such lanes.
+    pub kinds: BTreeSet<String>,
+    /// Its incidents.
+    pub incidents: usize,
+}
+
 /// A worker as the store knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerView {
@@ -279,6 +413,27 @@ pub enum Level {
 mod tests {
     use super::*;
     use backstop_core::incident::{IncidentVerb, Standing, Statement};
+
+    #[test]
+    fn a_span_holds_the_names_that_begin_alike() {
+        // E13
+        let acme = NameSpan::under("acme/");
+        assert_eq!((&*acme.from, &*acme.end), ("acme/", "acme0"));
+        for (name, inside) in
+            [("acme/", true), ("acme/\u{10ffff}", true), ("acme", false), ("acme-b/x", false)]
+        {
+            assert_eq!(acme.holds(name), inside, "{name}");
+            assert_eq!(QueueRange::under("acme/").holds(name), inside, "{name}");
+        }
+        assert!(NameSpan::under("").is_all() && NameSpan::under("").holds("\u{10ffff}"));
+        assert_eq!(NameSpan::under("a\u{10ffff}").end, "b");
+        assert_eq!(NameSpan::under("\u{d7ff}").end, "\u{e000}", "there is nothing in between");
+        assert!(NameSpan::under("\u{10ffff}").holds("\u{10ffff}\u{10ffff}"));
+        let one = NameSpan::one("mail");
+        assert!(one.holds("mail") && !one.holds("mail s") && !one.holds("mai"));
+        let rest = QueueRange { after: Some("acme/b".into()), ..QueueRange::under("acme/") }.span();
+        assert!(!rest.holds("acme/b") && rest.holds("acme/b c") && !rest.holds("b"));
+    }
 
     #[test]
     fn a_stored_standing_begins_with_its_state() {

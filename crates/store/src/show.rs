@@ -9,7 +9,7 @@ pub mod queues;
 pub mod roster;
 pub mod source;
 
-pub use listing::{Scope, Sizes, cut, page_limit};
-pub use queues::{LaneCounts, held_lanes, queues};
+pub use listing::{KnownTotals, Scope, Sizes, Totals, cut, page_limit};
+pub use queues::{LaneCounts, held_lanes, page_span, queue_page, queues};
 pub use roster::{PauseNote, Roster, WorkerRow};
 pub use source::{Reach, Source};

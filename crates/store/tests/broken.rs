@@ -5,14 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::event::{Event, What};
-use backstop_core::explain::Surroundings;
-use backstop_core::failure::{Cause, Fingerprint};
-use backstop_core::incident::Statement;
-use backstop_core::job::{
-    Aging, Attempt, Glance, JobDetail, JobView, OnConflict, Operated, Operation, Remark, Retention, Stale,
-    State,
-};
-use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_core::failure::Cause;
+use backstop_core::job::{Aging, JobDetail, OnConflict, Remark, Retention, Stale, State};
+use backstop_core::{Refusal, WorkerId};
 use backstop_store::conformance::{Memory, Place, compare};
 use backstop_store::*;
 
@@ -100,17 +95,13 @@ impl<F: Fault> Broken<F> {
     }
 }
 
-impl<F: Fault> Store for Broken<F> {
-    fn info(&self) -> StoreInfo {
-        self.0.info()
+impl<F: Fault> Layer for Broken<F> {
+    fn below(&self) -> &dyn Store {
+        &*self.0
     }
 
     fn observe(&self, observer: Arc<dyn Observer>) {
         self.0.observe(Arc::new(HardOfHearing::<F>(observer, PhantomData)));
-    }
-
-    fn now(&self) -> Answer<'_, Timestamp> {
-        self.0.now()
     }
 
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
@@ -121,14 +112,6 @@ impl<F: Fault> Store for Broken<F> {
         self.0.claim(F::claim(claim))
     }
 
-    fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
-        self.0.peek(claim)
-    }
-
-    fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        self.0.start(leases)
-    }
-
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         Box::pin(async move { self.0.finish(self.bend(endings).await?).await })
     }
@@ -137,136 +120,16 @@ impl<F: Fault> Store for Broken<F> {
         self.0.annotate(F::annotate(notes))
     }
 
-    fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
-        self.0.enlist(worker)
-    }
-
-    fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
-        self.0.renew(worker, lease, held)
-    }
-
-    fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
-        self.0.retire(worker)
-    }
-
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
         self.0.lead(node, duties, F::ttl(ttl))
-    }
-
-    fn terms(&self) -> Answer<'_, Terms> {
-        self.0.terms()
-    }
-
-    fn fold(&self, limit: usize) -> Answer<'_, usize> {
-        self.0.fold(limit)
-    }
-
-    fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
-        self.0.handed_out()
-    }
-
-    fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>> {
-        self.0.orphans(limit)
-    }
-
-    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
-        self.0.rescue(term, endings)
-    }
-
-    fn expire(&self, term: Term, limit: usize) -> Answer<'_, usize> {
-        self.0.expire(term, limit)
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
         self.0.archive(term, F::retention(retention), limit)
     }
 
-    fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
-        self.0.operate(jobs, operation)
-    }
-
-    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
-        self.0.pause_queue(queue, paused, note)
-    }
-
-    fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
-        self.0.jobs(ids)
-    }
-
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
-        self.0.glance(ids)
-    }
-
-    fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
-        self.0.archived(ids)
-    }
-
-    fn list(&self, filter: JobFilter, page: PageRequest<JobId>) -> Answer<'_, Page<JobView, JobId>> {
-        self.0.list(filter, page)
-    }
-
-    fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>> {
-        self.0.attempts(job, page)
-    }
-
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
-        self.0.surroundings(job)
-    }
-
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
         Box::pin(async move { self.0.queues().await.map(F::queues) })
-    }
-
-    fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
-        self.0.workers()
-    }
-
-    fn incidents_like(&self, filter: IncidentFilter, limit: usize) -> Answer<'_, Vec<Incident>> {
-        self.0.incidents_like(filter, limit)
-    }
-
-    fn incidents_of(&self, fingerprints: Vec<Fingerprint>) -> Answer<'_, Vec<Option<Incident>>> {
-        self.0.incidents_of(fingerprints)
-    }
-
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
-        self.0.say(fingerprints, statement)
-    }
-
-    fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
-        self.0.survey(filter, most)
-    }
-
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
-        self.0.documents(shelf)
-    }
-
-    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        self.0.amend(amend)
-    }
-
-    fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
-        self.0.purge(jobs, only)
-    }
-
-    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.0.prune(term, keep, limit)
-    }
-
-    fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
-        self.0.prunable(keep, most)
-    }
-
-    fn archive_page(&self, page: PageRequest<JobId>) -> Answer<'_, Page<(JobId, Archived), JobId>> {
-        self.0.archive_page(page)
-    }
-
-    fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
-        self.0.held_lanes()
-    }
-
-    fn check(&self) -> Answer<'_, Vec<Finding>> {
-        self.0.check()
     }
 }
 

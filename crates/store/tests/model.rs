@@ -73,7 +73,7 @@ const REACHED: &[&str] = &[
     "Err(Stale",
     "error worker_not_enlisted",
     "error deposed",
-    "expired: 1",
+    "Overdue {",
     "lost: [Lease",
     "ended_run: Some",
     "Ok(Succeeded)",

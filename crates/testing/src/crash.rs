@@ -5,19 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use backstop::core::explain::Surroundings;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::Statement;
-use backstop::core::job::{
-    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale,
-};
-use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
-use backstop::store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun,
-    HeldLane, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest,
-    Peek, QueueView, Renewed, Shelf, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
-};
-use backstop::{Backstop, Config, State};
+use backstop::core::Timestamp;
+use backstop::core::job::NewJob;
+use backstop::store::{Answer, Error, Layer, Store};
+use backstop::{Backstop, Config};
 
 use crate::engine::TestEngine;
 
@@ -131,10 +122,17 @@ impl CrashAt {
         let (location, problem) = (self.location(), self.point.to_string());
         Box::pin(std::future::ready(Err(Error::Unavailable { location, problem, source: None })))
     }
+}
+
+impl Layer for CrashAt {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
 
     /// Makes the call, unless the process is dead by now.
-    fn through<'a, T: Send + 'a>(
+    fn around<'a, T: Send + 'a>(
         &'a self,
+        _: &'static str,
         verb: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
     ) -> Answer<'a, T> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
@@ -152,24 +150,6 @@ impl CrashAt {
             Err(Error::Unknown { location, source: None })
         })
     }
-}
-
-macro_rules! counted {
-    ($($verb:ident($($name:ident: $taken:ty),*) -> $answered:ty;)*) => {
-        $(fn $verb(&self, $($name: $taken),*) -> Answer<'_, $answered> {
-            self.through(|store| store.$verb($($name),*))
-        })*
-    };
-}
-
-impl Store for CrashAt {
-    fn info(&self) -> StoreInfo {
-        self.inner.info()
-    }
-
-    fn observe(&self, observer: Arc<dyn Observer>) {
-        self.inner.observe(observer);
-    }
 
     fn now(&self) -> Answer<'_, Timestamp> {
         if self.has_crashed() { self.lost() } else { self.inner.now() }
@@ -178,48 +158,6 @@ impl Store for CrashAt {
     /// Stores no job, and is not counted.
     fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
         if self.has_crashed() { self.lost() } else { self.inner.prepare(jobs) }
-    }
-
-    counted! {
-        submit(submit: Submit) -> Vec<Result<Submitted, Refusal>>;
-        claim(claim: Claim) -> Claimed;
-        peek(claim: &Claim) -> Peek;
-        start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
-        finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-        annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
-        enlist(worker: NewWorker) -> ();
-        renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
-        retire(worker: WorkerId) -> ();
-        lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
-        terms() -> Terms;
-        fold(limit: usize) -> usize;
-        orphans(limit: usize) -> Vec<Orphan>;
-        handed_out() -> Vec<HandedRun>;
-        rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-        expire(term: Term, limit: usize) -> usize;
-        archive(term: Term, retention: Retention, limit: usize) -> usize;
-        operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
-        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
-        jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
-        glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
-        archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
-        list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
-        attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
-        surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
-        queues() -> Vec<QueueView>;
-        workers() -> Vec<WorkerView>;
-        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
-        incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
-        say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
-        survey(filter: JobFilter, most: usize) -> Survey;
-        documents(shelf: Shelf) -> Documents;
-        amend(amend: Amend) -> Amended;
-        purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
-        prune(term: Term, keep: Duration, limit: usize) -> usize;
-        prunable(keep: Duration, most: usize) -> usize;
-        archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
-        held_lanes() -> Vec<HeldLane>;
-        check() -> Vec<Finding>;
     }
 }
 

@@ -52,3 +52,8 @@ pub use engine::TestEngine;
 pub use enqueued::{all_enqueued, assert_enqueued, refute_enqueued};
 pub use report::RunReport;
 pub use run::run_job;
+
+/// The code of docs/learn/testing.md, as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/learn/testing.md")]
+pub struct TestingPage;

@@ -122,7 +122,7 @@ impl RunReport {
         match serde_json::from_value(result.clone()) {
             Ok(value) => value,
             Err(problem) => {
-                panic!("the result is no {}: {problem}\n{self}", std::any::type_name::<T>())
+                panic!("the result does not decode as {}: {problem}\n{self}", std::any::type_name::<T>())
             }
         }
     }

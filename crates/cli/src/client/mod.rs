@@ -11,7 +11,7 @@ use axum::http::{Method, Request, StatusCode, header};
 use backstop::store::{Clock as _, SystemClock};
 use backstop::{Backstop, Timestamp};
 use backstop_server::shape::{self, Failed};
-use backstop_server::{Api, Caller, Grant, Settings, router};
+use backstop_server::{Api, Caller, Grant, Limit, Settings, router};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -55,6 +55,20 @@ impl Client {
     /// Reads a path.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         self.call(Method::GET, path, None::<&()>).await
+    }
+
+    /// Reads a list to its end, page by page. The path has no query.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Problem> {
+        let (mut items, mut cursor) = (Vec::new(), None);
+        loop {
+            let which = query([("limit", Some(Limit::MOST.to_string())), ("cursor", cursor)]);
+            let page: shape::Items<T> = self.get(&format!("{path}{which}")).await?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(items);
+            }
+        }
     }
 
     /// Posts a body to a path.

@@ -54,11 +54,17 @@ fn table(app: &App, lines: &[AuditLine], now: Timestamp) -> String {
             text(&relative(now, line.at)),
             text(&line.who),
             text(line.tenant.as_deref().unwrap_or("-")),
-            short(&format!("{} {}", line.method, line.path), 160),
+            short(&call(line), 160),
             inked(ink, &line.status.to_string()),
             text(line.from.as_deref().unwrap_or("-")),
             number(line.count),
         ]);
     }
     table.text()
+}
+
+/// The call, or what maintenance has retired.
+fn call(line: &AuditLine) -> String {
+    let what = line.what.as_deref().map(|what| format!(": {what}")).unwrap_or_default();
+    format!("{} {}{what}", line.method, line.path)
 }

@@ -1,4 +1,5 @@
-//! `backstop config init|check`: a first file, and every effective setting with where it comes from.
+//! `backstop config init|check|reference`: a first file, every effective setting with where it comes from, and every
+//! setting that there is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::unserved;
 use crate::app::App;
-use crate::config::{FILE_NAME, Settings, Source, init as file};
+use crate::config::{FILE_NAME, Settings, Source, init as file, reference as all};
 use crate::output::paint::Ink;
 use crate::output::span::length;
 use crate::output::table::{Listing, inked, short, text};
@@ -26,6 +27,8 @@ pub(crate) enum Config {
     Init,
     /// Check the file and print every effective setting with its source.
     Check,
+    /// Print every setting with its variable, default and meaning, as Markdown.
+    Reference,
 }
 
 /// Writes a first file; `path` is the one that `--config` names.
@@ -42,9 +45,21 @@ pub(crate) fn init(path: Option<&Path>, output: &Output) -> Result<Exit, Problem
     Ok(Exit::Done)
 }
 
+/// Prints every setting that there is, whatever is set.
+pub(crate) fn reference(output: &Output) -> Result<Exit, Problem> {
+    if output.json {
+        output.document(&json!({ "markdown": all::page() }))?;
+    } else {
+        output.page(&all::page())?;
+    }
+    Ok(Exit::Done)
+}
+
 pub(crate) async fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
-    if let Config::Init = command {
-        return init(None, &app.out);
+    match command {
+        Config::Init => return init(None, &app.out),
+        Config::Reference => return reference(&app.out),
+        Config::Check => {}
     }
     let settings = &app.settings;
     let mut warnings = unused(settings);

@@ -34,6 +34,9 @@ pub(crate) enum Incident {
         /// At most this many.
         #[arg(long, default_value_t = 20)]
         limit: usize,
+        /// Continue after this incident: `next_cursor` of the previous page.
+        #[arg(long)]
+        cursor: Option<String>,
     },
     /// Show an incident: counts, versions, some of its dead letters, and what to do.
     Show {
@@ -72,7 +75,9 @@ pub(crate) struct Saying {
 pub(crate) async fn run(command: Incident, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Incident::List { state, open, limit } => list(&client, app, state, open, limit).await?,
+        Incident::List { state, open, limit, cursor } => {
+            list(&client, app, state, open, limit, cursor).await?;
+        }
         Incident::Show { fingerprint } => show(&client, app, &fingerprint).await?,
         Incident::Ack(saying) => say(&client, app, saying, "ack").await?,
         Incident::Fixed { saying, version } => {
@@ -96,16 +101,19 @@ async fn list(
     state: Option<IncidentState>,
     open: bool,
     limit: usize,
+    cursor: Option<String>,
 ) -> Result<(), Problem> {
     let narrows = state.is_some() || open;
     let which = query([
         ("state", state.map(|state| state.to_string())),
         ("open", open.then(|| "true".to_owned())),
         ("limit", Some(limit.to_string())),
+        ("cursor", cursor),
     ]);
-    let incidents = client.get::<Items<Shown>>(&format!("{INCIDENTS}{which}")).await?.items;
+    let Items { items: incidents, next_cursor } =
+        client.get::<Items<Shown>>(&format!("{INCIDENTS}{which}")).await?;
     if app.out.json {
-        return app.out.items(&incidents, None);
+        return app.out.items(&incidents, next_cursor);
     }
     if incidents.is_empty() {
         let none = if narrows {
@@ -117,6 +125,9 @@ async fn list(
     }
     app.out.page(&table(app, &incidents, client.now().await?))?;
     app.out.note("\n`backstop incident show F` tells more of one, and what to do");
+    if let Some(next) = next_cursor {
+        app.out.note(&format!("there are more: add --cursor {next}"));
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use backstop::Timestamp;
 use backstop::store::QueueView;
-use backstop_server::shape::{Changed, Items, Note};
+use backstop_server::shape::{Changed, Note};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -41,8 +41,8 @@ pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
     match command {
         Queue::List => list(&client, app).await?,
         Queue::Pause { name, note } => {
-            let queues: Items<QueueView> = client.get(QUEUES).await?;
-            if queues.items.iter().all(|queue| queue.name != name) {
+            let queues: Vec<QueueView> = client.list(QUEUES).await?;
+            if queues.iter().all(|queue| queue.name != name) {
                 app.out.warn(&format!("queue `{name}` has had no job and no worker yet: is the name right?"));
             }
             let note = Note { note: Some(who(note)) };
@@ -72,7 +72,7 @@ fn path(queue: &str, verb: &str) -> String {
 }
 
 async fn list(client: &Client, app: &App) -> Result<(), Problem> {
-    let queues = client.get::<Items<QueueView>>(QUEUES).await?.items;
+    let queues: Vec<QueueView> = client.list(QUEUES).await?;
     if app.out.json {
         return app.out.items(&queues, None);
     }

@@ -9,12 +9,12 @@ mod watch;
 use backstop::Timestamp;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Phase, Plan};
-use backstop_server::shape::{Asking, Items, PlanShown, Worker};
+use backstop_server::shape::{Asking, PlanShown, Worker};
 use clap::{Args, Subcommand};
 
 use super::worker::WORKERS;
 use crate::app::{App, who};
-use crate::client::{Client, query};
+use crate::client::Client;
 use crate::output::clean;
 use crate::output::paint::Ink;
 use crate::output::span::relative;
@@ -22,9 +22,6 @@ use crate::output::table::{Listing, inked, number, number_inked, short, text};
 use crate::problem::{Exit, Problem};
 
 const REDRIVES: &str = "/api/v1/redrives";
-
-/// Plans that are asked for at once.
-const PAGE: usize = 1_000;
 
 /// Commands about re-drive plans.
 #[derive(Debug, Subcommand)]
@@ -118,7 +115,7 @@ fn judged(problem: Problem) -> Problem {
 
 /// Tells of a plan that was let go, and stays with it if that was asked for.
 async fn under_way(plan: &PlanShown, stay: bool, client: &Client, app: &App) -> Result<Exit, Problem> {
-    let workers = client.get::<Items<Worker>>(WORKERS).await?.items;
+    let workers: Vec<Worker> = client.list(WORKERS).await?;
     if workers.iter().all(|worker| !worker.live) {
         app.out
             .warn("no worker is up, so nothing happens yet: workers carry plans out, such as `backstop up`");
@@ -142,16 +139,8 @@ fn told(app: &App, PlanShown { plan, description }: &PlanShown) -> Result<Exit, 
 
 /// Every plan, page by page.
 async fn all(client: &Client) -> Result<Vec<Plan>, Problem> {
-    let (mut plans, mut cursor) = (Vec::new(), None);
-    loop {
-        let page = query([("limit", Some(PAGE.to_string())), ("cursor", cursor)]);
-        let page: Items<PlanShown> = client.get(&format!("{REDRIVES}{page}")).await?;
-        plans.extend(page.items.into_iter().map(|shown| shown.plan));
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(plans);
-        }
-    }
+    let plans: Vec<PlanShown> = client.list(REDRIVES).await?;
+    Ok(plans.into_iter().map(|shown| shown.plan).collect())
 }
 
 async fn list(client: &Client, app: &App) -> Result<Exit, Problem> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop::core::failure::{Action, Match, Rule as Stored, RuleId};
 use backstop::{Backoff, Cause, Growth, Timestamp};
-use backstop_server::shape::{Items, NewRule, Note, Rehearsal, RuleTest};
+use backstop_server::shape::{NewRule, Note, Rehearsal, RuleTest};
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use crate::app::{App, who};
@@ -248,7 +248,7 @@ async fn add_one(client: &Client, app: &App, add: Add) -> Result<(), Problem> {
 }
 
 async fn list(client: &Client, app: &App) -> Result<(), Problem> {
-    let rules = client.get::<Items<Stored>>(RULES).await?.items;
+    let rules: Vec<Stored> = client.list(RULES).await?;
     if app.out.json {
         return app.out.items(&rules, None);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop::Timestamp;
 use backstop::core::Tenant;
-use backstop_server::shape::{Changed, Items, MadeToken, NewToken, TokenView};
+use backstop_server::shape::{Changed, MadeToken, NewToken, TokenView};
 use backstop_server::{Scope, TokenError, Wish};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -150,7 +150,7 @@ fn told(name: &str, scopes: &BTreeSet<Scope>, expires: Option<Timestamp>) -> Str
 }
 
 async fn list(client: &Client, app: &App) -> Result<(), Problem> {
-    let listed = client.get::<Items<TokenView>>(TOKENS).await?.items;
+    let listed: Vec<TokenView> = client.list(TOKENS).await?;
     if app.out.json {
         return app.out.items(&listed, None);
     }

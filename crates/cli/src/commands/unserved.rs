@@ -1,7 +1,6 @@
 //! Queues whose jobs nobody would run: said before somebody wonders why nothing happens.
 
 use backstop::store::QueueView;
-use backstop_server::shape::Items;
 
 use crate::client::Client;
 use crate::config::Settings;
@@ -26,8 +25,8 @@ pub(super) fn by_settings(settings: &Settings) -> Vec<String> {
 
 /// Queues with jobs to run that no live worker serves and that these settings do not serve either.
 pub(super) async fn by_store(client: &Client, settings: &Settings) -> Result<Vec<String>, Problem> {
-    let queues: Items<QueueView> = client.get("/api/v1/queues").await?;
-    Ok(of(&queues.items, |queue| settings.queues.get(queue).is_some_and(|concurrency| *concurrency > 0)))
+    let queues: Vec<QueueView> = client.list("/api/v1/queues").await?;
+    Ok(of(&queues, |queue| settings.queues.get(queue).is_some_and(|concurrency| *concurrency > 0)))
 }
 
 /// The same for queues as the store has them.

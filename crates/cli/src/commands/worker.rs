@@ -1,7 +1,7 @@
 //! `backstop worker list`.
 
 use backstop::Timestamp;
-use backstop_server::shape::{Items, Worker as Shown};
+use backstop_server::shape::Worker as Shown;
 use clap::Subcommand;
 
 use crate::app::App;
@@ -23,7 +23,7 @@ pub(crate) enum Worker {
 pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
     let Worker::List = command;
     let client = app.looking().await?;
-    let workers = client.get::<Items<Shown>>(WORKERS).await?.items;
+    let workers: Vec<Shown> = client.list(WORKERS).await?;
     if app.out.json {
         app.out.items(&workers, None)?;
     } else if workers.is_empty() {

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::read::{Found, read};
-use super::schema::{FILE, Key, Kind, Shape};
+use super::schema::{self, Kind, Shape};
 use super::settings::Source;
 
 const PREFIX: &str = "BACKSTOP_";
@@ -19,6 +19,11 @@ pub(crate) fn variables() -> Vec<(String, String)> {
         is_setting(&name).then(|| (name, value.to_string_lossy().into_owned()))
     };
     std::env::vars_os().filter_map(text).collect()
+}
+
+/// The variable that stands for a key.
+pub(super) fn name(path: &[&str]) -> String {
+    format!("{PREFIX}{}", path.join(BETWEEN).to_uppercase())
 }
 
 fn is_setting(name: &str) -> bool {
@@ -42,20 +47,9 @@ fn setting(name: &str, value: &str) -> Result<Vec<Found>, String> {
     let parts: Vec<String> = name[PREFIX.len()..].split(BETWEEN).map(str::to_lowercase).collect();
     let quoted: Vec<String> = parts.iter().map(|part| Value::from(part.as_str()).to_string()).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let line = format!("{} = {}", quoted.join("."), written(kind(FILE, &parts), value)?);
+    let line =
+        format!("{} = {}", quoted.join("."), written(schema::find(&parts).map(|key| key.shape), value)?);
     read(&line).map_err(|faults| faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; "))
-}
-
-/// What the schema says of a key: none for one that is unknown, is a table, or may hold anything.
-fn kind(keys: &'static [Key], path: &[&str]) -> Option<Shape> {
-    let (first, rest) = path.split_first()?;
-    let shape = keys.iter().find(|key| key.name == *first)?.shape;
-    match (shape, rest) {
-        (Shape::Section(keys), rest) => kind(keys, rest),
-        (Shape::Named(keys), [_, rest @ ..]) => kind(keys, rest),
-        (shape, []) => Some(shape),
-        _ => None,
-    }
 }
 
 /// A value as the file would say it.

@@ -14,7 +14,9 @@ use super::read::{Fault, Found, Plain};
 pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
     let (mut kinds, mut limits) = (Kinds::default(), ProcessLimits::default());
     let mut faults = Vec::new();
-    for one in found {
+    // The user last: a group that is named goes before the one that belongs to it.
+    let is_user = |one: &&Found| one.path == ["handlers", "command", "user"];
+    for one in found.iter().filter(|one| !is_user(one)).chain(found.iter().filter(is_user)) {
         let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
         let taken = match path[..] {
             ["handlers", "command", word] => {
@@ -82,14 +84,14 @@ fn command(settings: CommandSettings, word: &str, value: &Plain) -> Result<Comma
         }
         ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
         ("grace", Plain::Span(span)) => settings.grace(*span).map_err(told)?,
-        ("user", Plain::Count(id)) => settings.user(identity(*id)?),
+        ("user", Plain::Count(id)) => settings.user(identity(*id)?).map_err(told)?,
         ("group", Plain::Count(id)) => settings.group(identity(*id)?),
         _ => settings,
     })
 }
 
 const PROGRAMS: &str = "`handlers.command.allow` must be a list of paths, or of tables such as \
-                        { path = \"/usr/bin/convert\", args = \"any\" }";
+                        { path = \"/usr/bin/find\", args = [\"/srv/[a-z]+\"] }";
 
 fn program(entry: &Value) -> Result<Program, String> {
     if let Some(path) = entry.as_str() {
@@ -100,11 +102,18 @@ fn program(entry: &Value) -> Result<Program, String> {
         return Err(format!("unknown key `{word}` of a program: known are path and args"));
     }
     let path = table.get("path").and_then(Value::as_str).ok_or_else(|| PROGRAMS.to_owned())?;
-    let program = Program::new(path).map_err(told)?;
-    match table.get("args").map(|args| args.as_str().unwrap_or_default()) {
-        None | Some("plain") => Ok(program),
-        Some("any") => Ok(program.any_arguments()),
-        Some(_) => Err(format!("`args` of `{path}` must be \"plain\" or \"any\"")),
+    let form = || format!("`args` of `{path}` must be \"plain\", \"any\" or a list of patterns");
+    match table.get("args") {
+        None => Program::new(path).map_err(told),
+        Some(Value::Array(patterns)) => {
+            let patterns: Option<Vec<&str>> = patterns.iter().map(Value::as_str).collect();
+            Program::with_arguments(path, &patterns.ok_or_else(form)?).map_err(told)
+        }
+        Some(word) => match word.as_str() {
+            Some("plain") => Program::new(path).map_err(told),
+            Some("any") => Program::new(path).map(Program::any_arguments).map_err(told),
+            _ => Err(form()),
+        },
     }
 }
 

@@ -1,8 +1,11 @@
 //! Every key that is accepted does something: each is given alone, in the file and in the environment, and what comes
 //! of it differs from what comes of nothing (L20).
 
-use backstop::Config;
+use std::collections::BTreeSet;
 
+use backstop::{Config, Policy};
+
+use super::reference::entries;
 use super::schema::{FILE, Key, Kind, Shape};
 use super::{Given, Settings, Source};
 
@@ -70,6 +73,8 @@ fn beside(path: &str) -> String {
     match path {
         "alerts.webhook" => format!("alerts.secrets = ['{WEBHOOK_SECRET}']\n"),
         "alerts.secrets" => "alerts.webhook = 'https://ops.example.com/x'\n".to_owned(),
+        // Without it the machine must know the user.
+        "handlers.command.user" => "handlers.command.group = 3\n".to_owned(),
         "server.tls_cert" => "server.tls_key = 'k'\n".to_owned(),
         "server.tls_key" => "server.tls_cert = 'c'\n".to_owned(),
         "signing.required" | "signing.queues.mail.required" => format!("signing.keys = ['{KEY}']\n"),
@@ -119,6 +124,56 @@ fn every_key_that_is_accepted_does_something() {
             by_variable.rows
         );
         assert_eq!(sum(by_variable), sum(by_file), "{name} says the same as {path}");
+    }
+}
+
+/// What stands beside a key that belongs to a queue or kind, so that the table is there with and without it.
+fn company(path: &str) -> &'static str {
+    match path {
+        "queues.mail.concurrency" => "queues.mail.unknown_kind = 'wait'\n",
+        path if path.starts_with("queues.mail") => "queues.mail.concurrency = 16\n",
+        path if path.starts_with("kinds.mail") => "kinds.mail.timeout = '1s'\n",
+        _ => "",
+    }
+}
+
+/// Takes out what is said and means the same as nothing.
+fn plain(mut settings: Settings) -> Settings {
+    settings.prefetch.retain(|_, jobs| *jobs > 0);
+    let engine = &mut settings.engine;
+    engine.retry_budgets.retain(|_, budget| *budget != engine.retry_budget);
+    let of_queues = engine.queues.values_mut().map(|queue| &mut queue.defaults);
+    for jobs in engine.kinds.values_mut().chain(of_queues) {
+        // A policy leaves open what is as usual.
+        *jobs = jobs.applied_to(Policy::default()).into();
+    }
+    settings
+}
+
+#[test]
+fn the_reference_has_every_key_and_no_other() {
+    let mut keys = Vec::new();
+    walk(FILE, "", &mut keys);
+    // A twin in milliseconds is the same setting.
+    let keys = keys.into_iter().filter(|(_, key)| !matches!(key.shape, Shape::Value(Kind::Millis)));
+    let known: BTreeSet<String> = keys.map(|(path, _)| path).collect();
+    let entries = entries();
+    let told: BTreeSet<String> = entries.iter().map(|one| one.path.replace(".NAME", ".mail")).collect();
+    assert_eq!(told.len(), entries.len(), "a key stands twice in reference.toml");
+    let missing: Vec<_> = known.difference(&told).collect();
+    let gone: Vec<_> = told.difference(&known).collect();
+    assert!(missing.is_empty(), "reference.toml does not tell of {missing:?}");
+    assert!(gone.is_empty(), "reference.toml tells of {gone:?}, which are not keys");
+}
+
+#[test]
+fn the_defaults_of_the_reference_change_nothing() {
+    for entry in entries().iter().filter(|entry| entry.is_default) {
+        let path = entry.path.replace(".NAME", ".mail");
+        let beside = company(&path);
+        let with = load(&format!("{beside}{path} = {}\n", entry.value), Vec::new());
+        let without = load(beside, Vec::new());
+        assert_eq!(sum(plain(with)), sum(plain(without)), "{path} = {} is not the default", entry.value);
     }
 }
 

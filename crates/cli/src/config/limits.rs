@@ -8,6 +8,9 @@ use super::read::Plain;
 
 const MIB: u64 = 1024 * 1024;
 
+/// More than this of anything of one tenant is a typing error.
+const TENANT_MAX: u64 = 1_000_000;
+
 /// Takes one limit over. Those that the tables of the stores rest on can be lowered and not raised.
 pub(super) fn take(limits: &mut Limits, word: &str, value: &Plain) -> Result<(), String> {
     let usual = Limits::default();
@@ -27,6 +30,9 @@ pub(super) fn take(limits: &mut Limits, word: &str, value: &Plain) -> Result<(),
         "key_chars" => (&mut limits.key_chars, usual.key_chars as u64),
         "tag_chars" => (&mut limits.tag_chars, usual.tag_chars as u64),
         "batch" => (&mut limits.batch, usual.batch as u64),
+        "queues_per_tenant" => (&mut limits.queues_per_tenant, TENANT_MAX),
+        "kinds_per_tenant" => (&mut limits.kinds_per_tenant, TENANT_MAX),
+        "incidents_per_tenant" => (&mut limits.incidents_per_tenant, TENANT_MAX),
         "page" => (&mut limits.page, usual.page as u64),
         "retries" => {
             let count = at_most(*count, u64::from(usual.retries))?;

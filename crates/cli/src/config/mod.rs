@@ -6,7 +6,7 @@
 //! - [`env`]: the same keys as variables of the environment.
 //! - [`defaults`]: retries, backoff and times by kind and queue. [`limits`]: `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
-//! - [`init`]: a first file to start from.
+//! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
 //! - [`nearest`]: the known word that a wrong one probably meant.
@@ -20,6 +20,7 @@ mod keys;
 mod limits;
 pub(crate) mod nearest;
 pub(crate) mod read;
+pub(crate) mod reference;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod settings;

@@ -123,6 +123,9 @@ const LIMITS: &[Key] = &[
     value("retries", Kind::Count),
     value("delay", Kind::Span),
     value("delay_ms", Kind::Millis),
+    value("queues_per_tenant", Kind::Count),
+    value("kinds_per_tenant", Kind::Count),
+    value("incidents_per_tenant", Kind::Count),
 ];
 
 const COMMAND: &[Key] = &[
@@ -190,6 +193,21 @@ const SERVER: &[Key] = &[
 const WEBHOOKS: &[Key] =
     &[value("allow_private", Kind::Flag), value("allow", Kind::Texts), key("ports", Shape::Open)];
 
+/// The key that a path leads to; none for an unknown one, and for a table.
+pub(crate) fn find(path: &[&str]) -> Option<&'static Key> {
+    fn below(keys: &'static [Key], path: &[&str]) -> Option<&'static Key> {
+        let (first, rest) = path.split_first()?;
+        let key = keys.iter().find(|key| key.name == *first)?;
+        match (key.shape, rest) {
+            (Shape::Section(keys), rest) => below(keys, rest),
+            (Shape::Named(keys), [_, rest @ ..]) => below(keys, rest),
+            (Shape::Value(_) | Shape::Open, []) => Some(key),
+            _ => None,
+        }
+    }
+    below(FILE, path)
+}
+
 /// The whole file.
 pub(crate) const FILE: &[Key] = &[
     key("store", Shape::Section(&[value("url", Kind::Text)])),
@@ -218,6 +236,9 @@ pub(crate) const FILE: &[Key] = &[
             value("canceled", Kind::Span),
             value("failed", Kind::Span),
             value("archive", Kind::Span),
+            value("plans", Kind::Keep),
+            value("incidents", Kind::Keep),
+            value("queues", Kind::Keep),
         ]),
     ),
     key(

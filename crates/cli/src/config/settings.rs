@@ -208,6 +208,9 @@ impl Settings {
             (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
             (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
+            (["retention", "plans"], value) => self.engine.retirement.plans = kept(value),
+            (["retention", "incidents"], value) => self.engine.retirement.incidents = kept(value),
+            (["retention", "queues"], value) => self.engine.retirement.queues = kept(value),
             (["server", "audit_retention"], Plain::Span(span)) => self.engine.audit_retention = Some(*span),
             (["server", "audit_retention"], _) => self.engine.audit_retention = None,
             (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
@@ -313,8 +316,15 @@ impl Settings {
         ] {
             all.extend(span.map(|span| (format!("retention.{word}"), json!(exact(span)))));
         }
-        let audit = self.engine.audit_retention.map(exact);
-        all.push(("server.audit_retention".to_owned(), json!(audit.unwrap_or_else(|| "forever".to_owned()))));
+        let retirement = &self.engine.retirement;
+        for (key, span) in [
+            ("retention.plans", retirement.plans),
+            ("retention.incidents", retirement.incidents),
+            ("retention.queues", retirement.queues),
+            ("server.audit_retention", self.engine.audit_retention),
+        ] {
+            all.push((key.to_owned(), json!(span.map_or_else(|| "forever".to_owned(), exact))));
+        }
         all.extend(
             self.queues.iter().map(|(name, count)| (format!("queues.{name}.concurrency"), json!(count))),
         );
@@ -324,6 +334,11 @@ impl Settings {
             }
         }
     }
+}
+
+/// How long something is kept; none for ever.
+const fn kept(value: &Plain) -> Option<Duration> {
+    if let Plain::Span(span) = value { Some(*span) } else { None }
 }
 
 /// How many retries a kind may have, as a share of its first runs (F19).

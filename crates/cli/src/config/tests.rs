@@ -174,10 +174,12 @@ fn the_retry_budget_is_set_checked_and_switched_off() {
 #[test]
 fn handlers_open_what_they_say_and_faults_name_the_way_out() {
     // E4, E5, E6
-    let shell = std::path::Path::new("/bin/sh").canonicalize().expect("a shell");
-    let shell = shell.display();
+    let real =
+        |path: &str| std::path::Path::new(path).canonicalize().expect("a program").display().to_string();
+    let (id, find, shell) = (real("/usr/bin/id"), real("/usr/bin/find"), real("/bin/sh"));
     let settings = load(&format!(
-        "[handlers.command]\nallow = ['{shell}', {{ path = '{shell}', args = 'any' }}]\ndir = '/'\nenv = ['WORD']\n\
+        "[handlers.command]\nallow = ['{id}', {{ path = '{id}', args = 'any' }}, \
+         {{ path = '{find}', args = ['/srv/[a-z]+'] }}]\nuser = 4000000000\ngroup = 7\ndir = '/'\nenv = ['WORD']\n\
          timeout = '5 min'\ngrace_ms = 500\nopen_files = 64\n[handlers.http]\nallow = ['10.1.0.0/16', 'in.example']\n\
          ports = [80, 9000]\nredirects = 2\n[handlers.http.secrets.p]\nkeys = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw']\n\
          hosts = ['a.example']\n\
@@ -190,12 +192,20 @@ fn handlers_open_what_they_say_and_faults_name_the_way_out() {
     let shown = format!("{:?}", settings.kinds);
     assert!(shown.contains("9000") && shown.contains("in.example") && !shown.contains("MfKQ9"), "{shown}");
     assert!(!load("").kinds.event.allows("orders.created"), "nothing is open by default");
+    let allow = |program: &str| format!("[handlers.command]\nallow = [{program}]");
     for (text, told) in [
         ("[handlers.command]\nallow = ['sh']", "is not an absolute path"),
         ("[handlers.command]\nallow = ['/no/such']", "cannot be used"),
         ("[handlers.command]\nallow = ['/etc/passwd']", "is not a program"),
         ("[handlers.command]\nallow = [{ path = '/', arg = 'any' }]", "unknown key `arg` of a program"),
         ("[handlers.command]\nallow = 'all'", "must be a list of paths"),
+        (&allow(&format!("'{find}'")), "runs other programs by its arguments, behind `--` too"),
+        (&allow(&format!("{{ path = '{find}', args = 'any' }}")), "list those it may get as patterns"),
+        (&allow(&format!("{{ path = '{find}', args = 'some' }}")), "\"any\" or a list of patterns"),
+        (&allow(&format!("{{ path = '{find}', args = [1] }}")), "\"any\" or a list of patterns"),
+        (&allow(&format!("{{ path = '{find}', args = ['('] }}")), "`(` is not a pattern for its arguments"),
+        (&allow(&format!("{{ path = '{shell}', args = ['a'] }}")), "list a script that does what is needed"),
+        ("[handlers.command]\nuser = 4000000000", "is not in /etc/passwd"),
         ("[handlers.command]\nenv = ['LD_PRELOAD']", "may not be set by payloads"),
         ("[handlers.command]\ngrace = '1 min'", "is too long"),
         ("[handlers.http]\nallow = ['10.0.0.0/99']", "is neither a host name"),

@@ -172,7 +172,22 @@ fn parent(text: &str) -> Parent {
 
 #[cfg(test)]
 mod tests {
+    use backstop::core::job::Spec;
+    use backstop::{JobId, Timestamp};
+
     use super::*;
+
+    #[test]
+    fn a_span_holds_no_data_of_its_job() {
+        // E12
+        let mut spec = Spec::new(JobId::from_u128(7), "mail", r#"{"password":"hunter2"}"#);
+        spec.params = Some(r#"{"note":"hunter2"}"#.into());
+        spec.tags = vec!["hunter2".to_owned()];
+        let job = Job { spec, created_at: Timestamp::EPOCH };
+        let span = Span::run(&job, 1, Cause::Error, UNIX_EPOCH, Duration::ZERO).expect("it is recorded");
+        let told = body(&[span]);
+        assert!(told.contains("run mail") && !told.contains("hunter2"), "{told}");
+    }
 
     #[test]
     fn a_parent_is_followed_left_or_none() {

@@ -117,6 +117,22 @@ fn a_file_that_cannot_be_used_is_named() {
 }
 
 #[test]
+fn a_program_that_does_anything_is_named_with_the_way_out() {
+    // E4
+    let program = Program::new();
+    let find = std::path::Path::new("/usr/bin/find").canonicalize().expect("a program");
+    let find = find.display();
+    program.write("backstop.toml", &format!("[handlers.command]\nallow = ['{find}']\n"));
+    let told = ["handlers.command.allow", "runs other programs by its arguments", "args = ["];
+    program.run(&["config", "check"]).exits(2).tells(&["/find", "patterns"]);
+    let error = program.run(&["up", "--json"]).exits(2).error().to_string();
+    told.iter().for_each(|word| assert!(error.contains(word), "no `{word}` in {error}"));
+    let bounded = format!("[handlers.command]\nallow = [{{ path = '{find}', args = ['/srv/[a-z]+'] }}]\n");
+    program.write("backstop.toml", &bounded);
+    program.run(&["config", "check"]).exits(0).says(&["/srv/[a-z]+"]);
+}
+
+#[test]
 fn alerts_are_explained_and_their_secrets_never_quoted() {
     // D3, F11
     let program = Program::new();

@@ -14,7 +14,7 @@ const ENDLESS: &str = "events";
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 53] = [
+const LINES: [&str; 54] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -61,6 +61,7 @@ const LINES: [&str; 53] = [
     "doctor",
     "config init",
     "config check",
+    "config reference",
     "audit",
     "completions bash",
     "token new --name ci --scope read --for-config",

@@ -7,6 +7,8 @@ mod bench;
 mod both;
 mod config;
 mod every;
+mod exposure;
+mod extremes;
 mod failures;
 mod jobs;
 mod masking;

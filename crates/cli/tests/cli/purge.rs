@@ -34,7 +34,7 @@ fn everything_needs_all_and_says_how_many() {
     assert_eq!(dead(&program), 0);
     program.run(&["dead", "purge"]).exits(0).says(&["no dead letters: nothing to remove"]);
     let left = program.run(&["job", "list", "--json"]).exits(0).json();
-    assert_eq!(left["items"][0]["status"], "succeeded", "what is no dead letter stays");
+    assert_eq!(left["items"][0]["status"], "succeeded", "what is not a dead letter stays");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every command with `--store` on a database server: what works on a file works there too.
 
-use backstop_testbed::shared;
+use backstop_testbed::{Authority, Folder, Mariadb, Postgres, Settings, shared};
 use serde_json::json;
 
 use crate::program::{Play, Program};
@@ -58,6 +58,7 @@ fn walk(place: &Place) {
     // The shared test server is quick, not durable, and the doctor says so.
     let findings = run(&["doctor", "--json"]).exits(1).json();
     assert!(findings.to_string().contains("\"bad\""), "{findings}");
+    assert!(findings.to_string().contains("not encrypted (loopback)"), "{findings}");
     run(&["config", "check"]).exits(0);
 }
 
@@ -113,6 +114,32 @@ fn drop_schema(schema: &str) {
         tokio::spawn(connection);
         client.batch_execute(&format!("DROP SCHEMA {schema} CASCADE")).await.expect("dropped");
     });
+}
+
+#[test]
+fn a_server_elsewhere_is_verified_by_what_the_machine_trusts() {
+    let folder = Folder::new("cli-tls").expect("a folder");
+    let authority = Authority::new(folder.join("authority")).expect("made");
+    let certificate = authority.certify("DNS:db.backstop.invalid,IP:0.0.0.0").expect("signed");
+    let settings = |name: &str| Settings::new(folder.join(name)).certified(certificate.clone());
+    let postgres = Postgres::start(settings("postgres")).expect("a server of its own");
+    let mariadb = Mariadb::start(settings("mariadb")).expect("a server of its own");
+    // Both lead to this machine, and neither is loopback by its name.
+    let on_postgres =
+        format!("postgres://backstop@db.backstop.invalid:{}/backstop?hostaddr=127.0.0.1", postgres.port());
+    let on_mariadb = format!("mysql://backstop@0.0.0.0:{}/backstop", mariadb.port());
+    let trusted = authority.file().display().to_string();
+    let program = Program::new();
+    for url in [on_postgres, on_mariadb] {
+        let migrate = ["--store", &url, "migrate"];
+        program.run(&migrate).exits(1).tells(&["certificate does not verify", "sslrootcert=PATH"]);
+        // What a machine trusts is in its files, or in those that this variable names.
+        let trust = [("SSL_CERT_FILE", trusted.as_str())];
+        program.run_with(&migrate, &trust).exits(0);
+        // The servers are quick, not durable.
+        let found = program.run_with(&["--store", &url, "doctor"], &trust).exits(1);
+        found.says(&["encrypted and verified (TLS, authorities of the system)"]);
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub enum Jitter {
 
 /// A word that names no growth or jitter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is no {what}: use {known}")]
+#[error("`{given}` is not a known {what}: use {known}")]
 pub struct BackoffError {
     given: String,
     what: &'static str,

@@ -65,6 +65,12 @@ pub fn fingerprint(kind: &str, error_type: &str, message: &str) -> Fingerprint {
     Fingerprint(hex)
 }
 
+/// The fingerprint of the failures of a kind that would open more incidents than its tenant may have (E13): they are
+/// told as one.
+pub fn gathered(kind: &str) -> Fingerprint {
+    fingerprint(kind, "TooManyIncidents", "more incidents than the tenant may have")
+}
+
 /// Reduces a message to what all its occurrences have in common, on one line of bounded length.
 ///
 /// Normalizing a normalized message changes nothing.

@@ -61,7 +61,7 @@ impl Attempt {
     /// its delay, and why it calls the job off. What it logged is no part of how it ended.
     fn ended_as(&self, ending: &Ending) -> bool {
         self.cause == ending.cause
-            && self.failure == ending.failure
+            && same_failure(self.failure.as_ref(), ending.failure.as_ref())
             && same_result(self.result.as_deref(), ending.result.as_deref())
             && self.warning == ending.warning
             && self.asked_as(&ending.decision)
@@ -82,6 +82,14 @@ impl Attempt {
             _ => true,
         }
     }
+}
+
+/// True when both are the same evidence. Which incident it counts for follows from it, and from how many there were.
+fn same_failure(one: Option<&FailureRecord>, other: Option<&FailureRecord>) -> bool {
+    let evidence = |failure: Option<&FailureRecord>| {
+        failure.map(|failure| (failure.error_type.clone(), failure.message.clone()))
+    };
+    evidence(one) == evidence(other)
 }
 
 /// Sealing the same text twice gives different bytes, so sealed results are compared by their length.

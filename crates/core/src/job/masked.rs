@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::followed::{followed, stands_for_data};
 use super::{Attempt, JobDetail, JobView};
 use crate::failure::redact::{MARKER, MAX_JSON_DEPTH, Redactor, mask_json};
 use crate::sealing;
@@ -72,7 +73,7 @@ impl Mask<'_> {
             return Value::from(sealing::SHOWN).to_string().into();
         }
         // What no reader can follow (too deep, a number beyond all bounds) nobody can look through either.
-        let Ok(written) = serde_json::from_str::<Value>(stored) else {
+        let Some(written) = followed(stored) else {
             return Value::from(HIDDEN).to_string().into();
         };
         let mut shown = written.clone();
@@ -86,11 +87,15 @@ impl Mask<'_> {
             *value = Value::from(sealing::SHOWN);
             return;
         }
+        if value.as_str().is_some_and(stands_for_data) {
+            *value = Value::from(HIDDEN);
+            return;
+        }
         hide(value, &self.masking.of(kind), 0);
         mask_json(value, self.redactor);
     }
 
-    /// The document of an archived job and of its runs, in place.
+    /// The document of an archived job and of its runs, in place; see [`super::read_document`].
     pub fn document(&self, document: &mut Value) {
         let kind = document.pointer("/job/kind").and_then(Value::as_str).map(str::to_owned);
         let kind = kind.as_deref();
@@ -232,6 +237,25 @@ mod tests {
         let as_written = r#"{"b":1,  "a":2}"#;
         assert_eq!(shown(&masking, Some("mail"), as_written), as_written, "what hides nothing is left alone");
         assert_eq!(shown(&Masking::default(), None, as_written), as_written);
+    }
+
+    #[test]
+    fn data_that_a_document_holds_as_text_is_hidden() {
+        // F11, E12
+        let (masking, redactor) = (Masking::default().hide("mail", ["iban"]), StandardRedactor::default());
+        let mask = Mask { redactor: &redactor, masking: &masking };
+        let deep = format!("{}{}{}", "[".repeat(200), r#"{"iban":"DE00"}"#, "]".repeat(200));
+        for text in [r#"{"iban":"DE00","n":1e999}"#, &deep, &format!(r#"["DE00",{}]"#, "9".repeat(400))] {
+            let mut document =
+                json!({ "job": { "kind": "mail", "payload": text }, "attempts": [{ "result": text }] });
+            mask.document(&mut document);
+            let expected =
+                json!({ "job": { "kind": "mail", "payload": HIDDEN }, "attempts": [{ "result": HIDDEN }] });
+            assert_eq!(document, expected, "{text:.40}");
+        }
+        let mut plain = json!("[INFO] it went well");
+        mask.value(Some("mail"), &mut plain);
+        assert_eq!(plain, "[INFO] it went well");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::followed::value_or_text;
 use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
@@ -29,7 +30,7 @@ pub struct JobReads {
     pub status: State,
     /// How urgent it is, 0 to 4.
     pub priority: Priority,
-    /// Its input.
+    /// Its input; as text when no reader could follow it.
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub payload: Value,
     /// Runs charged to the attempt budget since the last re-drive (F3).
@@ -104,6 +105,10 @@ pub struct JobReads {
     /// How many runs ended by each cause, over its whole life; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<Cause, u64>>,
+    /// Data that a list does not show whole because it is large: `payload`, `params` or `result`, and its size in
+    /// bytes. What stands there instead is null, or its beginning as text.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
 }
 
 /// One run of a job as every interface shows it.
@@ -150,11 +155,6 @@ pub struct AttemptReads {
     pub output: Option<String>,
 }
 
-/// Stored JSON text as a value; text that is no JSON (it cannot have come through a submit) is shown as it is.
-fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
-}
-
 impl JobView {
     /// The job as every interface shows it.
     #[must_use]
@@ -169,7 +169,7 @@ impl JobView {
             queue: spec.queue.clone(),
             status: self.state(),
             priority: spec.priority,
-            payload: json_or_text(&spec.payload),
+            payload: value_or_text(&spec.payload),
             attempt: record.attempt,
             crashes: record.crashes,
             deferrals: record.deferrals,
@@ -183,7 +183,7 @@ impl JobView {
             finished_at: record.finished_at,
             expires_at: record.expires_at,
             progress: record.progress.clone(),
-            result: self.result.as_deref().map(json_or_text),
+            result: self.result.as_deref().map(value_or_text),
             warning: self.warning.clone(),
             last_error: failure.map(|f| f.message.clone()),
             error_type: failure.map(|f| f.error_type.clone()),
@@ -193,7 +193,7 @@ impl JobView {
             worker: self.worker(),
             fence: record.fence,
             tags: spec.tags.clone(),
-            params: params.map_or_else(|| Value::Object(serde_json::Map::new()), json_or_text),
+            params: params.map_or_else(|| Value::Object(serde_json::Map::new()), value_or_text),
             idempotency_key: spec.idempotency_key.clone(),
             business_key: spec.business_key.clone(),
             correlation_id: spec.correlation_id.clone(),
@@ -203,6 +203,7 @@ impl JobView {
             signed_by: spec.signature().map(|signature| signature.key.to_string()),
             waits_for_code: self.waits_for_code,
             counters: None,
+            left_out: BTreeMap::new(),
         }
     }
 }
@@ -237,7 +238,7 @@ impl Attempt {
             error: failure.map(|f| f.message.clone()),
             fingerprint: failure.map(|f| f.fingerprint.to_string()),
             decision: self.decision.clone(),
-            result: self.result.as_deref().map(json_or_text),
+            result: self.result.as_deref().map(value_or_text),
             warning: self.warning.clone(),
             output: self.output.clone(),
         }

@@ -290,6 +290,13 @@ impl Plan {
         self.phase.is_moving() || self.open > 0
     }
 
+    /// When it came to its end, once nothing of it is in flight any more; none for a plan that may still go on.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        let is_over = self.phase.is_final() && self.open == 0;
+        is_over.then(|| self.history.last().map_or(self.created_at, |entry| entry.at))
+    }
+
     /// What to do with a job that the plan meets in this round.
     pub(super) fn judge(&self, view: &JobView) -> Judgement {
         let record = &view.record;

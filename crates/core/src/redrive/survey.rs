@@ -14,7 +14,7 @@ const MAX_GROUPS: usize = 1_000;
 
 /// What a plan would find now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSurvey))]
 pub struct Survey {
     /// Which dead letters.
     pub selector: Selector,
@@ -36,7 +36,7 @@ type Key = (String, String, Option<TerminalReason>, Option<Fingerprint>);
 
 /// Dead letters of one sort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SurveyGroup))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSurveyGroup))]
 pub struct Group {
     /// Their kind.
     pub kind: String,

@@ -55,6 +55,14 @@ fn key(channel: &str, incident: &str, open: bool) -> String {
     format!("{channel}/{}/{incident}", if open { "open" } else { "told" })
 }
 
+/// The changes that forget what a channel was told of an incident.
+pub(crate) fn removals(channel: &str, incident: &str) -> [Edit; 2] {
+    [true, false].map(|open| {
+        let key = key(channel, incident, open);
+        Edit { drawer: Drawer::AlertLog, key, expect: Expect::Any, body: None }
+    })
+}
+
 /// A page of accounts with something to tell, and the key to go on after.
 pub(crate) struct OpenPage {
     pub(crate) now: Timestamp,

@@ -25,7 +25,7 @@ const SECRETS: usize = 5;
 #[non_exhaustive]
 pub enum WebhookError {
     /// The address is no URL.
-    #[error("the webhook's address is no URL: write https://HOST/PATH")]
+    #[error("the webhook's address is not a URL: write https://HOST/PATH")]
     Address,
     /// It is one of another scheme.
     #[error("the webhook's address must begin with https:// or http://")]

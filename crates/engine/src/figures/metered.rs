@@ -3,17 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop_core::explain::Surroundings;
-use backstop_core::failure::{Cause, Fingerprint, TerminalReason, Verdict};
-use backstop_core::incident::{Incident, Statement};
-use backstop_core::job::{
-    Attempt, Ending, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
-};
-use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+use backstop_core::failure::{Cause, TerminalReason, Verdict};
+use backstop_core::job::{Ending, NewJob, Stale, State};
+use backstop_core::{Lease, Refusal, WorkerId};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
-    IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Page, PageRequest, Peek, QueueView,
-    Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
+    Answer, Claim, Claimed, Finish, Layer, Overdue, Renewed, Signal, Store, Submit, Submitted, Term,
 };
 
 use super::{Figures, LONG, SHORT};
@@ -89,26 +83,19 @@ fn taken(figures: &Figures, claimed: &Claimed) {
             figures.last_attempts.add(&one.job.spec.kind, "", 1);
         }
     }
-    if claimed.expired > 0 {
-        figures.events.add("", "expired", u64::try_from(claimed.expired).unwrap_or(u64::MAX));
-    }
 }
 
-macro_rules! timed {
-    ($($verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $verb(&self, $($arg: $type),*) -> Answer<'_, $answer> {
-            self.timed(stringify!($verb), self.inner.$verb($($arg),*), |_, _| ())
-        })*
-    };
-}
-
-impl Store for Metered {
-    fn info(&self) -> StoreInfo {
-        self.inner.info()
+impl Layer for Metered {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn observe(&self, observer: Arc<dyn Observer>) {
-        self.inner.observe(observer);
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        verb: &'static str,
+        call: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        self.timed(verb, call(&*self.inner), |_, _| ())
     }
 
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
@@ -148,6 +135,12 @@ impl Store for Metered {
         self.endings("finish", endings, |store, endings| store.finish(endings))
     }
 
+    fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
+        self.timed("expire", self.inner.expire(term, jobs), |figures, expired| {
+            figures.events.add("", "expired", u64::try_from(*expired).unwrap_or(u64::MAX));
+        })
+    }
+
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
         self.endings("rescue", endings, move |store, endings| store.rescue(term, endings))
     }
@@ -159,49 +152,5 @@ impl Store for Metered {
                 figures.events.add("", "lease_lost", lost);
             }
         })
-    }
-
-    fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
-        self.timed("peek", self.inner.peek(claim), |_, _| ())
-    }
-
-    fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
-        self.timed("pause_queue", self.inner.pause_queue(queue, paused, note), |_, _| ())
-    }
-
-    timed! {
-        now() -> Timestamp;
-        start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
-        annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
-        enlist(worker: NewWorker) -> ();
-        retire(worker: WorkerId) -> ();
-        lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
-        terms() -> Terms;
-        fold(limit: usize) -> usize;
-        orphans(limit: usize) -> Vec<Orphan>;
-        handed_out() -> Vec<HandedRun>;
-        expire(term: Term, limit: usize) -> usize;
-        archive(term: Term, retention: Retention, limit: usize) -> usize;
-        operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
-        jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
-        glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
-        archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
-        list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
-        attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
-        surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
-        queues() -> Vec<QueueView>;
-        workers() -> Vec<WorkerView>;
-        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
-        incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
-        say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
-        survey(filter: JobFilter, most: usize) -> Survey;
-        documents(shelf: Shelf) -> Documents;
-        amend(amend: Amend) -> Amended;
-        purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
-        prune(term: Term, keep: Duration, limit: usize) -> usize;
-        prunable(keep: Duration, most: usize) -> usize;
-        archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
-        held_lanes() -> Vec<HeldLane>;
-        check() -> Vec<Finding>;
     }
 }

@@ -14,10 +14,12 @@ mod expire;
 mod forget;
 mod gates;
 mod handle;
+mod history;
 mod leadership;
 mod prune;
 mod redrive;
 mod rescue;
+mod retire;
 mod unled;
 mod upkeep;
 mod watch_code;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use backstop_core::WorkerId;
 use backstop_store::{Duty, Error as StoreError, Term};
 
+use self::expire::PassedBy;
 use crate::engine::Backstop;
 use crate::loops::Pulse;
 
@@ -72,7 +75,7 @@ async fn perform(engine: &Backstop, term: Term, span: Duration, pulse: &Pulse) -
             // Nobody else keeps the time of runs elsewhere (F10).
             engine.remote().keep_time().await
         }
-        Duty::Expire => expire::expire(engine, term, pulse).await,
+        Duty::Expire => expire::expire(engine, term, &mut PassedBy::default(), pulse).await,
         Duty::WatchCode => {
             watch_code::watch(engine).await?;
             forget::forget(engine).await
@@ -81,6 +84,9 @@ async fn perform(engine: &Backstop, term: Term, span: Duration, pulse: &Pulse) -
         Duty::Prune => {
             prune::prune(engine, term, pulse).await?;
             audit::prune(engine, term, pulse).await?;
+            retire::plans(engine, term, pulse).await?;
+            retire::incidents(engine, term, pulse).await?;
+            retire::lanes(engine, term, pulse).await?;
             // Alerts that nobody is to be told of.
             if engine.inner.config.alerts.channels.is_empty() { alert::sweep(engine).await } else { Ok(()) }
         }

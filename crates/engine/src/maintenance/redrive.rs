@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::redrive::{Phase, Plan, Want};
-use backstop_store::{Amend, Amended, Duty, Error as StoreError, Expect, Term};
+use backstop_store::{Amend, Amended, Duty, Error as StoreError, Term};
 use tokio::time::Instant;
 
 use super::handle::Shared;
 use crate::engine::Backstop;
 use crate::loops::Pulse;
 use crate::redrive::filed::{self, Filed};
+use crate::redrive::mark;
 use step::{Look, Step};
 
 /// Steps of one plan in one round at most: the other plans and duties want their turn.
@@ -57,7 +58,7 @@ async fn step_all(
     pulse: &Pulse,
 ) -> Result<Stepping, StoreError> {
     let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
-    for filed in active(engine).await? {
+    for filed in active(engine, term).await? {
         let look = if afresh { Look::Everything } else { Look::needed(&filed.plan) };
         let mut next = Some((filed, look));
         for _ in 0..STEPS {
@@ -118,13 +119,26 @@ async fn look(engine: &Backstop, shared: &Shared, afresh: bool, pulse: &Pulse) -
 }
 
 /// The plans that a step could do something for. One that cannot be read is told and must not hold up the others.
-async fn active(engine: &Backstop) -> Result<Vec<Filed>, StoreError> {
-    let mut active = Vec::new();
-    for filed in filed::all(&*engine.inner.store).await? {
-        match filed {
-            Ok(filed) if filed.plan.wants_steps() => active.push(filed),
-            Ok(_) => {}
-            Err(error) => tracing::error!(%error, "a re-drive plan cannot be read and is left alone"),
+///
+/// Plans at rest are not read, however many there are: their marks say that they are.
+async fn active(engine: &Backstop, term: Term) -> Result<Vec<Filed>, StoreError> {
+    let store = &*engine.inner.store;
+    let mut marks = mark::open(store).await?;
+    if engine.inner.plans_marked.is_due(term, marks.now) {
+        mark::complete(store, term).await?;
+        engine.inner.plans_marked.done(term, marks.now);
+        marks = mark::open(store).await?;
+    }
+    let mut active = Vec::with_capacity(marks.plans.len());
+    for marked in marks.plans {
+        match filed::one(store, &marked.plan).await {
+            Ok(Some(filed)) if filed.plan.wants_steps() => active.push(filed),
+            // A program of an earlier version brought it to its end, and left the mark.
+            Ok(_) => mark::remove(store, term, marked).await?,
+            Err(error @ StoreError::Corrupt { .. }) => {
+                tracing::error!(%error, "a re-drive plan cannot be read and is left alone");
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(active)
@@ -149,7 +163,7 @@ async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result
     tell(&filed.plan, &step.plan);
     let (driven, all_seen, moved) = (!step.operations.is_empty(), step.all_seen, step.has_seen_much());
     let (plan, sheets, operations) = step.into_parts();
-    let mut edits = vec![filed::edit(&plan, Expect::Revision(filed.revision))];
+    let mut edits = filed::edits(&plan, Some((&filed.plan, filed.revision)));
     edits.extend(sheets);
     match store.amend(Amend { term: Some(term), edits, operations }).await? {
         Amended::Done { now, .. } => {

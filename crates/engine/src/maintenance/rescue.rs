@@ -8,6 +8,7 @@ use backstop_core::job::Ending;
 use backstop_store::{Duty, Error as StoreError, Finish, Orphan, Term};
 use tokio::time::Instant;
 
+use super::expire::PassedBy;
 use super::handle::Shared;
 use super::{BATCH, expire};
 use crate::config::Config;
@@ -28,6 +29,7 @@ const OVERTIME: Duration = Duration::from_secs(3);
 pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
     let mut changes = shared.leadership.changes();
     let (mut expiry_due, mut overtime_due) = (Instant::now(), Instant::now());
+    let mut passed_by = PassedBy::default();
     while !shared.stop.is_cancelled() {
         pulse.beat();
         let (now, third) = (Instant::now(), shared.lease() / 3);
@@ -40,7 +42,7 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
         }
         if let Some(term) = shared.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
             expiry_due = now + third;
-            shared.heed(expire::expire(engine, term, pulse).await, pulse);
+            shared.heed(expire::expire(engine, term, &mut passed_by, pulse).await, pulse);
         }
         shared.pause(now + third.min(LOOK), &mut changes).await;
     }
@@ -64,7 +66,7 @@ pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Resu
             }
             endings.push(Finish { lease: orphan.lease, ending });
         }
-        engine.inner.budgets.smear(&**store, &engine.inner.config, &mut endings).await;
+        engine.inner.place(&mut endings).await;
         let answers = write_apart(endings, |endings| store.rescue(term, endings)).await?;
         let rescued = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
         // A job that this poisons is a dead letter like any other (F12).

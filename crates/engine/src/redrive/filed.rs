@@ -5,6 +5,8 @@ use backstop_core::job::PlanId;
 use backstop_core::redrive::Plan;
 use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
 
+use super::mark;
+
 /// Rows of a page.
 const PAGE: usize = 1_000;
 
@@ -22,9 +24,11 @@ pub(crate) fn items(plan: &PlanId) -> String {
     format!("{plan}/")
 }
 
-/// The change that files a plan.
-pub(crate) fn edit(plan: &Plan, expect: Expect) -> Edit {
-    Edit { drawer: Drawer::Plans, key: plan.id.to_string(), expect, body: Some(text(plan)) }
+/// The changes that file a plan, with its mark; `before` is the plan that they rest on.
+pub(crate) fn edits(plan: &Plan, before: Option<(&Plan, i64)>) -> Vec<Edit> {
+    let expect = before.map_or(Expect::Absent, |(_, revision)| Expect::Revision(revision));
+    let edit = Edit { drawer: Drawer::Plans, key: plan.id.to_string(), expect, body: Some(text(plan)) };
+    std::iter::once(edit).chain(mark::edits(before.map(|(plan, _)| plan), plan)).collect()
 }
 
 /// The text of a plan or an item.

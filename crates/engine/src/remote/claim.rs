@@ -130,7 +130,7 @@ impl Remote {
         if request.queues.len() > 1 {
             let peek = store.peek(&claim).await?;
             if !peek.has_work() {
-                return Ok(Claimed { jobs: Vec::new(), now: peek.now, expired: 0 });
+                return Ok(Claimed { jobs: Vec::new(), now: peek.now });
             }
         }
         store.claim(claim).await

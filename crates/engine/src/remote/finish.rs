@@ -87,7 +87,7 @@ impl Remote {
             reports.into_iter().map(|report| (report.finish, report.first)).unzip();
         let inner = &self.engine.inner;
         inner.budgets.tell(&*inner.store, &inner.config).await;
-        inner.budgets.smear(&*inner.store, &inner.config, &mut endings).await;
+        inner.place(&mut endings).await;
         let written = write_apart(endings, |endings| inner.store.finish(endings)).await?;
         for ((finish, answer), first) in written.iter().zip(first) {
             note(finish, answer.is_err());

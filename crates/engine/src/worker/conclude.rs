@@ -10,7 +10,7 @@ use backstop_core::job::{Ending, FailureRecord, Job, Record, Told};
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::outcome::Reply;
+use crate::outcome::{Failed, Reply};
 use crate::{sealing, signing};
 
 /// What a finished, failed or stopped handler left.
@@ -53,6 +53,7 @@ pub(crate) fn conclude(
                 Concluded::plain(with_warning(succeeded(config, &job, None), warning))
             }
             None => {
+                let failed = without_secrets(config, &job, failed);
                 let hook = if failed.failure.cause.charges_attempt() {
                     ask(record.attempt.saturating_add(1), &failed.failure)
                 } else {
@@ -96,6 +97,17 @@ pub(crate) fn follow_up(
     told.write(&job.spec, &mut callback.spec);
     signing::vouch(config, &mut callback.spec);
     Some(Box::new(callback))
+}
+
+/// A reported failure whose message quotes what a view of the result shows, and no more (F11, E12).
+fn without_secrets(config: &Config, job: &Job, mut failed: Box<Failed>) -> Box<Failed> {
+    if let Some(value) = &failed.value {
+        let (said, shown) = (value.to_string(), sealing::told(config, &job.spec, value.clone()).to_string());
+        if said != shown {
+            failed.failure.message = failed.failure.message.replace(&said, &shown);
+        }
+    }
+    failed
 }
 
 fn with_warning(mut ending: Ending, warning: String) -> Ending {

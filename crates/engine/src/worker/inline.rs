@@ -120,7 +120,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
         };
         let cause = finish.ending.cause;
         let mut endings = [finish];
-        engine.budgets.smear(&*engine.store, &engine.config, &mut endings).await;
+        engine.place(&mut endings).await;
         if first {
             engine.budgets.note_first_run(&kind);
         }

@@ -86,14 +86,15 @@ impl Outbox {
         }
     }
 
-    /// Gives the retries of a batch their places (F19), once: a batch that could not be written keeps them.
+    /// Gives the endings of a batch their places (F19, E13), once: a batch that could not be written keeps them.
     async fn book(&self, engine: &Inner, batch: &mut Batch) {
         if batch.booked {
             return;
         }
-        engine.budgets.smear(&*engine.store, &engine.config, &mut batch.endings).await;
+        engine.place(&mut batch.endings).await;
         for (report, finish) in self.lock().iter_mut().zip(&batch.endings) {
             report.finish.ending.decision.clone_from(&finish.ending.decision);
+            report.finish.ending.failure.clone_from(&finish.ending.failure);
             report.booked = true;
         }
     }

@@ -70,3 +70,63 @@ async fn unreadable(engine: &backstop::Backstop, jobs: &[JobId]) -> usize {
     }
     count
 }
+
+/// SQL after which the database refuses to write the end of a job that has not started.
+fn refuse_to_end(place: &Place, id: JobId) -> String {
+    let id = place.id(id);
+    match place {
+        Place::Sqlite(_) => format!(
+            "CREATE TRIGGER refuse BEFORE UPDATE ON backstop_state WHEN OLD.id = {id} AND NEW.status <> 1 \
+             BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END"
+        ),
+        Place::Postgres(schema) => format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'refused by a trigger'; END $$; \
+             CREATE TRIGGER refuse BEFORE DELETE ON {schema}.ready FOR EACH ROW WHEN (OLD.id = {id}) \
+             EXECUTE FUNCTION {schema}.refuse()"
+        ),
+        Place::Mysql(_) => format!(
+            "CREATE TRIGGER refuse BEFORE DELETE ON backstop_ready FOR EACH ROW BEGIN IF OLD.id = {id} THEN \
+             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by a trigger'; END IF; END"
+        ),
+    }
+}
+
+#[tokio::test]
+async fn an_expiry_that_the_database_refuses_stops_no_other() {
+    // C7, F17, L19: neither those that expire beside it nor those of its lane that are due.
+    for place in Place::all("refused").await {
+        let (name, engine) = (place.name(), place.open(Config::default()).await);
+        let now = engine.store().now().await.expect("a clock");
+        let node = backstop::worker_id();
+        let mut late = Vec::new();
+        for _ in 0..9 {
+            let job = engine.enqueue(work("late")).expires_at(now);
+            late.push(job.submit().await.expect("admitted").id);
+        }
+        let sound = engine.enqueue(work("well")).submit().await.expect("admitted").id;
+        let stuck = late[4];
+        place.sql(&refuse_to_end(&place, stuck)).await;
+        let app = Arc::new(App::default());
+        drain(&engine, &app).await;
+        assert_eq!(detail(&engine, sound).await.view.record.state, State::Succeeded, "{name}: behind it");
+        assert_eq!(app.starts.load(Ordering::SeqCst), 1, "{name}: none of those that are late");
+        engine.maintain(node, Duration::from_secs(30)).await.expect("every duty goes on");
+        for id in &late {
+            let expected = if *id == stuck { State::Pending } else { State::Failed };
+            assert_eq!(detail(&engine, *id).await.view.record.state, expected, "{name}");
+        }
+        let mended = match &place {
+            Place::Postgres(schema) => format!("DROP TRIGGER refuse ON {schema}.ready"),
+            _ => "DROP TRIGGER refuse".to_owned(),
+        };
+        place.sql(&mended).await;
+        engine.maintain(node, Duration::from_secs(30)).await.expect("every duty goes on");
+        assert_eq!(
+            detail(&engine, stuck).await.view.record.state,
+            State::Failed,
+            "{name}: once it is mended"
+        );
+        place.done().await;
+    }
+}

@@ -231,6 +231,7 @@ async fn a_planted_callback_is_not_its_parents() {
         let past = engine.store().now().await.expect("a clock").before(Duration::from_secs(60));
         let parent = engine.enqueue(work("late")).expires_at(past).on_failure(after("declared"));
         let parent = parent.submit().await.expect("admitted").id;
+        engine.maintain(worker_id(), Duration::from_secs(30)).await.expect("the store is there");
         drain(&engine, &app).await;
         let name = place.name();
         assert_eq!(reason(&engine, parent).await, Some(TerminalReason::Expired), "{name}");

@@ -2,15 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use backstop::State;
-use backstop::core::explain::Surroundings;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
-use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
-use backstop::store::*;
+use backstop::core::JobId;
+use backstop::core::job::Glance;
+use backstop::store::{Answer, Documents, Drawer, Error, Layer, Shelf, Store};
 
 /// Something that happens before a call, such as another node being faster.
 pub(crate) type Before = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -34,11 +29,13 @@ pub(crate) struct Frail {
     trouble: Trouble,
     calls: AtomicUsize,
     looks: AtomicUsize,
+    plans: AtomicUsize,
 }
 
 impl Frail {
     pub(crate) fn new(inner: Arc<dyn Store>, call: usize, trouble: Trouble) -> Arc<Self> {
-        Arc::new(Self { inner, call, trouble, calls: AtomicUsize::new(0), looks: AtomicUsize::new(0) })
+        let [calls, looks, plans] = [0; 3].map(AtomicUsize::new);
+        Arc::new(Self { inner, call, trouble, calls, looks, plans })
     }
 
     /// True when the trouble has come.
@@ -51,7 +48,23 @@ impl Frail {
         self.looks.load(Ordering::SeqCst)
     }
 
-    fn through<'a, T: Send + 'a>(&'a self, verb: Answer<'a, T>) -> Answer<'a, T> {
+    /// How many plans were read, each time counted.
+    pub(crate) fn plans(&self) -> usize {
+        self.plans.load(Ordering::SeqCst)
+    }
+}
+
+impl Layer for Frail {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        _: &'static str,
+        verb: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        let verb = verb(&*self.inner);
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let location = "frail".to_owned();
         let lost = Error::Unavailable { location: location.clone(), problem: "dead".into(), source: None };
@@ -69,69 +82,20 @@ impl Frail {
             _ => verb,
         }
     }
-}
-
-macro_rules! counted {
-    ($($verb:ident($($name:ident: $taken:ty),*) -> $answered:ty;)*) => {
-        $(fn $verb(&self, $($name: $taken),*) -> Answer<'_, $answered> {
-            self.through(self.inner.$verb($($name),*))
-        })*
-    };
-}
-
-impl Store for Frail {
-    fn info(&self) -> StoreInfo {
-        self.inner.info()
-    }
-
-    fn observe(&self, observer: Arc<dyn Observer>) {
-        self.inner.observe(observer);
-    }
 
     fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
         self.looks.fetch_add(ids.len(), Ordering::SeqCst);
-        self.through(self.inner.glance(ids))
+        self.around("glance", |store| store.glance(ids))
     }
 
-    counted! {
-        now() -> Timestamp;
-        submit(submit: Submit) -> Vec<Result<Submitted, Refusal>>;
-        claim(claim: Claim) -> Claimed;
-        peek(claim: &Claim) -> Peek;
-        start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
-        finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-        annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
-        enlist(worker: NewWorker) -> ();
-        renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
-        retire(worker: WorkerId) -> ();
-        lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
-        terms() -> Terms;
-        fold(limit: usize) -> usize;
-        orphans(limit: usize) -> Vec<Orphan>;
-        handed_out() -> Vec<HandedRun>;
-        rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-        expire(term: Term, limit: usize) -> usize;
-        archive(term: Term, retention: Retention, limit: usize) -> usize;
-        operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
-        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
-        jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
-        archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
-        list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
-        attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
-        surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
-        queues() -> Vec<QueueView>;
-        workers() -> Vec<WorkerView>;
-        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
-        incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
-        say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
-        survey(filter: JobFilter, most: usize) -> Survey;
-        documents(shelf: Shelf) -> Documents;
-        amend(amend: Amend) -> Amended;
-        purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
-        prune(term: Term, keep: Duration, limit: usize) -> usize;
-        prunable(keep: Duration, most: usize) -> usize;
-        archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
-        held_lanes() -> Vec<HeldLane>;
-        check() -> Vec<Finding>;
+    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+        let drawer = shelf.drawer;
+        let verb = self.around("documents", |store| store.documents(shelf));
+        Box::pin(async move {
+            let found = verb.await?;
+            let plans = if drawer == Drawer::Plans { found.items.len() } else { 0 };
+            self.plans.fetch_add(plans, Ordering::SeqCst);
+            Ok(found)
+        })
     }
 }

@@ -62,6 +62,10 @@ impl Stage {
         self.clock.advance(span);
     }
 
+    pub(crate) async fn clock_now(&self) -> Timestamp {
+        self.store.now().await.expect("the model is there")
+    }
+
     /// One round of maintenance.
     pub(crate) async fn maintain(&self) {
         self.engine.maintain(self.node, TERM).await.expect("the model is there");

@@ -209,7 +209,7 @@ async fn a_payload_that_does_not_decode_or_validate_is_invalid() {
     // E11: the second and the third point.
     let (cause, state, message) = picky(r#"{"amount":"many"}"#).await;
     assert_eq!((cause, state), (Cause::Invalid, State::Failed));
-    assert!(message.contains("the payload is no picky"), "{message}");
+    assert!(message.contains("the payload does not decode as picky"), "{message}");
     let (cause, state, message) = picky(r#"{"amount":-1}"#).await;
     assert_eq!((cause, state, message.as_str()), (Cause::Invalid, State::Failed, "amount is negative"));
     assert_eq!(picky(r#"{"amount":1}"#).await.1, State::Succeeded);

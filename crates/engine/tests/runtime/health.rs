@@ -44,21 +44,9 @@ impl Troubled {
     }
 }
 
-macro_rules! pass_on {
-    ($($verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
-        $(fn $verb(&self, $($arg: $type),*) -> store::Answer<'_, $answer> {
-            self.inner.$verb($($arg),*)
-        })*
-    };
-}
-
-impl store::Store for Troubled {
-    fn info(&self) -> store::StoreInfo {
-        self.inner.info()
-    }
-
-    fn observe(&self, observer: Arc<dyn store::Observer>) {
-        self.inner.observe(observer);
+impl store::Layer for Troubled {
+    fn below(&self) -> &dyn store::Store {
+        &*self.inner
     }
 
     fn renew(
@@ -96,56 +84,6 @@ impl store::Store for Troubled {
             return Box::pin(std::future::ready(Err(error)));
         }
         self.inner.finish(endings)
-    }
-
-    fn peek(&self, claim: &store::Claim) -> store::Answer<'_, store::Peek> {
-        let claim = claim.clone();
-        Box::pin(async move { self.inner.peek(&claim).await })
-    }
-
-    pass_on! {
-        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
-        incidents_of(fingerprints: Vec<core::failure::Fingerprint>) -> Vec<Option<store::Incident>>;
-        say(
-            fingerprints: Vec<core::failure::Fingerprint>,
-            statement: core::incident::Statement
-        ) -> Vec<Option<store::Incident>>;
-        survey(filter: store::JobFilter, most: usize) -> store::Survey;
-        documents(shelf: store::Shelf) -> store::Documents;
-        amend(amend: store::Amend) -> store::Amended;
-        purge(jobs: Vec<core::JobId>, only: Option<State>) -> Vec<Result<State, core::Refusal>>;
-        prune(term: store::Term, keep: Duration, limit: usize) -> usize;
-        prunable(keep: Duration, most: usize) -> usize;
-        archive_page(
-            page: store::PageRequest<core::JobId>
-        ) -> store::Page<(core::JobId, store::Archived), core::JobId>;
-        now() -> backstop::Timestamp;
-        submit(submit: store::Submit) -> Vec<Result<store::Submitted, core::Refusal>>;
-        claim(claim: store::Claim) -> store::Claimed;
-        annotate(notes: Vec<store::Note>) -> Vec<Result<(), core::job::Stale>>;
-        enlist(worker: store::NewWorker) -> ();
-        retire(worker: backstop::WorkerId) -> ();
-        lead(node: backstop::WorkerId, duties: Vec<store::Duty>, ttl: Duration) -> Vec<Option<store::Term>>;
-        terms() -> store::Terms;
-        orphans(limit: usize) -> Vec<store::Orphan>;
-        handed_out() -> Vec<store::HandedRun>;
-        rescue(term: store::Term, endings: Vec<store::Finish>) -> Vec<Result<State, core::job::Stale>>;
-        expire(term: store::Term, limit: usize) -> usize;
-        archive(term: store::Term, retention: backstop::Retention, limit: usize) -> usize;
-        operate(jobs: Vec<backstop::JobId>, operation: core::job::Operation)
-            -> Vec<Result<core::job::Operated, core::Refusal>>;
-        jobs(ids: Vec<backstop::JobId>) -> Vec<Option<core::job::JobDetail>>;
-        glance(ids: Vec<backstop::JobId>) -> Vec<Option<core::job::Glance>>;
-        archived(ids: Vec<backstop::JobId>) -> Vec<Option<store::Archived>>;
-        list(filter: store::JobFilter, page: store::PageRequest<backstop::JobId>)
-            -> store::Page<core::job::JobView, backstop::JobId>;
-        attempts(job: backstop::JobId, page: store::PageRequest<u32>) -> store::Page<core::job::Attempt, u32>;
-        surroundings(job: backstop::JobId) -> Option<(core::job::JobView, core::explain::Surroundings)>;
-        queues() -> Vec<store::QueueView>;
-        workers() -> Vec<store::WorkerView>;
-        incidents_like(filter: store::IncidentFilter, limit: usize) -> Vec<store::Incident>;
-        held_lanes() -> Vec<store::HeldLane>;
-        check() -> Vec<store::Finding>;
     }
 }
 

@@ -38,7 +38,8 @@ pub(crate) const LATEST: &str = concat!(
     incident_columns!(),
     " FROM backstop_incident \
      WHERE (? IS NULL OR COALESCE(standing, '{\"state\":\"new\"') LIKE ?) \
-     AND (? = 0 OR open > 0) AND (? IS NULL OR LEFT(kind, LENGTH(?)) = ?) \
+     AND (? = 0 OR open > 0) AND (? = 0 OR open <= 0) AND (? IS NULL OR LEFT(kind, LENGTH(?)) = ?) \
+     AND (? IS NULL OR last_seen < ? OR (last_seen = ? AND fingerprint > ?)) \
      ORDER BY last_seen DESC, fingerprint LIMIT ?"
 );
 pub(crate) const BY_FINGERPRINT: &str =
@@ -48,3 +49,6 @@ pub(crate) const LOCK: &str = concat!(
     incident_columns!(),
     " FROM backstop_incident FORCE INDEX (PRIMARY) WHERE fingerprint IN (?) ORDER BY fingerprint FOR UPDATE"
 );
+pub(crate) const DELETE: &str = "DELETE FROM backstop_incident WHERE fingerprint IN (?)";
+pub(crate) const OF_TENANT: &str =
+    "SELECT COUNT(*) FROM (SELECT 1 FROM backstop_incident WHERE kind >= ? AND kind < ? LIMIT ?) i";

@@ -1,6 +1,6 @@
 //! Cursors against every order of events: two processes that claim and look, transactions that submit, pause and resume
-//! and are committed late or not at all, and the removal of arrivals. The database is modeled down to its snapshots;
-//! the cursors are the real ones.
+//! and are committed late or not at all, jobs that expire, and the removal of arrivals. The database is modeled down to
+//! its snapshots; the cursors are the real ones.
 //!
 //! The property (L2): a claim takes nothing while a job of a better rank is free that could be seen when it began. Each
 //! part of the mechanism is taken away once, and then the search must find the job that is passed by: without the first
@@ -25,9 +25,17 @@ struct Parts {
     checks_version: bool,
     /// Cursors from before the floor are not believed.
     minds_floor: bool,
+    /// What has expired comes back as an arrival only; otherwise it may be claimed again where it stands.
+    expires_for_good: bool,
 }
 
-const ALL: Parts = Parts { looks_behind: true, stays_at_seen: true, checks_version: true, minds_floor: true };
+const ALL: Parts = Parts {
+    looks_behind: true,
+    stays_at_seen: true,
+    checks_version: true,
+    minds_floor: true,
+    expires_for_good: true,
+};
 
 /// What may still happen.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -35,6 +43,8 @@ struct Left {
     /// Lanes and due times of jobs that will be submitted.
     submits: Vec<(i64, i64)>,
     pauses: u8,
+    /// Jobs that expire, and are driven again at some time.
+    expiries: u8,
     /// Claims and looks are about one of so many lanes.
     lanes: i64,
     /// Both are claims of one process, at the same time.
@@ -55,6 +65,7 @@ struct Row {
     /// Who took it, or has it locked to do so.
     gone: Option<i64>,
     paused: bool,
+    expired: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -103,6 +114,8 @@ enum Step {
     Submit(usize),
     Pause(usize),
     Resume(usize),
+    Expire(usize),
+    Revive(usize),
     End { writer: i64, commits: bool },
     Begin { process: usize, lane: i64 },
     Go { process: usize },
@@ -122,8 +135,14 @@ fn queue(lane: i64) -> Option<Arc<str>> {
 impl World {
     /// Two jobs wait in the first lane and one in the second.
     fn new(left: Left) -> Self {
-        let row =
-            |lane, run_at, id| Row { lane, at: at(run_at, id), made: Some(0), gone: None, paused: false };
+        let row = |lane, run_at, id| Row {
+            lane,
+            at: at(run_at, id),
+            made: Some(0),
+            gone: None,
+            paused: false,
+            expired: false,
+        };
         Self { ready: vec![row(0, 3, 1), row(0, 5, 2), row(1, 4, 3)], left, ..Self::default() }
     }
 
@@ -140,7 +159,7 @@ impl World {
     fn insert(&mut self, lane: i64, at: Position) {
         let xid = self.start_transaction();
         self.writers.insert(xid);
-        self.ready.push(Row { lane, at, made: Some(xid), gone: None, paused: false });
+        self.ready.push(Row { lane, at, made: Some(xid), gone: None, paused: false, expired: false });
         self.arrivals.push((xid, lane, at.0.as_micros()));
     }
 
@@ -170,6 +189,7 @@ impl World {
         let sees = |xid: i64| seen.sees(xid) || Some(xid) == own;
         let rows = self.ready.iter().enumerate().filter(|(_, row)| {
             row.lane == lane
+                && !row.expired
                 && row.at >= from
                 && row.made.is_some_and(sees)
                 && !row.gone.is_some_and(sees)
@@ -209,6 +229,12 @@ impl World {
                 && row.gone.is_none();
             if there && self.left.pauses > 0 {
                 steps.push(Step::Pause(index));
+            }
+            if there && !row.expired && self.left.expiries > 0 {
+                steps.push(Step::Expire(index));
+            }
+            if there && row.expired {
+                steps.push(Step::Revive(index));
             }
             if row.paused && row.gone.is_some_and(|xid| !self.open.contains(&xid)) {
                 steps.push(Step::Resume(index));
@@ -254,6 +280,16 @@ impl World {
                 let Row { lane, at, .. } = self.ready[index];
                 self.insert(lane, at);
             }
+            Step::Expire(index) => {
+                self.left.expiries -= 1;
+                self.ready[index].expired = true;
+            }
+            Step::Revive(index) if parts.expires_for_good => {
+                let Row { lane, at, .. } = self.ready[index];
+                self.insert(lane, at);
+                self.ready[index].gone = Some(self.last_xid);
+            }
+            Step::Revive(index) => self.ready[index].expired = false,
             Step::End { writer, commits } => self.end(writer, commits),
             Step::Begin { process, lane } => self.begin(process, lane),
             Step::Go { process } => return self.go(process, parts),
@@ -272,7 +308,7 @@ impl World {
 
     fn news(&self) -> News {
         let seen = self.snapshot();
-        News { overdue: false, server: 1, seen, known: false, own: None, behind: None, reached: None }
+        News { server: 1, seen, known: false, own: None, behind: None, reached: None }
     }
 
     fn state(&mut self, process: usize) -> &mut State {
@@ -410,6 +446,11 @@ fn paused() -> Left {
     Left { pauses: 1, lanes: 1, all_commit: true, claims: [2, 1], ..Left::default() }
 }
 
+/// Jobs expire, are passed by, and are driven again.
+fn expired() -> Left {
+    Left { expiries: 1, lanes: 1, all_commit: true, claims: [2, 1], looks: [1, 0], ..Left::default() }
+}
+
 /// Arrivals are removed while a transaction is open and while a process does not claim.
 fn removed() -> Left {
     Left { submits: vec![(0, 4)], lanes: 1, claims: [3, 0], removals: 3, ..Left::default() }
@@ -460,6 +501,14 @@ fn a_resumed_job_is_claimed_in_its_ranks_turn() {
     // L2, L3, L8
     holds(paused());
     breaks(paused(), Parts { looks_behind: false, ..ALL });
+}
+
+#[test]
+fn an_expired_job_is_passed_by_and_claimed_when_it_is_driven_again() {
+    // L2, L3, L19
+    holds(expired());
+    breaks(expired(), Parts { looks_behind: false, ..ALL });
+    breaks(expired(), Parts { expires_for_good: false, ..ALL });
 }
 
 #[test]

@@ -127,8 +127,8 @@ macro_rules! open_lanes {
 ///
 /// The first row is about the caller: the moment, until when its worker lives, the fence if a claim was written, and
 /// news for its cursors. A worker that does not live gets nothing else. A whole claim has its jobs in the order of
-/// their ids, and never more than `Grip::MOST`. While anything in `ready` has expired it takes nothing and says so:
-/// such jobs have to be failed, which is decided elsewhere.
+/// their ids, and never more than `Grip::MOST`. What has expired is passed by, also by the cursors: nobody takes it any
+/// more, and the duty that fails it finds it by another way.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 /// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
@@ -154,8 +154,6 @@ RETURNS SETOF record VOLATILE ",
 DECLARE
     due CONSTANT bigint := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
     live_until CONSTANT bigint := (SELECT w.expires_at FROM backstop.worker w WHERE w.id = worker);
-    is_overdue CONSTANT boolean := whole AND EXISTS (SELECT 1 FROM backstop.ready r
-        WHERE r.expires_at IS NOT NULL AND r.expires_at < due);
     places bigint[];
     place_rooms bigint[];
     priorities bigint[];
@@ -170,7 +168,7 @@ DECLARE
     reached jsonb;",
     look_behind!(),
     "
-    IF live_until > due AND NOT is_overdue THEN
+    IF live_until > due THEN
         SELECT array_agg(l.place), array_agg(l.room), array_agg(l.priority), array_agg(l.lane),
             array_agg(l.cursor_at), array_agg(l.cursor_id)
         INTO places, place_rooms, priorities, lanes, cursor_moments, cursor_ids FROM (",
@@ -185,6 +183,7 @@ DECLARE
             CASE WHEN aging = 0 THEN 4 - l.priority ELSE 0 END, r.run_at - aging * l.priority, r.id) AS rank
         FROM lanes l CROSS JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane
             AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) AND r.run_at <= due
+            AND (r.expires_at IS NULL OR r.expires_at >= due)
             ORDER BY r.lane, r.run_at, r.id LIMIT l.room) r
         WHERE l.n > 1),
     quotas AS MATERIALIZED (
@@ -194,7 +193,7 @@ DECLARE
     picked AS MATERIALIZED (
         SELECT r.place FROM quotas q CROSS JOIN LATERAL (SELECT r.ctid AS place FROM backstop.ready r
             WHERE r.lane = q.lane AND (r.run_at, r.id) >= (q.cursor_at, q.cursor_id) AND r.run_at <= due
-            AND (NOT whole OR r.expires_at IS NULL OR r.expires_at >= due)
+            AND (r.expires_at IS NULL OR r.expires_at >= due)
             ORDER BY r.lane, r.run_at, r.id LIMIT q.quota FOR UPDATE SKIP LOCKED) r LIMIT 10000),
     gone AS (
         DELETE FROM backstop.ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM picked p))
@@ -210,6 +209,7 @@ DECLARE
             LIMIT 20 + coalesce(cardinality(of_lanes), 0)) l
         LEFT JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane
             AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) AND r.run_at <= due
+            AND (r.expires_at IS NULL OR r.expires_at >= due)
             ORDER BY r.lane, r.run_at, r.id LIMIT 1) r ON true;
     END IF;
     IF whole AND ids IS NOT NULL THEN
@@ -219,7 +219,7 @@ DECLARE
         SELECT l.lane, -count(*), count(*), 0, 0, 0, 0, 0 FROM unnest(of_lanes) l(lane) GROUP BY l.lane;
     END IF;
     RETURN QUERY SELECT due, NULL::uuid, NULL::integer, live_until, new_fence,
-        jsonb_build_object('overdue', is_overdue, 'server', server, 'seen', seen, 'known', known IS NOT NULL,
+        jsonb_build_object('server', server, 'seen', seen, 'known', known IS NOT NULL,
             'own', pg_current_xact_id_if_assigned()::text::bigint, 'behind', behind, 'reached', reached)::text,
         CASE WHEN false THEN ROW(0) END, CASE WHEN false THEN ROW(0) END;
     IF ids IS NOT NULL THEN
@@ -262,7 +262,8 @@ DECLARE
     open_lanes!("w.place", ""),
     ") l
         LEFT JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane
-            AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) ORDER BY r.lane, r.run_at, r.id LIMIT 1) r ON true)
+            AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) AND (r.expires_at IS NULL OR r.expires_at >= now)
+            ORDER BY r.lane, r.run_at, r.id LIMIT 1) r ON true)
     SELECT (SELECT min(h.run_at) FROM heads h),
         (SELECT jsonb_agg(CASE WHEN h.run_at <= now THEN jsonb_build_array(h.lane, h.run_at, h.id)
             ELSE jsonb_build_array(h.lane, now, '00000000-0000-0000-0000-000000000000') END)

@@ -27,7 +27,9 @@ pub(crate) const LATEST: &str = concat!(
     incident_columns!(),
     " FROM backstop.incident \
      WHERE ($2::text IS NULL OR coalesce(standing, '{\"state\":\"new\"') LIKE $2::text) \
-     AND ($3::bigint = 0 OR open > 0) AND ($4::text IS NULL OR starts_with(kind, $4::text)) \
+     AND ($3::bigint = 0 OR open > 0) AND ($7::bigint = 0 OR open <= 0) \
+     AND ($4::text IS NULL OR starts_with(kind, $4::text)) \
+     AND ($5::bigint IS NULL OR last_seen < $5::bigint OR (last_seen = $5::bigint AND fingerprint > $6::text)) \
      ORDER BY last_seen DESC, fingerprint LIMIT $1"
 );
 pub(crate) const BY_FINGERPRINT: &str =
@@ -37,3 +39,6 @@ pub(crate) const LOCK: &str = concat!(
     incident_columns!(),
     " FROM backstop.incident WHERE fingerprint = ANY($1::text[]) ORDER BY fingerprint FOR UPDATE"
 );
+pub(crate) const DELETE: &str = "DELETE FROM backstop.incident WHERE fingerprint = ANY($1::text[])";
+pub(crate) const OF_TENANT: &str = "SELECT count(*) FROM (SELECT 1 FROM backstop.incident \
+     WHERE kind COLLATE \"C\" >= $1 AND kind COLLATE \"C\" < $2 LIMIT $3) i";

@@ -1,7 +1,7 @@
 //! `/api/v1/alerts`: what each channel was told of each incident, and what it has yet to be told (D3).
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use backstop::AlertAccount;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -11,6 +11,7 @@ use crate::access::Scope;
 use crate::api::Api;
 use crate::body::{Limit, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::whole;
 use crate::routes::{Needs, Routes};
 use crate::shape::{Alert, Failed, Items};
 
@@ -35,12 +36,19 @@ struct Page {
 /// What each channel was told of each incident: by channel, and first what has yet to be told.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(Page),
     responses((status = 200, body = Items<Alert>), (status = 422, body = Failed)))]
-async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Json<Items<Alert>>, ApiError> {
+async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Response, ApiError> {
     if page.cursor.as_ref().is_some_and(|cursor| cursor.is_empty() || cursor.len() > LONGEST_CURSOR) {
-        return Err(wrong_field("cursor", "it is no next_cursor of this list"));
+        return Err(wrong_field("cursor", "it is not a next_cursor of this list"));
     }
-    let found = api.engine().alerts(page.cursor, page.limit.rows()).await?;
-    Ok(Json(Items { items: found.items.into_iter().map(shown).collect(), next_cursor: found.next }))
+    let mut limit = page.limit.rows();
+    loop {
+        let found = api.engine().alerts(page.cursor.clone(), limit).await?;
+        let rows: Vec<Alert> = found.items.into_iter().map(shown).collect();
+        match whole(&rows, limit, found.next)? {
+            Ok(answer) => return Ok(answer),
+            Err(fewer) => limit = fewer,
+        }
+    }
 }
 
 fn shown(account: AlertAccount) -> Alert {

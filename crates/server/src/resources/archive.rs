@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use backstop::store::PageRequest;
+use axum::response::Response;
+use backstop::core::job::read_document;
 use backstop::{Archived, JobId, WorkerId, worker_id};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,7 +16,9 @@ use super::{ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Path, Query, wrong_field};
+use crate::data;
 use crate::error::ApiError;
+use crate::page::Steps;
 use crate::routes::{Needs, Routes};
 use crate::shape::{ArchiveQuery, ArchivedJob, Exported, Failed, Items, Prune, Pruned, Reveal};
 
@@ -39,10 +42,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .add(Needs::RightOverAll(Scope::Admin), routes!(prune_archive))
 }
 
-fn page(query: ArchiveQuery) -> PageRequest<JobId> {
-    PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor }
-}
-
 /// Archived jobs, newest first. A page may hold fewer than `limit` of them while more follow.
 #[utoipa::path(get, path = "/api/v1/archive", tag = "archive", params(ArchiveQuery),
     responses((status = 200, body = Items<ArchivedJob>), (status = 422, body = Failed)))]
@@ -50,13 +49,19 @@ async fn list_archive(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ArchiveQuery>,
-) -> Result<Json<Items<ArchivedJob>>, ApiError> {
-    let found = api.engine().archive_page(page(query)).await?;
-    let items = found.items.into_iter().filter_map(|(id, archived)| {
-        let shown = shown(&api, &caller, id, &archived, false)?;
-        Some(ArchivedJob { attempts: None, ..shown })
-    });
-    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+) -> Result<Response, ApiError> {
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().archive_page(step).await?;
+        page.take(found, |(id, archived)| {
+            let row = shown(&api, &caller, id, &archived, false).map(|mut row| {
+                data::trim_document(&mut row.job, query.data_limit);
+                ArchivedJob { attempts: None, ..row }
+            });
+            (id, archived.document.len(), row)
+        })?;
+    }
+    page.finish()
 }
 
 /// All that is kept of one archived job.
@@ -81,7 +86,7 @@ async fn show_archived(
 /// What is kept of a job, with its secrets masked unless they are asked for (F11); none when it is not for this
 /// caller's eyes.
 fn shown(api: &Api, caller: &Caller, id: JobId, archived: &Archived, reveal: bool) -> Option<ArchivedJob> {
-    let mut document: Value = serde_json::from_str(&archived.document).unwrap_or_default();
+    let mut document = read_document(&archived.document).unwrap_or_default();
     if !reveal {
         api.engine().mask().document(&mut document);
     }
@@ -105,19 +110,27 @@ async fn export_archive(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<ArchiveQuery>,
-) -> Result<Json<Items<Exported>>, ApiError> {
-    let found = api.engine().archive_page(page(query)).await?;
-    let jobs = found.items.into_iter().map(|(id, archived)| backstop::Exported::archived(id, archived));
-    let items = jobs.filter_map(|job| exported(&caller, job)).collect();
-    Ok(Json(Items { items, next_cursor: found.next.map(|id| id.to_string()) }))
+) -> Result<Response, ApiError> {
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().archive_page(step).await?;
+        page.take(found, |(id, archived)| exported_row(&caller, backstop::Exported::archived(id, archived)))?;
+    }
+    page.finish()
+}
+
+/// A job with all that is known of it, as a row of a list.
+pub(super) fn exported_row(caller: &Caller, job: backstop::Exported) -> (JobId, usize, Option<Exported>) {
+    let (id, bytes) = (job.id, job.document.len());
+    (id, bytes, exported(caller, job))
 }
 
 /// A job with all that is known of it, in the caller's names; none when it is not for its eyes.
-pub(super) fn exported(caller: &Caller, job: backstop::Exported) -> Option<Exported> {
+fn exported(caller: &Caller, job: backstop::Exported) -> Option<Exported> {
     let text = if caller.sees_all() && caller.may(Scope::Operate) {
         job.document.to_string()
     } else {
-        let mut document: Value = serde_json::from_str(&job.document).ok()?;
+        let mut document = read_document(&job.document)?;
         names::document(caller, &mut document["job"]).then(|| document.to_string())?
     };
     Some(Exported { id: job.id, status: job.state, document: RawValue::from_string(text).ok()? })

@@ -1,7 +1,7 @@
 //! `/api/v1/audit`: who changed what. There is no route that changes or removes a line.
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::audit::{Line, Place};
 use crate::body::{Limit, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::whole;
 use crate::routes::{Needs, Routes};
 use crate::shape::{AuditLine, Items};
 
@@ -32,11 +33,18 @@ struct Page {
 /// Every call that changed something, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Page),
     responses((status = 200, body = Items<AuditLine>), (status = 422, body = crate::shape::Failed)))]
-async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Json<Items<AuditLine>>, ApiError> {
+async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Response, ApiError> {
     let after = page.cursor.as_deref().map(place).transpose()?;
-    let (lines, next) = api.door().audit.page(after, page.limit.rows()).await?;
-    let items = lines.into_iter().map(shown).collect();
-    Ok(Json(Items { items, next_cursor: next.map(|place| format!("{}.{}", place.key, place.skip)) }))
+    let mut limit = page.limit.rows();
+    loop {
+        let (lines, next) = api.door().audit.page(after.clone(), limit).await?;
+        let rows: Vec<AuditLine> = lines.into_iter().map(shown).collect();
+        let next = next.map(|place| format!("{}.{}", place.key, place.skip));
+        match whole(&rows, limit, next)? {
+            Ok(answer) => return Ok(answer),
+            Err(fewer) => limit = fewer,
+        }
+    }
 }
 
 fn place(cursor: &str) -> Result<Place, ApiError> {
@@ -49,6 +57,7 @@ fn place(cursor: &str) -> Result<Place, ApiError> {
 }
 
 fn shown(line: Line) -> AuditLine {
-    let Line { at, who, tenant, method, route, path, status, from, count } = line;
-    AuditLine { at, who, tenant, method, route, path, status, from: from.map(|from| from.to_string()), count }
+    let Line { at, who, tenant, method, route, path, status, from, count, what } = line;
+    let from = from.map(|from| from.to_string());
+    AuditLine { at, who, tenant, method, route, path, status, from, count, what }
 }

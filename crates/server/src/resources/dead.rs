@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use backstop::core::envelope::envelope;
 use backstop::core::job::{Attempt, JobView};
 use backstop::store::{JobFilter, PageRequest};
@@ -13,7 +14,9 @@ use super::{archive, ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Path, Query};
+use crate::data;
 use crate::error::ApiError;
+use crate::page::Steps;
 use crate::routes::{Needs, Routes};
 use crate::shape::{
     DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Exported, Failed, Items, Purge, Purged,
@@ -48,20 +51,26 @@ async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<DeadQuery>,
-) -> Result<Json<Items<DeadRow>>, ApiError> {
-    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
-    let found = api.engine().jobs(dead(&caller, query.conditions())?, page).await?;
-    let mut items = Vec::with_capacity(found.items.len());
-    for view in &found.items {
-        if query.envelope {
-            let latest = api.engine().attempts(view.job.spec.id, PageRequest::first(1)).await?.items;
-            items.extend(enveloped(&caller, view, &latest).map(DeadRow::Envelope));
-        } else {
-            let job = names::job(&caller, names::shown(&api, view, false).reads());
-            items.extend(job.map(|job| DeadRow::Job(Box::new(job))));
+) -> Result<Response, ApiError> {
+    let filter = dead(&caller, query.conditions())?;
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().jobs(filter.clone(), step).await?;
+        if !query.envelope {
+            page.take(found, |view| jobs::listed(&api, &caller, view, false, query.data_limit))?;
+            continue;
         }
+        let mut latest = Vec::with_capacity(found.items.len());
+        for view in &found.items {
+            latest.push(api.engine().attempts(view.job.spec.id, PageRequest::first(1)).await?.items);
+        }
+        let mut latest = latest.into_iter();
+        page.take(found, |view| {
+            let envelope = enveloped(&caller, &view, &latest.next().unwrap_or_default());
+            (view.job.spec.id, data::bytes_of(&view), envelope)
+        })?;
     }
-    Ok(Json(Items { items, next_cursor: found.next.map(|id| id.to_string()) }))
+    page.finish()
 }
 
 /// One dead letter: the job, its latest runs, and what to do.
@@ -111,11 +120,14 @@ async fn export_dead_letters(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<DeadExportQuery>,
-) -> Result<Json<Items<Exported>>, ApiError> {
-    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
-    let found = api.engine().export(dead(&caller, query.conditions())?, page).await?;
-    let items = found.items.into_iter().filter_map(|job| archive::exported(&caller, job));
-    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+) -> Result<Response, ApiError> {
+    let filter = dead(&caller, query.conditions())?;
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().export(filter.clone(), step).await?;
+        page.take(found, |job| archive::exported_row(&caller, job))?;
+    }
+    page.finish()
 }
 
 /// Removes dead letters for good, one bounded batch a call; their idempotency keys keep answering.

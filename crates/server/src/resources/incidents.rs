@@ -5,18 +5,20 @@
 
 use axum::Json;
 use axum::extract::State;
-use backstop::State as JobState;
+use axum::response::Response;
 use backstop::core::failure::Fingerprint;
 use backstop::core::incident::{Incident, IncidentState, IncidentVerb};
-use backstop::store::{IncidentFilter, JobFilter, PageRequest};
+use backstop::store::{IncidentFilter, JobFilter, Page, PageRequest};
+use backstop::{State as JobState, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Limit, Path, Query};
+use crate::body::{Body, Limit, Path, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::Steps;
 use crate::routes::{Needs, Routes};
 use crate::shape::{IncidentShown, Items, Sample, Saying, SayingFixed};
 
@@ -45,6 +47,9 @@ struct Which {
     /// At most this many.
     #[param(value_type = Option<Limit>)]
     limit: Limit,
+    /// Go on after this one: `next_cursor` of the page before.
+    #[param(max_length = 300)]
+    cursor: Option<String>,
 }
 
 /// Incidents, latest seen first.
@@ -54,15 +59,51 @@ async fn list(
     State(api): State<Api>,
     caller: Caller,
     Query(which): Query<Which>,
-) -> Result<Json<Items<Incident>>, ApiError> {
+) -> Result<Response, ApiError> {
     over_all_queues(&caller)?;
     let filter = IncidentFilter {
         state: which.state,
         open: which.open.unwrap_or(false),
         tenant: caller.tenant().map(ToString::to_string),
+        after: which.cursor.as_deref().map(place).transpose()?,
+        ..IncidentFilter::default()
     };
-    let found = api.engine().incidents_like(filter, which.limit.rows()).await?.into_iter();
-    Ok(Json(Items::all(found.filter_map(|incident| seen(&caller, incident)))))
+    let mut page = Steps::new(Some(which.limit), None);
+    while let Some(step) = page.next() {
+        let after = step.after.as_ref().map(|Place(at, print)| (*at, print.clone())).or(filter.after.clone());
+        let filter = IncidentFilter { after, ..filter.clone() };
+        let found = api.engine().incidents_like(filter, step.limit).await?;
+        let next = found.last().filter(|_| found.len() == step.limit).map(Place::of);
+        page.take(Page { items: found, next }, |incident| {
+            let bytes = 1_024 + incident.message.len();
+            (Place::of(&incident), bytes, seen(&caller, incident))
+        })?;
+    }
+    page.finish()
+}
+
+/// The place of an incident among all: when it was last seen, and which it is.
+#[derive(Debug, Clone)]
+struct Place(Timestamp, Fingerprint);
+
+impl Place {
+    fn of(incident: &Incident) -> Self {
+        Self(incident.last_seen, incident.fingerprint.clone())
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0.as_micros(), self.1)
+    }
+}
+
+fn place(cursor: &str) -> Result<(Timestamp, Fingerprint), ApiError> {
+    let read = || {
+        let (micros, fingerprint) = cursor.split_once('.')?;
+        Some((Timestamp::from_micros(micros.parse().ok()?), fingerprint.parse().ok()?))
+    };
+    read().ok_or_else(|| wrong_field("cursor", "it is not a cursor of this list"))
 }
 
 /// One incident, with some of its dead letters.

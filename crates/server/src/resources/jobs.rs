@@ -2,10 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use backstop::core::job::{AttemptReads, JobDetail, JobReads, Operated};
-use backstop::store::PageRequest;
+use axum::response::Response;
+use backstop::core::job::{Attempt, AttemptReads, JobDetail, JobReads, JobView, Operated, read_document};
 use backstop::{JobId, OperateError, Refusal};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use utoipa_axum::routes;
 
 use super::ids::job_id;
@@ -13,7 +14,9 @@ use super::names;
 use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Path, Query};
+use crate::data::{self, DataLimit};
 use crate::error::ApiError;
+use crate::page::Steps;
 use crate::routes::{Needs, Routes};
 use crate::shape::{Changed, Explained, Failed, Items, JobQuery, Logged, Reason, Reveal, RunsQuery};
 
@@ -30,22 +33,36 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .add(Needs::Right(Scope::Operate), routes!(retry_job))
 }
 
-/// Jobs, newest first.
+/// Jobs, newest first. Large data is left out, see `data_limit`. A page may end before its `limit`, by its size.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobQuery),
     responses((status = 200, body = Items<JobReads>), (status = 422, body = Failed)))]
 async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
     Query(query): Query<JobQuery>,
-) -> Result<Json<Items<JobReads>>, ApiError> {
+) -> Result<Response, ApiError> {
     names::may_reveal(&caller, query.reveal)?;
     let mut filter = names::filter(&caller, query.conditions())?;
     filter.state = query.status;
-    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
-    let found = api.engine().jobs(filter, page).await?;
-    let shown = |view| names::job(&caller, names::shown(&api, view, query.reveal).reads());
-    let items = found.items.iter().filter_map(shown);
-    Ok(Json(Items { items: items.collect(), next_cursor: found.next.map(|id| id.to_string()) }))
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().jobs(filter.clone(), step).await?;
+        page.take(found, |view| listed(&api, &caller, view, query.reveal, query.data_limit))?;
+    }
+    page.finish()
+}
+
+/// A job as a row of a list.
+pub(super) fn listed(
+    api: &Api,
+    caller: &Caller,
+    view: JobView,
+    reveal: bool,
+    limit: DataLimit,
+) -> (JobId, usize, Option<JobReads>) {
+    let (id, bytes) = (view.job.spec.id, data::bytes_of(&view));
+    let shown = |view: &JobView| names::job(caller, names::shown(api, view, reveal).reads());
+    (id, bytes, data::listed(view, limit, shown))
 }
 
 /// Everything about one job.
@@ -72,9 +89,9 @@ async fn list_attempts(
     caller: Caller,
     Path(id): Path<String>,
     Query(query): Query<RunsQuery>,
-) -> Result<Json<Items<AttemptReads>>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = job_id(&api, &caller, &id).await?;
-    Ok(Json(runs(&api, &caller, id, query).await?))
+    runs(&api, &caller, id, query, |run| run).await
 }
 
 /// Why a job is where it is, what happens next and when.
@@ -103,14 +120,13 @@ async fn read_logs(
     caller: Caller,
     Path(id): Path<String>,
     Query(query): Query<RunsQuery>,
-) -> Result<Json<Items<Logged>>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = job_id(&api, &caller, &id).await?;
-    let page = runs(&api, &caller, id, query).await?;
-    let logged = page.items.into_iter().map(|run| {
+    let logged = |run| {
         let AttemptReads { number, cause, finished_at, output, .. } = run;
         Logged { number, cause, finished_at, output }
-    });
-    Ok(Json(Items { items: logged.collect(), next_cursor: page.next_cursor }))
+    };
+    runs(&api, &caller, id, query, logged).await
 }
 
 /// Calls a job off, also a running one.
@@ -187,7 +203,7 @@ pub(super) async fn absent(api: &Api, caller: &Caller, id: JobId) -> ApiError {
         Ok(None) => return no_such_job(id),
         Err(error) => return error.into(),
     };
-    let mut document: Value = serde_json::from_str(&archived.document).unwrap_or_default();
+    let mut document = read_document(&archived.document).unwrap_or_default();
     if !names::document(caller, &mut document["job"]) {
         return no_such_job(id);
     }
@@ -209,16 +225,25 @@ async fn movable(api: &Api, caller: &Caller, id: &str) -> Result<JobId, ApiError
 }
 
 /// A page of a job's ledger.
-pub(super) async fn runs(
+async fn runs<R: Serialize>(
     api: &Api,
     caller: &Caller,
     id: JobId,
     query: RunsQuery,
-) -> Result<Items<AttemptReads>, ApiError> {
+    show: impl Fn(AttemptReads) -> R,
+) -> Result<Response, ApiError> {
     // An unknown job has an empty ledger, and should be told from one that has not run.
     let kind = seen(api, caller, id).await?.view.job.spec.kind;
-    let page = PageRequest { limit: query.limit.unwrap_or_default().rows(), after: query.cursor };
-    let found = api.engine().attempts(id, page).await?;
-    let items = found.items.iter().map(|attempt| names::run(api, caller, &kind, attempt)).collect();
-    Ok(Items { items, next_cursor: found.next.map(|number| number.to_string()) })
+    let mut page = Steps::new(query.limit, query.cursor);
+    while let Some(step) = page.next() {
+        let found = api.engine().attempts(id, step).await?;
+        page.take(found, |run: Attempt| {
+            let shown = names::run(api, caller, &kind, &run);
+            let texts =
+                [run.output.as_deref(), run.result.as_deref(), run.failure.as_ref().map(|f| &*f.message)];
+            let bytes = 512 + texts.into_iter().flatten().map(str::len).sum::<usize>();
+            (run.number, bytes, Some(show(shown)))
+        })?;
+    }
+    page.finish()
 }

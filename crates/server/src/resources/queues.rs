@@ -2,15 +2,21 @@
 
 use axum::Json;
 use axum::extract::State;
-use backstop::store::QueueView;
+use axum::response::Response;
+use backstop::store::{Page, PageRequest, QueueRange, QueueView};
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path};
+use crate::body::{Body, Path, Query};
 use crate::error::ApiError;
+use crate::limits::room::{self, Name};
+use crate::page::Steps;
 use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, Note};
+use crate::shape::{Changed, Items, Note, PageQuery};
+
+/// About how many bytes a queue has beside its name.
+const ROW: usize = 250;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
@@ -19,22 +25,38 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .add(Needs::Right(Scope::Operate), routes!(resume))
 }
 
-/// Every queue with its counts, which are kept, not counted.
-#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", responses((status = 200, body = Items<QueueView>)))]
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<Items<QueueView>>, ApiError> {
-    let queues = api.engine().queues().await?;
-    let seen = queues.into_iter().filter_map(|queue| {
-        let name = caller.sees(&queue.name)?.to_owned();
-        Some(QueueView { name, ..queue })
-    });
-    Ok(Json(Items::all(seen)))
+/// Queues by name, with their counts, which are kept, not counted.
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", params(PageQuery),
+    responses((status = 200, body = Items<QueueView>), (status = 422, body = crate::shape::Failed)))]
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+) -> Result<Response, ApiError> {
+    let tenant = caller.tenant().map(QueueRange::of_tenant);
+    let prefix = tenant.map(|range| range.prefix).unwrap_or_default();
+    let mut page = Steps::new(limit, cursor);
+    while let Some(PageRequest { limit, after }) = page.next() {
+        // Only the caller's own are asked for: who has many queues slows nobody else.
+        let after = after.map(|name| format!("{prefix}{name}"));
+        let range = QueueRange { prefix: prefix.clone(), after, limit: Some(limit) };
+        let Page { items, next } = api.engine().queue_page(range).await?;
+        let own = |name: &str| name.strip_prefix(&*prefix).unwrap_or(name).to_owned();
+        page.take(Page { items, next: next.map(|name| own(&name)) }, |queue| {
+            let (name, shown) = (own(&queue.name), caller.sees(&queue.name).map(str::to_owned));
+            (name.clone(), name.len() + ROW, shown.map(|name| QueueView { name, ..queue }))
+        })?;
+    }
+    page.finish()
 }
 
 /// Lets nothing be claimed from a queue until it is resumed.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues",
     params(("name" = String, Path, description = "The queue.")),
     request_body = Option<Note>,
-    responses((status = 200, body = Changed), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Changed), (status = 422, body = crate::shape::Failed),
+        (status = 429, description = "`tenant_limit`: the tenant has as many queues as it may.",
+         body = crate::shape::Failed)))]
 async fn pause(
     State(api): State<Api>,
     caller: Caller,
@@ -42,6 +64,8 @@ async fn pause(
     note: Option<Body<Note>>,
 ) -> Result<Json<Changed>, ApiError> {
     let queue = caller.queue(&name)?;
+    // A queue that is paused is known from then on.
+    room::check(&api, &caller, &[Name::Queue(&name)]).await?;
     let note = note.and_then(|Body(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
     let changed = api.engine().pause_queue_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))

@@ -5,6 +5,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use backstop::RedriveError;
 use backstop::core::job::PlanId;
 use backstop::core::redrive::{Item, Plan, PlanError};
@@ -18,6 +19,7 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{Body, Limit, Path, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::{page, whole};
 use crate::routes::{Needs, Routes};
 use crate::shape::{Asking, Failed, Items, NewPlan, PlanMade, PlanShown};
 
@@ -52,14 +54,11 @@ struct Page {
 /// Every plan, latest first.
 #[utoipa::path(get, path = "/api/v1/redrives", tag = "redrives", params(Page),
     responses((status = 200, body = Items<PlanShown>)))]
-async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Json<Items<PlanShown>>, ApiError> {
-    let after = page.cursor.as_deref().map(read_mark).transpose()?;
+async fn list(State(api): State<Api>, Query(asked): Query<Page>) -> Result<Response, ApiError> {
+    let after = asked.cursor.as_deref().map(read_mark).transpose()?;
     let plans = api.engine().redrive_plans().await?.into_iter();
-    let mut rest = plans.filter(|plan| after.as_ref().is_none_or(|after| mark(plan) > *after));
-    let items: Vec<PlanShown> = rest.by_ref().take(page.limit.rows()).map(PlanShown::from).collect();
-    let more = rest.next().and(items.last());
-    let next_cursor = more.map(|last| write_mark(&mark(&last.plan)));
-    Ok(Json(Items { items, next_cursor }))
+    let rest = plans.filter(|plan| after.as_ref().is_none_or(|after| mark(plan) > *after));
+    page(rest.map(PlanShown::from), asked.limit, |last| write_mark(&mark(&last.plan)))
 }
 
 /// The place of a plan among all: the latest first, and among equals the lower id.
@@ -120,15 +119,21 @@ async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Pla
 async fn jobs(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Query(page): Query<Page>,
-) -> Result<Json<Items<Item>>, ApiError> {
+    Query(asked): Query<Page>,
+) -> Result<Response, ApiError> {
     let plan = api.engine().redrive_plan(&known(&id)?).await?;
-    if page.cursor.as_deref().is_some_and(|cursor| !is_job_cursor(cursor, &plan.id)) {
+    if asked.cursor.as_deref().is_some_and(|cursor| !is_job_cursor(cursor, &plan.id)) {
         return Err(wrong_field("cursor", "it is not a cursor of this list"));
     }
-    let request = PageRequest { limit: page.limit.rows(), after: page.cursor };
-    let page = api.engine().redrive_items(&plan.id, request).await?;
-    Ok(Json(Items { items: page.items, next_cursor: page.next }))
+    let mut limit = asked.limit.rows();
+    loop {
+        let request = PageRequest { limit, after: asked.cursor.clone() };
+        let found = api.engine().redrive_items(&plan.id, request).await?;
+        match whole(&found.items, limit, found.next)? {
+            Ok(answer) => return Ok(answer),
+            Err(fewer) => limit = fewer,
+        }
+    }
 }
 
 /// True for what an earlier page of a plan's jobs may have said; nothing else is passed to the store.

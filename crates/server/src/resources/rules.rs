@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use backstop::RuleProblem;
 use backstop::core::failure::{Action, Rule, RuleId};
 use backstop::store::JobFilter;
@@ -10,10 +11,11 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, wrong_field};
+use crate::body::{Body, Path, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::{behind, page};
 use crate::routes::{Needs, Routes};
-use crate::shape::{Failed, Items, NewRule, Rehearsal, RuleTest};
+use crate::shape::{Failed, Items, NewRule, PageQuery, Rehearsal, RuleTest};
 
 /// Past failures that a test looks at unless it is told otherwise, and at most: each is a read of its own.
 const LOOK_BACK: u32 = 1_000;
@@ -31,9 +33,16 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Every rule, in the order they are asked.
-#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", responses((status = 200, body = Items<Rule>)))]
-async fn list(State(api): State<Api>) -> Result<Json<Items<Rule>>, ApiError> {
-    Ok(Json(Items::all(api.engine().rules().await?)))
+#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", params(PageQuery),
+    responses((status = 200, body = Items<Rule>), (status = 422, body = crate::shape::Failed)))]
+async fn list(
+    State(api): State<Api>,
+    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+) -> Result<Response, ApiError> {
+    let rows = api.engine().rules().await?;
+    page(behind(rows, cursor.as_deref(), |last| last.id.to_string())?, limit.unwrap_or_default(), |last| {
+        last.id.to_string()
+    })
 }
 
 /// Keeps a new rule; every worker follows it within a second.

@@ -24,6 +24,7 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{RawBody, read, read_part};
 use crate::error::ApiError;
+use crate::limits::room::{self, Name};
 use crate::routes::{Needs, Routes};
 use crate::shape::{
     BackoffPart, CallbackJob, Failed, FailedWhy, Items, JobsBatch, Stored, StoredOrRefused, SubmitJob,
@@ -52,7 +53,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         (status = 409, description = "Another live job holds the business key, or the job to replace has started.",
          body = Failed),
         (status = 422, description = "It can never be stored like this.", body = Failed),
-        (status = 429, description = "Reserved: `queue_full`.", body = Failed)))]
+        (status = 429, description = "`tenant_limit`: the tenant has as many queues or kinds as it may. Reserved: \
+         `queue_full`.", body = Failed)))]
 async fn submit(
     State(api): State<Api>,
     caller: Caller,
@@ -63,6 +65,7 @@ async fn submit(
     let mut job: SubmitJob<'_> = read(&bytes)?;
     job.idempotency_key = job.idempotency_key.or(key);
     keys_are_own(&api, &caller, &mut job).await?;
+    has_room(&api, &caller, &job).await?;
     let stored = match traced(prepare(&api, &caller, job)?, trace).submit().await {
         Ok(submitted) => own(&api, &caller, &submitted).await?,
         Err(backstop::SubmitError::Refused(refusal)) => return Err(refused(&api, &caller, refusal).await),
@@ -85,7 +88,9 @@ async fn submit(
         (status = 207, description = "Some were refused, the others are stored.", body = Items<StoredOrRefused>),
         (status = 404, description = "There is no such job to replace: nothing was stored.", body = Failed),
         (status = 409, description = "A business key is held: nothing was stored.", body = Failed),
-        (status = 422, description = "A job can never be stored like this: nothing was stored.", body = Failed)))]
+        (status = 422, description = "A job can never be stored like this: nothing was stored.", body = Failed),
+        (status = 429, description = "`tenant_limit`: the tenant has as many queues or kinds as it may; nothing was \
+         stored.", body = Failed)))]
 async fn submit_batch(
     State(api): State<Api>,
     caller: Caller,
@@ -103,7 +108,10 @@ async fn submit_batch(
     for (index, text) in batch.jobs.into_iter().enumerate() {
         let job = match read_part::<SubmitJob<'_>>("the job", text.get().as_bytes()) {
             Ok(mut job) => {
-                let checked = keys_are_own(&api, &caller, &mut job).await;
+                let mut checked = keys_are_own(&api, &caller, &mut job).await;
+                if checked.is_ok() {
+                    checked = has_room(&api, &caller, &job).await;
+                }
                 checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()))
             }
             Err(error) => Err(within(index, error)),
@@ -290,6 +298,22 @@ async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Re
     }
 }
 
+/// Refuses a job that would make more queues or kinds than a tenant may have, with those of its callbacks (E13).
+async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(), ApiError> {
+    if caller.tenant().is_none() {
+        return Ok(());
+    }
+    let mut names = vec![(job.queue.as_deref(), &*job.kind)];
+    let callbacks = [&job.on_success, &job.on_failure].into_iter().flatten();
+    names.extend(callbacks.map(|callback| (callback.queue.as_deref(), &*callback.kind)));
+    let names = names.into_iter().flat_map(|(queue, kind)| {
+        // A queue that this token is not for is refused as such.
+        let queue = Some(queue.unwrap_or("default")).filter(|queue| caller.queue(queue).is_ok());
+        queue.into_iter().flat_map(move |queue| [Name::Queue(queue), Name::Kind(kind)])
+    });
+    room::check(api, caller, &names.collect::<Vec<_>>()).await
+}
+
 fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
     check_together(&job)?;
     names::not_reserved("kind", &job.kind)?;
@@ -405,7 +429,7 @@ impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
         let Some(given) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
         match std::str::from_utf8(given.as_bytes()) {
             Ok(key) => Ok(Self(Some(key.to_owned()))),
-            Err(_) => Err(ApiError::invalid("the header Idempotency-Key is no UTF-8")
+            Err(_) => Err(ApiError::invalid("the header Idempotency-Key is not valid UTF-8")
                 .hint("send plain text")
                 .details(json!({ "field": "Idempotency-Key" }))),
         }

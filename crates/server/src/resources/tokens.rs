@@ -3,15 +3,17 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use backstop::core::Tenant;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope, TokenError, Wish};
 use crate::api::Api;
-use crate::body::{Body, Path, wrong_field};
+use crate::body::{Body, Path, Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::{behind, page};
 use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, MadeToken, NewToken, TokenView};
+use crate::shape::{Changed, Items, MadeToken, NewToken, PageQuery, TokenView};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     // Over all: a token of one tenant must not make one of another.
@@ -20,10 +22,16 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Every token, without its secret.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = Items<TokenView>)))]
-async fn list(State(api): State<Api>) -> Result<Json<Items<TokenView>>, ApiError> {
-    let tokens = api.tokens().list().await?;
-    Ok(Json(Items::all(tokens.into_iter().map(TokenView::of))))
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
+    responses((status = 200, body = Items<TokenView>), (status = 422, body = crate::shape::Failed)))]
+async fn list(
+    State(api): State<Api>,
+    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+) -> Result<Response, ApiError> {
+    let rows = api.tokens().list().await?.into_iter().map(TokenView::of).collect();
+    page(behind(rows, cursor.as_deref(), |last| last.name.clone())?, limit.unwrap_or_default(), |last| {
+        last.name.clone()
+    })
 }
 
 /// Makes a token and answers it, this once.

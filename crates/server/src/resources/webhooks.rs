@@ -3,16 +3,18 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use backstop::{Webhook, What};
 use serde_json::json;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path};
+use crate::body::{Body, Path, Query};
 use crate::error::ApiError;
+use crate::page::{behind, page};
 use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, NewWebhook, WebhookMade, WebhookView};
+use crate::shape::{Changed, Items, NewWebhook, PageQuery, WebhookMade, WebhookView};
 use crate::webhooks::subscription::{self, MOST, Subscription};
 
 /// Names in one list at most.
@@ -25,11 +27,16 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Every webhook, without secrets.
-#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks",
-    responses((status = 200, body = Items<WebhookView>)))]
-async fn list(State(api): State<Api>) -> Result<Json<Items<WebhookView>>, ApiError> {
-    let found = subscription::all(&**api.engine().store()).await?;
-    Ok(Json(Items::all(found.into_iter().map(view))))
+#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(PageQuery),
+    responses((status = 200, body = Items<WebhookView>), (status = 422, body = crate::shape::Failed)))]
+async fn list(
+    State(api): State<Api>,
+    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+) -> Result<Response, ApiError> {
+    let rows = subscription::all(&**api.engine().store()).await?.into_iter().map(view).collect();
+    page(behind(rows, cursor.as_deref(), |last| last.id.clone())?, limit.unwrap_or_default(), |last| {
+        last.id.clone()
+    })
 }
 
 /// Makes a webhook. The secret is in this answer and in no other.

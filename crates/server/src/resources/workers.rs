@@ -1,14 +1,18 @@
 //! `/api/v1/workers`: who is there to run jobs.
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
+use backstop::core::WorkerId;
+use backstop::store::WorkerView;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
+use crate::body::{Query, wrong_field};
 use crate::error::ApiError;
+use crate::page::page;
 use crate::routes::{Needs, Routes};
-use crate::shape::{Items, Worker};
+use crate::shape::{Failed, Items, PageQuery, Worker};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes.add(Needs::Right(Scope::Read), routes!(list))
@@ -17,14 +21,34 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 /// Every worker that is live, or was until it stopped renewing its lease: the live ones first, each by name.
 ///
 /// A caller that sees some queues sees the workers of those.
-#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", responses((status = 200, body = Items<Worker>)))]
-async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<Items<Worker>>, ApiError> {
+#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", params(PageQuery),
+    responses((status = 200, body = Items<Worker>), (status = 422, body = Failed)))]
+async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+) -> Result<Response, ApiError> {
+    let after = cursor.as_deref().map(place).transpose()?;
     let mut workers = api.engine().workers().await?;
     workers.sort_by(|a, b| (!a.live, &a.name, a.id).cmp(&(!b.live, &b.name, b.id)));
-    let seen = workers.into_iter().filter_map(|worker| {
+    let behind =
+        |worker: &WorkerView| after.is_none_or(|after| (!worker.live, &*worker.name, worker.id) > after);
+    let seen = workers.into_iter().filter(behind).filter_map(|worker| {
         let queues: Vec<String> =
             worker.queues.iter().filter_map(|queue| caller.sees(queue).map(str::to_owned)).collect();
         (caller.sees_all() || !queues.is_empty()).then(|| Worker::of(worker, queues))
     });
-    Ok(Json(Items::all(seen)))
+    page(seen, limit.unwrap_or_default(), |last| {
+        format!("{}.{}.{}", u8::from(!last.live), last.id, last.name)
+    })
+}
+
+/// Where a page ended, as its cursor says.
+fn place(cursor: &str) -> Result<(bool, &str, WorkerId), ApiError> {
+    let read = || {
+        let (gone, rest) = cursor.split_once('.')?;
+        let (id, name) = rest.split_once('.')?;
+        Some((gone == "1", name, id.parse().ok()?))
+    };
+    read().ok_or_else(|| wrong_field("cursor", "it is not a cursor of this list"))
 }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::body::Limit;
+use crate::data::DataLimit;
 
 /// What is kept of an archived job (L16).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -50,6 +51,9 @@ pub struct ArchiveQuery {
     pub limit: Option<Limit>,
     /// Go on after this job: `next_cursor` of the page before.
     pub cursor: Option<JobId>,
+    /// As for the list of jobs; an export holds everything.
+    #[param(inline)]
+    pub data_limit: DataLimit,
 }
 
 /// Which archived jobs to remove for good.

@@ -26,4 +26,7 @@ pub struct AuditLine {
     pub from: Option<String>,
     /// How many calls that were alike came within a tenth of a second.
     pub count: u64,
+    /// What is gone, in words, where maintenance retired something: then it was no call, and `who` is `maintenance`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
 }

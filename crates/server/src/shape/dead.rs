@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::filter::with_conditions;
 use crate::access::Caller;
 use crate::body::Limit;
+use crate::data::DataLimit;
 
 with_conditions! {
     /// Which dead letters to list.
@@ -25,6 +26,9 @@ with_conditions! {
         cursor: Option<JobId>,
         /// Envelopes instead of jobs.
         envelope: bool,
+        /// As for the list of jobs; envelopes hold no data.
+        #[param(inline)]
+        data_limit: DataLimit,
     }
 }
 

@@ -7,6 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::filter::with_conditions;
 use crate::body::Limit;
+use crate::data::DataLimit;
 
 with_conditions! {
     /// Which jobs to list.
@@ -22,6 +23,10 @@ with_conditions! {
         cursor: Option<JobId>,
         /// Payloads, parameters and results in clear; needs the scope `logs`.
         reveal: bool,
+        /// Bytes that are shown of a payload, parameters or a result of more than 1,024 bytes: its beginning, as text.
+        /// Its size stands in `left_out`.
+        #[param(inline)]
+        data_limit: DataLimit,
     }
 }
 

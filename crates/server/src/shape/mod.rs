@@ -19,8 +19,11 @@ mod webhook;
 pub mod work;
 mod worker;
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::body::Limit;
 
 pub use alert::Alert;
 pub use archive::{ArchiveQuery, ArchivedJob, Exported, Prune, Pruned};
@@ -51,9 +54,36 @@ pub struct Items<T> {
 }
 
 impl<T> Items<T> {
-    /// A list that is whole.
+    /// A list that is whole, and never long.
     pub fn all(items: impl IntoIterator<Item = T>) -> Self {
         Self { items: items.into_iter().collect(), next_cursor: None }
+    }
+}
+
+/// Which page of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// Rows of the page at most.
+    #[param(inline)]
+    pub limit: Option<Limit>,
+    /// Go on after this row: `next_cursor` of the page before.
+    #[param(max_length = 300)]
+    #[serde(deserialize_with = "cursor")]
+    pub cursor: Option<String>,
+}
+
+/// Characters of a cursor at most: no list has rows with longer names.
+const CURSOR_CHARS: usize = 300;
+
+fn cursor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let cursor = Option::<String>::deserialize(deserializer)?;
+    match cursor.as_ref().map(|cursor| cursor.chars().count()) {
+        Some(count) if count > CURSOR_CHARS => Err(D::Error::custom(format!(
+            "it has {count} characters, the limit is {CURSOR_CHARS}: pass `next_cursor` as it was given"
+        ))),
+        _ => Ok(cursor),
     }
 }
 

@@ -285,6 +285,7 @@ pub struct FinishAnswer {
 /// How far a run is.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = RunProgress)]
 pub struct Progress {
     /// The token of its lease.
     pub lease: String,

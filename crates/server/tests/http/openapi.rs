@@ -106,6 +106,21 @@ fn every_reference_leads_somewhere() {
 }
 
 #[test]
+fn shapes_that_are_called_alike_are_told_apart() {
+    let document = written();
+    let fields = |schema: &str| {
+        let schema = &document["components"]["schemas"][schema];
+        schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(fields("Progress"), ["note", "percent"], "of a job that is shown");
+    assert_eq!(fields("RunProgress"), ["lease", "note", "percent"], "what a worker says");
+    assert_eq!(fields("Survey"), ["complete", "groups"], "of a purge");
+    assert_eq!(fields("PlanSurvey"), ["complete", "groups", "jobs", "left_out", "selector"]);
+    assert!(fields("PlanSurveyGroup").contains(&"sample".to_owned()));
+    assert!(!fields("SurveyGroup").contains(&"sample".to_owned()));
+}
+
+#[test]
 fn the_committed_copy_is_the_document() {
     let stored =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json")).unwrap();

@@ -9,10 +9,10 @@ use backstop_core::Fence;
 use backstop_core::failure::Cause;
 use backstop_core::job::{Aging, Operation, Priority, State};
 
-use super::build::{Crew, ends_by, handed_back, id, job, knows, success, worker_id};
+use super::build::{ends_by, handed_back, id, job, knows, success, worker_id};
 use super::fixture::{LEASE, World, claim, numbers, room, secs};
 use super::place::at_once;
-use crate::{Answer, Claimed, ClaimedJob, Error, JobFilter, Level, Silent, Submit};
+use crate::{Answer, Claimed, ClaimedJob, Duty, Error, JobFilter, Level, Silent, Submit};
 
 /// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
 pub async fn a_job_is_taken_when_it_is_due(w: World) {
@@ -340,40 +340,37 @@ pub async fn only_a_live_worker_claims(w: World) {
     assert_eq!(w.state(id(1)).await, State::Pending);
 }
 
-/// L19: a due job that must not start any more is failed in passing and takes no room.
-pub async fn an_overdue_job_is_failed_instead_of_taken(w: World) {
+/// L19, C7: a due job that must not start any more is passed by and takes no room, whatever becomes of it: the claim
+/// writes nothing about it. What expires at this very moment may still start.
+pub async fn an_overdue_job_is_passed_by(w: World) {
     let worker = w.worker(1).await;
+    for number in 1..=3 {
+        w.submit(job(number).callbacks().expires(w.now().after(secs(5)))).await;
+    }
+    w.submit(job(4).expires(w.now().after(secs(6)))).await;
+    w.submit(job(5).priority(Priority::Low)).await;
+    w.pass(secs(6));
+    let claimed = w.claim_with(claim(worker, 1)).await;
+    assert_eq!((numbers(&claimed.jobs), claimed.now), (vec![4], w.now()));
+    assert_eq!(numbers(&w.claim_with(claim(worker, 5)).await.jobs), [5], "of another lane");
+    assert_eq!(w.claim_with(claim(worker, 5)).await.jobs.len(), 0);
+    for number in 1..=3 {
+        assert_eq!(w.state(id(number)).await, State::Pending, "left to the duty");
+    }
+    let term = w.leader(Duty::Expire).await;
+    assert_eq!(w.expire(term, 10).await.expect("the term runs"), 3);
+}
+
+/// L13, L19: a peek sees no work in what a claim would pass by, so nobody claims it over and over.
+pub async fn a_peek_passes_by_what_is_overdue(w: World) {
+    let wanted = claim(w.worker(1).await, 1);
     w.submit(job(1).expires(w.now().after(secs(5)))).await;
-    w.submit(job(2)).await;
+    assert!(w.store.peek(&wanted).await.expect("peek").has_work());
     w.pass(secs(6));
-    let claimed = w.claim_with(claim(worker, 1)).await;
-    assert_eq!((numbers(&claimed.jobs), claimed.expired, claimed.now), (vec![2], 1, w.now()));
-    assert_eq!(w.state(id(1)).await, State::Failed);
-}
-
-/// L19: a claim goes no further than its room, and may still start what expires at this very moment.
-pub async fn a_claim_expires_no_more_than_it_passes(w: World) {
-    let worker = w.worker(1).await;
-    w.submit(job(1).expires(w.now().after(secs(6)))).await;
-    w.submit(job(2).expires(w.now().after(secs(5)))).await;
-    w.pass(secs(6));
-    let claimed = w.claim_with(claim(worker, 1)).await;
-    assert_eq!((numbers(&claimed.jobs), claimed.expired), (vec![1], 0));
-    assert_eq!(w.state(id(2)).await, State::Pending);
-}
-
-/// F14, L19: the callback of a job that a claim expired is not taken by the same claim.
-pub async fn a_claim_does_not_take_the_callbacks_it_makes(w: World) {
-    let worker = w.enlist(Crew::new(1).queues(&["default", "after"])).await;
-    w.submit(job(1).callbacks().expires(w.now())).await;
-    w.pass(secs(1));
-    let mut wanted = claim(worker, 5);
-    wanted.queues.push(room("after", 5));
-    wanted.kinds = knows(&[("work", 1), ("mourn", 2)]);
-    let claimed = w.claim_with(wanted.clone()).await;
-    assert_eq!((claimed.jobs.len(), claimed.expired), (0, 1));
-    let callback = w.claim_with(wanted).await.jobs.pop().expect("stored by the claim before");
-    assert_eq!((callback.job.spec.callback_of, callback.lease.fence), (Some(id(1)), Fence(1)));
+    assert_eq!(w.store.peek(&wanted).await.expect("peek").next_due, None);
+    w.submit(job(2).after(secs(9))).await;
+    let peek = w.store.peek(&wanted).await.expect("peek");
+    assert_eq!(peek.next_due, Some(w.now().after(secs(9))));
 }
 
 /// L13: a peek says when there will be work, and changes nothing.

@@ -99,7 +99,11 @@ impl Command {
             Self::Renew(worker, lease, held) => said(store.renew(worker, lease, held).await),
             Self::Retire(worker) => said(store.retire(worker).await),
             Self::Rescue(term, endings) => said(store.rescue(term, endings).await),
-            Self::Expire(term, limit) => said(store.expire(term, limit).await),
+            Self::Expire(term, limit) => {
+                let overdue = store.overdue(None, limit).await;
+                let found = overdue.as_ref().cloned().unwrap_or_default();
+                said(overdue) + &said(store.expire(term, found).await)
+            }
             Self::Archive(term, retention, limit) => said(store.archive(term, retention, limit).await),
             Self::Operate(jobs, operation) => said(store.operate(jobs, operation).await),
             Self::PauseQueue(queue, paused) => {

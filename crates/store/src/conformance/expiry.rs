@@ -7,11 +7,11 @@ use backstop_core::job::{Operation, State};
 
 use super::build::{Crew, id, job, success};
 use super::fixture::{World, secs};
-use crate::Duty;
+use crate::{Duty, Overdue};
 
 async fn expire(w: &World, limit: usize) -> usize {
     let term = w.leader(Duty::Expire).await;
-    w.store.expire(term, limit).await.expect("the term runs")
+    w.expire(term, limit).await.expect("the term runs")
 }
 
 /// L19, F13: a job that may not start any more is failed with reason `expired`; one that just may is left.
@@ -37,6 +37,47 @@ pub async fn the_longest_overdue_go_first(w: World) {
     assert_eq!(w.state(id(1)).await, State::Pending);
     assert_eq!(expire(&w, 0).await, 0);
     assert_eq!(expire(&w, 3).await, 1);
+}
+
+/// L19, C7: what is overdue is told in pages, so that one that cannot be failed does not hide those behind it.
+pub async fn what_is_overdue_is_told_in_pages(w: World) {
+    let moments = [(1, 3), (2, 1), (3, 2), (4, 1), (5, 99)];
+    for (number, span) in moments {
+        w.submit(job(number).expires(w.now().after(secs(span)))).await;
+    }
+    let began = w.now();
+    w.pass(secs(10));
+    let overdue = |number, span| Overdue { expires_at: began.after(secs(span)), job: id(number) };
+    let all = [overdue(2, 1), overdue(4, 1), overdue(3, 2), overdue(1, 3)];
+    assert_eq!(w.store.overdue(None, 10).await.expect("told"), all);
+    assert_eq!(w.store.overdue(None, 2).await.expect("told"), all[..2]);
+    for (place, one) in all.iter().enumerate() {
+        assert_eq!(w.store.overdue(Some(*one), 10).await.expect("told"), all[place + 1..]);
+    }
+}
+
+/// L19: only what is still unclaimed and overdue by the moment that was told is failed, and that once.
+pub async fn what_changed_meanwhile_does_not_expire(w: World) {
+    let soon = w.now().after(secs(1));
+    for number in 1..=4 {
+        w.submit(job(number).expires(soon).policy(|policy| policy.max_wait = Some(secs(60)))).await;
+    }
+    w.pass(secs(2));
+    let mut told = w.store.overdue(None, 10).await.expect("told");
+    assert_eq!(told.len(), 4);
+    w.operate(id(1), Operation::Pause).await.expect("pending");
+    w.operate(id(2), Operation::Cancel { reason: "enough".to_owned() }).await.expect("pending");
+    let term = w.leader(Duty::Expire).await;
+    assert_eq!(w.store.expire(term, vec![told[2]]).await.expect("the term runs"), 1);
+    w.operate(id(3), Operation::Retry).await.expect("failed");
+    told.push(told[3]);
+    told.push(Overdue { expires_at: soon, job: id(9) });
+    assert_eq!(w.store.expire(term, told).await.expect("the term runs"), 1, "the fourth");
+    let states = [State::Paused, State::Canceled, State::Pending, State::Failed];
+    for (number, state) in (1..).zip(states) {
+        assert_eq!(w.state(id(number)).await, state, "{number}");
+    }
+    assert_eq!(w.store.expire(term, Vec::new()).await.expect("the term runs"), 0);
 }
 
 /// L19: a running job has started in time, a paused one is held back by a person; neither expires.

@@ -12,7 +12,7 @@ use super::build::{Crew, Draft, id, knows, worker_id};
 use super::place::Place;
 use super::told::Told;
 use crate::{
-    Claim, ClaimQueue, Claimed, ClaimedJob, Clock, Duty, Finish, JobFilter, ManualClock, PageRequest,
+    Claim, ClaimQueue, Claimed, ClaimedJob, Clock, Duty, Error, Finish, JobFilter, ManualClock, PageRequest,
     QueueView, Store, Submit, Submitted, Term,
 };
 
@@ -221,6 +221,12 @@ impl World {
 
     pub(super) async fn leader(&self, duty: Duty) -> Term {
         self.lead(99, duty).await.expect("nobody else leads")
+    }
+
+    /// Fails what is overdue, as the leader does.
+    pub(super) async fn expire(&self, term: Term, limit: usize) -> Result<usize, Error> {
+        let overdue = self.store.overdue(None, limit).await.expect("overdue");
+        self.store.expire(term, overdue).await
     }
 
     /// Ends a run of a dead worker, as the leader does.

@@ -224,7 +224,7 @@ pub async fn an_expired_job_is_noticed(w: World) {
     w.submit(job(1).expires(w.now())).await;
     w.pass(secs(1));
     let term = w.leader(Duty::Expire).await;
-    w.store.expire(term, 10).await.expect("the term runs");
+    w.expire(term, 10).await.expect("the term runs");
     let noticed = notices(&w).await;
     assert_eq!(noticed.iter().map(|notice| &*notice.about).collect::<Vec<_>>(), ["expired"]);
 }

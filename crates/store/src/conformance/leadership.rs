@@ -127,7 +127,7 @@ pub async fn a_deposed_leader_expires_nothing(w: World) {
     w.submit(job(1).expires(w.now())).await;
     w.pass(secs(1));
     for term in deposed(&w, Duty::Expire, Duty::Rescue).await {
-        let refused = w.store.expire(term, 10).await.expect_err("deposed");
+        let refused = w.expire(term, 10).await.expect_err("deposed");
         assert!(matches!(refused, Error::Deposed { .. }), "{refused}");
     }
     assert_eq!(w.state(id(1)).await, State::Pending);
@@ -138,10 +138,10 @@ pub async fn a_late_leader_may_not_write(w: World) {
     w.submit(job(1).expires(w.now())).await;
     let term = w.lead(1, Duty::Expire).await.expect("free");
     w.pass(secs(60));
-    let refused = w.store.expire(term, 10).await.expect_err("run out");
+    let refused = w.expire(term, 10).await.expect_err("run out");
     assert!(matches!(refused, Error::Deposed { duty: Duty::Expire }), "{refused}");
     let term = w.lead(1, Duty::Expire).await.expect("run out");
-    assert_eq!(w.store.expire(term, 10).await.expect("its term runs"), 1);
+    assert_eq!(w.expire(term, 10).await.expect("its term runs"), 1);
 }
 
 /// L17: a term that was renewed counts until its new end, even when an older copy of it is shown.
@@ -150,5 +150,5 @@ pub async fn a_renewed_term_counts_until_its_new_end(w: World) {
     w.pass(secs(50));
     w.lead(1, Duty::Expire).await.expect("its own");
     w.pass(secs(50));
-    assert_eq!(w.store.expire(first, 10).await.expect("number and node are what counts"), 0);
+    assert_eq!(w.expire(first, 10).await.expect("number and node are what counts"), 0);
 }

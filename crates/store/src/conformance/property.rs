@@ -134,7 +134,8 @@ pub fn property<P: Place>() {
     const SHORT: usize = 160;
     const LONG: usize = 250;
     if let Ok(seed) = std::env::var("BACKSTOP_SEED") {
-        let seed = seed.parse().unwrap_or_else(|_| panic!("BACKSTOP_SEED is `{seed}`, which is no number"));
+        let seed =
+            seed.parse().unwrap_or_else(|_| panic!("BACKSTOP_SEED is `{seed}`, which is not a number"));
         expect_same::<P>(seed, SHORT);
         expect_same::<P>(seed, LONG);
         return;

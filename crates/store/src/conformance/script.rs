@@ -91,7 +91,7 @@ const WEIGHTS: &[(u64, Maker)] = &[
 impl Script {
     fn incidents(&mut self) -> Command {
         let state = self.dice.percent(50).then(|| self.dice.one_of(&IncidentState::ALL));
-        let filter = IncidentFilter { state, open: self.dice.percent(50), tenant: None };
+        let filter = IncidentFilter { state, open: self.dice.percent(50), ..IncidentFilter::default() };
         Command::Incidents(filter, self.count(3))
     }
 

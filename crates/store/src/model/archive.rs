@@ -6,7 +6,8 @@ use backstop_core::job::{Attempt, Retention, State};
 use backstop_core::{JobId, Refusal, Timestamp};
 
 use super::tables::{JobRow, Tables};
-use crate::{Archived, Duty, Error, Page, PageRequest, Term};
+use crate::desk::lane_of;
+use crate::{Archived, Duty, Error, LaneMark, Page, PageRequest, Term};
 
 impl Tables {
     pub(super) fn archive(
@@ -43,7 +44,7 @@ impl Tables {
     /// Takes a job out of the hot tables.
     fn take_out(&mut self, id: JobId) {
         let Some(row) = self.jobs.remove(&id) else { return };
-        self.past_queues.insert(row.job.spec.queue.to_string());
+        self.lanes.insert(lane_of(&row.job.spec), LaneMark::default());
         self.ledger.retain(|(job, _), _| *job != id);
     }
 

@@ -1,7 +1,7 @@
 //! Taking due jobs, and counting the start of those that were prefetched.
 
 use backstop_core::event;
-use backstop_core::job::{NewJob, Stale};
+use backstop_core::job::Stale;
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use super::tables::{Commit, JobRow, Tables};
@@ -11,16 +11,12 @@ impl Tables {
     pub(super) fn claim(&mut self, claim: &Claim, commit: &mut Commit) -> Result<Claimed, Error> {
         self.expect_live(claim.worker, commit.now)?;
         let fence = Fence(self.latest_fence + 1);
-        let mut claimed = Claimed { jobs: Vec::new(), now: commit.now, expired: 0 };
-        let mut callbacks = Vec::new();
+        let mut claimed = Claimed { jobs: Vec::new(), now: commit.now };
         for wanted in &claim.queues {
-            self.claim_queue(claim, wanted, fence, &mut claimed, &mut callbacks, commit);
+            self.claim_queue(claim, wanted, fence, &mut claimed, commit);
         }
         if !claimed.jobs.is_empty() {
             self.latest_fence = fence.0;
-        }
-        for callback in &callbacks {
-            self.follow_up(Some(callback), commit);
         }
         Ok(claimed)
     }
@@ -31,7 +27,6 @@ impl Tables {
         wanted: &ClaimQueue,
         fence: Fence,
         claimed: &mut Claimed,
-        callbacks: &mut Vec<NewJob>,
         commit: &mut Commit,
     ) {
         let mut taken = 0;
@@ -40,11 +35,6 @@ impl Tables {
                 return;
             }
             let Some(row) = self.jobs.get_mut(&id) else { continue };
-            if row.record.has_expired(commit.now) {
-                callbacks.extend(self.expire_job(id, commit));
-                claimed.expired += 1;
-                continue;
-            }
             let started = taken < wanted.start;
             if row.record.claim(claim.worker, fence, commit.now, started).is_err() {
                 continue;
@@ -64,7 +54,7 @@ impl Tables {
     /// What may be taken from one queue now, best first (L3).
     fn candidates(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<JobId> {
         let mut ranked: Vec<_> = self
-            .reach(claim, wanted)
+            .reach(claim, wanted, now)
             .filter(|(_, row)| row.record.is_due(now))
             .map(|(id, row)| (claim.aging.rank(row.job.spec.priority, row.record.run_at), id))
             .collect();
@@ -72,13 +62,19 @@ impl Tables {
         ranked.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The pending jobs, due or not, that a claim for this queue could ever take.
-    fn reach(&self, claim: &Claim, wanted: &ClaimQueue) -> impl Iterator<Item = (JobId, &JobRow)> {
+    /// The pending jobs, due or not, that a claim for this queue could take now or later.
+    fn reach(
+        &self,
+        claim: &Claim,
+        wanted: &ClaimQueue,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (JobId, &JobRow)> {
         let open = wanted.limit > 0 && !self.is_paused(&wanted.queue);
         self.jobs.iter().filter(move |_| open).map(|(id, row)| (*id, row)).filter(move |(_, row)| {
             let spec = &row.job.spec;
             let known = || claim.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
             row.record.state == backstop_core::job::State::Pending
+                && !row.record.has_expired(now)
                 && spec.queue == wanted.queue
                 && (wanted.any_kind || known())
         })
@@ -89,7 +85,7 @@ impl Tables {
     }
 
     pub(super) fn peek(&self, claim: &Claim, now: Timestamp) -> Peek {
-        let reached = claim.queues.iter().flat_map(|wanted| self.reach(claim, wanted));
+        let reached = claim.queues.iter().flat_map(|wanted| self.reach(claim, wanted, now));
         Peek { now, next_due: reached.map(|(_, row)| row.record.run_at).min() }
     }
 

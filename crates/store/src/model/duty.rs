@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use backstop_core::{Timestamp, WorkerId};
 
 use super::tables::{Commit, Tables};
-use crate::{Duty, Error, Term, Terms};
+use crate::{Duty, Error, Overdue, Term, Terms};
 
 impl Tables {
     pub(super) fn lead(
@@ -46,20 +46,33 @@ impl Tables {
         current.map(drop).ok_or(Error::Deposed { duty: term.duty })
     }
 
-    pub(super) fn expire(&mut self, term: &Term, limit: usize, commit: &mut Commit) -> Result<usize, Error> {
-        self.expect_term(term, Duty::Expire, commit.now)?;
-        let mut overdue: Vec<_> = self
-            .jobs
-            .iter()
-            .filter(|(_, row)| row.record.state == State::Pending && row.record.has_expired(commit.now))
-            .map(|(id, row)| (row.record.expires_at, *id))
+    pub(super) fn overdue(&self, after: Option<Overdue>, limit: usize, now: Timestamp) -> Vec<Overdue> {
+        let pending = self.jobs.iter().filter(|(_, row)| row.record.state == State::Pending);
+        let overdue = pending.filter(|(_, row)| row.record.has_expired(now));
+        let mut overdue: Vec<Overdue> = overdue
+            .filter_map(|(id, row)| Some(Overdue { expires_at: row.record.expires_at?, job: *id }))
+            .filter(|found| after.is_none_or(|after| *found > after))
             .collect();
         overdue.sort_unstable();
         overdue.truncate(limit);
-        for (_, id) in &overdue {
-            let callback = self.expire_job(*id, commit);
+        overdue
+    }
+
+    pub(super) fn expire(
+        &mut self,
+        term: &Term,
+        jobs: &[Overdue],
+        commit: &mut Commit,
+    ) -> Result<usize, Error> {
+        self.expect_term(term, Duty::Expire, commit.now)?;
+        let all = self.overdue(None, usize::MAX, commit.now);
+        let mut jobs: Vec<&Overdue> = jobs.iter().filter(|one| all.contains(one)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        for overdue in &jobs {
+            let callback = self.expire_job(overdue.job, commit);
             self.follow_up(callback.as_ref(), commit);
         }
-        Ok(overdue.len())
+        Ok(jobs.len())
     }
 }

@@ -1,5 +1,7 @@
 //! Incidents: counted with every failure, spoken of by people, told when they open or come back (D2, D7).
 
+use std::time::Duration;
+
 use backstop_core::alert::Notice;
 use backstop_core::event;
 use backstop_core::failure::{Fingerprint, Verdict};
@@ -9,7 +11,7 @@ use backstop_core::{JobId, Timestamp, version};
 
 use super::lanes::count;
 use super::tables::{Commit, JobRow, Tables};
-use crate::{Drawer, Error, IncidentFilter};
+use crate::{Drawer, Duty, Error, IncidentFilter, Term, retire};
 
 impl Tables {
     pub(super) fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending, commit: &mut Commit) {
@@ -80,6 +82,24 @@ impl Tables {
     pub(super) fn incidents_of(&self, fingerprints: &[Fingerprint]) -> Vec<Option<Incident>> {
         let find = |fingerprint| self.incidents.get(fingerprint).map(|incident| self.shown(incident));
         fingerprints.iter().map(find).collect()
+    }
+
+    pub(super) fn retire_incidents(
+        &mut self,
+        term: &Term,
+        fingerprints: &[Fingerprint],
+        keep: Duration,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        self.expect_term(term, Duty::Prune, now)?;
+        let Some(cutoff) = retire::cutoff(keep, now) else { return Ok(0) };
+        let before = self.incidents.len();
+        for incident in self.incidents_of(fingerprints).into_iter().flatten() {
+            if incident.is_outworn(cutoff) {
+                self.incidents.remove(&incident.fingerprint);
+            }
+        }
+        Ok(before - self.incidents.len())
     }
 
     pub(super) fn say(

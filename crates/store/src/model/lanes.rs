@@ -1,12 +1,14 @@
 //! What is shown of queues and lanes. The model counts on every question; other stores keep the counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use backstop_core::Timestamp;
 use backstop_core::job::State;
+use backstop_core::{Timestamp, tenant};
 
 use super::tables::{JobRow, Tables};
-use crate::{HeldLane, QueueView};
+use crate::desk::{LaneKey, lane_of};
+use crate::{Duty, Error, HeldLane, Holdings, LaneMark, QueueView, Term};
 
 impl Tables {
     /// How many live workers serve a queue, and how many of them know a kind and version.
@@ -33,15 +35,70 @@ impl Tables {
     }
 
     pub(super) fn queues(&self, now: Timestamp) -> Vec<QueueView> {
-        let of_jobs = self.jobs.values().map(|row| row.job.spec.queue.to_string());
         let of_workers = self
             .workers
             .values()
             .filter(|row| row.is_live(now))
             .flat_map(|row| row.said.queues.iter().map(ToString::to_string));
-        let of_past = self.past_queues.iter().chain(self.paused_queues.keys()).cloned();
-        let names: BTreeSet<_> = of_jobs.chain(of_past).chain(of_workers).collect();
+        let of_lanes: BTreeSet<String> =
+            self.lanes_in_use().into_iter().map(|lane| lane.queue.to_string()).collect();
+        let at_rest =
+            |queue: &str| self.lanes.keys().any(|lane| *lane.queue == *queue) && !of_lanes.contains(queue);
+        let of_people = self.paused_queues.iter().filter(|(queue, pause)| pause.is_some() || !at_rest(queue));
+        let of_people: Vec<String> = of_people.map(|(queue, _)| queue.clone()).collect();
+        let names: BTreeSet<_> = of_lanes.into_iter().chain(of_people).chain(of_workers).collect();
         names.into_iter().map(|name| self.queue_view(name, now)).collect()
+    }
+
+    /// How many hot jobs each lane has.
+    fn lane_jobs(&self) -> BTreeMap<LaneKey, u64> {
+        let mut jobs = BTreeMap::new();
+        for row in self.jobs.values() {
+            *jobs.entry(lane_of(&row.job.spec)).or_default() += 1;
+        }
+        jobs
+    }
+
+    /// The lanes that lists and limits count: those that have jobs, or are not retired.
+    fn lanes_in_use(&self) -> BTreeSet<LaneKey> {
+        let known = self.lanes.iter().filter(|(_, mark)| !mark.retired).map(|(lane, _)| lane.clone());
+        known.chain(self.lane_jobs().into_keys()).collect()
+    }
+
+    pub(super) fn holdings(&self, tenant: &str, most: usize) -> Holdings {
+        let mut lanes = self.lanes_in_use();
+        lanes.retain(|lane| tenant::of_queue(&lane.queue) == Some(tenant));
+        let prefix = tenant::incident_prefix(tenant);
+        let paused =
+            self.paused_queues.keys().filter(|queue| tenant::of_queue(queue) == Some(tenant)).cloned();
+        let queues: BTreeSet<String> =
+            lanes.iter().map(|lane| lane.queue.to_string()).chain(paused).collect();
+        let kinds: BTreeSet<String> = lanes.iter().map(|lane| lane.kind.to_string()).collect();
+        Holdings {
+            queues: queues.into_iter().take(most).collect(),
+            kinds: kinds.into_iter().take(most).collect(),
+            incidents: self.incidents.values().filter(|it| it.kind.starts_with(&prefix)).take(most).count(),
+        }
+    }
+
+    pub(super) fn retire_lanes(
+        &mut self,
+        term: &Term,
+        idle: Duration,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<usize, Error> {
+        self.expect_term(term, Duty::Prune, now)?;
+        let (jobs, mut marked) = (self.lane_jobs(), 0);
+        let seen = |lane: &LaneKey, mark: LaneMark| {
+            mark.seen(jobs.get(lane).copied().unwrap_or_default(), idle, now)
+        };
+        let changed = self.lanes.iter_mut().filter(|(lane, mark)| seen(lane, **mark) != **mark);
+        for (lane, mark) in changed.take(limit) {
+            *mark = seen(lane, *mark);
+            marked += 1;
+        }
+        Ok(marked)
     }
 
     fn queue_view(&self, name: String, now: Timestamp) -> QueueView {

@@ -2,7 +2,7 @@
 //!
 //! A record is changed by the methods of `Record` only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_core::event::{self, Event};
@@ -10,8 +10,9 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::job::{Attempt, Job, NewJob, Record, Stale, State};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
+use crate::desk::LaneKey;
 use crate::show::PauseNote;
-use crate::{Archived, Drawer, Duty, Error, Incident, NewWorker, Term};
+use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 
 /// Everything the model knows.
 #[derive(Debug, Default)]
@@ -21,8 +22,8 @@ pub(super) struct Tables {
     pub(super) ledger: BTreeMap<(JobId, u32), Attempt>,
     /// Jobs that have left `jobs` and `ledger` (L16).
     pub(super) archive: BTreeMap<JobId, Archived>,
-    /// Queues of archived jobs: a queue that ever had a job stays known.
-    pub(super) past_queues: BTreeSet<String>,
+    /// Lanes that jobs have left, with their marks: a lane that ever had a job stays known.
+    pub(super) lanes: BTreeMap<LaneKey, LaneMark>,
     /// Idempotency keys, kept for ever (L10).
     pub(super) idempotency_keys: BTreeMap<String, JobId>,
     /// Purged jobs that an idempotency key still names, with how they had ended (L10, D5).

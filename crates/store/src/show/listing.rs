@@ -1,5 +1,8 @@
 //! Pages, and the lanes in which a filter can find something.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use backstop_core::Limits;
 use backstop_core::job::State;
 use backstop_core::tenant;
@@ -60,8 +63,86 @@ pub struct Sizes {
     pub matching: u64,
 }
 
+/// Numbers of jobs in all lanes, by state. They need not be of this very moment: they choose from where a list is
+/// read, and not what is in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Claimable now or later.
+    pub pending: u64,
+    /// Held by workers.
+    pub running: u64,
+    /// Ended well.
+    pub succeeded: u64,
+    /// Dead letters.
+    pub failed: u64,
+    /// Held back by people.
+    pub paused: u64,
+    /// Called off.
+    pub canceled: u64,
+    /// Held for a dependency or a signal.
+    pub waiting: u64,
+}
+
+impl Totals {
+    const fn all(&self) -> u64 {
+        self.pending
+            + self.running
+            + self.succeeded
+            + self.failed
+            + self.paused
+            + self.canceled
+            + self.waiting
+    }
+
+    /// As they are shown when no lane is held.
+    const fn of(&self, state: State) -> u64 {
+        match state {
+            State::Pending => self.pending,
+            State::Running => self.running,
+            State::Succeeded => self.succeeded,
+            State::Failed => self.failed,
+            State::Paused => self.paused,
+            State::Canceled => self.canceled,
+            State::Waiting => self.waiting,
+        }
+    }
+}
+
+/// Sums that were read a moment ago: reading them takes as long as there are lanes, whoever they belong to.
+#[derive(Debug, Default)]
+pub struct KnownTotals(Mutex<Option<(Instant, Totals)>>);
+
+impl KnownTotals {
+    /// How old they may be.
+    const AGE: Duration = Duration::from_secs(10);
+
+    /// The sums, unless they are old.
+    pub fn known(&self) -> Option<Totals> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(at, _)| at.elapsed() < Self::AGE).map(|(_, totals)| totals)
+    }
+
+    /// Keeps sums that were just read.
+    pub fn keep(&self, totals: Totals) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), totals));
+    }
+}
+
 impl Scope {
-    /// What `filter` means for these lanes.
+    /// What `filter` means where only the lanes of the queues that it names were read, and these are the sums of all.
+    #[must_use]
+    pub fn within(filter: &JobFilter, lanes: &[LaneCounts], totals: &Totals, roster: &Roster) -> Self {
+        let mut scope = Self::of(filter, lanes, roster);
+        let in_state = |states: &Vec<State>| states.iter().map(|state| totals.of(*state)).sum();
+        let in_state: u64 = scope.states.as_ref().map_or(totals.all(), in_state);
+        scope.sizes.all = scope.sizes.all.max(totals.all());
+        scope.sizes.in_state = scope.sizes.in_state.max(in_state);
+        // There may be others.
+        scope.confined = true;
+        scope
+    }
+
+    /// What `filter` means for these lanes, which are all there are.
     #[must_use]
     pub fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
         let states = states(filter);

@@ -1,13 +1,13 @@
 //! Queues with their kept counts, and the lanes that wait for code.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use backstop_core::Timestamp;
 use backstop_core::job::State;
 
-use super::{PauseNote, Roster};
+use super::{PauseNote, Roster, cut};
 use crate::desk::LaneKey;
-use crate::{HeldLane, QueueView};
+use crate::{HeldLane, NameSpan, Page, QueueRange, QueueView};
 
 /// A lane with its kept counts.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct LaneCounts {
     pub canceled: u64,
     /// Held for a dependency or a signal.
     pub waiting: u64,
+    /// True when it was empty for long.
+    pub retired: bool,
 }
 
 impl LaneCounts {
@@ -49,6 +51,12 @@ impl LaneCounts {
             + self.paused
             + self.canceled
             + self.waiting
+    }
+
+    /// True when it is left out of lists and limits: it was retired, and is empty still.
+    #[must_use]
+    pub const fn is_retired(&self) -> bool {
+        self.retired && self.jobs() == 0
     }
 
     /// How many jobs are shown in this state, when it is held or not.
@@ -74,7 +82,8 @@ impl LaneCounts {
     }
 }
 
-/// Every queue that has a lane, was ever paused, or is served by a live worker, by name.
+/// Every queue that has a lane, was ever paused, or is served by a live worker, by name; not one all of whose lanes are
+/// retired, unless it is paused or served.
 ///
 /// `paused` are the queues that were ever paused, with the note of the pause for those that are now; `due` the first
 /// due time of each open lane by its number.
@@ -91,7 +100,13 @@ pub fn queues(
         let (on_queue, _) = roster.crew(name, "", 0);
         queue(&mut queues, name).workers = u64::try_from(on_queue).unwrap_or(u64::MAX);
     }
+    let (retired, lanes): (Vec<_>, Vec<_>) = lanes.iter().partition(|counts| counts.is_retired());
+    let in_use: BTreeSet<&str> = lanes.iter().map(|counts| &*counts.lane.queue).collect();
+    let at_rest: BTreeSet<&str> = retired.iter().map(|counts| &*counts.lane.queue).collect();
     for (name, paused) in paused {
+        if paused.is_none() && at_rest.contains(&*name) && !in_use.contains(&*name) {
+            continue;
+        }
         let view = queue(&mut queues, &name);
         view.paused = paused.is_some();
         view.pause_note = paused.and_then(|pause| pause.0);
@@ -103,6 +118,27 @@ pub fn queues(
         view.oldest_due = [view.oldest_due, oldest].into_iter().flatten().min();
     }
     queues.into_values().collect()
+}
+
+/// A page of what [`queues`] makes of the lanes of a span, and of all that is known of other names.
+#[must_use]
+pub fn queue_page(mut queues: Vec<QueueView>, range: &QueueRange) -> Page<QueueView, String> {
+    queues.retain(|queue| range.holds(&queue.name));
+    cut(queues, range.limit.unwrap_or(usize::MAX), |queue| queue.name.clone())
+}
+
+/// The names that a page of queues needs, once some names of its span are known from each of several sources, each in
+/// order and with as many as were asked for: one more than the page has.
+#[must_use]
+pub fn page_span(range: &QueueRange, names: impl IntoIterator<Item = String>) -> NameSpan {
+    let mut span = range.span();
+    let Some(limit) = range.limit else { return span };
+    let names: BTreeSet<String> = names.into_iter().filter(|name| range.holds(name)).collect();
+    // One more than the page has, to see whether more follow.
+    if let Some(last) = names.into_iter().nth(limit) {
+        span.end = NameSpan::one(&last).end;
+    }
+    span
 }
 
 /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all priorities.

@@ -6,7 +6,7 @@ use backstop::Timestamp;
 use backstop::core::failure::{Fingerprint, TerminalReason};
 use backstop::core::redrive::{Settings, Survey};
 use backstop::store::QueueView;
-use backstop_server::shape::{Care as Settled, Items, NewPlan, PlanMade, PlanShown};
+use backstop_server::shape::{Care as Settled, NewPlan, PlanMade, PlanShown};
 use clap::Args;
 use serde_json::json;
 
@@ -158,7 +158,7 @@ fn missing(what: &str) -> Problem {
 }
 
 async fn dead_letters(client: &Client) -> Result<u64, Problem> {
-    let queues = client.get::<Items<QueueView>>("/api/v1/queues").await?.items;
+    let queues: Vec<QueueView> = client.list("/api/v1/queues").await?;
     Ok(queues.iter().map(|queue| queue.failed).sum())
 }
 

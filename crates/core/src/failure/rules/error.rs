@@ -52,7 +52,7 @@ pub enum RuleError {
     },
     /// The cause is none that a run fails by.
     #[error(
-        "cause `{cause}` is no failure, so there is nothing to decide: use error, permanent, invalid, timeout, \
+        "cause `{cause}` is not a failure, so there is nothing to decide: use error, permanent, invalid, timeout, \
          panic, crash or not_allowed"
     )]
     NoFailure {

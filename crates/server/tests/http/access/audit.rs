@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop::Config;
+use backstop::store::{Claim, ClaimQueue, KnownKind, NewWorker};
 use backstop_server::{Scope, Settings, table};
 use backstop_testing::TokioClock;
 use serde_json::{Value, json};
@@ -170,4 +171,51 @@ async fn a_round_removes_a_bounded_number_and_for_ever_is_for_ever() {
 fn no_route_changes_the_log() {
     let changes = table().into_iter().filter(|route| route.path.contains("audit") && route.method != "GET");
     assert_eq!(changes.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_maintenance_retires_is_in_it() {
+    // D2
+    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let engine = stage.api.engine();
+    let admin = stage.token("ada", &[Scope::Admin, Scope::Read]).await;
+    let job = engine.enqueue_raw("mail", "{}").max_retries(0).timeout(Duration::from_secs(1)).submit().await;
+    let job = job.unwrap().id;
+    let lease = Duration::from_secs(1);
+    let dead = NewWorker {
+        id: backstop::worker_id(),
+        name: "dead".to_owned(),
+        code_version: None,
+        queues: vec!["default".into()],
+        kinds: vec![KnownKind { kind: "mail".into(), version: 1 }].into(),
+        lease,
+    };
+    let queue = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
+    let claim = Claim {
+        worker: dead.id,
+        queues: vec![queue],
+        kinds: dead.kinds.clone(),
+        aging: engine.config().aging,
+    };
+    engine.store().enlist(dead).await.unwrap();
+    assert_eq!(engine.store().claim(claim).await.unwrap().jobs.len(), 1);
+    tokio::time::advance(lease * 2).await;
+    let node = backstop::worker_id();
+    engine.maintain(node, DAY).await.unwrap();
+    let incident = engine.incidents(1).await.unwrap().remove(0);
+    engine.cancel(job, "enough").await.unwrap();
+    tokio::time::advance(DAY * 91).await;
+    engine.maintain(node, DAY).await.unwrap();
+    assert!(engine.incidents(1).await.unwrap().is_empty(), "the crash is forgotten");
+    let lines = log(&stage, &admin).await;
+    let line = lines.iter().find(|line| line["who"] == "maintenance").expect("a line of its own");
+    assert_eq!((&line["method"], &line["status"]), (&json!("RETIRE"), &json!(200)));
+    assert_eq!(line["path"], format!("/api/v1/incidents/{}", incident.fingerprint));
+    assert!(line["what"].as_str().unwrap().contains("mail: Crash: "), "{line}");
+    // It can be the last line of a page like any other.
+    let page = stage.call("GET", "/api/v1/audit?limit=1", Some(&admin)).await.json();
+    if let Some(next) = page["next_cursor"].as_str() {
+        let next = stage.call("GET", &format!("/api/v1/audit?limit=1&cursor={next}"), Some(&admin)).await;
+        assert_eq!(next.status, 200);
+    }
 }

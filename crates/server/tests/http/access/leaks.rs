@@ -6,13 +6,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::core::explain::Surroundings;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::Statement;
-use backstop::core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale};
-use backstop::core::{JobId, Lease, Refusal, Timestamp, WorkerId};
-use backstop::store::*;
-use backstop::{Backstop, Config, State};
+use backstop::store::{Answer, Error, Layer, Store};
+use backstop::{Backstop, Config};
 use backstop_server::{Caller, Grant, Settings, Token, table};
 
 use super::stage::{Reply, Stage};
@@ -43,70 +38,23 @@ impl Babbling {
     }
 }
 
-macro_rules! failing {
-    ($($verb:ident($($taken:ty),*) -> $answered:ty;)*) => {
-        $(fn $verb(&self, $(_: $taken),*) -> Answer<'_, $answered> {
-            let (error, silent) = (self.error(), self.silent);
-            Box::pin(async move {
-                if silent {
-                    std::future::pending::<()>().await;
-                }
-                Err(error)
-            })
-        })*
-    };
-}
-
-impl Store for Babbling {
-    fn info(&self) -> StoreInfo {
-        self.model.info()
+impl Layer for Babbling {
+    fn below(&self) -> &dyn Store {
+        &*self.model
     }
 
-    fn observe(&self, observer: Arc<dyn Observer>) {
-        self.model.observe(observer);
-    }
-
-    failing! {
-        now() -> Timestamp;
-        submit(Submit) -> Vec<Result<Submitted, Refusal>>;
-        claim(Claim) -> Claimed;
-        peek(&Claim) -> Peek;
-        start(Vec<Lease>) -> Vec<Result<(), Stale>>;
-        finish(Vec<Finish>) -> Vec<Result<State, Stale>>;
-        annotate(Vec<Note>) -> Vec<Result<(), Stale>>;
-        enlist(NewWorker) -> ();
-        renew(WorkerId, Duration, Vec<Lease>) -> Renewed;
-        retire(WorkerId) -> ();
-        lead(WorkerId, Vec<Duty>, Duration) -> Vec<Option<Term>>;
-        terms() -> Terms;
-        fold(usize) -> usize;
-        orphans(usize) -> Vec<Orphan>;
-        handed_out() -> Vec<HandedRun>;
-        rescue(Term, Vec<Finish>) -> Vec<Result<State, Stale>>;
-        expire(Term, usize) -> usize;
-        archive(Term, Retention, usize) -> usize;
-        operate(Vec<JobId>, Operation) -> Vec<Result<Operated, Refusal>>;
-        pause_queue(&str, bool, Option<&str>) -> bool;
-        jobs(Vec<JobId>) -> Vec<Option<JobDetail>>;
-        glance(Vec<JobId>) -> Vec<Option<Glance>>;
-        archived(Vec<JobId>) -> Vec<Option<Archived>>;
-        list(JobFilter, PageRequest<JobId>) -> Page<JobView, JobId>;
-        attempts(JobId, PageRequest<u32>) -> Page<Attempt, u32>;
-        surroundings(JobId) -> Option<(JobView, Surroundings)>;
-        queues() -> Vec<QueueView>;
-        workers() -> Vec<WorkerView>;
-        incidents_like(IncidentFilter, usize) -> Vec<Incident>;
-        incidents_of(Vec<Fingerprint>) -> Vec<Option<Incident>>;
-        say(Vec<Fingerprint>, Statement) -> Vec<Option<Incident>>;
-        survey(JobFilter, usize) -> Survey;
-        documents(Shelf) -> Documents;
-        amend(Amend) -> Amended;
-        purge(Vec<JobId>, Option<State>) -> Vec<Result<State, Refusal>>;
-        prune(Term, Duration, usize) -> usize;
-        prunable(Duration, usize) -> usize;
-        archive_page(PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
-        held_lanes() -> Vec<HeldLane>;
-        check() -> Vec<Finding>;
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        _: &'static str,
+        _: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        let (error, silent) = (self.error(), self.silent);
+        Box::pin(async move {
+            if silent {
+                std::future::pending::<()>().await;
+            }
+            Err(error)
+        })
     }
 }
 

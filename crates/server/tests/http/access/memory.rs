@@ -1,4 +1,4 @@
-//! Two thousand connections that mean no good: the process stays small, and others are served.
+//! Connections that mean no good, and readers who do not read: the process stays small, and others are served.
 
 use std::time::Duration;
 
@@ -85,4 +85,40 @@ async fn slow_connections_and_bombs_neither_grow_the_process_nor_stop_the_others
     eprintln!("grown by {grown} KiB at most");
     assert!(grown < GROWTH_KIB, "grown by {grown} KiB");
     assert_eq!(status(&listening.request("GET /api/v1/queues", "", "").await), 200);
+}
+
+/// Readers of a list over payloads of a megabyte each, who send their request and then read nothing.
+const DEAF_READERS: usize = 50;
+const LARGE_JOBS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_large_jobs_who_do_not_read_do_not_grow_the_process() {
+    let folder = backstop_testbed::Folder::new("readers").expect("a folder");
+    let url = format!("sqlite:{}", folder.join("jobs.db").display());
+    let stage = Stage::on(backstop::Backstop::open(&url).await.expect("a store"), Settings::default());
+    let text = "x".repeat(1_000_000);
+    for number in 0..LARGE_JOBS {
+        let body = format!(r#"{{"kind":"mail","payload":{{"number":{number},"text":"{text}"}}}}"#);
+        assert_eq!(stage.call_with("POST", "/api/v1/jobs", None, &body).await.status, 201);
+    }
+    let listening = stage.listen().await;
+    // What a first reader brings into memory is there for all of them.
+    let first = listening.request("GET /api/v1/jobs?limit=1000", "", "").await;
+    assert_eq!(status(&first), 200);
+    let before = figure("VmRSS");
+    let asks = ["jobs?limit=1000", "jobs?limit=1000&data_limit=65536", "jobs?limit=1000&reveal=true"];
+    let mut deaf = Vec::new();
+    for number in 0..DEAF_READERS {
+        let ask = asks[number % asks.len()];
+        let text = format!("GET /api/v1/{ask} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        deaf.extend(begun(listening.address, 1, &text).await);
+    }
+    // Somebody who does read is served when all of them have been.
+    for _ in 0..3 {
+        assert_eq!(status(&listening.request("GET /api/v1/jobs?limit=5", "", "").await), 200);
+    }
+    let grown = figure("VmHWM").saturating_sub(before);
+    eprintln!("grown by {grown} KiB at most");
+    assert!(grown < GROWTH_KIB, "grown by {grown} KiB");
+    drop(deaf);
 }

@@ -7,4 +7,5 @@ mod reader;
 mod sink;
 mod streams;
 mod tenants;
+mod ways_out;
 mod webhooks;

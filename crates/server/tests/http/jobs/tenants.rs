@@ -1,7 +1,8 @@
 //! What a tenant, and the holder of a token for some queues, sees and touches (E13).
 
 use axum::http::Method;
-use backstop_server::Scope;
+use backstop::Config;
+use backstop_server::{Caller, Scope, Settings};
 use serde_json::{Value, json};
 
 use super::{holder, played};
@@ -104,4 +105,82 @@ async fn a_token_for_some_queues_has_to_name_one() {
     assert_eq!(harness.get_as(&some, "/api/v1/jobs?queue=print").await.code(), "forbidden");
     let hidden = harness.engine().enqueue_raw("mail", "{}").queue("print").submit().await.unwrap().id;
     assert_eq!(harness.get_as(&some, &format!("/api/v1/jobs/{hidden}")).await.code(), "no_such_job");
+}
+
+/// An API whose tenants may have two queues and two kinds each.
+async fn narrow() -> Harness {
+    let mut config = Config::default();
+    (config.limits.queues_per_tenant, config.limits.kinds_per_tenant) = (2, 2);
+    Harness::with(config, Settings::default()).await
+}
+
+#[tokio::test]
+async fn a_tenant_makes_no_more_queues_and_kinds_than_it_may() {
+    // E13
+    let harness = narrow().await;
+    let (acme, other) = (holder(&Scope::ALL, Some("acme"), None), holder(&Scope::ALL, Some("other"), None));
+    let submit = async |who: &Caller, queue: &str, kind: &str| {
+        harness.post_as(who, "/api/v1/jobs", json!({ "kind": kind, "queue": queue })).await
+    };
+    for (queue, kind) in [("mail", "send"), ("bulk", "bill"), ("mail", "bill")] {
+        assert_eq!(submit(&acme, queue, kind).await.status, 201, "{queue} {kind}");
+    }
+    let refused = submit(&acme, "third", "send").await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (429, "tenant_limit".to_owned()));
+    let error = &refused.json()["error"];
+    assert_eq!(error["details"], json!({ "name": "queues_per_tenant", "limit": 2 }));
+    let message = "the queue `third` is not made: this tenant has 2 queues, which is the limit";
+    assert_eq!(error["message"], message);
+    assert!(error["hint"].as_str().unwrap().contains("queues_per_tenant"), "{error}");
+    let refused = submit(&acme, "mail", "third").await;
+    assert_eq!(refused.json()["error"]["details"]["name"], "kinds_per_tenant");
+    // Whatever way they come: callbacks, batches, a pause.
+    let callback =
+        json!({ "kind": "send", "queue": "mail", "on_failure": {"kind": "send", "queue": "third"} });
+    assert_eq!(harness.post_as(&acme, "/api/v1/jobs", callback.clone()).await.code(), "tenant_limit");
+    let jobs = json!([{ "kind": "send", "queue": "mail" }, { "kind": "send", "queue": "third" }]);
+    let whole = harness.post_as(&acme, "/api/v1/jobs/batch", json!({ "jobs": jobs.clone() })).await;
+    assert_eq!((whole.status.as_u16(), whole.code()), (429, "tenant_limit".to_owned()));
+    assert_eq!(whole.json()["error"]["details"]["index"], 1);
+    let partial =
+        harness.post_as(&acme, "/api/v1/jobs/batch", json!({ "jobs": jobs, "partial": true })).await;
+    assert_eq!(
+        (partial.status.as_u16(), &partial.json()["items"][1]["error"]["code"]),
+        (207, &json!("tenant_limit"))
+    );
+    let paused = harness.post_as(&acme, "/api/v1/queues/third/pause", json!({})).await;
+    assert_eq!(paused.code(), "tenant_limit");
+    harness.post_as(&acme, "/api/v1/queues/mail/pause", json!({})).await.ok();
+    // Nobody else is meant: neither another tenant, nor whoever runs the place.
+    assert_eq!(submit(&other, "third", "third").await.status, 201);
+    assert_eq!(harness.post("/api/v1/jobs", json!({ "kind": "any", "queue": "acme/any" })).await.status, 201);
+    let names = harness.get_as(&acme, "/api/v1/queues").await.ok();
+    let names: Vec<&str> =
+        names["items"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["any", "bulk", "mail"]);
+}
+
+#[tokio::test]
+async fn a_tenant_lists_its_own_queues_page_by_page() {
+    // E13
+    let harness = Harness::new().await;
+    for number in 0..30 {
+        let queue = |tenant: &str| format!("{tenant}queue-{number:02}");
+        for name in [queue("acme/"), queue("other/"), queue(""), queue("acme-2/")] {
+            harness.engine().enqueue_raw("mail", "{}").queue(name).submit().await.unwrap();
+        }
+    }
+    let acme = holder(&Scope::ALL, Some("acme"), None);
+    for (who, count) in [(acme, 30), (holder(&Scope::ALL, None, None), 120)] {
+        let (mut read, mut path) = (Vec::new(), "/api/v1/queues?limit=7".to_owned());
+        loop {
+            let page = harness.get_as(&who, &path).await.ok();
+            let names = page["items"].as_array().unwrap();
+            assert!(names.len() <= 7);
+            read.extend(names.iter().map(|queue| queue["name"].as_str().unwrap().to_owned()));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            path = format!("/api/v1/queues?limit=7&cursor={}", next.replace('/', "%2F"));
+        }
+        assert!(read.is_sorted() && read.len() == count, "{read:?}");
+    }
 }

@@ -131,7 +131,10 @@ const SECRETS: &[(&str, &str)] = &[
     ("private_key: 0xabcdef1234", "0xabcdef1234"),
     ("JSESSIONID=0A1B2C3D4E5F; path=/", "0A1B2C3D4E5F"),
     // Values that decoders quote.
-    ("the payload is no mail: invalid type: string \"hunter2\", expected u64 at line 1", "hunter2"),
+    (
+        "the payload does not decode as mail: invalid type: string \"hunter2\", expected u64 at line 1",
+        "hunter2",
+    ),
     ("invalid value: string \"open sesame\", expected an address", "open sesame"),
     ("{\"error\":\"invalid type: string \\\"hunter2\\\", expected u64\"}", "hunter2"),
     // People and money.

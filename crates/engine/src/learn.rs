@@ -1,0 +1,13 @@
+//! The code of the pages in docs/learn that are about this crate, as doc tests. The page about transactions is in `tx`.
+
+/// docs/learn/getting-started.md
+#[doc = include_str!("../../../docs/learn/getting-started.md")]
+pub struct GettingStarted;
+
+/// docs/learn/retries-and-failures.md
+#[doc = include_str!("../../../docs/learn/retries-and-failures.md")]
+pub struct RetriesAndFailures;
+
+/// docs/learn/workers.md
+#[doc = include_str!("../../../docs/learn/workers.md")]
+pub struct Workers;

@@ -1,0 +1,176 @@
+//! Marks of plans: one small document for each plan that wants steps, or that has ended, and none for the others.
+//!
+//! What is to be done is found without reading what was done: a round reads the marks under `open`, and the retirement
+//! those under `end`, oldest end first. A mark is written with its plan in one transaction. Programs of earlier
+//! versions know nothing of marks, so they are compared with the plans whenever a term begins, and now and then.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_core::job::PlanId;
+use backstop_core::redrive::Plan;
+use backstop_store::{Amend, Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store, Term};
+
+use super::filed;
+
+const OPEN: &str = "open/";
+const ENDED: &str = "end/";
+
+/// Documents of a page.
+const PAGE: usize = 1_000;
+
+/// Marks that are written in one transaction.
+const BATCH: usize = 500;
+
+/// How often marks are compared with the plans while one node leads: a plan that a program of an earlier version has
+/// started waits no longer. Seldom enough to cost nothing with thousands of plans.
+const COMPARE: Duration = Duration::from_secs(600);
+
+/// The key of the one mark that a plan has.
+pub(crate) fn key(plan: &Plan) -> Option<String> {
+    if plan.wants_steps() {
+        return Some(format!("{OPEN}{}", plan.id));
+    }
+    // Moments before 1970 do not come about; they would only go first.
+    plan.ended_at().map(|end| format!("{ENDED}{:019}-{}", end.as_micros().max(0), plan.id))
+}
+
+fn written(key: String) -> Edit {
+    Edit { drawer: Drawer::PlanMarks, key, expect: Expect::Any, body: Some("{}".into()) }
+}
+
+/// The changes of the mark of a plan that has become another.
+pub(crate) fn edits(before: Option<&Plan>, plan: &Plan) -> Vec<Edit> {
+    let (was, is) = (before.and_then(key), key(plan));
+    if was == is {
+        return Vec::new();
+    }
+    let gone = was.map(|key| Edit { drawer: Drawer::PlanMarks, key, expect: Expect::Any, body: None });
+    gone.into_iter().chain(is.map(written)).collect()
+}
+
+/// A mark that was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) key: String,
+    pub(crate) revision: i64,
+    pub(crate) plan: PlanId,
+    /// When its plan came to its end; none for one that wants steps.
+    pub(crate) ended_at: Option<Timestamp>,
+}
+
+/// Marks that were read.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    pub(crate) now: Timestamp,
+    pub(crate) plans: Vec<Mark>,
+}
+
+/// Every mark of a plan that wants steps.
+pub(crate) async fn open(store: &dyn Store) -> Result<Marks, StoreError> {
+    let mut shelf = Shelf::first(Drawer::PlanMarks, PAGE).under(OPEN);
+    let mut plans = Vec::new();
+    loop {
+        let found = store.documents(shelf.clone()).await?;
+        plans.extend(found.items.iter().filter_map(read));
+        match found.items.last() {
+            Some(last) if found.more => shelf = shelf.after(last.key.clone()),
+            _ => return Ok(Marks { now: found.now, plans }),
+        }
+    }
+}
+
+/// The marks of the plans that ended first.
+pub(crate) async fn ended(store: &dyn Store, limit: usize) -> Result<Marks, StoreError> {
+    let found = store.documents(Shelf::first(Drawer::PlanMarks, limit).under(ENDED)).await?;
+    Ok(Marks { now: found.now, plans: found.items.iter().filter_map(read).collect() })
+}
+
+fn read(document: &Document) -> Option<Mark> {
+    let (ended_at, plan) = match document.key.strip_prefix(ENDED) {
+        Some(rest) => {
+            let (moment, plan) = rest.split_once('-')?;
+            (Some(Timestamp::from_micros(moment.parse().ok()?)), plan)
+        }
+        None => (None, document.key.strip_prefix(OPEN)?),
+    };
+    let plan = plan.parse().ok()?;
+    Some(Mark { key: document.key.clone(), revision: document.revision, plan, ended_at })
+}
+
+/// The change that removes a mark, unless it was written again since it was read.
+pub(crate) fn removal(mark: &Mark) -> Edit {
+    let expect = Expect::Revision(mark.revision);
+    Edit { drawer: Drawer::PlanMarks, key: mark.key.clone(), expect, body: None }
+}
+
+/// Removes a mark that is not true.
+pub(crate) async fn remove(store: &dyn Store, term: Term, mark: Mark) -> Result<(), StoreError> {
+    let edits = vec![removal(&mark)];
+    // One that was written again meanwhile is true.
+    store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await.map(drop)
+}
+
+/// Writes the marks that plans should have and have not, by reading them all.
+pub(crate) async fn complete(store: &dyn Store, term: Term) -> Result<(), StoreError> {
+    let known = keys(store).await?;
+    let plans = filed::all(store).await?;
+    // One that cannot be read is told of when it is meant to be stepped or shown.
+    let wanted = plans.iter().flatten().filter_map(|filed| key(&filed.plan));
+    let missing: Vec<String> = wanted.filter(|key| !known.contains(key)).collect();
+    for batch in missing.chunks(BATCH) {
+        let edits = batch.iter().cloned().map(written).collect();
+        store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
+    }
+    Ok(())
+}
+
+async fn keys(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
+    let (mut keys, mut shelf) = (BTreeSet::new(), Shelf::first(Drawer::PlanMarks, PAGE));
+    loop {
+        let found = store.documents(shelf.clone()).await?;
+        let last = found.items.last().map(|last| last.key.clone());
+        keys.extend(found.items.into_iter().map(|document| document.key));
+        match last {
+            Some(last) if found.more => shelf = shelf.after(last),
+            _ => return Ok(keys),
+        }
+    }
+}
+
+/// In which term, and when, this process last compared the marks with the plans.
+#[derive(Debug, Default)]
+pub(crate) struct Compared(Mutex<Option<(i64, Timestamp)>>);
+
+impl Compared {
+    pub(crate) fn is_due(&self, term: Term, now: Timestamp) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_none_or(|(number, at)| number != term.number || now.since(at) >= COMPARE)
+    }
+
+    pub(crate) fn done(&self, term: Term, now: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((term.number, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_mark_tells_its_plan_and_when_that_ended() {
+        // D4
+        let document = |key: &str| Document { key: key.to_owned(), revision: 3, body: "{}".into() };
+        let plan = PlanId::from_number(77);
+        let open = read(&document(&format!("open/{plan}"))).expect("a mark");
+        assert_eq!((&open.plan, open.ended_at, open.revision), (&plan, None, 3));
+        let ended = read(&document(&format!("end/0001800000000000000-{plan}"))).expect("a mark");
+        assert_eq!(ended.plan, plan);
+        assert_eq!(ended.ended_at, Some(Timestamp::from_micros(1_800_000_000_000_000)));
+        for foreign in ["open", "end/", "end/x-y", "else/1"] {
+            assert!(read(&document(foreign)).is_none(), "{foreign}");
+        }
+    }
+}

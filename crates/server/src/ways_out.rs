@@ -1,0 +1,160 @@
+//! Every way by which data of jobs leaves this process, and how much of it is shown there: the one list.
+//!
+//! Data is what a submitter and a handler wrote: payload, params, result, what is published, errors, notes, lines. The
+//! keys, tags and names of a job are no data: people look jobs up by them. A test walks the list with secrets in all of
+//! it; a route that stands in neither table fails that test, so a new way out has to say here what it shows.
+
+use crate::access::Scope;
+
+/// How much of a job's data comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows {
+    /// Data with secrets masked, sealed data closed, and hidden where it cannot be looked through (F11, E12). What a
+    /// run logged only with the scope `logs`.
+    Masked,
+    /// Data as it is stored, for callers with this scope and nobody else.
+    InClear {
+        /// The scope.
+        scope: Scope,
+        /// True where sealed data is opened too, if this process has the keys.
+        opens: bool,
+    },
+    /// Errors, notes and lines, which were sanitized before they were stored (F11).
+    Words,
+    /// Names, counts and moments.
+    NoData,
+}
+
+/// By which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The answer to a request; a query that changes what is shown stands behind its path.
+    Answer {
+        /// The method.
+        method: &'static str,
+        /// The path, as in the table of routes.
+        path: &'static str,
+        /// The query, empty for the plain request.
+        query: &'static str,
+    },
+    /// `Backstop::events`: subscribers in this process.
+    Subscriber,
+    /// The messages of webhooks.
+    Webhook,
+    /// The same messages while they wait in the store, as jobs of their own.
+    WebhookCopy,
+    /// What alert channels are told.
+    Alert,
+    /// The lines that this process logs.
+    LogLine,
+    /// The spans that the program sends to a collector.
+    Span,
+}
+
+/// One way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WayOut {
+    /// Which one.
+    pub by: By,
+    /// What comes out.
+    pub shows: Shows,
+}
+
+const fn answer(method: &'static str, path: &'static str, query: &'static str, shows: Shows) -> WayOut {
+    WayOut { by: By::Answer { method, path, query }, shows }
+}
+
+const fn get(path: &'static str, shows: Shows) -> WayOut {
+    answer("GET", path, "", shows)
+}
+
+const fn told(by: By, shows: Shows) -> WayOut {
+    WayOut { by, shows }
+}
+
+const EXPORTED: Shows = Shows::InClear { scope: Scope::Logs, opens: false };
+const REVEALED: Shows = Shows::InClear { scope: Scope::Logs, opens: true };
+/// A worker elsewhere gets what a handler in the process gets.
+const HANDED_OUT: Shows = Shows::InClear { scope: Scope::Work, opens: true };
+
+/// Every way out on which data of jobs is met.
+pub const WAYS_OUT: [WayOut; 32] = [
+    get("/api/v1/jobs", Shows::Masked),
+    answer("GET", "/api/v1/jobs", "reveal=true", REVEALED),
+    get("/api/v1/jobs/{id}", Shows::Masked),
+    answer("GET", "/api/v1/jobs/{id}", "reveal=true", REVEALED),
+    get("/api/v1/jobs/{id}/attempts", Shows::Masked),
+    get("/api/v1/jobs/{id}/explain", Shows::Words),
+    get("/api/v1/jobs/{id}/logs", Shows::Words),
+    get("/api/v1/dead-letters", Shows::Masked),
+    answer("GET", "/api/v1/dead-letters", "envelope=true", Shows::Words),
+    get("/api/v1/dead-letters/{id}", Shows::Masked),
+    answer("GET", "/api/v1/dead-letters/{id}", "envelope=true", Shows::Masked),
+    get("/api/v1/dead-letters/export", EXPORTED),
+    get("/api/v1/archive", Shows::Masked),
+    get("/api/v1/archive/{id}", Shows::Masked),
+    answer("GET", "/api/v1/archive/{id}", "reveal=true", EXPORTED),
+    get("/api/v1/archive/export", EXPORTED),
+    get("/api/v1/incidents", Shows::Words),
+    get("/api/v1/incidents/{fingerprint}", Shows::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/ack", "", Shows::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/fixed", "", Shows::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/mute", "", Shows::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/reopen", "", Shows::Words),
+    answer("POST", "/api/v1/redrives", "", Shows::Words),
+    answer("POST", "/api/v1/rules/test", "", Shows::Words),
+    answer("POST", "/api/v1/work/claim", "", HANDED_OUT),
+    get("/api/v1/events", Shows::Masked),
+    told(By::Subscriber, Shows::Masked),
+    told(By::Webhook, Shows::Masked),
+    told(By::WebhookCopy, Shows::Masked),
+    told(By::Alert, Shows::Words),
+    told(By::LogLine, Shows::Words),
+    told(By::Span, Shows::NoData),
+];
+
+/// Every other route: method and path. Their answers hold no data of jobs.
+pub const WITHOUT_DATA: [(&str, &str); 42] = [
+    ("GET", "/api/v1/alerts"),
+    ("GET", "/api/v1/audit"),
+    ("GET", "/api/v1/clock"),
+    ("GET", "/api/v1/doctor"),
+    ("GET", "/api/v1/openapi.json"),
+    ("GET", "/api/v1/queues"),
+    ("GET", "/api/v1/redrives"),
+    ("GET", "/api/v1/redrives/{id}"),
+    ("GET", "/api/v1/redrives/{id}/jobs"),
+    ("GET", "/api/v1/rules"),
+    ("GET", "/api/v1/tokens"),
+    ("GET", "/api/v1/webhooks"),
+    ("GET", "/api/v1/workers"),
+    ("GET", "/health/live"),
+    ("GET", "/health/ready"),
+    ("GET", "/metrics"),
+    ("POST", "/api/v1/archive/prune"),
+    ("POST", "/api/v1/dead-letters/purge"),
+    ("POST", "/api/v1/jobs"),
+    ("POST", "/api/v1/jobs/batch"),
+    ("POST", "/api/v1/jobs/{id}/cancel"),
+    ("POST", "/api/v1/jobs/{id}/pause"),
+    ("POST", "/api/v1/jobs/{id}/resume"),
+    ("POST", "/api/v1/jobs/{id}/retry"),
+    ("POST", "/api/v1/queues/{name}/pause"),
+    ("POST", "/api/v1/queues/{name}/resume"),
+    ("POST", "/api/v1/redrives/{id}/cancel"),
+    ("POST", "/api/v1/redrives/{id}/pause"),
+    ("POST", "/api/v1/redrives/{id}/resume"),
+    ("POST", "/api/v1/redrives/{id}/start"),
+    ("POST", "/api/v1/rules"),
+    ("POST", "/api/v1/rules/{id}/disable"),
+    ("POST", "/api/v1/rules/{id}/enable"),
+    ("POST", "/api/v1/tokens"),
+    ("POST", "/api/v1/webhooks"),
+    ("POST", "/api/v1/work/finish"),
+    ("POST", "/api/v1/work/heartbeat"),
+    ("POST", "/api/v1/work/log"),
+    ("POST", "/api/v1/work/progress"),
+    ("DELETE", "/api/v1/rules/{id}"),
+    ("DELETE", "/api/v1/tokens/{name}"),
+    ("DELETE", "/api/v1/webhooks/{id}"),
+];

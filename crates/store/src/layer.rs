@@ -1,0 +1,136 @@
+//! A store over another one: a layer names the verbs that it changes, and every other goes straight through.
+//!
+//! The table of verbs stands here once. What watches, counts, spoils or loses calls is a layer, so that a new verb is
+//! written into the contract, the stores and this table, and nowhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::explain::Surroundings;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::Statement;
+use backstop_core::job::{
+    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+};
+use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
+
+use crate::{
+    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
+    Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Overdue, Page,
+    PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted,
+    Survey, Term, Terms, WorkerView,
+};
+
+macro_rules! verbs {
+    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+        /// A store over another one. Whoever implements it is a [`Store`].
+        ///
+        /// A verb that a layer does not name is passed on to the store below, through [`Layer::around`].
+        pub trait Layer: Send + Sync + 'static {
+            /// The store below.
+            fn below(&self) -> &dyn Store;
+
+            /// Makes a call to the store below. Overridden by layers that do something about every verb that they do
+            /// not name: count it, time it, lose it.
+            fn around<'a, T: Send + 'a>(
+                &'a self,
+                verb: &'static str,
+                call: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
+            ) -> Answer<'a, T> {
+                let _ = verb;
+                call(self.below())
+            }
+
+            /// As [`Store::info`].
+            fn info(&self) -> StoreInfo {
+                self.below().info()
+            }
+
+            /// As [`Store::observe`].
+            fn observe(&self, observer: Arc<dyn Observer>) {
+                self.below().observe(observer);
+            }
+
+            /// As [`Store::offer`]. It waits for work by design, and so does not go through [`Layer::around`].
+            fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+                self.below().offer(claim, withdrawn)
+            }
+
+            $(
+                #[doc = concat!("As [`Store::", stringify!($verb), "`].")]
+                fn $verb(&self, $($name: $type),*) -> Answer<'_, $answer> {
+                    self.around(stringify!($verb), |store| store.$verb($($name),*))
+                }
+            )*
+        }
+
+        impl<L: Layer> Store for L {
+            fn info(&self) -> StoreInfo {
+                Layer::info(self)
+            }
+
+            fn observe(&self, observer: Arc<dyn Observer>) {
+                Layer::observe(self, observer);
+            }
+
+            fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
+                Layer::offer(self, claim, withdrawn)
+            }
+
+            $(
+                fn $verb(&self, $($name: $type),*) -> Answer<'_, $answer> {
+                    Layer::$verb(self, $($name),*)
+                }
+            )*
+        }
+    };
+}
+
+verbs! {
+    now() -> Timestamp;
+    submit(submit: Submit) -> Vec<Result<Submitted, Refusal>>;
+    prepare(jobs: &[NewJob]) -> ();
+    claim(claim: Claim) -> Claimed;
+    peek(claim: &Claim) -> Peek;
+    start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
+    finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
+    annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
+    enlist(worker: NewWorker) -> ();
+    renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
+    retire(worker: WorkerId) -> ();
+    lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
+    terms() -> Terms;
+    fold(limit: usize) -> usize;
+    orphans(limit: usize) -> Vec<Orphan>;
+    handed_out() -> Vec<HandedRun>;
+    rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
+    overdue(after: Option<Overdue>, limit: usize) -> Vec<Overdue>;
+    expire(term: Term, jobs: Vec<Overdue>) -> usize;
+    archive(term: Term, retention: Retention, limit: usize) -> usize;
+    operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
+    pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
+    jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
+    glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
+    archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
+    list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
+    attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
+    surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
+    queues() -> Vec<QueueView>;
+    queue_page(range: QueueRange) -> Page<QueueView, String>;
+    holdings(tenant: String, most: usize) -> Holdings;
+    retire_lanes(term: Term, idle: Duration, limit: usize) -> usize;
+    workers() -> Vec<WorkerView>;
+    incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
+    incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
+    say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
+    retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
+    survey(filter: JobFilter, most: usize) -> Survey;
+    documents(shelf: Shelf) -> Documents;
+    amend(amend: Amend) -> Amended;
+    purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
+    prune(term: Term, keep: Duration, limit: usize) -> usize;
+    prunable(keep: Duration, most: usize) -> usize;
+    archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
+    held_lanes() -> Vec<HeldLane>;
+    check() -> Vec<Finding>;
+}
