@@ -1,50 +1,18 @@
 //! Claims whose answer was lost: what they took is handed back, because nobody here knows that it has it.
 //!
-//! The worker goes on renewing its lease, so nobody else would ever take such jobs. A server that has lost a connection
-//! may still do what it was told over it, so there is more than one look.
+//! The worker goes on renewing its lease, so nobody else would ever take such jobs.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Ending, JobView, State};
 use backstop_core::{Fence, JobId, Lease};
 use backstop_store::{Error as StoreError, Finish, JobFilter, PageRequest};
-use tokio::time::Instant;
 
 use super::runtime::Shared;
 
-/// Looks after an answer was lost: at once, and two more.
-const LOOKS: u32 = 3;
-
 /// Rows of a page.
 const PAGE: usize = 1_000;
-
-/// Whether there may be jobs that this worker holds without knowing it.
-#[derive(Debug, Default)]
-pub(crate) struct Doubt {
-    looks: u32,
-    next: Option<Instant>,
-}
-
-impl Doubt {
-    /// An answer was lost.
-    pub(crate) fn raise(&mut self) {
-        self.looks = LOOKS;
-        self.next = Some(Instant::now());
-    }
-
-    /// True when it is time to look.
-    pub(crate) fn wants_a_look(&self) -> bool {
-        self.next.is_some_and(|moment| moment <= Instant::now())
-    }
-
-    /// There was a look; the next follows after `pause`, if there is one.
-    pub(crate) fn looked(&mut self, pause: Duration) {
-        self.looks = self.looks.saturating_sub(1);
-        self.next = (self.looks > 0).then(|| Instant::now() + pause);
-    }
-}
 
 impl<C: Send + Sync + 'static> Shared<C> {
     /// Hands back what the store says this worker holds, and it does not. No claim may be under way.

@@ -1,0 +1,283 @@
+//! The loop that claims work: at once when woken, by polling otherwise, never more than there is room for.
+//!
+//! `table` decides, this file carries out, `wanted` keeps the books of slots and buffered jobs.
+
+mod patience;
+mod table;
+mod wanted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_store::{Claim, Error as StoreError, Peek};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+pub(crate) use self::patience::Patience;
+use self::table::{Event, Fault, Found, Heard, State, Step};
+use self::wanted::{BATCH, Wanted};
+use super::runtime::{Shared, lock};
+use crate::loops::Pulse;
+use crate::quiet::Quiet;
+
+/// Claims under way at once while there is a backlog: the store looks for the next jobs while the last ones are read.
+const AHEAD: usize = 2;
+/// The loops without which a claimed job would be lost: its lease would run out, or its end would never be written.
+const RESTS_ON: [&str; 2] = ["heartbeat", "report"];
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
+
+impl<C: Send + Sync + 'static> Shared<C> {
+    /// Runs until the worker stops.
+    pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
+        let pace = &self.executor.pace;
+        let restart = (pulse.restarts() > 0).then(Instant::now);
+        let mut state = State::new(pace.poll, pace.lease, self.claims_ahead(), restart);
+        let mut fetcher = Fetcher {
+            arrivals: self.engine().inner.bus.arrivals(),
+            wanted: None,
+            unready: Quiet::default(),
+            shared: &self,
+            pulse,
+        };
+        let mut step = Step::Begin { afresh: true };
+        while !self.stop.is_cancelled() {
+            let event = match fetcher.carry_out(step, &mut state).await {
+                Ok(event) => event,
+                Err(error) => Event::Failed(fetcher.fault(step, &error)),
+            };
+            step = state.next(event);
+        }
+    }
+
+    /// After a lease was lost, the worker goes on as a new incarnation.
+    pub(crate) async fn enlist_again(&self) {
+        self.lose_everything();
+        let id = crate::ids::worker_id();
+        match self.enlist(id).await {
+            Ok(()) => {
+                *lock(&self.identity) = id;
+                tracing::warn!(worker = %id, name = %self.name, "the lease had run out: enlisted again");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot enlist again for the moment");
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            }
+        }
+    }
+
+    /// Claims, and starts what comes; answers how many those are.
+    async fn take(self: &Arc<Self>, wanted: Wanted) -> Result<usize, StoreError> {
+        let claimed = self.store().claim(wanted.claim).await?;
+        let taken = claimed.jobs.len();
+        self.dispatch(claimed.jobs, wanted.room);
+        Ok(taken)
+    }
+
+    /// Looks whether there is work; none when it cannot be seen, or must not be taken. A look goes on when nobody waits
+    /// for it any more: one that is cut short costs a connection.
+    async fn look(self: &Arc<Self>, claim: Claim) -> Option<Peek> {
+        let shared = self.clone();
+        let look = tokio::spawn(async move { shared.store().peek(&claim).await });
+        let peek = look.await.ok()?.ok()?;
+        self.loops.silent(&RESTS_ON).is_none().then_some(peek)
+    }
+
+    async fn until_room(&self) {
+        if self.room() == 0 {
+            tokio::select! {
+                () = self.freed.notified() => {}
+                () = self.pause(self.executor.pace.poll) => {}
+            }
+        }
+    }
+
+    async fn pause(&self, span: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(span) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+}
+
+/// Carries out the steps of the table.
+struct Fetcher<'a, C> {
+    shared: &'a Arc<Shared<C>>,
+    pulse: &'a Pulse,
+    arrivals: watch::Receiver<u64>,
+    /// What the next claim asks for, with the slots that are set aside for it.
+    wanted: Option<Wanted>,
+    unready: Quiet,
+}
+
+impl<C: Send + Sync + 'static> Fetcher<'_, C> {
+    async fn carry_out(&mut self, step: Step, state: &mut State) -> Result<Event, StoreError> {
+        // Each call to the store has a deadline of its own.
+        self.pulse.beat();
+        match step {
+            Step::Begin { afresh } => Ok(self.begin(afresh)),
+            Step::Search => {
+                self.shared.hand_back_unknown().await?;
+                Ok(Event::Searched { now: Instant::now() })
+            }
+            Step::Prepare => {
+                let wanted = self.shared.prepare().await?;
+                Ok(Event::Prepared { asked: self.wanted.insert(wanted).asked() })
+            }
+            Step::Look => {
+                let claim = self.wanted().claim.clone();
+                let peek = self.shared.store().peek(&claim).await?;
+                Ok(Event::Looked { found: Found::of(&peek), now: Instant::now() })
+            }
+            Step::Claim => {
+                let wanted = self.take_wanted();
+                let asked = wanted.asked();
+                let taken = self.shared.take(wanted).await?;
+                Ok(Event::Claimed { taken, asked, notified: self.notified(), now: Instant::now() })
+            }
+            Step::WorkOff => {
+                let filled = self.work_off().await?;
+                Ok(Event::WorkedOff { filled, notified: self.notified() })
+            }
+            Step::AwaitRoom => {
+                self.wanted = None;
+                self.shared.until_room().await;
+                Ok(Event::RoomCame)
+            }
+            Step::StandBy { until } => Ok(Event::StoodBy(self.stand_by(until, state).await?)),
+            Step::Enlist => {
+                self.shared.enlist_again().await;
+                Ok(Event::Rested)
+            }
+            Step::Pause => {
+                self.shared.pause(PAUSE_AFTER_ERROR).await;
+                Ok(Event::Rested)
+            }
+        }
+    }
+
+    /// What an error means; said in the log unless it is settled at once.
+    fn fault(&mut self, step: Step, error: &StoreError) -> Fault {
+        self.wanted = None;
+        match error {
+            StoreError::NotEnlisted { worker } if *worker == self.shared.id() => return Fault::LeaseLost,
+            // It has been enlisted again meanwhile.
+            StoreError::NotEnlisted { .. } => return Fault::OldLeaseLost,
+            _ if step == Step::Search => {
+                self.pulse.warn(error, || tracing::warn!(%error, "what a claim took cannot be seen"));
+            }
+            _ => {
+                self.pulse.warn(error, || tracing::warn!(%error, "no work can be claimed for the moment"));
+            }
+        }
+        if error.is_unknown() { Fault::AnswerLost { now: Instant::now() } } else { Fault::Refused }
+    }
+
+    fn begin(&mut self, afresh: bool) -> Event {
+        self.wanted = None;
+        if afresh {
+            self.arrivals.mark_unchanged();
+        }
+        Event::Began { ready: self.is_ready(), now: Instant::now() }
+    }
+
+    /// A worker that is not ready takes nothing that another could do (H2).
+    fn is_ready(&mut self) -> bool {
+        let silent = self.shared.loops.silent(&RESTS_ON);
+        if let Some(silent) = silent {
+            self.unready.warn(|| tracing::error!(loop_name = silent, "a loop is silent: nothing is claimed"));
+        }
+        silent.is_none()
+    }
+
+    fn notified(&self) -> bool {
+        self.arrivals.has_changed().unwrap_or(false)
+    }
+
+    fn wanted(&mut self) -> &Wanted {
+        self.wanted.get_or_insert_with(|| self.shared.want())
+    }
+
+    fn take_wanted(&mut self) -> Wanted {
+        self.wanted.take().unwrap_or_else(|| self.shared.want())
+    }
+
+    /// Works off a backlog: claims, with another claim already under way, for as long as they are filled and there is
+    /// room for whole batches. Answers whether all of them were.
+    async fn work_off(&mut self) -> Result<bool, StoreError> {
+        let mut under_way: JoinSet<Result<bool, StoreError>> = JoinSet::new();
+        let mut end = None;
+        loop {
+            let goes_on = end.is_none() && !self.shared.stop.is_cancelled();
+            if goes_on && under_way.len() < AHEAD && self.shared.room() >= BATCH && self.is_ready() {
+                let (shared, wanted) = (self.shared.clone(), self.shared.want());
+                let asked = wanted.asked();
+                under_way.spawn(async move { Ok(shared.take(wanted).await? >= asked) });
+                continue;
+            }
+            let Some(ended) = under_way.join_next().await else { break };
+            self.pulse.beat();
+            match ended.unwrap_or_else(carry_on) {
+                Ok(true) => {}
+                Ok(false) if end.is_none() => end = Some(Ok(())),
+                Ok(false) => {}
+                // That an answer was lost must not be forgotten for an error that came after it.
+                Err(_) if matches!(&end, Some(Err(first)) if StoreError::is_unknown(first)) => {}
+                Err(error) => end = Some(Err(error)),
+            }
+        }
+        Ok(end.transpose()?.is_none())
+    }
+
+    /// Waits for work that arrives or becomes due, or for room in a queue that is full, and lets the store hand over
+    /// what it stores meanwhile: also while it looks whether there is any.
+    async fn stand_by(&mut self, mut until: Instant, state: &mut State) -> Result<Heard, StoreError> {
+        let (shared, pulse) = (self.shared, self.pulse);
+        let wanted = self.take_wanted();
+        let full = wanted.room.iter().any(|room| room.count() == 0);
+        let looked_for = wanted.claim.clone();
+        let (offer, room) = wanted.at_once();
+        let arrivals = &mut self.arrivals;
+        let mut heard = Heard::Nothing;
+        let withdrawn = async {
+            loop {
+                tokio::select! {
+                    () = shared.freed.notified(), if full => return,
+                    changed = arrivals.changed() => {
+                        if changed.is_ok() {
+                            heard = Heard::Notice;
+                        }
+                        return;
+                    }
+                    () = shared.stop.cancelled() => return,
+                    () = tokio::time::sleep_until(until) => {}
+                }
+                pulse.beat();
+                match shared.look(looked_for.clone()).await.map(|peek| Found::of(&peek)) {
+                    Some(Found::Nothing { due_in }) => until = state.look_again(due_in, Instant::now()),
+                    Some(Found::Work) => {
+                        heard = Heard::Due;
+                        return;
+                    }
+                    None => return,
+                }
+            }
+        };
+        let served = shared.store().offer(offer, Box::pin(withdrawn)).await?;
+        if let Some(claimed) = served {
+            shared.dispatch(claimed.jobs, room);
+            if heard == Heard::Nothing {
+                return Ok(Heard::Served { until });
+            }
+        }
+        Ok(heard)
+    }
+}
+
+/// A panic goes on where it is looked after, as if what panicked had been no task of its own. Nobody aborts such a task
+/// but who drops them all.
+fn carry_on<T>(problem: JoinError) -> T {
+    std::panic::resume_unwind(
+        problem.try_into_panic().unwrap_or_else(|problem| Box::new(problem.to_string())),
+    )
+}

@@ -1,0 +1,147 @@
+//! The books of the fetch loop: slots that are set aside for a claim, and jobs that were claimed ahead of theirs.
+
+use std::sync::Arc;
+
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
+
+use super::super::runtime::{Shared, lock};
+use super::super::slots::Reserved;
+
+/// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
+pub(super) const BATCH: usize = 500;
+
+/// A claim, and the room for what it brings: for each queue of the worker.
+pub(super) struct Wanted {
+    pub(super) claim: Claim,
+    pub(super) room: Vec<Reserved>,
+}
+
+impl Wanted {
+    /// The claim without what is claimed ahead, and its room.
+    pub(super) fn at_once(self) -> (Claim, Vec<Reserved>) {
+        let Self { mut claim, room } = self;
+        claim.queues.retain_mut(|queue| {
+            queue.limit = queue.start;
+            queue.limit > 0
+        });
+        (claim, room)
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.claim.queues.iter().map(|queue| queue.limit).sum()
+    }
+}
+
+impl<C: Send + Sync + 'static> Shared<C> {
+    /// True when jobs are claimed before there are slots to run them.
+    pub(super) fn claims_ahead(&self) -> bool {
+        self.queues.iter().any(|queue| queue.prefetch > 0)
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.queues.iter().map(|queue| queue.slots.room()).sum()
+    }
+
+    /// Starts what was claimed ahead, and sets aside what room is left.
+    pub(super) async fn prepare(self: &Arc<Self>) -> Result<Wanted, StoreError> {
+        loop {
+            self.start_buffered().await?;
+            self.gather_room().await;
+            let wanted = self.want();
+            // Room that came back meanwhile is for what waits here. Nobody would wake us for it again: the claim holds
+            // that room now, and waits for other jobs.
+            if !self.could_start(&wanted) {
+                return Ok(wanted);
+            }
+        }
+    }
+
+    /// True when a claim has set room aside in a queue where jobs wait that were claimed ahead.
+    fn could_start(&self, wanted: &Wanted) -> bool {
+        let mut queues = self.queues.iter().zip(&wanted.room);
+        queues.any(|(queue, room)| room.count() > 0 && !lock(&queue.buffer).is_empty())
+    }
+
+    /// Lets slots that are being given back come back together, so that one claim fills them all.
+    async fn gather_room(&self) {
+        let mut gathered = 0;
+        loop {
+            let free = self.room();
+            if free == gathered || free >= BATCH {
+                return;
+            }
+            gathered = free;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A claim for all the room there is, which is set aside for it.
+    pub(super) fn want(&self) -> Wanted {
+        let mut wanted = Vec::new();
+        let mut room = Vec::with_capacity(self.queues.len());
+        for queue in &self.queues {
+            let reserved = queue.slots.reserve(BATCH);
+            let ahead = queue.prefetch.saturating_sub(lock(&queue.buffer).len());
+            let limit = reserved.count().saturating_add(ahead).min(BATCH);
+            if limit > 0 {
+                wanted.push(ClaimQueue {
+                    queue: queue.slots.queue.clone(),
+                    limit,
+                    start: reserved.count(),
+                    any_kind: queue.any_kind,
+                });
+            }
+            room.push(reserved);
+        }
+        let claim = Claim {
+            worker: self.id(),
+            queues: wanted,
+            kinds: self.kinds.clone(),
+            aging: self.engine().inner.config.aging,
+        };
+        Wanted { claim, room }
+    }
+
+    pub(super) fn dispatch(self: &Arc<Self>, jobs: Vec<ClaimedJob>, mut room: Vec<Reserved>) {
+        for claimed in jobs {
+            let of = |queue: &Arc<str>| *queue == claimed.job.spec.queue;
+            let Some(place) = self.queues.iter().position(|served| of(&served.slots.queue)) else { continue };
+            if claimed.is_started() {
+                let slot = room[place].take();
+                self.launch(claimed, slot);
+            } else {
+                lock(&self.queues[place].buffer).push(claimed);
+            }
+        }
+    }
+
+    /// Counts the start of buffered jobs in the store, then runs them (C5).
+    async fn start_buffered(self: &Arc<Self>) -> Result<(), StoreError> {
+        for queue in &self.queues {
+            let (ready, mut room): (Vec<ClaimedJob>, Reserved) = {
+                let mut buffer = lock(&queue.buffer);
+                let room = queue.slots.reserve(buffer.len());
+                (buffer.drain(..room.count()).collect(), room)
+            };
+            if ready.is_empty() {
+                continue;
+            }
+            let answers = match self.store().start(ready.iter().map(|claimed| claimed.lease).collect()).await
+            {
+                Ok(answers) => answers,
+                Err(error) => {
+                    let mut buffer = lock(&queue.buffer);
+                    buffer.splice(..0, ready);
+                    return Err(error);
+                }
+            };
+            for (mut claimed, answer) in ready.into_iter().zip(answers) {
+                // A stale one was canceled or taken while it waited here: nothing of it was run.
+                if answer.is_ok() && claimed.note_started() {
+                    self.launch(claimed, room.take());
+                }
+            }
+        }
+        Ok(())
+    }
+}
