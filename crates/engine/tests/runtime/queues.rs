@@ -1,10 +1,13 @@
 //! Queues: room, order, pauses, allow lists, and kinds that nobody knows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::{Cause, Config, QueueConfig, TerminalReason};
+use backstop::store::{Answer, Claim, Claimed, Store};
+use backstop::{Cause, Config, QueueConfig, TerminalReason, Timestamp};
 
 use crate::fixture::*;
 
@@ -191,4 +194,45 @@ async fn a_worker_knows_the_queues_of_its_kinds_that_it_does_not_serve() {
     assert_eq!(named, [("reports", 1)]);
     assert!(worker(&engine).register::<Report>().queue("reports", 1).unserved().is_empty());
     assert_eq!(worker(&engine).register::<Report>().queue("reports", 0).unserved().len(), 1);
+}
+
+/// A store in which somebody else has every due job in hand: a look sees them, a claim gets none.
+struct HeldElsewhere {
+    inner: Arc<dyn Store>,
+    held: AtomicBool,
+    claims: AtomicU32,
+}
+
+impl backstop::store::Layer for HeldElsewhere {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        if self.held.load(Ordering::SeqCst) {
+            let nothing = Claimed { jobs: Vec::new(), now: Timestamp::EPOCH };
+            return Box::pin(std::future::ready(Ok(nothing)));
+        }
+        self.inner.claim(claim)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_somebody_else_has_in_hand_is_asked_for_ever_more_seldom() {
+    // L13
+    let store = Arc::new(HeldElsewhere {
+        inner: model(),
+        held: AtomicBool::new(true),
+        claims: AtomicU32::new(0),
+    });
+    let engine = Backstop::on(store.clone(), Config::default());
+    let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
+    let running = worker(&engine).start().await.expect("started");
+    pass(60).await;
+    let claims = store.claims.load(Ordering::SeqCst);
+    assert!((2..100).contains(&claims), "{claims} claims in a minute");
+    store.held.store(false, Ordering::SeqCst);
+    reach(&engine, id, State::Succeeded).await;
+    running.stop().await;
 }
