@@ -55,6 +55,9 @@ pub async fn submit_once(engine: &Backstop, dice: &mut fastrand::Rng, habits: Ha
     if dice.u64(..10) == 0 {
         job = job.delay(Duration::from_millis(dice.u64(100..1_500)));
     }
+    if dice.u64(..12) == 0 {
+        job = job.expires_in(Duration::from_millis(dice.u64(1..400)));
+    }
     let mut job = job.into_new_job().ok()?;
     let twice = dice.u64(..habits.repeat_every) == 0;
     let first = answered(engine, &job).await;

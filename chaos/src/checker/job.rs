@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop::core::Lease;
 use backstop::core::failure::Verdict;
 use backstop::core::job::{Attempt, Record};
-use backstop::{Cause, State};
+use backstop::{Cause, State, TerminalReason};
 
 use super::Kept;
 use super::said::Said;
@@ -24,6 +24,7 @@ pub(super) fn check(kept: &Kept, said: &Said, violations: &mut Vec<String>) {
     check_record(kept, &mut found);
     check_order(kept, &mut found);
     check_finality(kept, said, &mut found);
+    check_expiry(kept, &mut found);
     for row in &kept.rows {
         let lease = Lease { job: id, worker: row.worker, fence: row.fence };
         check_reports(row, &lease, said, &mut found);
@@ -135,6 +136,22 @@ fn check_finality(kept: &Kept, said: &Said, found: &mut Vec<String>) {
         && rows.iter().any(|row| row.started_at > end.after(CLOCK_ORDER))
     {
         found.push("a run started after it had been canceled".to_owned());
+    }
+}
+
+/// What could not start in time fails, and nothing else does for that reason (C7).
+fn check_expiry(kept: &Kept, found: &mut Vec<String>) {
+    let (spec, record) = (&kept.view.job.spec, &kept.view.record);
+    let expired = record.reason == Some(TerminalReason::Expired);
+    if expired && record.finished_at <= record.expires_at {
+        found.push(format!("it expired at {:?}, and had until {:?}", record.finished_at, record.expires_at));
+    }
+    for row in &kept.rows {
+        if let Some(limit) =
+            spec.start_by(row.due_at).filter(|limit| row.started_at > limit.after(CLOCK_ORDER))
+        {
+            found.push(format!("run {} started at {}, and had until {limit}", row.number, row.started_at));
+        }
     }
 }
 

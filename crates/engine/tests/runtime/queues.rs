@@ -221,11 +221,8 @@ impl backstop::store::Layer for HeldElsewhere {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_somebody_else_has_in_hand_is_asked_for_ever_more_seldom() {
     // L13
-    let store = Arc::new(HeldElsewhere {
-        inner: model(),
-        held: AtomicBool::new(true),
-        claims: AtomicU32::new(0),
-    });
+    let store =
+        Arc::new(HeldElsewhere { inner: model(), held: AtomicBool::new(true), claims: AtomicU32::new(0) });
     let engine = Backstop::on(store.clone(), Config::default());
     let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("started");
