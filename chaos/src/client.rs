@@ -7,15 +7,15 @@ use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest, Submit};
 use backstop::{JobId, State};
 
-use crate::journal::{Entry, Journal};
-use crate::work::{SLOW, Toil, policy};
+use crate::journal::{Journal, JournalEntry};
+use crate::work::{CampaignJob, SLOW, policy};
 
 /// How many business keys the clients of a campaign fight for.
 const BUSINESS_KEYS: u64 = 12;
 
 /// How a client behaves.
 #[derive(Debug, Clone, Copy)]
-pub struct Habits {
+pub struct ClientBehaviour {
     /// Milliseconds between two submits, at least and at most.
     pub pause_ms: (u64, u64),
     /// Every so many submits are made twice, although they were acknowledged.
@@ -24,30 +24,36 @@ pub struct Habits {
     pub cancel_every: u64,
 }
 
-impl Default for Habits {
+impl Default for ClientBehaviour {
     fn default() -> Self {
         Self { pause_ms: (5, 35), repeat_every: 4, cancel_every: 12 }
     }
 }
 
 /// Submits for as long as the process lives. A submit that fails is repeated with the same key until it is answered.
-pub async fn submit(engine: Backstop, habits: Habits) {
+pub async fn submit(engine: Backstop, behaviour: ClientBehaviour) {
     let mut dice = fastrand::Rng::new();
     loop {
-        let job = submit_once(&engine, &mut dice, habits).await;
-        if let Some(job) = job.filter(|_| dice.u64(..habits.cancel_every) == 0) {
+        let job = submit_once(&engine, &mut dice, behaviour).await;
+        if let Some(job) = job.filter(|_| dice.u64(..behaviour.cancel_every) == 0) {
             tokio::time::sleep(Duration::from_millis(dice.u64(..5))).await;
             // A cancel that fails promises nothing.
             let _ = engine.cancel(job, "the campaign says so").await;
         }
-        tokio::time::sleep(Duration::from_millis(dice.u64(habits.pause_ms.0..=habits.pause_ms.1))).await;
+        tokio::time::sleep(Duration::from_millis(dice.u64(behaviour.pause_ms.0..=behaviour.pause_ms.1)))
+            .await;
     }
 }
 
 /// One submit, repeated until it is answered; none when it was refused.
-pub async fn submit_once(engine: &Backstop, dice: &mut fastrand::Rng, habits: Habits) -> Option<JobId> {
+pub async fn submit_once(
+    engine: &Backstop,
+    dice: &mut fastrand::Rng,
+    behaviour: ClientBehaviour,
+) -> Option<JobId> {
     let key = format!("k{:016x}", dice.u64(..));
-    let mut job = engine.enqueue(Toil { number: dice.u64(..SLOW) }).policy(policy()).idempotency_key(key);
+    let mut job =
+        engine.enqueue(CampaignJob { number: dice.u64(..SLOW) }).policy(policy()).idempotency_key(key);
     if dice.u64(..6) == 0 {
         let answer = [OnConflict::Reject, OnConflict::Skip, OnConflict::Replace][dice.usize(..3)];
         job = job.business_key(format!("b{}", dice.u64(..BUSINESS_KEYS))).on_conflict(answer);
@@ -59,7 +65,7 @@ pub async fn submit_once(engine: &Backstop, dice: &mut fastrand::Rng, habits: Ha
         job = job.expires_in(Duration::from_millis(dice.u64(1..400)));
     }
     let mut job = job.into_new_job().ok()?;
-    let twice = dice.u64(..habits.repeat_every) == 0;
+    let twice = dice.u64(..behaviour.repeat_every) == 0;
     let first = answered(engine, &job).await;
     if twice {
         // Another client with the same key would bring an id of its own.
@@ -94,7 +100,7 @@ pub async fn watch(engine: Backstop, journal: Arc<Journal>) {
         let live = |view: &&backstop::core::job::JobView| !view.record.state.is_terminal();
         let jobs: Vec<JobId> = page.items.iter().filter(live).map(|view| view.job.spec.id).collect();
         if jobs.len() > 1 {
-            journal.write(Entry::Live(key, jobs));
+            journal.write(JournalEntry::Live(key, jobs));
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 /// One thing that a process did, or was told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum JournalEntry {
     /// A submit is about to be made.
-    Trying(Tried),
+    Trying(TriedSubmit),
     /// A submit was acknowledged: this job stands for it.
     Acked {
         /// The job that was submitted.
@@ -81,7 +81,7 @@ pub enum Entry {
 
 /// A submit, with what must come out of the store unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct TriedSubmit {
     /// The job.
     pub job: JobId,
     /// Its payload.
@@ -94,7 +94,7 @@ pub struct Tried {
     pub delay_ms: u64,
 }
 
-impl From<&NewJob> for Tried {
+impl From<&NewJob> for TriedSubmit {
     fn from(new: &NewJob) -> Self {
         let delay = match new.start {
             Start::After(delay) => delay,
@@ -112,11 +112,11 @@ impl From<&NewJob> for Tried {
 
 /// An entry with the moment it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct JournalLine {
     /// Hundredths of a second since the machine started: a clock that all processes share and nobody can shift.
     pub at: u64,
     /// What happened.
-    pub entry: Entry,
+    pub entry: JournalEntry,
 }
 
 /// A journal being written. Each line is one `write` to a file opened for appending: it is there or it is not.
@@ -145,7 +145,7 @@ impl Journal {
     ///
     /// # Panics
     /// When the file cannot be written.
-    pub fn write(&self, entry: Entry) {
+    pub fn write(&self, entry: JournalEntry) {
         self.write_all([entry]);
     }
 
@@ -153,11 +153,11 @@ impl Journal {
     ///
     /// # Panics
     /// When the file cannot be written.
-    pub fn write_all(&self, entries: impl IntoIterator<Item = Entry>) {
+    pub fn write_all(&self, entries: impl IntoIterator<Item = JournalEntry>) {
         let at = hundredths_since_start();
         let mut text = String::new();
         for entry in entries {
-            text += &serde_json::to_string(&Line { at, entry }).expect("an entry is plain data");
+            text += &serde_json::to_string(&JournalLine { at, entry }).expect("an entry is plain data");
             text.push('\n');
         }
         if text.is_empty() {
@@ -179,7 +179,7 @@ fn hundredths_since_start() -> u64 {
 /// # Panics
 /// When the folder cannot be read.
 #[must_use]
-pub fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<Line>)> {
+pub fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<JournalLine>)> {
     let mut journals: Vec<_> = std::fs::read_dir(folder)
         .expect("the folder can be read")
         .map(|file| file.expect("the folder can be read").path())

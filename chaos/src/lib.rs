@@ -1,10 +1,10 @@
 //! Fault campaigns and hostile input against real processes, real files and real database servers.
 //!
 //! # Layout
-//! - [`ground`], [`replicas`]: where a campaign takes place. [`node`], [`crew`]: its processes, killed and drained.
-//! - [`shop`]: API-only servers and remote workers instead. [`remote`]: such a worker; [`http`]: how it speaks.
+//! - [`location`], [`replicas`]: where a campaign takes place. [`node`], [`group`]: its processes, killed and drained.
+//! - [`processes`]: API-only servers and remote workers instead. [`remote`]: such a worker; [`http`]: how it speaks.
 //! - [`work`], [`client`]: what they run and submit. [`journal`]: what each writes outside the store.
-//! - [`witness`]: the layer over a store that writes the journal. [`patience`]: how long a campaign waits.
+//! - [`journal_layer`]: the layer over a store that writes the journal. [`stall`]: how long a campaign waits.
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
@@ -13,20 +13,20 @@
 
 pub mod checker;
 pub mod client;
-pub mod crew;
-pub mod ground;
+pub mod group;
 pub mod hostile;
 pub mod http;
 pub mod journal;
+pub mod journal_layer;
+pub mod location;
 pub mod node;
-pub mod patience;
 pub mod planted;
+pub mod processes;
 pub mod remote;
 pub mod replicas;
 pub mod sabotage;
 pub mod secrets;
-pub mod shop;
-pub mod witness;
+pub mod stall;
 pub mod work;
 
 /// How many rounds a campaign runs: `quick` in the ordinary tests, `full` under `cargo xtask torture`.
@@ -46,9 +46,9 @@ pub fn seed() -> u64 {
 
 /// A fresh folder under the system's temporary one; removed when dropped, unless the test failed.
 #[derive(Debug)]
-pub struct Folder(std::path::PathBuf);
+pub struct CampaignFolder(std::path::PathBuf);
 
-impl Folder {
+impl CampaignFolder {
     /// Makes it.
     ///
     /// # Panics
@@ -77,7 +77,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for CampaignFolder {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("the files of the failed test are kept in {}", self.0.display());

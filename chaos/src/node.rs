@@ -12,7 +12,7 @@ pub struct Node {
 
 /// How to start a process.
 #[derive(Debug, Clone, Copy)]
-pub struct Start<'a> {
+pub struct NodeStart<'a> {
     /// The path of `chaos-node`.
     pub program: &'a str,
     /// What it does.
@@ -25,7 +25,7 @@ pub struct Start<'a> {
     pub lease_ms: u64,
 }
 
-impl Start<'_> {
+impl NodeStart<'_> {
     /// Starts it.
     ///
     /// # Panics
@@ -74,7 +74,7 @@ impl Node {
         assert!(sent.success(), "{send}");
     }
 
-    /// Asks it to stop and waits until it has; answers whether it ended well.
+    /// Asks it to stop and waits until it has; answers whether it stopped cleanly.
     ///
     /// # Panics
     /// When the process cannot be waited for.

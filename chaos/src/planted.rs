@@ -13,13 +13,13 @@ use backstop::prelude::*;
 use backstop::store::{Claim, ClaimQueue, Finish, KnownKind, ModelStore, NewWorker, Store};
 use backstop::{Config, WorkerHandle};
 
-use crate::checker::{self, Report};
-use crate::client::{self, Habits};
-use crate::crew::live_jobs;
-use crate::journal::{Entry, Journal};
-use crate::sabotage::{Bug, Sabotaged};
-use crate::witness::Witness;
-use crate::work::{SLOW, Toil, policy};
+use crate::checker::{self, CampaignReport};
+use crate::client::{self, ClientBehaviour};
+use crate::group::live_jobs;
+use crate::journal::{Journal, JournalEntry};
+use crate::journal_layer::JournalLayer;
+use crate::sabotage::{Bug, SabotagedStore};
+use crate::work::{CampaignJob, SLOW, policy};
 
 const LEASE: Duration = Duration::from_millis(200);
 /// The lease of those who sleep past it.
@@ -42,16 +42,16 @@ struct Stage<'a> {
 ///
 /// # Errors
 /// When the store cannot be read.
-pub async fn campaign(folder: &Path, bug: Option<Bug>) -> JobResult<Report> {
-    let store = Sabotaged::over(Arc::new(ModelStore::default()), bug);
+pub async fn campaign(folder: &Path, bug: Option<Bug>) -> JobResult<CampaignReport> {
+    let store = SabotagedStore::over(Arc::new(ModelStore::default()), bug);
     let stage = Stage { store, folder };
     let sleepers: Vec<_> = stage.put_sleepers_to_bed().await?;
     let mut clients = Vec::new();
     let (engine, journal) = stage.enter();
     clients.push(tokio::spawn(client::watch(engine, journal)));
     for _ in 0..CLIENTS {
-        let habits = Habits { pause_ms: (2, 10), repeat_every: 2, cancel_every: 5 };
-        clients.push(tokio::spawn(client::submit(stage.enter().0, habits)));
+        let behaviour = ClientBehaviour { pause_ms: (2, 10), repeat_every: 2, cancel_every: 5 };
+        clients.push(tokio::spawn(client::submit(stage.enter().0, behaviour)));
     }
     let mut workers = vec![stage.hire().await?, stage.hire().await?];
     for _ in 1..ACTS {
@@ -81,13 +81,13 @@ impl Stage<'_> {
     /// A client with a journal of its own.
     fn enter(&self) -> (Backstop, Arc<Journal>) {
         let journal = Arc::new(Journal::create_in(self.folder));
-        (Backstop::on(Witness::over(self.store.clone(), journal.clone()), Config::default()), journal)
+        (Backstop::on(JournalLayer::over(self.store.clone(), journal.clone()), Config::default()), journal)
     }
 
     /// Starts a worker.
     async fn hire(&self) -> JobResult<WorkerHandle> {
         let (engine, journal) = self.enter();
-        let worker = engine.worker(journal).register::<Toil>().queue("default", 4).prefetch(4);
+        let worker = engine.worker(journal).register::<CampaignJob>().queue("default", 4).prefetch(4);
         let worker = worker.queue("naps", 8).lease(LEASE).poll(Duration::from_millis(10));
         Ok(worker.start().await?)
     }
@@ -97,7 +97,7 @@ impl Stage<'_> {
         let mut sleepers = Vec::new();
         for number in 0..SLEEPERS {
             let (engine, journal) = self.enter();
-            let job = engine.enqueue(Toil { number: SLOW + 3 }).policy(policy()).queue("naps");
+            let job = engine.enqueue(CampaignJob { number: SLOW + 3 }).policy(policy()).queue("naps");
             // A bug may eat the job; the others are enough.
             let _ = job.submit().await;
             let Some(finish) = claim_one(&engine, &journal).await? else { continue };
@@ -116,7 +116,7 @@ impl Stage<'_> {
 async fn claim_one(engine: &Backstop, journal: &Journal) -> JobResult<Option<Finish>> {
     let store = engine.store();
     let worker = backstop::worker_id();
-    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: Toil::KIND.into(), version: 1 }].into();
+    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let (name, queues) = ("sleeper".to_owned(), vec!["naps".into()]);
     let enlist =
         NewWorker { id: worker, name, code_version: None, queues, kinds: kinds.clone(), lease: SHORT_LEASE };
@@ -125,7 +125,7 @@ async fn claim_one(engine: &Backstop, journal: &Journal) -> JobResult<Option<Fin
     let claim = Claim { worker, queues: vec![queue], kinds, aging: engine.config().aging };
     let Some(claimed) = store.claim(claim).await?.jobs.pop() else { return Ok(None) };
     let (lease, run) = (claimed.lease, claimed.record.runs);
-    journal.write_all([Entry::Began { lease, run }, Entry::Ended { lease, run }]);
+    journal.write_all([JournalEntry::Began { lease, run }, JournalEntry::Ended { lease, run }]);
     let ending = Ending::plain(claimed.job.spec.header(), Cause::Succeeded, Decision::succeeded());
     Ok(Some(Finish { lease, ending }))
 }

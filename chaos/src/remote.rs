@@ -9,8 +9,8 @@ use backstop::{JobId, WorkerId};
 use serde_json::{Value, json};
 
 use crate::http;
-use crate::journal::{Entry, Journal};
-use crate::shop;
+use crate::journal::{Journal, JournalEntry};
+use crate::processes;
 
 /// Jobs that one claim takes at most.
 const LIMIT: u64 = 4;
@@ -51,16 +51,16 @@ fn finish(folder: &Path, mut server: SocketAddr, results: &Value) {
 }
 
 fn any_server(folder: &Path) -> Option<SocketAddr> {
-    let servers = shop::announced(folder);
+    let servers = processes::announced(folder);
     (!servers.is_empty()).then(|| servers[fastrand::usize(..servers.len())])
 }
 
-/// Does what `work::Toil` does, by the same numbers.
+/// Does what `work::CampaignJob` does, by the same numbers.
 fn run(journal: &Journal, job: &Value) -> Option<Value> {
     let token = job["lease"]["token"].as_str()?;
     let (lease, run) = (lease_of(token)?, u32::try_from(job["runs"].as_u64()?).ok()?);
     let number = job["payload"]["number"].as_u64()?;
-    journal.write(Entry::Began { lease, run });
+    journal.write(JournalEntry::Began { lease, run });
     std::thread::sleep(Duration::from_millis(number % 8));
     let outcome = match number % 10 {
         0 if job["attempt"] == 0 => {
@@ -70,7 +70,7 @@ fn run(journal: &Journal, job: &Value) -> Option<Value> {
         2 => json!({ "type": "failed", "class": "permanent", "message": "it never works" }),
         number => json!({ "type": "succeeded", "result": number }),
     };
-    journal.write(Entry::Ended { lease, run });
+    journal.write(JournalEntry::Ended { lease, run });
     Some(json!({ "lease": token, "outcome": outcome }))
 }
 

@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use backstop_testbed::{Postgres, Proxy, Settings, Trouble};
+use backstop_testbed::{DatabaseSettings, Postgres, Proxy, TestbedError};
 
-use crate::Folder;
+use crate::CampaignFolder;
 
 /// The two servers.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Replicas {
     standby: Postgres,
     proxy: Proxy,
     generation: usize,
-    folder: Folder,
+    folder: CampaignFolder,
 }
 
 fn loopback(server: &Postgres) -> SocketAddr {
@@ -27,9 +27,9 @@ impl Replicas {
     ///
     /// # Errors
     /// When a server does not come up.
-    pub fn start(name: &str) -> Result<Self, Trouble> {
-        let folder = Folder::new(name);
-        let primary = Postgres::start(Settings::new(folder.join("server-0")).durable())?;
+    pub fn start(name: &str) -> Result<Self, TestbedError> {
+        let folder = CampaignFolder::new(name);
+        let primary = Postgres::start(DatabaseSettings::new(folder.join("server-0")).durable())?;
         let standby = primary.standby(folder.join("server-1"))?;
         primary.make_synchronous()?;
         let proxy = Proxy::start(loopback(&primary))?;
@@ -52,7 +52,7 @@ impl Replicas {
     ///
     /// # Errors
     /// When the standby cannot be promoted.
-    pub fn fail_over(&mut self) -> Result<(), Trouble> {
+    pub fn fail_over(&mut self) -> Result<(), TestbedError> {
         self.primary.kill()?;
         self.standby.promote()?;
         self.proxy.point_to(loopback(&self.standby));
@@ -63,7 +63,7 @@ impl Replicas {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn restore(&mut self) -> Result<(), Trouble> {
+    pub fn restore(&mut self) -> Result<(), TestbedError> {
         self.generation += 1;
         let next = self.standby.standby(self.folder.join(&format!("server-{}", self.generation)))?;
         self.primary = std::mem::replace(&mut self.standby, next);

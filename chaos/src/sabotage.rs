@@ -16,12 +16,12 @@ use backstop::store::{
 };
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
 
-use crate::witness::{Endings, Stored};
+use crate::journal_layer::{EndingAnswers, SubmitAnswers};
 
 pub use bug::Bug;
 
 /// A store with a bug; none makes it an honest one.
-pub struct Sabotaged {
+pub struct SabotagedStore {
     below: Arc<dyn Store>,
     bug: Option<Bug>,
     calls: AtomicU64,
@@ -31,13 +31,13 @@ pub struct Sabotaged {
     known: Mutex<Vec<NewWorker>>,
 }
 
-impl fmt::Debug for Sabotaged {
+impl fmt::Debug for SabotagedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sabotaged").field("bug", &self.bug).finish_non_exhaustive()
     }
 }
 
-impl Sabotaged {
+impl SabotagedStore {
     /// A store over an honest one. All clients of a campaign share it.
     #[must_use]
     pub fn over(below: Arc<dyn Store>, bug: Option<Bug>) -> Arc<dyn Store> {
@@ -55,7 +55,7 @@ impl Sabotaged {
     }
 
     /// Spoils a submit; answers what is told without being stored.
-    fn spoil_submit(&self, submit: &mut Submit) -> Option<Stored> {
+    fn spoil_submit(&self, submit: &mut Submit) -> Option<SubmitAnswers> {
         for job in &mut submit.jobs {
             match self.bug {
                 Some(Bug::IdempotencyKeyIgnored) => job.spec.idempotency_key = None,
@@ -147,7 +147,7 @@ impl Sabotaged {
     }
 }
 
-impl Layer for Sabotaged {
+impl Layer for SabotagedStore {
     fn below(&self) -> &dyn Store {
         &*self.below
     }
@@ -156,7 +156,7 @@ impl Layer for Sabotaged {
         self.below.observe(if self.has(Bug::NoPolling) { Arc::new(Silent) } else { observer });
     }
 
-    fn submit(&self, mut submit: Submit) -> Answer<'_, Stored> {
+    fn submit(&self, mut submit: Submit) -> Answer<'_, SubmitAnswers> {
         Box::pin(async move {
             if let Some(untrue) = self.spoil_submit(&mut submit) {
                 return Ok(untrue);
@@ -219,7 +219,7 @@ impl Layer for Sabotaged {
         })
     }
 
-    fn finish(&self, mut endings: Vec<Finish>) -> Answer<'_, Endings> {
+    fn finish(&self, mut endings: Vec<Finish>) -> Answer<'_, EndingAnswers> {
         Box::pin(async move {
             let told = endings.clone();
             for finish in &mut endings {
@@ -270,7 +270,7 @@ impl Layer for Sabotaged {
         })
     }
 
-    fn rescue(&self, term: Term, mut endings: Vec<Finish>) -> Answer<'_, Endings> {
+    fn rescue(&self, term: Term, mut endings: Vec<Finish>) -> Answer<'_, EndingAnswers> {
         Box::pin(async move {
             endings.iter_mut().for_each(|finish| self.spoil_ending(finish));
             if self.has(Bug::RescueById) {
@@ -301,7 +301,7 @@ impl Layer for Sabotaged {
     }
 }
 
-impl Sabotaged {
+impl SabotagedStore {
     /// Every running job, as if its worker were dead.
     async fn all_held(&self, limit: usize) -> Result<Vec<Orphan>, Error> {
         let running = JobFilter { state: Some(State::Running), ..JobFilter::default() };
@@ -315,7 +315,7 @@ impl Sabotaged {
     }
 
     /// Keeps what has succeeded, to hand it out again as it was.
-    async fn remember_success(&self, told: &[Finish], answers: &Endings) {
+    async fn remember_success(&self, told: &[Finish], answers: &EndingAnswers) {
         if !self.has(Bug::SuccessRunAgain) {
             return;
         }

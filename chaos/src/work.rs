@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 
-use crate::journal::{Entry, Journal};
+use crate::journal::{Journal, JournalEntry};
 
 /// Jobs with this number and those above it take their time.
 pub const SLOW: u64 = 1_000_000_000;
@@ -15,19 +15,19 @@ const SLOW_WORK: Duration = Duration::from_millis(100);
 
 /// Fails, snoozes or succeeds as its number says, after a moment of work.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Toil {
+pub struct CampaignJob {
     /// Decides what it does.
     pub number: u64,
 }
 
-impl Job for Toil {
+impl Job for CampaignJob {
     const KIND: &'static str = "toil";
     type Context = Arc<Journal>;
     type Output = JobResult<u64>;
 
     async fn run(self, cx: JobContext<Arc<Journal>>) -> JobResult<u64> {
         let (lease, run) = (cx.lease(), cx.run_number());
-        cx.app().write(Entry::Began { lease, run });
+        cx.app().write(JournalEntry::Began { lease, run });
         let work = if self.number >= SLOW { SLOW_WORK } else { Duration::from_millis(self.number % 8) };
         tokio::time::sleep(work).await;
         let first = cx.attempt() == 1;
@@ -37,7 +37,7 @@ impl Job for Toil {
             2 => Err(Outcome::permanent("it never works").into()),
             number => Ok(number),
         };
-        cx.app().write(Entry::Ended { lease, run });
+        cx.app().write(JournalEntry::Ended { lease, run });
         answer
     }
 }

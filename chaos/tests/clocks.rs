@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use backstop::Timestamp;
 use backstop::store::{JobFilter, PageRequest};
 use backstop_chaos::checker;
-use backstop_chaos::crew::{drained, progressed};
-use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::group::{drained, progressed};
+use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::Node;
 use backstop_chaos::{rounds, seed};
 use backstop_testbed::find;
@@ -24,27 +24,27 @@ fn now() -> Timestamp {
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-async fn wrong_clocks(kind: Kind) {
+async fn wrong_clocks(kind: StoreKind) {
     let steps = rounds(20, 600);
     let mut dice = fastrand::Rng::with_seed(seed());
     let library = find::faketime().expect("libfaketime is installed");
     let library = library.to_str().expect("a plain path");
-    let ground = Ground::new(kind, "clocks");
-    let engine = ground.open().await;
+    let location = StoreLocation::new(kind, "clocks");
+    let engine = location.open().await;
     let (real, began) = (now(), Instant::now());
     let real_time = [("LD_PRELOAD", library), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
     let fixed = |clock: &'static str| {
         let variables = [real_time[0], real_time[1], ("FAKETIME", clock)];
-        ground.node(NODE, LEASE_MS).go_with(&variables)
+        location.node(NODE, LEASE_MS).go_with(&variables)
     };
     let mut nodes: Vec<Node> = CLOCKS.iter().map(|clock| fixed(clock)).collect();
-    let stepped = ground.folder().join("clock");
+    let stepped = location.folder().join("clock");
     let file = stepped.to_str().expect("a plain path");
     std::fs::write(&stepped, "+0\n").expect("the folder can be written");
     let cached = ("FAKETIME_NO_CACHE", "1");
     let variables = [real_time[0], real_time[1], cached, ("FAKETIME_TIMESTAMP_FILE", file)];
-    nodes.push(ground.node(NODE, LEASE_MS).go_with(&variables));
-    nodes.push(ground.node(NODE, LEASE_MS).go());
+    nodes.push(location.node(NODE, LEASE_MS).go_with(&variables));
+    nodes.push(location.node(NODE, LEASE_MS).go());
     let mut succeeded = 0;
     for _ in 0..steps {
         tokio::time::sleep(Duration::from_millis(400)).await;
@@ -55,12 +55,12 @@ async fn wrong_clocks(kind: Kind) {
     assert!(nodes.iter_mut().all(Node::is_alive), "a wrong clock ended a process");
     // The clients go at once; what the workers held is found by their leases, whose end the store decides.
     nodes.iter_mut().for_each(Node::kill);
-    let work = backstop_chaos::node::Start { mode: "work", ..ground.node(NODE, LEASE_MS) };
+    let work = backstop_chaos::node::NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) };
     let variables = [real_time[0], real_time[1], ("FAKETIME", "+1h")];
     let last = work.go_with(&variables);
     drained(&engine).await;
-    assert!(last.stop(), "a node ends well when it is asked to");
-    let report = checker::check(&engine, ground.folder()).await.expect("the store can be read");
+    assert!(last.stop(), "a node stops cleanly when it is asked to");
+    let report = checker::check(&engine, location.folder()).await.expect("the store can be read");
     let slack = Duration::from_secs(5);
     let newest = engine.jobs(JobFilter::default(), PageRequest::first(1_000)).await.expect("readable").items;
     for view in &newest {
@@ -79,11 +79,11 @@ async fn wrong_clocks(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_wrong_change_nothing_on_postgres() {
     // L2, L15
-    wrong_clocks(Kind::Postgres).await;
+    wrong_clocks(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_wrong_change_nothing_on_mariadb() {
     // L2, L15
-    wrong_clocks(Kind::Mariadb).await;
+    wrong_clocks(StoreKind::Mariadb).await;
 }

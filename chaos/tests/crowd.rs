@@ -12,8 +12,8 @@ use backstop::core::job::Ending;
 use backstop::prelude::*;
 use backstop::store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit};
 use backstop::{JobId, State};
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::work::Toil;
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::work::CampaignJob;
 
 const JOBS: usize = 100_000;
 const CLAIMERS: usize = 64;
@@ -47,7 +47,7 @@ async fn submit_all(stores: &[Backstop]) -> Hands {
     let mut submits = tokio::task::JoinSet::new();
     for part in 0..JOBS / 1_000 {
         let engine = &stores[part % STORES];
-        let new = || engine.enqueue(Toil { number: 3 }).into_new_job().expect("admitted");
+        let new = || engine.enqueue(CampaignJob { number: 3 }).into_new_job().expect("admitted");
         let jobs: Vec<_> = (0..1_000).map(|_| new()).collect();
         hands.jobs.extend(jobs.iter().map(|job| (job.spec.id, Default::default())));
         let store = engine.store().clone();
@@ -62,7 +62,7 @@ async fn submit_all(stores: &[Backstop]) -> Hands {
     hands
 }
 
-type SubmitAnswer = Result<backstop_chaos::witness::Stored, backstop::store::Error>;
+type SubmitAnswer = Result<backstop_chaos::journal_layer::SubmitAnswers, backstop::store::Error>;
 
 fn settled(answer: Option<Result<SubmitAnswer, tokio::task::JoinError>>) {
     let answers = answer.expect("one is under way").expect("no panic").expect("no error");
@@ -73,7 +73,7 @@ fn settled(answer: Option<Result<SubmitAnswer, tokio::task::JoinError>>) {
 async fn claim_all(engine: Backstop, hands: Arc<Hands>) {
     let store = engine.store();
     let worker = backstop::worker_id();
-    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: Toil::KIND.into(), version: 1 }].into();
+    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let (name, queues) = ("claimer".to_owned(), vec!["default".into()]);
     let lease = Duration::from_secs(600);
     let enlist = NewWorker { id: worker, name, code_version: None, queues, kinds: kinds.clone(), lease };
@@ -99,11 +99,11 @@ async fn claim_all(engine: Backstop, hands: Arc<Hands>) {
     store.retire(worker).await.expect("no error");
 }
 
-async fn crowd(kind: Kind) {
-    let ground = Ground::new(kind, "crowd");
+async fn crowd(kind: StoreKind) {
+    let location = StoreLocation::new(kind, "crowd");
     let mut stores = Vec::new();
     for _ in 0..STORES {
-        let url = ground.url_with("connections=16");
+        let url = location.url_with("connections=16");
         stores.push(Backstop::open(&url).await.expect("the store opens"));
     }
     let began = Instant::now();
@@ -127,11 +127,11 @@ async fn crowd(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_claimers_on_a_hundred_thousand_jobs_on_postgres() {
     // L2, L4
-    crowd(Kind::Postgres).await;
+    crowd(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_four_claimers_on_a_hundred_thousand_jobs_on_mariadb() {
     // L2, L4
-    crowd(Kind::Mariadb).await;
+    crowd(StoreKind::Mariadb).await;
 }

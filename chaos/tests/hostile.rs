@@ -7,9 +7,9 @@ use std::time::Duration;
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{Cause, Growth, Jitter, JobId, SubmitError, Timestamp};
-use backstop_chaos::crew::drained;
-use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::group::drained;
 use backstop_chaos::hostile;
+use backstop_chaos::location::{StoreKind, StoreLocation};
 
 /// The payload of jobs whose hostile text is elsewhere.
 const PLAIN: &str = "fine";
@@ -45,13 +45,13 @@ fn is_typed_refusal(error: &SubmitError) -> bool {
 }
 
 /// Each string in every field that takes text; each job runs four times and ends.
-async fn hostile_strings(kind: Kind) {
+async fn hostile_strings(kind: StoreKind) {
     // The panics are part of the test; their raw texts do not belong on the terminal.
     std::panic::set_hook(Box::new(|_| ()));
     let strings = hostile::strings();
     assert!(strings.len() >= 1_000, "{}", strings.len());
-    let ground = Ground::new(kind, "hostile");
-    let engine = ground.open().await;
+    let location = StoreLocation::new(kind, "hostile");
+    let engine = location.open().await;
     let policy = Policy::default().retries(3).backoff(Backoff::none());
     let mut stored = Vec::new();
     for text in &strings {
@@ -103,25 +103,25 @@ async fn submit_everywhere(engine: &Backstop, policy: &Policy, text: &String) ->
 #[tokio::test]
 async fn a_thousand_hostile_strings_never_wedge_a_job_on_sqlite() {
     // L20, F11, E10, F1
-    hostile_strings(Kind::Sqlite).await;
+    hostile_strings(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn a_thousand_hostile_strings_never_wedge_a_job_on_postgres() {
     // L20, F11, E10, F1
-    hostile_strings(Kind::Postgres).await;
+    hostile_strings(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn a_thousand_hostile_strings_never_wedge_a_job_on_mariadb() {
     // L20, F11, E10, F1
-    hostile_strings(Kind::Mariadb).await;
+    hostile_strings(StoreKind::Mariadb).await;
 }
 
 /// Backoff and dates at their extremes neither panic nor overflow.
-async fn extremes(kind: Kind) {
-    let ground = Ground::new(kind, "extremes");
-    let engine = ground.open().await;
+async fn extremes(kind: StoreKind) {
+    let location = StoreLocation::new(kind, "extremes");
+    let engine = location.open().await;
     let moments =
         ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2038-01-19T03:14:08Z", "9999-12-31T23:59:59Z"];
     for moment in moments {
@@ -168,17 +168,17 @@ async fn extremes(kind: Kind) {
 #[tokio::test]
 async fn extreme_numbers_neither_panic_nor_overflow_on_sqlite() {
     // F8, L19, L20
-    extremes(Kind::Sqlite).await;
+    extremes(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn extreme_numbers_neither_panic_nor_overflow_on_postgres() {
     // F8, L19, L20
-    extremes(Kind::Postgres).await;
+    extremes(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn extreme_numbers_neither_panic_nor_overflow_on_mariadb() {
     // F8, L19, L20
-    extremes(Kind::Mariadb).await;
+    extremes(StoreKind::Mariadb).await;
 }

@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
 use backstop::{Cause, State};
-use backstop_chaos::crew::{Crew, progressed};
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::node::{Node, Start};
-use backstop_chaos::work::{Toil, policy};
-use backstop_chaos::{Folder, rounds, seed};
+use backstop_chaos::group::{NodeGroup, progressed};
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::{Node, NodeStart};
+use backstop_chaos::work::{CampaignJob, policy};
+use backstop_chaos::{CampaignFolder, rounds, seed};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
 
 /// Four processes share a store; one of them is killed every 20 to 80 milliseconds, as long as jobs succeed in between.
-async fn kill_workers(kind: Kind) {
+async fn kill_workers(kind: StoreKind) {
     let kills = rounds(300, 10_000);
     let mut dice = fastrand::Rng::with_seed(seed());
-    let ground = Ground::new(kind, "kills");
+    let location = StoreLocation::new(kind, "kills");
     let began = Instant::now();
-    let engine = ground.open().await;
-    let mut crew = Crew::start(ground.node(NODE, LEASE_MS), 4);
+    let engine = location.open().await;
+    let mut group = NodeGroup::start(location.node(NODE, LEASE_MS), 4);
     let mut succeeded = 0;
     for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(dice.u64(20..80))).await;
         succeeded = progressed(&engine, succeeded).await;
-        crew.replace_one(&mut dice);
+        group.replace_one(&mut dice);
     }
-    let report = crew.settle().await;
+    let report = group.settle().await;
     println!("{kind}: {kills} kills in {:.0?}: {report}", began.elapsed());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     assert!(report.jobs >= kills && report.crashes > 0, "the campaign did something");
@@ -40,29 +40,30 @@ async fn kill_workers(kind: Kind) {
 #[tokio::test]
 async fn workers_killed_at_random_on_sqlite() {
     // L4, L5, L15, C1, C2, C5, F2
-    kill_workers(Kind::Sqlite).await;
+    kill_workers(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn workers_killed_at_random_on_postgres() {
     // L4, L5, L15, C1, C2, C5, F2
-    kill_workers(Kind::Postgres).await;
+    kill_workers(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn workers_killed_at_random_on_mariadb() {
     // L4, L5, L15, C1, C2, C5, F2
-    kill_workers(Kind::Mariadb).await;
+    kill_workers(StoreKind::Mariadb).await;
 }
 
 /// SIGSTOP, another worker takes over, SIGCONT: everything that the first one tries is refused.
-async fn stop_past_the_lease(kind: Kind) {
+async fn stop_past_the_lease(kind: StoreKind) {
     let pauses = rounds(10, 500);
-    let ground = Ground::new(kind, "stops");
-    let engine = ground.open().await;
-    let node = |mode, lease_ms| Start { mode, ..ground.node(NODE, lease_ms) }.go();
+    let location = StoreLocation::new(kind, "stops");
+    let engine = location.open().await;
+    let node = |mode, lease_ms| NodeStart { mode, ..location.node(NODE, lease_ms) }.go();
     for _ in 0..pauses {
-        let id = engine.enqueue(Toil { number: 3 }).policy(policy()).submit().await.expect("admitted").id;
+        let id =
+            engine.enqueue(CampaignJob { number: 3 }).policy(policy()).submit().await.expect("admitted").id;
         let mut stopped = node("stale", 300);
         let mut said = BufReader::new(stopped.child.stdout.take().expect("piped"));
         let mut line = String::new();
@@ -88,19 +89,19 @@ async fn stop_past_the_lease(kind: Kind) {
 #[tokio::test]
 async fn a_worker_stopped_past_its_lease_is_refused_everything_on_sqlite() {
     // L5, L15
-    stop_past_the_lease(Kind::Sqlite).await;
+    stop_past_the_lease(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn a_worker_stopped_past_its_lease_is_refused_everything_on_postgres() {
     // L5, L15
-    stop_past_the_lease(Kind::Postgres).await;
+    stop_past_the_lease(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn a_worker_stopped_past_its_lease_is_refused_everything_on_mariadb() {
     // L5, L15
-    stop_past_the_lease(Kind::Mariadb).await;
+    stop_past_the_lease(StoreKind::Mariadb).await;
 }
 
 async fn reach(engine: &Backstop, id: backstop::JobId, wanted: State) {
@@ -122,7 +123,7 @@ async fn reach(engine: &Backstop, id: backstop::JobId, wanted: State) {
 #[test]
 fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
     // F17, L20: a tmpfs of 64 MiB in a mount namespace of its own.
-    let folder = Folder::new("disk");
+    let folder = CampaignFolder::new("disk");
     let inside = format!(
         "mount -t tmpfs -o size=64m tmpfs '{0}' && exec '{NODE}' disk-full 'sqlite:{0}/jobs.db' '{0}'",
         folder.path().display()
@@ -138,16 +139,16 @@ fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
 }
 
 /// Two processes make the tables at once and are killed on the way.
-async fn kill_makers(kind: Kind, kills: usize) {
+async fn kill_makers(kind: StoreKind, kills: usize) {
     let mut dice = fastrand::Rng::with_seed(seed());
     for _ in 0..kills {
-        let ground = Ground::new(kind, "migrate");
-        let start = Start { mode: "open", ..ground.node(NODE, LEASE_MS) };
+        let location = StoreLocation::new(kind, "migrate");
+        let start = NodeStart { mode: "open", ..location.node(NODE, LEASE_MS) };
         let mut makers: Vec<Node> = (0..2).map(|_| start.go()).collect();
         tokio::time::sleep(Duration::from_micros(dice.u64(0..60_000))).await;
         makers.iter_mut().for_each(Node::kill);
-        let engine = ground.open().await;
-        engine.enqueue(Toil { number: 3 }).submit().await.expect("it works, made or half made");
+        let engine = location.open().await;
+        engine.enqueue(CampaignJob { number: 3 }).submit().await.expect("it works, made or half made");
     }
     println!("{kind}: {kills} kills while the tables were made");
 }
@@ -155,17 +156,17 @@ async fn kill_makers(kind: Kind, kills: usize) {
 #[tokio::test]
 async fn a_store_killed_while_it_is_made_opens_afterwards_on_sqlite() {
     // L17: migrations survive a kill at any moment.
-    kill_makers(Kind::Sqlite, rounds(40, 1_000)).await;
+    kill_makers(StoreKind::Sqlite, rounds(40, 1_000)).await;
 }
 
 #[tokio::test]
 async fn a_store_killed_while_it_is_made_opens_afterwards_on_postgres() {
     // L17: migrations survive a kill at any moment.
-    kill_makers(Kind::Postgres, rounds(20, 500)).await;
+    kill_makers(StoreKind::Postgres, rounds(20, 500)).await;
 }
 
 #[tokio::test]
 async fn a_store_killed_while_it_is_made_opens_afterwards_on_mariadb() {
     // L17: migrations survive a kill at any moment.
-    kill_makers(Kind::Mariadb, rounds(20, 500)).await;
+    kill_makers(StoreKind::Mariadb, rounds(20, 500)).await;
 }

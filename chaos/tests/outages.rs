@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop_chaos::crew::{Crew, progressed};
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::node::Start;
+use backstop_chaos::group::{NodeGroup, progressed};
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::NodeStart;
 use backstop_chaos::replicas::Replicas;
 use backstop_chaos::{rounds, seed};
 
@@ -16,24 +16,24 @@ const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
 
 /// The server is killed under load and started again, over and over.
-async fn kill_server(kind: Kind) {
+async fn kill_server(kind: StoreKind) {
     let kills = rounds(20, 300);
     let mut dice = fastrand::Rng::with_seed(seed());
-    let ground = Ground::durable(kind, "server-kills");
-    let engine = ground.open().await;
-    let mut crew = Crew::start(ground.node(NODE, LEASE_MS), 3);
+    let location = StoreLocation::durable(kind, "server-kills");
+    let engine = location.open().await;
+    let mut group = NodeGroup::start(location.node(NODE, LEASE_MS), 3);
     let (began, mut succeeded, mut longest) = (Instant::now(), 0, Duration::ZERO);
     for _ in 0..kills {
         succeeded = progressed(&engine, succeeded).await;
         tokio::time::sleep(Duration::from_millis(dice.u64(100..600))).await;
-        ground.kill();
-        ground.start_again();
+        location.kill();
+        location.start_again();
         let back = Instant::now();
         succeeded = progressed(&engine, succeeded).await;
         longest = longest.max(back.elapsed());
     }
-    assert!(crew.all_alive(), "no process ended because the server did");
-    let report = crew.settle().await;
+    assert!(group.all_alive(), "no process ended because the server did");
+    let report = group.settle().await;
     // R7
     assert!(longest <= Duration::from_secs(5), "work went on {longest:?} after the server was back");
     println!(
@@ -47,18 +47,18 @@ async fn kill_server(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_nothing_on_postgres() {
     // L4, L5, F17
-    kill_server(Kind::Postgres).await;
+    kill_server(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_killed_under_load_loses_nothing_on_mariadb() {
     // L4, L5, F17
-    kill_server(Kind::Mariadb).await;
+    kill_server(StoreKind::Mariadb).await;
 }
 
 /// The lines that a process wrote into its log, counted by their text without the moment and the details.
-fn complaints(ground: &Ground, from: usize) -> BTreeMap<String, usize> {
-    let log = std::fs::read_to_string(ground.folder().join("node.log")).unwrap_or_default();
+fn complaints(location: &StoreLocation, from: usize) -> BTreeMap<String, usize> {
+    let log = std::fs::read_to_string(location.folder().join("node.log")).unwrap_or_default();
     let mut lines = BTreeMap::new();
     for line in log.get(from..).unwrap_or_default().lines() {
         let text = line.split_once("backstop").map_or(line, |(_, text)| text);
@@ -68,27 +68,27 @@ fn complaints(ground: &Ground, from: usize) -> BTreeMap<String, usize> {
     lines
 }
 
-/// The server is away for a minute: no process ends, none spins, none floods its log.
-async fn away(kind: Kind) {
+/// The server is unavailable for a minute: no process ends, none spins, none floods its log.
+async fn away(kind: StoreKind) {
     let seconds = rounds(60, 600);
-    let ground = Ground::durable(kind, "away");
-    let engine = ground.open().await;
-    let mut crew = Crew::start(ground.node(NODE, LEASE_MS), 1);
+    let location = StoreLocation::durable(kind, "away");
+    let engine = location.open().await;
+    let mut group = NodeGroup::start(location.node(NODE, LEASE_MS), 1);
     let before = progressed(&engine, 20).await;
-    ground.kill();
+    location.kill();
     // What was under way ends with the connection; what is counted is the minute behind it.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let log = std::fs::metadata(ground.folder().join("node.log")).map_or(0, |file| file.len());
-    let cpu = crew.nodes()[0].cpu_hundredths();
+    let log = std::fs::metadata(location.folder().join("node.log")).map_or(0, |file| file.len());
+    let cpu = group.nodes()[0].cpu_hundredths();
     tokio::time::sleep(Duration::from_secs(seconds as u64)).await;
-    assert!(crew.all_alive(), "the process ended because the server was away");
-    let cpu = crew.nodes()[0].cpu_hundredths() - cpu;
-    let lines = complaints(&ground, usize::try_from(log).expect("a small file"));
-    ground.start_again();
+    assert!(group.all_alive(), "the process ended because the server was unavailable");
+    let cpu = group.nodes()[0].cpu_hundredths() - cpu;
+    let lines = complaints(&location, usize::try_from(log).expect("a small file"));
+    location.start_again();
     let back = Instant::now();
     progressed(&engine, before).await;
     let resumed = back.elapsed();
-    let report = crew.settle().await;
+    let report = group.settle().await;
     println!(
         "{kind}: away for {seconds} s: {}.{:02} s of a core used, {} lines logged, work went on {resumed:.1?} after it \
          was back: {report}",
@@ -109,7 +109,7 @@ async fn away(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minute_without_a_server_is_sat_out() {
     // F17, H11: both servers in the same minute.
-    tokio::join!(away(Kind::Postgres), away(Kind::Mariadb));
+    tokio::join!(away(StoreKind::Postgres), away(StoreKind::Mariadb));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,8 +121,8 @@ async fn promoting_a_synchronous_standby_loses_nothing() {
     let (url, folder) = (replicas.url(), replicas.folder().to_owned());
     let engine = Backstop::open(&url).await.expect("the store opens");
     let start =
-        Start { program: NODE, mode: "work-and-submit", url: &url, folder: &folder, lease_ms: LEASE_MS };
-    let mut crew = Crew::start(start, 3);
+        NodeStart { program: NODE, mode: "work-and-submit", url: &url, folder: &folder, lease_ms: LEASE_MS };
+    let mut group = NodeGroup::start(start, 3);
     let (began, mut succeeded, mut longest) = (Instant::now(), 0, Duration::ZERO);
     for _ in 0..times {
         succeeded = progressed(&engine, succeeded + 20).await;
@@ -133,8 +133,8 @@ async fn promoting_a_synchronous_standby_loses_nothing() {
         longest = longest.max(failed.elapsed());
         replicas.restore().expect("the new primary gets a standby");
     }
-    assert!(crew.all_alive(), "no process ended because the primary did");
-    let report = crew.settle().await;
+    assert!(group.all_alive(), "no process ended because the primary did");
+    let report = group.settle().await;
     // R8
     assert!(longest <= Duration::from_secs(10), "work went on {longest:?} after the kill of the primary");
     println!(

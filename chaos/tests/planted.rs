@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use backstop_chaos::planted::campaign;
 use backstop_chaos::sabotage::Bug;
-use backstop_chaos::{Folder, rounds};
+use backstop_chaos::{CampaignFolder, rounds};
 
 /// A bug that shows only when two things meet gets so many campaigns.
 const MOST_ROUNDS: usize = 6;
@@ -15,7 +15,7 @@ const TOGETHER: usize = 4;
 
 async fn found(bug: Bug) -> (Bug, usize, String) {
     for round in 1..=MOST_ROUNDS {
-        let folder = Folder::new("planted");
+        let folder = CampaignFolder::new("planted");
         let report = campaign(folder.path(), Some(bug)).await.expect("the store can be read");
         if let Some(first) = report.violations.first() {
             return (bug, round, format!("{} violations, the first: {first}", report.violations.len()));
@@ -54,7 +54,7 @@ async fn nothing_is_found_in_an_honest_store() {
     let times = rounds(5, 100);
     let (mut jobs, mut runs, mut refused) = (0, 0, 0);
     for _ in 0..times {
-        let folder = Folder::new("honest");
+        let folder = CampaignFolder::new("honest");
         let report = campaign(folder.path(), None).await.expect("the store can be read");
         assert!(report.violations.is_empty(), "{:#?}", report.violations);
         (jobs, runs, refused) = (jobs + report.jobs, runs + report.runs, refused + report.refused);

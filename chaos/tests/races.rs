@@ -3,16 +3,16 @@
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
 use backstop::prelude::*;
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::work::Toil;
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::work::CampaignJob;
 
 const CLIENTS: usize = 64;
 const KEYS: usize = 40;
 
 /// Every client submits under every key; one job comes of each key, and everybody is told its id.
-async fn race(kind: Kind, what: &str, submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) {
-    let ground = Ground::new(kind, "races");
-    let stores = [ground.open().await, ground.open().await];
+async fn race(kind: StoreKind, what: &str, submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) {
+    let location = StoreLocation::new(kind, "races");
+    let stores = [location.open().await, location.open().await];
     for key in 0..KEYS {
         let racing: Vec<_> = (0..CLIENTS)
             .map(|client| tokio::spawn(submit(&stores[client % stores.len()], key).submit()))
@@ -34,25 +34,28 @@ async fn race(kind: Kind, what: &str, submit: impl Fn(&Backstop, usize) -> backs
     println!("{kind}: {KEYS} {what} keys raced by {CLIENTS} clients, one job each");
 }
 
-async fn race_all(kind: Kind) {
+async fn race_all(kind: StoreKind) {
     race(kind, "idempotency", |engine, key| {
-        engine.enqueue(Toil { number: 3 }).idempotency_key(format!("key-{key}"))
+        engine.enqueue(CampaignJob { number: 3 }).idempotency_key(format!("key-{key}"))
     })
     .await;
     race(kind, "business", |engine, key| {
-        engine.enqueue(Toil { number: 3 }).business_key(format!("key-{key}"))
+        engine.enqueue(CampaignJob { number: 3 }).business_key(format!("key-{key}"))
     })
     .await;
     replace(kind).await;
 }
 
 /// Every client replaces whoever holds the key; exactly one job is left.
-async fn replace(kind: Kind) {
-    let ground = Ground::new(kind, "replace");
-    let engine = ground.open().await;
+async fn replace(kind: StoreKind) {
+    let location = StoreLocation::new(kind, "replace");
+    let engine = location.open().await;
     let racing: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let job = engine.enqueue(Toil { number: 3 }).business_key("one").on_conflict(OnConflict::Replace);
+            let job = engine
+                .enqueue(CampaignJob { number: 3 })
+                .business_key("one")
+                .on_conflict(OnConflict::Replace);
             tokio::spawn(job.submit())
         })
         .collect();
@@ -67,17 +70,17 @@ async fn replace(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_raced_by_64_clients_on_sqlite() {
     // L10, L11, L22
-    race_all(Kind::Sqlite).await;
+    race_all(StoreKind::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_raced_by_64_clients_on_postgres() {
     // L10, L11, L22
-    race_all(Kind::Postgres).await;
+    race_all(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_raced_by_64_clients_on_mariadb() {
     // L10, L11, L22
-    race_all(Kind::Mariadb).await;
+    race_all(StoreKind::Mariadb).await;
 }

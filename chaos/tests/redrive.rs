@@ -8,11 +8,11 @@ mod scenario;
 
 use std::time::{Duration, Instant};
 
-use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::location::{StoreKind, StoreLocation};
 
-async fn redrive(kind: Kind) {
-    let ground = Ground::new(kind, "redrive");
-    let engine = ground.open().await;
+async fn redrive(kind: StoreKind) {
+    let location = StoreLocation::new(kind, "redrive");
+    let engine = location.open().await;
     let began = Instant::now();
     scenario::five_thousand_and_forty(engine.store().clone(), async || {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -24,17 +24,17 @@ async fn redrive(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_are_driven_and_forty_are_not_on_sqlite() {
     // D4
-    redrive(Kind::Sqlite).await;
+    redrive(StoreKind::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_are_driven_and_forty_are_not_on_postgres() {
     // D4
-    redrive(Kind::Postgres).await;
+    redrive(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_are_driven_and_forty_are_not_on_mariadb() {
     // D4
-    redrive(Kind::Mariadb).await;
+    redrive(StoreKind::Mariadb).await;
 }

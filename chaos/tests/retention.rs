@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest, Submit};
 use backstop::{JobId, State};
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::node::{Node, Start};
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::{Node, NodeStart};
 use backstop_chaos::{rounds, seed};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -61,20 +61,20 @@ struct Ended {
 
 /// The campaign: a store, the jobs that it holds, and what was seen of them.
 struct Campaign {
-    ground: Ground,
+    location: StoreLocation,
     engine: Backstop,
     jobs: HashMap<JobId, Ended>,
     dice: fastrand::Rng,
 }
 
 impl Campaign {
-    async fn new(kind: Kind) -> Self {
-        let ground = Ground::new(kind, "retention");
-        let engine = ground.open().await;
-        Self { ground, engine, jobs: HashMap::new(), dice: fastrand::Rng::with_seed(seed()) }
+    async fn new(kind: StoreKind) -> Self {
+        let location = StoreLocation::new(kind, "retention");
+        let engine = location.open().await;
+        Self { location, engine, jobs: HashMap::new(), dice: fastrand::Rng::with_seed(seed()) }
     }
 
-    /// Brings more jobs to their ends: some well, some badly, some called off before they ran.
+    /// Brings more jobs to their ends: some well, some badly, some canceled before they ran.
     async fn stock(&mut self) {
         let mut calls_off = Vec::new();
         let mut batch = Vec::new();
@@ -109,7 +109,7 @@ impl Campaign {
 
     /// A process that has opened the store.
     fn start(&self) -> Node {
-        let mut node = Start { mode: "retire", ..self.ground.node(NODE, LEASE_MS) }.go();
+        let mut node = NodeStart { mode: "retire", ..self.location.node(NODE, LEASE_MS) }.go();
         let mut line = String::new();
         let said = node.child.stdout.take().expect("piped");
         BufReader::new(said).read_line(&mut line).expect("it speaks");
@@ -145,7 +145,7 @@ impl Campaign {
     async fn look(&self) -> Result<HashMap<JobId, Place>, String> {
         let hot = hot(&self.engine).await;
         let archived = archived(&self.engine).await;
-        let exported = exported(self.ground.folder());
+        let exported = exported(self.location.folder());
         let mut places = HashMap::new();
         for (id, job) in &self.jobs {
             let place = match (hot.get(id), archived.get(id)) {
@@ -262,7 +262,7 @@ fn exported(folder: &Path) -> HashSet<JobId> {
 }
 
 /// A process that archives, prunes and purges is killed again and again; after each kill all is where it must be.
-async fn kill_while_jobs_leave(kind: Kind) {
+async fn kill_while_jobs_leave(kind: StoreKind) {
     let kills = rounds(40, 500);
     let mut campaign = Campaign::new(kind).await;
     let began = Instant::now();
@@ -295,17 +295,17 @@ async fn kill_while_jobs_leave(kind: Kind) {
 #[tokio::test]
 async fn jobs_leave_one_place_for_the_next_on_sqlite() {
     // L16, D5, L10
-    kill_while_jobs_leave(Kind::Sqlite).await;
+    kill_while_jobs_leave(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn jobs_leave_one_place_for_the_next_on_postgres() {
     // L16, D5, L10
-    kill_while_jobs_leave(Kind::Postgres).await;
+    kill_while_jobs_leave(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn jobs_leave_one_place_for_the_next_on_mariadb() {
     // L16, D5, L10
-    kill_while_jobs_leave(Kind::Mariadb).await;
+    kill_while_jobs_leave(StoreKind::Mariadb).await;
 }

@@ -1,4 +1,4 @@
-//! Planted secrets through real jobs on every store: none of them is kept, logged, told or shown in clear.
+//! Planted secrets through real jobs on every store: none of them is kept, logged, told or shown in the clear.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
@@ -12,12 +12,12 @@ use backstop::prelude::*;
 use backstop::sqlite::rusqlite::{Connection, TransactionBehavior};
 use backstop::store::PageRequest;
 use backstop::{BoxError, Event, JobId};
-use backstop_chaos::crew::drained;
-use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::group::drained;
+use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::secrets::families::{FAMILIES, planted};
-use backstop_chaos::secrets::finder::Finder;
-use backstop_chaos::secrets::spill::{Around, CLEAN, IN_PAYLOAD, Spill, Strict, Told, Way};
-use backstop_chaos::secrets::{Secret, dump};
+use backstop_chaos::secrets::finder::SecretFinder;
+use backstop_chaos::secrets::leak::{CLEAN, EchoJob, IN_PAYLOAD, LeakHook, LeakJob, LeakPath, StrictJob};
+use backstop_chaos::secrets::{PlantedSecret, dump};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -53,32 +53,32 @@ fn listen_to_the_log() {
 /// One campaign: the secrets, where they went, and what was captured so far.
 struct Campaign {
     began: Instant,
-    ground: Ground,
+    location: StoreLocation,
     engine: Backstop,
     seed: u64,
-    secrets: Arc<Vec<Secret>>,
-    finder: Finder,
-    ways: Vec<Way>,
+    secrets: Arc<Vec<PlantedSecret>>,
+    finder: SecretFinder,
+    ways: Vec<LeakPath>,
     jobs: Vec<JobId>,
     /// By place and way: how many, and the latest.
     leaks: BTreeMap<String, (usize, String)>,
 }
 
 impl Campaign {
-    async fn new(kind: Kind) -> Self {
+    async fn new(kind: StoreKind) -> Self {
         listen_to_the_log();
         let seed = backstop_chaos::seed();
         let secrets = planted(seed, SECRETS);
-        let all: Vec<Way> = CLEAN.iter().chain(IN_PAYLOAD).copied().collect();
+        let all: Vec<LeakPath> = CLEAN.iter().chain(IN_PAYLOAD).copied().collect();
         // Each family goes each way: the way changes when all families had their turn.
         let ways = (0..SECRETS).map(|number| all[number / FAMILIES.len() % all.len()]).collect();
-        let ground = Ground::new(kind, "secrets");
-        let engine = ground.open().await;
-        let finder = Finder::new(&secrets);
+        let location = StoreLocation::new(kind, "secrets");
+        let engine = location.open().await;
+        let finder = SecretFinder::new(&secrets);
         let secrets = Arc::new(secrets);
         Self {
             began: Instant::now(),
-            ground,
+            location,
             engine,
             seed,
             secrets,
@@ -90,7 +90,7 @@ impl Campaign {
     }
 
     /// Submits the jobs of these ways, runs them all and stops.
-    async fn play(&mut self, ways: &[Way]) {
+    async fn play(&mut self, ways: &[LeakPath]) {
         let numbers: Vec<usize> = (0..SECRETS).filter(|number| ways.contains(&self.ways[*number])).collect();
         for some in numbers.chunks(500) {
             let jobs = some.iter().map(|number| self.job(*number)).collect();
@@ -98,14 +98,15 @@ impl Campaign {
                 some.iter().zip(self.engine.submit_all(jobs, false).await.expect("stored"))
             {
                 let id = stored.expect("admitted").id;
-                if self.ways[*number] == Way::CancelOutside {
+                if self.ways[*number] == LeakPath::CancelOutside {
                     self.engine.cancel(id, &self.secrets[*number].text).await.expect("it is pending");
                 }
                 self.jobs.push(id);
             }
         }
-        let worker = self.engine.worker_sharing(self.secrets.clone()).hook(Around(self.secrets.clone()));
-        let worker = worker.register::<Spill>().register::<Strict>().register::<Told>().queue("default", 32);
+        let worker = self.engine.worker_sharing(self.secrets.clone()).hook(LeakHook(self.secrets.clone()));
+        let worker =
+            worker.register::<LeakJob>().register::<StrictJob>().register::<EchoJob>().queue("default", 32);
         let worker = worker.start().await.expect("started");
         drained(&self.engine).await;
         worker.stop().await;
@@ -114,13 +115,15 @@ impl Campaign {
     fn job(&self, number: usize) -> backstop::Enqueue {
         let (way, text) = (self.ways[number], self.secrets[number].text.clone());
         let job = match way {
-            Way::Decode => self.engine.enqueue_raw(Strict::KIND, json!({ "count": text }).to_string()),
-            Way::Validate | Way::Reported => {
-                self.engine.enqueue(Told { text, is_valid: way == Way::Reported })
+            LeakPath::Decode => {
+                self.engine.enqueue_raw(StrictJob::KIND, json!({ "count": text }).to_string())
             }
-            _ => self.engine.enqueue(Spill { number, way }),
+            LeakPath::Validate | LeakPath::Reported => {
+                self.engine.enqueue(EchoJob { text, is_valid: way == LeakPath::Reported })
+            }
+            _ => self.engine.enqueue(LeakJob { number, way }),
         };
-        let queue = if way == Way::CancelOutside { UNSERVED } else { "default" };
+        let queue = if way == LeakPath::CancelOutside { UNSERVED } else { "default" };
         job.queue(queue).policy(Policy::default().retries(1).backoff(Backoff::none()))
     }
 
@@ -130,7 +133,7 @@ impl Campaign {
         println!(
             "{:?} {}: {place}: {} bytes, {markers} markers",
             self.began.elapsed(),
-            self.ground.kind(),
+            self.location.kind(),
             bytes.len()
         );
         assert!(markers > FAMILIES.len(), "{place} holds only {markers} markers: was anything captured?");
@@ -144,14 +147,14 @@ impl Campaign {
     fn search_files(&mut self) {
         let mut raw = Vec::new();
         for name in ["jobs.db", "jobs.db-wal"] {
-            let bytes = std::fs::read(self.ground.folder().join(name)).unwrap_or_default();
+            let bytes = std::fs::read(self.location.folder().join(name)).unwrap_or_default();
             raw.extend_from_slice(&bytes);
         }
         self.search("raw files", &raw);
     }
 
     async fn search_tables(&mut self) {
-        let dump = dump::tables(&self.ground).await;
+        let dump = dump::tables(&self.location).await;
         assert!(dump.tables >= 8 && dump.rows > 2 * SECRETS, "{} tables, {} rows", dump.tables, dump.rows);
         self.search("tables", &dump.bytes);
     }
@@ -232,11 +235,11 @@ fn without_data(shown: &impl Serialize) -> Value {
 }
 
 /// Secrets of every family in errors, panics, chains, reasons, logs, notes and payloads; then the search.
-async fn nothing_is_told(kind: Kind) {
+async fn nothing_is_told(kind: StoreKind) {
     let mut campaign = Campaign::new(kind).await;
     let mut events = campaign.engine.events();
     campaign.play(CLEAN).await;
-    if kind == Kind::Sqlite {
+    if kind == StoreKind::Sqlite {
         campaign.search_files();
     }
     campaign.play(IN_PAYLOAD).await;
@@ -247,25 +250,25 @@ async fn nothing_is_told(kind: Kind) {
     campaign.search_answers().await;
     campaign.search_log();
     let Campaign { leaks, seed, .. } = campaign;
-    assert!(leaks.is_empty(), "seed {seed}: secrets in clear on {kind}: {leaks:#?}");
+    assert!(leaks.is_empty(), "seed {seed}: secrets in the clear on {kind}: {leaks:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_planted_secret_is_kept_or_told_in_clear_on_sqlite() {
     // F11
-    nothing_is_told(Kind::Sqlite).await;
+    nothing_is_told(StoreKind::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_planted_secret_is_kept_or_told_in_clear_on_postgres() {
     // F11
-    nothing_is_told(Kind::Postgres).await;
+    nothing_is_told(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_planted_secret_is_kept_or_told_in_clear_on_mariadb() {
     // F11
-    nothing_is_told(Kind::Mariadb).await;
+    nothing_is_told(StoreKind::Mariadb).await;
 }
 
 /// A job that is completed in a transaction of its own, and says a secret afterwards.
@@ -277,7 +280,7 @@ struct Afterwards {
 /// The file that the transactions are in, and the secrets.
 struct Place {
     file: PathBuf,
-    secrets: Vec<Secret>,
+    secrets: Vec<PlantedSecret>,
 }
 
 impl Job for Afterwards {
@@ -304,22 +307,22 @@ async fn what_a_handler_says_after_its_own_commit_is_not_logged_in_clear() {
     listen_to_the_log();
     let seed = backstop_chaos::seed();
     let secrets = planted(seed, FAMILIES.len());
-    let finder = Finder::new(&secrets);
-    let ground = Ground::new(Kind::Sqlite, "afterwards");
-    let engine = ground.open().await;
+    let finder = SecretFinder::new(&secrets);
+    let location = StoreLocation::new(StoreKind::Sqlite, "afterwards");
+    let engine = location.open().await;
     for number in 0..secrets.len() {
         engine.enqueue(Afterwards { number }).submit().await.expect("stored");
     }
-    let place = Place { file: ground.folder().join("jobs.db"), secrets: secrets.clone() };
+    let place = Place { file: location.folder().join("jobs.db"), secrets: secrets.clone() };
     let worker = engine.worker(place).register::<Afterwards>().queue("default", 2).inline().expect("a queue");
     worker.drain(secrets.len()).await.expect("all run");
     let log = LOG.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let said = String::from_utf8_lossy(&log).matches("after it had completed its job").count();
     assert!(said >= secrets.len(), "only {said} were told of");
-    let leaks: Vec<&Secret> = finder.found(&log).into_iter().map(|number| &secrets[number]).collect();
+    let leaks: Vec<&PlantedSecret> = finder.found(&log).into_iter().map(|number| &secrets[number]).collect();
     assert!(
         leaks.is_empty(),
-        "seed {seed}: {} secrets in clear in the log: {:#?}",
+        "seed {seed}: {} secrets in the clear in the log: {:#?}",
         leaks.len(),
         leaks.first()
     );
@@ -328,7 +331,7 @@ async fn what_a_handler_says_after_its_own_commit_is_not_logged_in_clear() {
 #[test]
 fn the_search_finds_every_secret_and_every_half_of_one() {
     let secrets = planted(7, SECRETS);
-    let finder = Finder::new(&secrets);
+    let finder = SecretFinder::new(&secrets);
     for (number, secret) in secrets.iter().enumerate() {
         let in_json = json!({ "error": &secret.text }).to_string();
         assert!(finder.found(in_json.as_bytes()).contains(&number), "{secret:?}");

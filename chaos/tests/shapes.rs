@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use backstop_chaos::crew::progressed;
-use backstop_chaos::ground::{Ground, Kind};
-use backstop_chaos::shop::Shop;
+use backstop_chaos::group::progressed;
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::processes::ServersAndWorkers;
 use backstop_chaos::{rounds, seed};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -19,23 +19,23 @@ const PER_SERVER: usize = 20;
 
 /// Two servers without a worker and four remote workers; a worker is killed every 20 to 80 milliseconds, as long as
 /// jobs succeed in between, and now and then a server.
-async fn kill_remote_workers(kind: Kind) {
+async fn kill_remote_workers(kind: StoreKind) {
     let kills = rounds(200, 10_000);
     let mut dice = fastrand::Rng::with_seed(seed());
-    let ground = Ground::new(kind, "shapes");
-    let engine = ground.open().await;
+    let location = StoreLocation::new(kind, "shapes");
+    let engine = location.open().await;
     let began = Instant::now();
-    let mut shop = Shop::open(ground.node(NODE, LEASE_MS), 2, 4);
+    let mut processes = ServersAndWorkers::open(location.node(NODE, LEASE_MS), 2, 4);
     let mut succeeded = 0;
     for kill in 1..=kills {
         tokio::time::sleep(Duration::from_millis(dice.u64(20..80))).await;
         succeeded = progressed(&engine, succeeded).await;
-        shop.replace_worker(&mut dice);
+        processes.replace_worker(&mut dice);
         if kill.is_multiple_of(PER_SERVER) {
-            shop.replace_server(&mut dice);
+            processes.replace_server(&mut dice);
         }
     }
-    let report = shop.settle().await;
+    let report = processes.settle().await;
     println!(
         "{kind}: {kills} kills of remote workers and {} of API-only servers in {:.0?}: {report}",
         kills / PER_SERVER,
@@ -48,17 +48,17 @@ async fn kill_remote_workers(kind: Kind) {
 #[tokio::test]
 async fn remote_workers_of_api_only_servers_killed_at_random_on_sqlite() {
     // L15, L17, C1, E7
-    kill_remote_workers(Kind::Sqlite).await;
+    kill_remote_workers(StoreKind::Sqlite).await;
 }
 
 #[tokio::test]
 async fn remote_workers_of_api_only_servers_killed_at_random_on_postgres() {
     // L15, L17, C1, E7
-    kill_remote_workers(Kind::Postgres).await;
+    kill_remote_workers(StoreKind::Postgres).await;
 }
 
 #[tokio::test]
 async fn remote_workers_of_api_only_servers_killed_at_random_on_mariadb() {
     // L15, L17, C1, E7
-    kill_remote_workers(Kind::Mariadb).await;
+    kill_remote_workers(StoreKind::Mariadb).await;
 }

@@ -16,9 +16,9 @@ use backstop::store::{
     Submit,
 };
 use backstop::{Config, Timestamp};
-use backstop_chaos::ground::{Ground, Kind};
 use backstop_chaos::journal::Journal;
-use backstop_chaos::work::Toil;
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::work::CampaignJob;
 use backstop_testbed::Proxy;
 use tokio::task::JoinSet;
 
@@ -37,10 +37,10 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     let store = engine.store();
     let (job, worker) = (backstop::job_id(), backstop::worker_id());
     let lease = Lease { job, worker, fence: Fence(1) };
-    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: Toil::KIND.into(), version: 1 }].into();
+    let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let queue = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
     let claim = Claim { worker, queues: vec![queue], kinds: kinds.clone(), aging: engine.config().aging };
-    let new = engine.enqueue(Toil { number: 3 }).into_new_job().expect("admitted");
+    let new = engine.enqueue(CampaignJob { number: 3 }).into_new_job().expect("admitted");
     let ending = Ending::plain(new.spec.header(), Cause::Succeeded, Decision::succeeded());
     let note = Note::progress(lease, Progress { percent: 1, note: String::new() });
     let term = |duty| backstop::store::Term { duty, number: 1, node: worker, expires_at: Timestamp::MAX };
@@ -112,10 +112,10 @@ async fn timed<T>(
 }
 
 /// Every verb returns from a stalled connection, and works again afterwards.
-async fn stall_everything(kind: Kind) {
-    let ground = Ground::new(kind, "stalls");
-    let proxy = Proxy::start(ground.address()).expect("a proxy");
-    let url = proxy.url(&ground.url_with(&format!("deadline={}&connections=8", DEADLINE.as_secs())));
+async fn stall_everything(kind: StoreKind) {
+    let location = StoreLocation::new(kind, "stalls");
+    let proxy = Proxy::start(location.address()).expect("a proxy");
+    let url = proxy.url(&location.url_with(&format!("deadline={}&connections=8", DEADLINE.as_secs())));
     let engine = Backstop::open(&url).await.expect("the store opens");
     for (name, _, answer) in call_all(&engine).await {
         let refused = matches!(answer, Err(Error::NotEnlisted { .. } | Error::Deposed { .. }));
@@ -161,13 +161,13 @@ async fn stall_everything(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_returns_from_a_stalled_connection_on_postgres() {
     // F17, H11
-    stall_everything(Kind::Postgres).await;
+    stall_everything(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_returns_from_a_stalled_connection_on_mariadb() {
     // F17, H11
-    stall_everything(Kind::Mariadb).await;
+    stall_everything(StoreKind::Mariadb).await;
 }
 
 /// An address as the value of a setting in another one.
@@ -193,7 +193,7 @@ async fn run_jobs(client: &Backstop, queue: &'static str, count: usize) -> Durat
     let mut longest = Duration::ZERO;
     for _ in 0..count {
         let began = Instant::now();
-        let id = client.enqueue(Toil { number: 3 }).queue(queue).submit().await.expect("stored").id;
+        let id = client.enqueue(CampaignJob { number: 3 }).queue(queue).submit().await.expect("stored").id;
         let ended = tokio::time::timeout(HANGS, client.ended(id)).await.expect("the job is picked up");
         assert!(ended.expect("readable").is_some_and(|job| job.view.state().is_terminal()));
         longest = longest.max(began.elapsed());
@@ -204,16 +204,16 @@ async fn run_jobs(client: &Backstop, queue: &'static str, count: usize) -> Durat
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_listener_costs_a_poll_and_is_replaced() {
     // L13
-    let ground = Ground::new(Kind::Postgres, "half-open");
-    let client = ground.open().await;
-    let proxy = Proxy::start(ground.address()).expect("a proxy");
+    let location = StoreLocation::new(StoreKind::Postgres, "half-open");
+    let client = location.open().await;
+    let proxy = Proxy::start(location.address()).expect("a proxy");
     let mut options = Options::default();
     options.probe = Duration::from_millis(500);
-    let url = ground.url_with(&format!("listen={}", escaped(&proxy.url(ground.url()))));
+    let url = location.url_with(&format!("listen={}", escaped(&proxy.url(location.url()))));
     let store = Arc::new(PostgresStore::open(&url, options).await.expect("the store opens"));
     let engine = Backstop::on(store.clone(), Config::default());
-    let journal = Arc::new(Journal::create_in(ground.folder()));
-    let worker = engine.worker(journal.clone()).register::<Toil>().queue("polled", 1);
+    let journal = Arc::new(Journal::create_in(location.folder()));
+    let worker = engine.worker(journal.clone()).register::<CampaignJob>().queue("polled", 1);
     let polling = worker.poll(POLL).start().await.expect("a worker");
     until("it listens", HANGS, || store.is_listening()).await;
 
@@ -224,7 +224,7 @@ async fn a_half_open_listener_costs_a_poll_and_is_replaced() {
     let back = until("it listens again", HANGS, || store.is_listening()).await;
 
     // With a poll of a minute, only a notice can be that quick.
-    let worker = engine.worker(journal).register::<Toil>().queue("woken", 1);
+    let worker = engine.worker(journal).register::<CampaignJob>().queue("woken", 1);
     let waiting = worker.poll(Duration::from_secs(60)).start().await.expect("a worker");
     let woken = run_jobs(&client, "woken", 3).await;
     // R11

@@ -11,7 +11,7 @@ use backstop::prelude::*;
 use backstop::sqlite::{Options, SqliteStore};
 use backstop::store::{Clock, ManualClock, Store};
 use backstop::{Config, Timestamp};
-use backstop_chaos::patience::Patience;
+use backstop_chaos::stall::StallGuard;
 use backstop_testbed::Folder;
 
 const JOBS: usize = 50_000;
@@ -49,7 +49,7 @@ impl Job for Call {
 
 /// Waits until nothing is due and nothing runs at this moment of the simulated clock.
 async fn settled(engine: &Backstop, store: &dyn Store, now: Timestamp) {
-    let mut patience = Patience::new(PATIENCE);
+    let mut stall = StallGuard::new(PATIENCE);
     loop {
         // A pause of a queue nobody uses, and its end: whatever waits for work looks again.
         store.pause_queue("nudge", true, None).await.expect("pause");
@@ -60,7 +60,7 @@ async fn settled(engine: &Backstop, store: &dyn Store, now: Timestamp) {
             return;
         }
         let far = (queue.pending, queue.running, queue.succeeded);
-        assert!(!patience.is_over(far), "stuck at {now}: {queue:?}");
+        assert!(!stall.is_over(far), "stuck at {now}: {queue:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
 use backstop::store::Submit;
-use backstop_chaos::crew::{Crew, progressed};
-use backstop_chaos::ground::{Ground, Kind};
+use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::journal::Journal;
-use backstop_chaos::node::Start;
-use backstop_chaos::work::{Toil, policy};
-use backstop_chaos::{rounds, seed, witness};
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::NodeStart;
+use backstop_chaos::work::{CampaignJob, policy};
+use backstop_chaos::{journal_layer, rounds, seed};
 use backstop_testbed::Proxy;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 const LEASE_MS: u64 = 500;
 
-fn proxy_of(ground: &Ground) -> Proxy {
-    Proxy::start(ground.address()).expect("a proxy")
+fn proxy_of(location: &StoreLocation) -> Proxy {
+    Proxy::start(location.address()).expect("a proxy")
 }
 
 /// Submits under keys of its own until `wanted` answers of all clients together were lost; each key until it is
@@ -29,7 +29,7 @@ async fn submit_through_cuts(engine: Backstop, lost: Arc<AtomicUsize>, wanted: u
     let mut keys = 0;
     while lost.load(Ordering::SeqCst) < wanted {
         keys += 1;
-        let job = engine.enqueue(Toil { number: 3 }).policy(policy());
+        let job = engine.enqueue(CampaignJob { number: 3 }).policy(policy());
         let job = job.idempotency_key(format!("cut-{:016x}", fastrand::u64(..)));
         let mut job = job.into_new_job().expect("admitted");
         let limit = Instant::now() + Duration::from_secs(60);
@@ -64,13 +64,13 @@ async fn keep_cutting(proxy: &Proxy, stop: impl Fn() -> bool) {
     }
 }
 
-async fn cut_submits(kind: Kind) {
+async fn cut_submits(kind: StoreKind) {
     let wanted = rounds(250, 10_000);
-    let ground = Ground::new(kind, "cuts");
-    drop(ground.open().await);
-    let proxy = proxy_of(&ground);
-    let journal = Arc::new(Journal::create_in(ground.folder()));
-    let engine = witness::open(&proxy.url(ground.url()), journal).await.expect("the store opens");
+    let location = StoreLocation::new(kind, "cuts");
+    drop(location.open().await);
+    let proxy = proxy_of(&location);
+    let journal = Arc::new(Journal::create_in(location.folder()));
+    let engine = journal_layer::open(&proxy.url(location.url()), journal).await.expect("the store opens");
     let (lost, began) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let clients: Vec<_> =
         (0..8).map(|_| tokio::spawn(submit_through_cuts(engine.clone(), lost.clone(), wanted))).collect();
@@ -82,11 +82,11 @@ async fn cut_submits(kind: Kind) {
     let seconds = began.elapsed();
     let (cuts, unknown) = (proxy.cuts(), lost.load(Ordering::SeqCst));
     drop((engine, proxy));
-    let engine = ground.open().await;
+    let engine = location.open().await;
     let queues = engine.queues().await.expect("readable");
     let stored: u64 = queues.iter().map(|queue| queue.pending).sum();
     assert_eq!(stored, keys as u64, "one job for each key");
-    let report = Crew::start(ground.node(NODE, LEASE_MS), 1).settle().await;
+    let report = NodeGroup::start(location.node(NODE, LEASE_MS), 1).settle().await;
     println!(
         "{kind}: {cuts} connections cut behind COMMIT in {seconds:.0?}, {unknown} submits with unknown outcome \
          repeated, {keys} keys: {report}"
@@ -97,24 +97,24 @@ async fn cut_submits(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn submits_cut_behind_commit_are_one_job_for_each_key_on_postgres() {
     // L10
-    cut_submits(Kind::Postgres).await;
+    cut_submits(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn submits_cut_behind_commit_are_one_job_for_each_key_on_mariadb() {
     // L10
-    cut_submits(Kind::Mariadb).await;
+    cut_submits(StoreKind::Mariadb).await;
 }
 
 /// Workers whose connections are cut behind COMMIT, before it, and all at once.
-async fn cut_workers(kind: Kind) {
+async fn cut_workers(kind: StoreKind) {
     let wanted = rounds(100, 2_000);
     let mut dice = fastrand::Rng::with_seed(seed());
-    let ground = Ground::new(kind, "cut-workers");
-    let engine = ground.open().await;
-    let proxy = proxy_of(&ground);
-    let (url, began) = (proxy.url(ground.url()), Instant::now());
-    let mut crew = Crew::start(Start { url: &url, ..ground.node(NODE, LEASE_MS) }, 2);
+    let location = StoreLocation::new(kind, "cut-workers");
+    let engine = location.open().await;
+    let proxy = proxy_of(&location);
+    let (url, began) = (proxy.url(location.url()), Instant::now());
+    let mut group = NodeGroup::start(NodeStart { url: &url, ..location.node(NODE, LEASE_MS) }, 2);
     // A process whose very first call fails says so and ends; what is tested is one that is at work.
     progressed(&engine, 20).await;
     let mut all_at_once = 0;
@@ -134,9 +134,9 @@ async fn cut_workers(kind: Kind) {
             proxy.cut();
         }
     }
-    assert!(crew.all_alive(), "no process ended because its connection was cut");
+    assert!(group.all_alive(), "no process ended because its connection was cut");
     let cuts = proxy.cuts();
-    let report = crew.settle().await;
+    let report = group.settle().await;
     println!(
         "{kind}: {cuts} connections of workers cut at COMMIT, {all_at_once} times all at once, in {:.0?}: {report}",
         began.elapsed()
@@ -148,11 +148,11 @@ async fn cut_workers(kind: Kind) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_whose_commits_are_cut_lose_nothing_on_postgres() {
     // L5, F17
-    cut_workers(Kind::Postgres).await;
+    cut_workers(StoreKind::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_whose_commits_are_cut_lose_nothing_on_mariadb() {
     // L5, F17
-    cut_workers(Kind::Mariadb).await;
+    cut_workers(StoreKind::Mariadb).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop::core::failure::Growth;
 use backstop::prelude::*;
-use backstop::{Events, Jitter, JobId, TerminalReason, What};
+use backstop::{EventKind, Events, Jitter, JobId, TerminalReason};
 
 /// Fetches a page from a server that has a bad day.
 #[job(kind = "fetch")]
@@ -27,14 +27,14 @@ async fn follow(events: &mut Events, job: JobId) -> Option<TerminalReason> {
             continue;
         }
         match &event.what {
-            What::Retrying { error, next, .. } => {
+            EventKind::Retrying { error, next, .. } => {
                 println!("  {error}: tried again in {:?}", event.at.until(*next));
             }
-            What::Dead { attempts, reason, .. } => {
+            EventKind::Dead { attempts, reason, .. } => {
                 println!("  given up after {attempts} attempts: {reason}");
                 return Some(*reason);
             }
-            What::Succeeded { .. } => {
+            EventKind::Succeeded { .. } => {
                 println!("  done");
                 return None;
             }

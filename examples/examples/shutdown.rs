@@ -1,7 +1,7 @@
 //! A worker that stops in time and loses nothing. Run it with: cargo run -p backstop-examples --example shutdown
 //!
 //! At a stop a worker claims no more, lets running work finish within its grace period, and hands the rest back as
-//! interrupted, which is no failure. `WorkerBuilder::run` does this at SIGTERM and SIGINT.
+//! interrupted, which is not a failure. `WorkerBuilder::run` does this at SIGTERM and SIGINT.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::store::PageRequest;
-use backstop::{Cause, What};
+use backstop::{Cause, EventKind};
 
 #[job(max_retries = 0)]
 async fn await_payment(cx: JobContext<()>, invoice: u32) -> JobResult<String> {
@@ -27,7 +27,7 @@ async fn main() -> JobResult {
     let id = engine.enqueue(AwaitPayment { invoice: 7 }).submit().await?.id;
     let done = async {
         while let Some(event) = events.next().await {
-            if matches!(event.what, What::Succeeded { .. } | What::Dead { .. }) {
+            if matches!(event.what, EventKind::Succeeded { .. } | EventKind::Dead { .. }) {
                 break;
             }
         }

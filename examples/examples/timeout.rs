@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::store::PageRequest;
-use backstop::{Cause, TerminalReason, What};
+use backstop::{Cause, EventKind, TerminalReason};
 
 #[job(timeout = "300ms", max_retries = 1)]
 async fn call_slow_service(cx: JobContext<()>, seconds: u64) -> JobResult {
@@ -32,14 +32,14 @@ async fn main() -> JobResult {
         let Some(job) = event.job.as_ref().map(|job| job.id) else { continue };
         match &event.what {
             // F10: a warning at 80 % of the time.
-            What::TimeoutNear { run } => println!("  run {run} has used most of its time"),
-            What::TimedOut => println!("  stopped after 300 ms"),
-            What::Dead { reason, .. } => {
+            EventKind::TimeoutNear { run } => println!("  run {run} has used most of its time"),
+            EventKind::TimedOut => println!("  stopped after 300 ms"),
+            EventKind::Dead { reason, .. } => {
                 println!("  a dead letter: {reason}");
                 assert_eq!((job, *reason), (slow, TerminalReason::RetryExhausted));
                 ended.push(job);
             }
-            What::Succeeded { .. } => {
+            EventKind::Succeeded { .. } => {
                 println!("  the quick one is done");
                 assert_eq!(job, quick);
                 ended.push(job);

@@ -24,7 +24,7 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// Runs an example in a directory of its own and answers with what it printed. It must end well, and soon.
+/// Runs an example in a directory of its own and answers with what it printed. It must succeed, and soon.
 fn run(name: &str) -> String {
     let directory = Scratch::new(&format!("test-{name}")).expect("a temporary directory");
     let mut child = Command::new(program(name))
@@ -94,7 +94,7 @@ fn service() {
     assert!(told.success(), "it can be told to stop");
     let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
     assert_eq!(rest, ["stopped, 0 runs handed back"]);
-    assert!(child.wait().expect("it has ended").success(), "it ends well");
+    assert!(child.wait().expect("it has ended").success(), "it succeeds");
 }
 
 #[test]

@@ -6,30 +6,30 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// An ordinary user of this machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Account {
+pub(crate) struct SystemUser {
     name: String,
     user: u32,
     group: u32,
 }
 
 /// The user to become when this process is root: `preferred` where it exists, else `nobody`.
-pub(crate) fn account(preferred: &str) -> Result<Option<Account>, Trouble> {
+pub(crate) fn account(preferred: &str) -> Result<Option<SystemUser>, TestbedError> {
     // The owner of our own entry in /proc tells who we are without calling C.
-    let ourselves = fs::metadata("/proc/self").map_err(Trouble::io("cannot read /proc/self"))?;
+    let ourselves = fs::metadata("/proc/self").map_err(TestbedError::io("cannot read /proc/self"))?;
     if ourselves.uid() != 0 {
         return Ok(None);
     }
-    let users = fs::read_to_string("/etc/passwd").map_err(Trouble::io("cannot read /etc/passwd"))?;
+    let users = fs::read_to_string("/etc/passwd").map_err(TestbedError::io("cannot read /etc/passwd"))?;
     [preferred, "nobody"]
         .iter()
         .find_map(|name| users.lines().find_map(|line| parse(line, name)))
         .map(Some)
         .ok_or_else(|| {
-            Trouble::new(format!(
+            TestbedError::new(format!(
                 "a server must not run as root, and /etc/passwd has neither `{preferred}` nor `nobody`; \
                  run the tests as an ordinary user"
             ))
@@ -37,17 +37,17 @@ pub(crate) fn account(preferred: &str) -> Result<Option<Account>, Trouble> {
 }
 
 /// Reads `name:password:user:group:...`.
-fn parse(line: &str, wanted: &str) -> Option<Account> {
+fn parse(line: &str, wanted: &str) -> Option<SystemUser> {
     let fields: Vec<&str> = line.split(':').collect();
     let [name, _, user, group, ..] = fields.as_slice() else { return None };
     let found =
-        || Some(Account { name: wanted.to_owned(), user: user.parse().ok()?, group: group.parse().ok()? });
+        || Some(SystemUser { name: wanted.to_owned(), user: user.parse().ok()?, group: group.parse().ok()? });
     if *name == wanted { found() } else { None }
 }
 
-impl Account {
-    fn give(&self, path: &Path) -> Result<(), Trouble> {
-        chown(path, Some(self.user), Some(self.group)).map_err(Trouble::io(format!(
+impl SystemUser {
+    fn give(&self, path: &Path) -> Result<(), TestbedError> {
+        chown(path, Some(self.user), Some(self.group)).map_err(TestbedError::io(format!(
             "cannot give {} to the user {}",
             path.display(),
             self.name
@@ -55,11 +55,11 @@ impl Account {
     }
 
     /// Gives the folder to this user, who must be able to reach it.
-    fn own(&self, folder: &Path) -> Result<(), Trouble> {
+    fn own(&self, folder: &Path) -> Result<(), TestbedError> {
         self.give(folder)?;
         match folder.ancestors().skip(1).find(|above| !self.may_pass(above)) {
             None => Ok(()),
-            Some(above) => Err(Trouble::new(format!(
+            Some(above) => Err(TestbedError::new(format!(
                 "the user {} cannot reach {}: {} is closed to others; choose a folder elsewhere",
                 self.name,
                 folder.display(),
@@ -76,18 +76,18 @@ impl Account {
 }
 
 /// Gives a file to the server's user when there is one.
-pub(crate) fn give(file: &Path, account: Option<&Account>) -> Result<(), Trouble> {
+pub(crate) fn give(file: &Path, account: Option<&SystemUser>) -> Result<(), TestbedError> {
     account.map_or(Ok(()), |account| account.give(file))
 }
 
 /// Creates the folder, for the server's user when there is one.
-pub(crate) fn prepare(folder: &Path, account: Option<&Account>) -> Result<(), Trouble> {
-    fs::create_dir_all(folder).map_err(Trouble::io(format!("cannot create {}", folder.display())))?;
+pub(crate) fn prepare(folder: &Path, account: Option<&SystemUser>) -> Result<(), TestbedError> {
+    fs::create_dir_all(folder).map_err(TestbedError::io(format!("cannot create {}", folder.display())))?;
     account.map_or(Ok(()), |account| account.own(folder))
 }
 
 /// A command that runs as the account and, when `bound`, is killed by the kernel when its parent dies.
-pub(crate) fn command(program: impl AsRef<OsStr>, account: Option<&Account>, bound: bool) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, account: Option<&SystemUser>, bound: bool) -> Command {
     if account.is_none() && !bound {
         return Command::new(program);
     }

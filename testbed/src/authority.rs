@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::account::{self, Account};
-use crate::trouble::Trouble;
+use crate::account::{self, SystemUser};
+use crate::trouble::TestbedError;
 use crate::{client, find};
 
-/// Signs certificates that are trusted by whoever trusts [`Authority::file`].
+/// Signs certificates that are trusted by whoever trusts [`CertificateAuthority::file`].
 #[derive(Debug)]
-pub struct Authority {
+pub struct CertificateAuthority {
     folder: PathBuf,
     own: Certificate,
 }
@@ -25,14 +25,15 @@ pub struct Certificate {
     key: PathBuf,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Makes one, with its files in the folder.
     ///
     /// # Errors
     /// When `openssl` is not installed or refuses.
-    pub fn new(folder: impl Into<PathBuf>) -> Result<Self, Trouble> {
+    pub fn new(folder: impl Into<PathBuf>) -> Result<Self, TestbedError> {
         let folder = folder.into();
-        fs::create_dir_all(&folder).map_err(Trouble::io(format!("cannot create {}", folder.display())))?;
+        fs::create_dir_all(&folder)
+            .map_err(TestbedError::io(format!("cannot create {}", folder.display())))?;
         let extensions = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign";
         let own = make(&folder, "authority", extensions, None)?;
         Ok(Self { folder, own })
@@ -47,7 +48,7 @@ impl Authority {
     ///
     /// # Errors
     /// When `openssl` refuses.
-    pub fn certify(&self, names: &str) -> Result<Certificate, Trouble> {
+    pub fn certify(&self, names: &str) -> Result<Certificate, TestbedError> {
         let extensions = format!(
             "basicConstraints=critical,CA:FALSE\nextendedKeyUsage=serverAuth\nsubjectAltName={names}"
         );
@@ -58,12 +59,16 @@ impl Authority {
 impl Certificate {
     /// Copies both files into a server's folder, for its user alone: servers refuse keys that others can read. Answers
     /// where the certificate and the key are.
-    pub(crate) fn give(&self, folder: &Path, account: Option<&Account>) -> Result<[PathBuf; 2], Trouble> {
+    pub(crate) fn give(
+        &self,
+        folder: &Path,
+        account: Option<&SystemUser>,
+    ) -> Result<[PathBuf; 2], TestbedError> {
         let give = |from: &Path, name: &str| {
             let to = folder.join(name);
             let cannot = format!("cannot make {}", to.display());
-            fs::copy(from, &to).map_err(Trouble::io(&cannot))?;
-            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).map_err(Trouble::io(&cannot))?;
+            fs::copy(from, &to).map_err(TestbedError::io(&cannot))?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).map_err(TestbedError::io(&cannot))?;
             account::give(&to, account)?;
             Ok(to)
         };
@@ -77,7 +82,7 @@ fn make(
     name: &str,
     extensions: &str,
     signer: Option<&Certificate>,
-) -> Result<Certificate, Trouble> {
+) -> Result<Certificate, TestbedError> {
     let made =
         Certificate { file: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) };
     let settings = folder.join(format!("{name}.cnf"));
@@ -85,7 +90,7 @@ fn make(
         "[req]\ndistinguished_name=subject\nx509_extensions=extensions\nprompt=no\n\
          [subject]\nCN=backstop {name}\n[extensions]\nsubjectKeyIdentifier=hash\n{extensions}\n"
     );
-    fs::write(&settings, text).map_err(Trouble::io(format!("cannot write {}", settings.display())))?;
+    fs::write(&settings, text).map_err(TestbedError::io(format!("cannot write {}", settings.display())))?;
     let mut command = Command::new(find::needed("openssl", "openssl")?);
     command.args(["req", "-x509", "-nodes", "-days", "3650", "-newkey", "ec"]);
     command.args(["-pkeyopt", "ec_paramgen_curve:prime256v1"]);

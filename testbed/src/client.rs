@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// Runs the command to its end with `input` on standard input; returns its output without the last line end.
-pub(crate) fn run(mut command: Command, input: &str) -> Result<String, Trouble> {
+pub(crate) fn run(mut command: Command, input: &str) -> Result<String, TestbedError> {
     let name = command.get_program().display().to_string();
-    let cannot = |error: std::io::Error| Trouble::new(format!("cannot run {name}: {error}"));
+    let cannot = |error: std::io::Error| TestbedError::new(format!("cannot run {name}: {error}"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(cannot)?;
     let mut stdin = child.stdin.take();
@@ -29,7 +29,7 @@ pub(crate) fn run(mut command: Command, input: &str) -> Result<String, Trouble> 
     }
     let complaint = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     let arguments: Vec<String> = command.get_args().map(|word| word.display().to_string()).collect();
-    Err(Trouble::new(format!(
+    Err(TestbedError::new(format!(
         "`{name} {}` ended with {}\n{text}{complaint}",
         arguments.join(" "),
         output.status

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::account::{self, Account};
-use crate::signals::{Process, signal, wait_until};
+use crate::account::{self, SystemUser};
+use crate::signals::{ProcessIdentity, signal, wait_until};
 use crate::spawn::spawn;
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// How long a server may take until it accepts clients.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
@@ -23,10 +23,10 @@ const TAIL_LINES: usize = 30;
 
 /// How to start a server, and how to ask it to stop.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct DaemonLaunch {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    pub(crate) account: Option<Account>,
+    pub(crate) account: Option<SystemUser>,
     pub(crate) folder: PathBuf,
     pub(crate) log: PathBuf,
     /// The signal that asks for an orderly end without waiting for the clients.
@@ -36,17 +36,17 @@ pub(crate) struct Launch {
 /// A server process that may or may not be running.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    pub(crate) launch: Launch,
+    pub(crate) launch: DaemonLaunch,
     child: Option<Child>,
 }
 
 impl Daemon {
-    pub(crate) fn new(launch: Launch) -> Self {
+    pub(crate) fn new(launch: DaemonLaunch) -> Self {
         Self { launch, child: None }
     }
 
     /// Starts the process and returns once `ready`, which gets the process id, says that it accepts clients.
-    pub(crate) fn start(&mut self, mut ready: impl FnMut(u32) -> bool) -> Result<(), Trouble> {
+    pub(crate) fn start(&mut self, mut ready: impl FnMut(u32) -> bool) -> Result<(), TestbedError> {
         self.kill()?;
         let begin = self.log_length();
         let mut child = self.spawn()?;
@@ -58,7 +58,7 @@ impl Daemon {
         let program = self.launch.program.display();
         let tail = || self.log_tail(begin);
         if let Some(status) = ended {
-            return Err(Trouble::new(format!(
+            return Err(TestbedError::new(format!(
                 "{program} ended with {status} before it was ready\n{}",
                 tail()
             )));
@@ -68,7 +68,7 @@ impl Daemon {
             let text = format!("{program} was not ready after {seconds} s\n{}", tail());
             self.child = Some(child);
             self.kill()?;
-            return Err(Trouble::new(text));
+            return Err(TestbedError::new(text));
         }
         self.child = Some(child);
         Ok(())
@@ -80,9 +80,9 @@ impl Daemon {
     }
 
     /// Asks the server to end, and kills it when it does not.
-    pub(crate) fn stop(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn stop(&mut self) -> Result<(), TestbedError> {
         if let Some(child) = &mut self.child
-            && let Some(process) = Process::find(child.id())
+            && let Some(process) = ProcessIdentity::find(child.id())
         {
             signal(self.launch.stop_signal, &[process])?;
             wait_until(STOP_LIMIT, || matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
@@ -91,10 +91,10 @@ impl Daemon {
     }
 
     /// Ends the server like a crash and returns when nothing of it is left: process, children, ports, memory.
-    pub(crate) fn kill(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn kill(&mut self) -> Result<(), TestbedError> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let mut family = Vec::new();
-        if let Some(process) = Process::find(child.id()) {
+        if let Some(process) = ProcessIdentity::find(child.id()) {
             // A stopped parent starts no more children while they are counted.
             signal("STOP", &[process])?;
             family = process.children();
@@ -105,18 +105,18 @@ impl Daemon {
         if wait_until(STOP_LIMIT, || !family.iter().any(|process| process.lives())) {
             return Ok(());
         }
-        Err(Trouble::new(format!(
+        Err(TestbedError::new(format!(
             "{} was killed and its children {family:?} do not end",
             self.launch.program.display()
         )))
     }
 
-    fn spawn(&self) -> Result<Child, Trouble> {
+    fn spawn(&self) -> Result<Child, TestbedError> {
         let launch = &self.launch;
         let log = &launch.log;
         let cannot = format!("cannot write {}", log.display());
-        let file = File::options().create(true).append(true).open(log).map_err(Trouble::io(&cannot))?;
-        let errors = file.try_clone().map_err(Trouble::io(&cannot))?;
+        let file = File::options().create(true).append(true).open(log).map_err(TestbedError::io(&cannot))?;
+        let errors = file.try_clone().map_err(TestbedError::io(&cannot))?;
         let mut command = account::command(&launch.program, launch.account.as_ref(), true);
         command.args(&launch.arguments).current_dir(&launch.folder).env("LC_ALL", "C");
         command.stdin(Stdio::null()).stdout(file).stderr(errors);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// Folders that hold servers and are missing from the PATH of ordinary users.
 const SERVER_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin"];
@@ -52,16 +52,16 @@ fn newest_version(versions: &Path) -> Option<PathBuf> {
 }
 
 /// Like [`program`], and names the Debian package when there is none.
-pub(crate) fn needed(name: &str, package: &str) -> Result<PathBuf, Trouble> {
+pub(crate) fn needed(name: &str, package: &str) -> Result<PathBuf, TestbedError> {
     program(name).ok_or_else(|| {
-        Trouble::new(format!("`{name}` is not installed; install the Debian package {package}"))
+        TestbedError::new(format!("`{name}` is not installed; install the Debian package {package}"))
     })
 }
 
 /// Like [`postgres`], and names the Debian package when there is none.
-pub(crate) fn needed_postgres() -> Result<PathBuf, Trouble> {
+pub(crate) fn needed_postgres() -> Result<PathBuf, TestbedError> {
     postgres().ok_or_else(|| {
-        Trouble::new(format!(
+        TestbedError::new(format!(
             "PostgreSQL {OLDEST_POSTGRES} or later is not installed; install the Debian package postgresql"
         ))
     })

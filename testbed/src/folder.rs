@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// A new folder among the temporary files; it goes away with this value. Declare it before the server that uses it:
 /// values are dropped in the opposite order, so the server stops first.
@@ -18,14 +18,14 @@ impl Folder {
     ///
     /// # Errors
     /// When the folder for temporary files cannot be written to.
-    pub fn new(label: &str) -> Result<Self, Trouble> {
+    pub fn new(label: &str) -> Result<Self, TestbedError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("backstop-{label}-{}-{count}", std::process::id());
         let path = std::env::temp_dir().join(name);
         // A killed process with our id may have left its folder behind.
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).map_err(Trouble::io(format!("cannot create {}", path.display())))?;
+        fs::create_dir_all(&path).map_err(TestbedError::io(format!("cannot create {}", path.display())))?;
         Ok(Self { path })
     }
 

@@ -36,12 +36,12 @@ mod spawn;
 mod standby;
 mod trouble;
 
-pub use authority::{Authority, Certificate};
+pub use authority::{Certificate, CertificateAuthority};
 pub use folder::Folder;
 pub use mariadb::Mariadb;
 pub use pgbouncer::Pgbouncer;
 pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use redis::Redis;
-pub use settings::Settings;
-pub use trouble::Trouble;
+pub use settings::DatabaseSettings;
+pub use trouble::TestbedError;

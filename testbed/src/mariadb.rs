@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::account::{self, Account};
-use crate::daemon::{Daemon, Launch};
+use crate::account::{self, SystemUser};
+use crate::daemon::{Daemon, DaemonLaunch};
 use crate::port::{self, Port};
-use crate::settings::Settings;
-use crate::trouble::Trouble;
+use crate::settings::DatabaseSettings;
+use crate::trouble::TestbedError;
 use crate::{client, find};
 
 /// The user of the tests, and the database that every server begins with.
@@ -28,7 +28,7 @@ const PORT_TRIES: usize = 5;
 /// A running MariaDB; it is stopped when this value goes away, and killed when this process dies.
 #[derive(Debug)]
 pub struct Mariadb {
-    settings: Settings,
+    settings: DatabaseSettings,
     port: Port,
     daemon: Daemon,
 }
@@ -40,7 +40,7 @@ impl Mariadb {
     /// # Errors
     /// When MariaDB is not installed, or the server does not come up within a minute; the message ends with the end of
     /// its log.
-    pub fn start(settings: Settings) -> Result<Self, Trouble> {
+    pub fn start(settings: DatabaseSettings) -> Result<Self, TestbedError> {
         let program = find::needed("mariadbd", "mariadb-server")?;
         let account = account::account("mysql")?;
         account::prepare(&settings.folder, account.as_ref())?;
@@ -52,13 +52,17 @@ impl Mariadb {
         Ok(server)
     }
 
-    fn launch(program: PathBuf, account: Option<Account>, settings: Settings) -> Result<Self, Trouble> {
+    fn launch(
+        program: PathBuf,
+        account: Option<SystemUser>,
+        settings: DatabaseSettings,
+    ) -> Result<Self, TestbedError> {
         let mut tries = 1;
         let given = settings.certificate.as_ref().map(|one| one.give(&settings.folder, account.as_ref()));
         let given = given.transpose()?;
         loop {
             let port = port::reserve()?;
-            let launch = Launch {
+            let launch = DaemonLaunch {
                 program: program.clone(),
                 arguments: arguments(&settings, port.number, given.as_ref()),
                 account: account.clone(),
@@ -104,7 +108,7 @@ impl Mariadb {
     ///
     /// # Errors
     /// When the server refuses, for example because there is one of that name.
-    pub fn create_database(&self, name: &str) -> Result<(), Trouble> {
+    pub fn create_database(&self, name: &str) -> Result<(), TestbedError> {
         self.sql(&format!("create database `{name}`")).map(drop)
     }
 
@@ -112,7 +116,7 @@ impl Mariadb {
     ///
     /// # Errors
     /// At the first statement that fails, with the server's words.
-    pub fn sql(&self, text: &str) -> Result<String, Trouble> {
+    pub fn sql(&self, text: &str) -> Result<String, TestbedError> {
         let mut command = self.client()?;
         command.args(["--protocol=tcp", "--host=127.0.0.1", &format!("--port={}", self.port())]);
         command.args([&format!("--user={NAME}"), NAME]);
@@ -123,7 +127,7 @@ impl Mariadb {
     ///
     /// # Errors
     /// When the process does not end.
-    pub fn kill(&mut self) -> Result<(), Trouble> {
+    pub fn kill(&mut self) -> Result<(), TestbedError> {
         self.daemon.kill()
     }
 
@@ -131,7 +135,7 @@ impl Mariadb {
     ///
     /// # Errors
     /// When the process does not end.
-    pub fn stop(&mut self) -> Result<(), Trouble> {
+    pub fn stop(&mut self) -> Result<(), TestbedError> {
         self.daemon.stop()
     }
 
@@ -140,19 +144,19 @@ impl Mariadb {
     ///
     /// # Errors
     /// When the server does not come up within a minute.
-    pub fn start_again(&mut self) -> Result<(), Trouble> {
+    pub fn start_again(&mut self) -> Result<(), TestbedError> {
         let port = self.port();
         self.daemon.start(|_| greets(port))
     }
 
     /// Runs SQL as root, who is let in by the socket only.
-    fn administer(&self, text: &str) -> Result<String, Trouble> {
+    fn administer(&self, text: &str) -> Result<String, TestbedError> {
         let mut command = self.client()?;
         command.args([&format!("--socket={SOCKET}"), "--user=root"]).current_dir(data(&self.settings.folder));
         client::run(command, text)
     }
 
-    fn client(&self) -> Result<Command, Trouble> {
+    fn client(&self) -> Result<Command, TestbedError> {
         let mut command = Command::new(find::needed("mariadb", "mariadb-client")?);
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--default-character-set=utf8mb4"]);
         Ok(command)
@@ -172,7 +176,7 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-fn init(account: Option<&Account>, folder: &Path) -> Result<(), Trouble> {
+fn init(account: Option<&SystemUser>, folder: &Path) -> Result<(), TestbedError> {
     let installer = find::needed("mariadb-install-db", "mariadb-server")?;
     let data = data(folder);
     account::prepare(&data, account)?;
@@ -187,7 +191,7 @@ fn init(account: Option<&Account>, folder: &Path) -> Result<(), Trouble> {
     client::run(command, "").map(drop)
 }
 
-fn arguments(settings: &Settings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
+fn arguments(settings: &DatabaseSettings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
     let mut all: Vec<String> = ["--no-defaults".to_owned()].into();
     let mut set = |name: &str, value: &str| all.push(format!("--{name}={value}"));
     set("datadir", &data(&settings.folder).display().to_string());

@@ -8,11 +8,11 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use crate::account;
-use crate::daemon::{Daemon, Launch};
+use crate::daemon::{Daemon, DaemonLaunch};
 use crate::find;
 use crate::port::{self, Port};
 use crate::postgres::{NAME, Postgres, psql};
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// How many sessions of the server a database's clients share.
 const POOL: u32 = 20;
@@ -33,7 +33,7 @@ impl Pgbouncer {
     ///
     /// # Errors
     /// When PgBouncer is not installed or does not come up within a minute.
-    pub fn start(folder: impl Into<PathBuf>, server: &Postgres) -> Result<Self, Trouble> {
+    pub fn start(folder: impl Into<PathBuf>, server: &Postgres) -> Result<Self, TestbedError> {
         let folder = folder.into();
         let program = find::needed("pgbouncer", "pgbouncer")?;
         account::prepare(&folder, server.account.as_ref())?;
@@ -42,8 +42,8 @@ impl Pgbouncer {
         loop {
             let port = port::reserve()?;
             fs::write(&file, configuration(port.number, server.port()))
-                .map_err(Trouble::io(format!("cannot write {}", file.display())))?;
-            let mut daemon = Daemon::new(Launch {
+                .map_err(TestbedError::io(format!("cannot write {}", file.display())))?;
+            let mut daemon = Daemon::new(DaemonLaunch {
                 program: program.clone(),
                 arguments: vec![file.display().to_string()],
                 account: server.account.clone(),
@@ -84,7 +84,7 @@ impl Pgbouncer {
     ///
     /// # Errors
     /// At the first statement that fails, with the server's words.
-    pub fn psql(&self, sql: &str) -> Result<String, Trouble> {
+    pub fn psql(&self, sql: &str) -> Result<String, TestbedError> {
         psql(&self.client, &self.url(), sql)
     }
 }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// How many ports are tried before giving up.
 const TRIES: usize = 200;
@@ -23,20 +23,21 @@ pub(crate) struct Port {
 }
 
 /// Finds a port that nobody uses and nobody reserved.
-pub(crate) fn reserve() -> Result<Port, Trouble> {
-    let user = fs::metadata("/proc/self").map_err(Trouble::io("cannot read /proc/self"))?.uid();
+pub(crate) fn reserve() -> Result<Port, TestbedError> {
+    let user = fs::metadata("/proc/self").map_err(TestbedError::io("cannot read /proc/self"))?.uid();
     let folder = std::env::temp_dir().join(format!("backstop-ports-{user}"));
-    fs::create_dir_all(&folder).map_err(Trouble::io(format!("cannot create {}", folder.display())))?;
+    fs::create_dir_all(&folder).map_err(TestbedError::io(format!("cannot create {}", folder.display())))?;
     let range = quiet_range();
     for _ in 0..TRIES {
         let number = random_in(&range);
         let path = folder.join(number.to_string());
-        let lock = File::create(&path).map_err(Trouble::io(format!("cannot create {}", path.display())))?;
+        let lock =
+            File::create(&path).map_err(TestbedError::io(format!("cannot create {}", path.display())))?;
         if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
             return Ok(Port { number, _lock: lock });
         }
     }
-    Err(Trouble::new(format!(
+    Err(TestbedError::new(format!(
         "no free port between {} and {} after {TRIES} tries; are servers of earlier runs still there?",
         range.start, range.end
     )))

@@ -5,11 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::account::{self, Account};
-use crate::daemon::{Daemon, Launch};
+use crate::account::{self, SystemUser};
+use crate::daemon::{Daemon, DaemonLaunch};
 use crate::port::{self, Port};
-use crate::settings::Settings;
-use crate::trouble::Trouble;
+use crate::settings::DatabaseSettings;
+use crate::trouble::TestbedError;
 use crate::{client, find};
 
 /// The superuser, and the database that every server begins with.
@@ -22,8 +22,8 @@ const PORT_TRIES: usize = 5;
 #[derive(Debug)]
 pub struct Postgres {
     pub(crate) programs: PathBuf,
-    pub(crate) account: Option<Account>,
-    pub(crate) settings: Settings,
+    pub(crate) account: Option<SystemUser>,
+    pub(crate) settings: DatabaseSettings,
     port: Port,
     daemon: Daemon,
 }
@@ -34,7 +34,7 @@ impl Postgres {
     /// # Errors
     /// When PostgreSQL 15 or later is not installed, or the server does not come up within a minute; the message ends
     /// with the end of its log.
-    pub fn start(settings: Settings) -> Result<Self, Trouble> {
+    pub fn start(settings: DatabaseSettings) -> Result<Self, TestbedError> {
         let programs = find::needed_postgres()?;
         let account = account::account("postgres")?;
         account::prepare(&settings.folder, account.as_ref())?;
@@ -53,15 +53,15 @@ impl Postgres {
     /// Starts the server on data that is there, on the first reserved port that it can have.
     pub(crate) fn launch(
         programs: PathBuf,
-        account: Option<Account>,
-        settings: Settings,
-    ) -> Result<Self, Trouble> {
+        account: Option<SystemUser>,
+        settings: DatabaseSettings,
+    ) -> Result<Self, TestbedError> {
         let mut tries = 1;
         let given = settings.certificate.as_ref().map(|one| one.give(&settings.folder, account.as_ref()));
         let given = given.transpose()?;
         loop {
             let port = port::reserve()?;
-            let launch = Launch {
+            let launch = DaemonLaunch {
                 program: programs.join("postgres"),
                 arguments: arguments(&settings, port.number, given.as_ref()),
                 account: account.clone(),
@@ -107,7 +107,7 @@ impl Postgres {
     ///
     /// # Errors
     /// When the server refuses, for example because there is one of that name.
-    pub fn create_database(&self, name: &str) -> Result<(), Trouble> {
+    pub fn create_database(&self, name: &str) -> Result<(), TestbedError> {
         self.psql_in("postgres", &format!("create database \"{name}\"")).map(drop)
     }
 
@@ -115,7 +115,7 @@ impl Postgres {
     ///
     /// # Errors
     /// At the first statement that fails, with the server's words.
-    pub fn psql(&self, sql: &str) -> Result<String, Trouble> {
+    pub fn psql(&self, sql: &str) -> Result<String, TestbedError> {
         self.psql_in(NAME, sql)
     }
 
@@ -123,7 +123,7 @@ impl Postgres {
     ///
     /// # Errors
     /// At the first statement that fails, with the server's words.
-    pub fn psql_in(&self, database: &str, sql: &str) -> Result<String, Trouble> {
+    pub fn psql_in(&self, database: &str, sql: &str) -> Result<String, TestbedError> {
         self.psql_at(&self.url_for(database), sql)
     }
 
@@ -131,7 +131,7 @@ impl Postgres {
     ///
     /// # Errors
     /// At the first statement that fails, with the server's words.
-    pub fn psql_at(&self, url: &str, sql: &str) -> Result<String, Trouble> {
+    pub fn psql_at(&self, url: &str, sql: &str) -> Result<String, TestbedError> {
         psql(&self.programs.join("psql"), url, sql)
     }
 
@@ -139,7 +139,7 @@ impl Postgres {
     ///
     /// # Errors
     /// When a process does not end.
-    pub fn kill(&mut self) -> Result<(), Trouble> {
+    pub fn kill(&mut self) -> Result<(), TestbedError> {
         self.daemon.kill()
     }
 
@@ -147,7 +147,7 @@ impl Postgres {
     ///
     /// # Errors
     /// When a process does not end.
-    pub fn stop(&mut self) -> Result<(), Trouble> {
+    pub fn stop(&mut self) -> Result<(), TestbedError> {
         self.daemon.stop()
     }
 
@@ -156,13 +156,13 @@ impl Postgres {
     ///
     /// # Errors
     /// When the server does not come up within a minute.
-    pub fn start_again(&mut self) -> Result<(), Trouble> {
+    pub fn start_again(&mut self) -> Result<(), TestbedError> {
         self.daemon.start(readiness(&self.settings.folder))
     }
 }
 
 /// Runs SQL at an address. What the environment says about PostgreSQL is meant for other servers.
-pub(crate) fn psql(program: &Path, url: &str, sql: &str) -> Result<String, Trouble> {
+pub(crate) fn psql(program: &Path, url: &str, sql: &str) -> Result<String, TestbedError> {
     let mut command = std::process::Command::new(program);
     command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", "-"]);
     for (name, _) in std::env::vars_os() {
@@ -178,14 +178,14 @@ pub(crate) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-fn init(programs: &Path, account: Option<&Account>, folder: &Path) -> Result<(), Trouble> {
+fn init(programs: &Path, account: Option<&SystemUser>, folder: &Path) -> Result<(), TestbedError> {
     let mut command = account::command(programs.join("initdb"), account, false);
     command.args(["--no-sync", "-A", "trust", "-U", NAME, "--encoding=UTF8", "--locale=C.UTF-8", "-D"]);
     command.arg(data(folder)).current_dir(folder);
     client::run(command, "").map(drop)
 }
 
-fn arguments(settings: &Settings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
+fn arguments(settings: &DatabaseSettings, port: u16, certificate: Option<&[PathBuf; 2]>) -> Vec<String> {
     let number = |name: &str, value: u32| (name.to_owned(), value.to_string());
     let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut all = vec![

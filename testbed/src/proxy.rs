@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use crate::daemon::START_LIMIT;
 use crate::port::{self, Port};
 use crate::signals::wait_until;
-use crate::trouble::Trouble;
-use link::Link;
+use crate::trouble::TestbedError;
+use link::ProxyLink;
 
 /// A proxy on a loopback port of its own; all its connections end when this value goes away.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Orders {
     /// Whether the listener is open; set by the acceptor.
     listening: bool,
     traps: Vec<Trap>,
-    links: Vec<Weak<Link>>,
+    links: Vec<Weak<ProxyLink>>,
 }
 
 /// A run of bytes from the client that ends its connection.
@@ -61,7 +61,7 @@ impl Proxy {
     ///
     /// # Errors
     /// When there is no free port.
-    pub fn start(target: SocketAddr) -> Result<Self, Trouble> {
+    pub fn start(target: SocketAddr) -> Result<Self, TestbedError> {
         let port = port::reserve()?;
         let control = Arc::new(Control::default());
         control.orders().target = Some(target);
@@ -90,7 +90,8 @@ impl Proxy {
 
     /// Closes all connections on both sides.
     pub fn cut(&self) {
-        let links: Vec<Arc<Link>> = self.control.orders().links.iter().filter_map(Weak::upgrade).collect();
+        let links: Vec<Arc<ProxyLink>> =
+            self.control.orders().links.iter().filter_map(Weak::upgrade).collect();
         links.iter().for_each(|link| link.close());
         self.control.changed.notify_all();
     }
@@ -99,7 +100,7 @@ impl Proxy {
     ///
     /// # Errors
     /// When the port cannot be opened again.
-    pub fn refuse(&self, refuse: bool) -> Result<(), Trouble> {
+    pub fn refuse(&self, refuse: bool) -> Result<(), TestbedError> {
         self.control.change(|orders| orders.refuse = refuse);
         self.wake();
         self.control.wait_for_listener(!refuse)
@@ -174,7 +175,7 @@ impl Control {
         let _held = self.changed.wait_while(self.orders(), condition).unwrap_or_else(PoisonError::into_inner);
     }
 
-    fn wait_for_listener(&self, open: bool) -> Result<(), Trouble> {
+    fn wait_for_listener(&self, open: bool) -> Result<(), TestbedError> {
         let mut orders = self.orders();
         let wrong = |orders: &mut Orders| orders.listening != open;
         let waited = self.changed.wait_timeout_while(orders, START_LIMIT, wrong);
@@ -182,7 +183,7 @@ impl Control {
         if orders.listening == open {
             return Ok(());
         }
-        Err(Trouble::new("the proxy cannot open its port again; another process has taken it"))
+        Err(TestbedError::new("the proxy cannot open its port again; another process has taken it"))
     }
 
     /// The acceptor's thread: listens while it may, and closes the listener while it may not.
@@ -217,7 +218,7 @@ impl Control {
 
     fn connect(self: &Arc<Self>, client: TcpStream, server: TcpStream) {
         self.connections.fetch_add(1, Ordering::SeqCst);
-        let link = Arc::new(Link::new(client, server));
+        let link = Arc::new(ProxyLink::new(client, server));
         let mut orders = self.orders();
         orders.links.retain(|link| link.strong_count() > 0);
         orders.links.push(Arc::downgrade(&link));

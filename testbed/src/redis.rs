@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::account;
-use crate::daemon::{Daemon, Launch};
+use crate::daemon::{Daemon, DaemonLaunch};
 use crate::find;
 use crate::port::{self, Port};
-use crate::settings::Settings;
-use crate::trouble::Trouble;
+use crate::settings::DatabaseSettings;
+use crate::trouble::TestbedError;
 
 /// How often a start with another port is tried when somebody took the first.
 const PORT_TRIES: usize = 5;
@@ -33,14 +33,14 @@ impl Redis {
     ///
     /// # Errors
     /// When Redis is not installed or does not come up within a minute; the message ends with the end of its log.
-    pub fn start(settings: &Settings) -> Result<Self, Trouble> {
+    pub fn start(settings: &DatabaseSettings) -> Result<Self, TestbedError> {
         let program = find::needed("redis-server", "redis-server")?;
         let account = account::account("redis")?;
         account::prepare(&settings.folder, account.as_ref())?;
         let mut tries = 1;
         loop {
             let port = port::reserve()?;
-            let mut daemon = Daemon::new(Launch {
+            let mut daemon = Daemon::new(DaemonLaunch {
                 program: program.clone(),
                 arguments: arguments(settings, port.number),
                 account: account.clone(),
@@ -80,13 +80,13 @@ impl Redis {
     /// Gives one order, such as `FLUSHALL`, and returns the answer; only those with one text as the answer.
     ///
     /// # Errors
-    /// When the server is away or refuses.
-    pub fn order(&self, words: &str) -> Result<String, Trouble> {
+    /// When the server is unavailable or refuses.
+    pub fn order(&self, words: &str) -> Result<String, TestbedError> {
         order(self.port(), words)
     }
 }
 
-fn arguments(settings: &Settings, port: u16) -> Vec<String> {
+fn arguments(settings: &DatabaseSettings, port: u16) -> Vec<String> {
     let folder = settings.folder.display().to_string();
     let port = port.to_string();
     let flush = if settings.durable { "always" } else { "everysec" };
@@ -105,14 +105,15 @@ fn arguments(settings: &Settings, port: u16) -> Vec<String> {
     own.into_iter().chain(extra).flat_map(|(name, value)| [format!("--{name}"), value.to_owned()]).collect()
 }
 
-fn order(port: u16, words: &str) -> Result<String, Trouble> {
-    let cannot = |error: std::io::Error| Trouble::new(format!("redis does not answer `{words}`: {error}"));
+fn order(port: u16, words: &str) -> Result<String, TestbedError> {
+    let cannot =
+        |error: std::io::Error| TestbedError::new(format!("redis does not answer `{words}`: {error}"));
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(cannot)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
     stream.write_all(format!("{words}\r\n").as_bytes()).map_err(cannot)?;
     answer(&mut BufReader::new(stream))
         .map_err(cannot)?
-        .map_err(|said| Trouble::new(format!("redis refuses `{words}`: {said}")))
+        .map_err(|said| TestbedError::new(format!("redis refuses `{words}`: {said}")))
 }
 
 /// Reads one answer: a line behind `+`, `:` or `-`, or a text whose length comes first behind `$`.

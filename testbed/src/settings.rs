@@ -6,7 +6,7 @@ use crate::authority::Certificate;
 
 /// The choices for one server; everything else is decided by the testbed.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DatabaseSettings {
     /// Holds the server's data and log. Data that is already there is kept and used.
     pub folder: PathBuf,
     /// Whether a confirmed commit survives the death of the server and of the machine. Without it the last commits
@@ -20,7 +20,7 @@ pub struct Settings {
     pub certificate: Option<Certificate>,
 }
 
-impl Settings {
+impl DatabaseSettings {
     /// A server that is quick and not durable, with room for 300 connections.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();

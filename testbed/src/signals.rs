@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// How often a wait looks again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// One process of this machine; the time of its start tells it from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessIdentity {
     id: u32,
     started: u64,
 }
@@ -26,7 +26,7 @@ struct Stat {
     started: u64,
 }
 
-impl Process {
+impl ProcessIdentity {
     /// The living process with this id.
     pub(crate) fn find(id: u32) -> Option<Self> {
         let stat = stat(id)?;
@@ -57,7 +57,7 @@ fn stat(id: u32) -> Option<Stat> {
 }
 
 /// Sends a signal to those of the processes that still live.
-pub(crate) fn signal(name: &str, processes: &[Process]) -> Result<(), Trouble> {
+pub(crate) fn signal(name: &str, processes: &[ProcessIdentity]) -> Result<(), TestbedError> {
     let living = processes.iter().filter(|process| process.lives());
     let ids: Vec<String> = living.map(|process| process.id.to_string()).collect();
     if ids.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn signal(name: &str, processes: &[Process]) -> Result<(), Trouble> {
     let line = format!("kill -{name} {}", ids.join(" "));
     // The exit code says nothing: a process may end by itself between the look and the signal.
     let sent = Command::new("sh").args(["-c", &line]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    sent.map(|_| ()).map_err(Trouble::io(format!("cannot run `{line}`")))
+    sent.map(|_| ()).map_err(TestbedError::io(format!("cannot run `{line}`")))
 }
 
 /// Looks until `done` says so or the time is over; tells which of the two it was.
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn a_child_is_found_killed_and_gone() {
         let mut child = Command::new("sh").args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
-        let ourselves = Process::find(std::process::id()).unwrap();
-        let found = Process::find(child.id()).unwrap();
+        let ourselves = ProcessIdentity::find(std::process::id()).unwrap();
+        let found = ProcessIdentity::find(child.id()).unwrap();
         assert!(ourselves.lives() && ourselves.children().contains(&found));
         signal("KILL", &[found]).unwrap();
         assert!(wait_until(Duration::from_secs(10), || !found.lives()));

@@ -9,19 +9,19 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 type Order = (Command, Sender<io::Result<Child>>);
 
 /// Starts the command from the long-lived thread.
-pub(crate) fn spawn(command: Command) -> Result<Child, Trouble> {
+pub(crate) fn spawn(command: Command) -> Result<Child, TestbedError> {
     static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let name = format!("cannot start {}", command.get_program().display());
     let starter = STARTER.get_or_init(|| Mutex::new(starter()));
     let (answer, result) = channel();
     let sent = starter.lock().unwrap_or_else(PoisonError::into_inner).send((command, answer));
-    sent.map_err(Trouble::io(&name))?;
-    result.recv().map_err(Trouble::io(&name))?.map_err(Trouble::io(&name))
+    sent.map_err(TestbedError::io(&name))?;
+    result.recv().map_err(TestbedError::io(&name))?.map_err(TestbedError::io(&name))
 }
 
 fn starter() -> Sender<Order> {

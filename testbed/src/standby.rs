@@ -6,9 +6,9 @@ use crate::account;
 use crate::client;
 use crate::daemon::START_LIMIT;
 use crate::postgres::{NAME, Postgres, data};
-use crate::settings::Settings;
+use crate::settings::DatabaseSettings;
 use crate::signals::wait_until;
-use crate::trouble::Trouble;
+use crate::trouble::TestbedError;
 
 /// The name under which a standby reports to its primary.
 const STANDBY: &str = "standby";
@@ -19,8 +19,8 @@ impl Postgres {
     ///
     /// # Errors
     /// When the copy cannot be made or does not come up within a minute.
-    pub fn standby(&self, folder: impl Into<PathBuf>) -> Result<Self, Trouble> {
-        let settings = Settings { folder: folder.into(), ..self.settings.clone() };
+    pub fn standby(&self, folder: impl Into<PathBuf>) -> Result<Self, TestbedError> {
+        let settings = DatabaseSettings { folder: folder.into(), ..self.settings.clone() };
         account::prepare(&settings.folder, self.account.as_ref())?;
         let source = format!("host=127.0.0.1 port={} user={NAME} application_name={STANDBY}", self.port());
         let program = self.programs.join("pg_basebackup");
@@ -38,7 +38,7 @@ impl Postgres {
     ///
     /// # Errors
     /// When that takes longer than a minute.
-    pub fn wait_for_standby(&self) -> Result<(), Trouble> {
+    pub fn wait_for_standby(&self) -> Result<(), TestbedError> {
         // A commit that waits for the local disk only: it flushes what a quick server still holds in memory.
         let flushed = self.psql(
             "set synchronous_commit = local; select pg_current_xact_id(); select pg_current_wal_flush_lsn()",
@@ -51,9 +51,9 @@ impl Postgres {
     ///
     /// # Errors
     /// When this server is not durable, or the standby does not become synchronous within a minute.
-    pub fn make_synchronous(&self) -> Result<(), Trouble> {
+    pub fn make_synchronous(&self) -> Result<(), TestbedError> {
         if !self.settings.durable {
-            return Err(Trouble::new(
+            return Err(TestbedError::new(
                 "a server that is not durable confirms commits before anyone has them; start it with `durable`",
             ));
         }
@@ -67,16 +67,18 @@ impl Postgres {
     ///
     /// # Errors
     /// When this server is no standby, or the promotion takes longer than a minute.
-    pub fn promote(&self) -> Result<(), Trouble> {
+    pub fn promote(&self) -> Result<(), TestbedError> {
         let seconds = START_LIMIT.as_secs();
         match self.psql(&format!("select pg_promote(true, {seconds})"))?.as_str() {
             "t" => Ok(()),
-            _ => Err(Trouble::new(format!("the standby was not promoted within {seconds} s; see its log"))),
+            _ => Err(TestbedError::new(format!(
+                "the standby was not promoted within {seconds} s; see its log"
+            ))),
         }
     }
 
     /// Waits until the primary's view of its standby meets the condition.
-    fn wait_for_report(&self, condition: &str) -> Result<(), Trouble> {
+    fn wait_for_report(&self, condition: &str) -> Result<(), TestbedError> {
         let question = format!(
             "select count(*) from pg_stat_replication \
              where application_name = '{STANDBY}' and state = 'streaming' and {condition}"
@@ -91,6 +93,8 @@ impl Postgres {
             return Ok(());
         }
         let seconds = START_LIMIT.as_secs();
-        Err(Trouble::new(format!("the standby did not report `{condition}` within {seconds} s; see its log")))
+        Err(TestbedError::new(format!(
+            "the standby did not report `{condition}` within {seconds} s; see its log"
+        )))
     }
 }

@@ -5,11 +5,11 @@ use std::fmt;
 
 /// One sentence that names the program, folder or statement, followed by what the program itself said.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct TestbedError {
     text: String,
 }
 
-impl Trouble {
+impl TestbedError {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
@@ -25,10 +25,10 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for TestbedError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
     }
 }
 
-impl Error for Trouble {}
+impl Error for TestbedError {}

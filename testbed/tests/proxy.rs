@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use backstop_testbed::{Folder, Postgres, Proxy, Settings};
+use backstop_testbed::{DatabaseSettings, Folder, Postgres, Proxy};
 
 /// How long a test waits for bytes that must not come.
 const A_MOMENT: Duration = Duration::from_millis(100);
@@ -114,7 +114,7 @@ fn a_trap_decides_whether_the_server_hears_the_words() {
 #[test]
 fn a_commit_whose_answer_is_lost_has_happened_and_one_that_is_lost_has_not() {
     let folder = Folder::new("lost-answer").unwrap();
-    let server = Postgres::start(Settings::new(folder.path())).unwrap();
+    let server = Postgres::start(DatabaseSettings::new(folder.path())).unwrap();
     server.psql("create table t (x int)").unwrap();
     let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap();
     let through = |sql: &str| server.psql_at(&proxy.url(&server.url()), sql);

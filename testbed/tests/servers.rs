@@ -3,12 +3,12 @@
 use std::net::TcpStream;
 use std::thread;
 
-use backstop_testbed::{Folder, Mariadb, Pgbouncer, Postgres, Settings};
+use backstop_testbed::{DatabaseSettings, Folder, Mariadb, Pgbouncer, Postgres};
 
 #[test]
 fn a_killed_postgres_comes_back_with_its_data() {
     let folder = Folder::new("postgres").unwrap();
-    let mut server = Postgres::start(Settings::new(folder.path()).durable()).unwrap();
+    let mut server = Postgres::start(DatabaseSettings::new(folder.path()).durable()).unwrap();
     server.psql("create table t (x int); insert into t values (1), (2)").unwrap();
     let (port, pid) = (server.port(), server.pid());
     server.kill().unwrap();
@@ -29,7 +29,7 @@ fn a_killed_postgres_comes_back_with_its_data() {
 #[test]
 fn a_killed_mariadb_comes_back_with_its_data() {
     let folder = Folder::new("mariadb").unwrap();
-    let mut server = Mariadb::start(Settings::new(folder.path()).durable()).unwrap();
+    let mut server = Mariadb::start(DatabaseSettings::new(folder.path()).durable()).unwrap();
     server.sql("create table t (x int); insert into t values (1), (2)").unwrap();
     let port = server.port();
     server.kill().unwrap();
@@ -46,7 +46,7 @@ fn a_killed_mariadb_comes_back_with_its_data() {
 #[test]
 fn a_server_that_cannot_start_shows_its_log() {
     let folder = Folder::new("refusing").unwrap();
-    let wrong = Settings::new(folder.path()).with("no_such_setting", "1");
+    let wrong = DatabaseSettings::new(folder.path()).with("no_such_setting", "1");
     let trouble = Postgres::start(wrong).unwrap_err().to_string();
     assert!(trouble.contains("ended with") && trouble.contains("no_such_setting"), "{trouble}");
 }
@@ -54,7 +54,7 @@ fn a_server_that_cannot_start_shows_its_log() {
 #[test]
 fn a_synchronous_standby_is_promoted_and_gets_a_standby_of_its_own() {
     let folder = Folder::new("standby").unwrap();
-    let mut first = Postgres::start(Settings::new(folder.join("first")).durable()).unwrap();
+    let mut first = Postgres::start(DatabaseSettings::new(folder.join("first")).durable()).unwrap();
     let second = first.standby(folder.join("second")).unwrap();
     first.make_synchronous().unwrap();
     first.psql("create table t (x int); insert into t values (1)").unwrap();
@@ -76,7 +76,7 @@ fn a_pool_answers_for_the_server_behind_it_and_both_outlive_their_starter() {
     // Servers outlive the thread that started them, although the kernel ends them with this process.
     let (server, pool) = thread::scope(|scope| {
         let starter = scope.spawn(|| {
-            let server = Postgres::start(Settings::new(folder.join("server"))).unwrap();
+            let server = Postgres::start(DatabaseSettings::new(folder.join("server"))).unwrap();
             let pool = Pgbouncer::start(folder.join("pool"), &server).unwrap();
             (server, pool)
         });

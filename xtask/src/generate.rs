@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use crate::failure::{Failure, only_names};
+use crate::error::{TaskError, only_names};
 use crate::process::{CommandLine, build_folder, repository_root};
 use crate::tidy;
 
@@ -23,7 +23,7 @@ enum Origin {
     /// The program `backstop` prints it.
     Backstop { arguments: &'static str, source: &'static str },
     /// People write it, and a function fills in the rest; nothing is compiled for it.
-    Text(fn() -> Result<String, Failure>),
+    Text(fn() -> Result<String, TaskError>),
 }
 
 /// All generated pages, the cheap ones first.
@@ -55,7 +55,7 @@ const PAGES: [Page; 4] = [
 ];
 
 impl Page {
-    fn print(&self) -> Result<String, Failure> {
+    fn print(&self) -> Result<String, TaskError> {
         match self.origin {
             Origin::Program { package, example, .. } => {
                 let line = format!("cargo run --quiet --package {package} --example {example}");
@@ -88,7 +88,7 @@ impl Page {
         repository_root().join(self.source()).is_file()
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self) -> Result<(), TaskError> {
         if !self.has_source() {
             println!("{}: not written, there is no {}", self.path, self.source());
             return Ok(());
@@ -99,23 +99,23 @@ impl Page {
             return Ok(());
         }
         fs::write(repository_root().join(self.path), text)
-            .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", self.path)))?;
+            .map_err(|error| TaskError::Failed(format!("cannot write {}: {error}", self.path)))?;
         println!("{}: written", self.path);
         Ok(())
     }
 
-    fn compare(&self) -> Result<(), Failure> {
+    fn compare(&self) -> Result<(), TaskError> {
         match (self.has_source(), self.stored()) {
             (false, None) => {
                 println!("   {}: nothing to compare, there is no {}", self.path, self.source());
                 Ok(())
             }
             (false, Some(_)) => {
-                Err(Failure::Failed(format!("{} exists without its source {}", self.path, self.source())))
+                Err(TaskError::Failed(format!("{} exists without its source {}", self.path, self.source())))
             }
             (true, stored) => match difference(&stored.unwrap_or_default(), &self.print()?) {
                 Some(difference) => {
-                    Err(Failure::Failed(format!("{} is out of date: {difference}", self.path)))
+                    Err(TaskError::Failed(format!("{} is out of date: {difference}", self.path)))
                 }
                 None => Ok(()),
             },
@@ -124,7 +124,7 @@ impl Page {
 }
 
 /// Rewrites the named pages that changed, or all of them; `--check` only compares.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     let (flags, names): (Vec<String>, Vec<String>) =
         arguments.iter().cloned().partition(|word| word == "--check");
     only_names("generate", &names)?;
@@ -133,15 +133,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Fails when a page differs from what writes it.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), TaskError> {
     PAGES.iter().try_for_each(Page::compare)
 }
 
 /// The pages with these paths; without any, all pages.
-fn chosen(names: &[String]) -> Result<Vec<&'static Page>, Failure> {
+fn chosen(names: &[String]) -> Result<Vec<&'static Page>, TaskError> {
     if let Some(name) = names.iter().find(|name| !PAGES.iter().any(|page| page.path == name.as_str())) {
         let paths = PAGES.each_ref().map(|page| page.path).join(", ");
-        return Err(Failure::Usage(format!("`{name}` is not a generated page; these are: {paths}")));
+        return Err(TaskError::Usage(format!("`{name}` is not a generated page; these are: {paths}")));
     }
     let is_chosen = |page: &&Page| names.is_empty() || names.iter().any(|name| name == page.path);
     Ok(PAGES.iter().filter(is_chosen).collect())
@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(paths(&[]).unwrap().len(), PAGES.len());
         assert_eq!(paths(&["docs/rules.md"]).unwrap(), ["docs/rules.md"]);
-        let Err(Failure::Usage(text)) = paths(&["docs/rules.txt"]) else { panic!("it is no page") };
+        let Err(TaskError::Usage(text)) = paths(&["docs/rules.txt"]) else { panic!("it is no page") };
         assert!(text.contains("docs/rules.txt") && text.contains("docs/states.md"), "{text}");
     }
 

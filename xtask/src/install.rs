@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::CommandLine;
 
 /// Debian asks this program before it starts a service; exit code 101 means no.
@@ -21,7 +21,7 @@ const CLUSTERS: &str = "/etc/postgresql-common/createcluster.conf";
 const CLUSTERS_PACKAGE: &str = "postgresql-common";
 
 /// Installs the packages; no service is started and PostgreSQL makes no cluster.
-pub(crate) fn install(packages: &[String]) -> Result<(), Failure> {
+pub(crate) fn install(packages: &[String]) -> Result<(), TaskError> {
     println!("   installing Debian packages: {}", packages.join(" "));
     apt("apt-get update -qq").run()?;
     let policy =
@@ -31,7 +31,7 @@ pub(crate) fn install(packages: &[String]) -> Result<(), Failure> {
     installed
 }
 
-fn install_quietly(packages: &[String]) -> Result<(), Failure> {
+fn install_quietly(packages: &[String]) -> Result<(), TaskError> {
     let line = || apt("apt-get install -y -qq --no-install-recommends");
     // A configuration that is already there is somebody's choice; only one that we brought is changed.
     if packages.iter().any(|package| package == "postgresql") && !Path::new(CLUSTERS).exists() {
@@ -45,8 +45,8 @@ fn apt(words: &str) -> CommandLine {
     CommandLine::new(words).variable("DEBIAN_FRONTEND", "noninteractive")
 }
 
-fn cannot(what: &'static str, path: &'static str) -> impl FnOnce(io::Error) -> Failure {
-    move |error| Failure::Failed(format!("cannot {what} {path}: {error}"))
+fn cannot(what: &'static str, path: &'static str) -> impl FnOnce(io::Error) -> TaskError {
+    move |error| TaskError::Failed(format!("cannot {what} {path}: {error}"))
 }
 
 /// Answers no to the question whether a cluster is made along with the installation.

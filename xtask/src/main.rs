@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a command-line tool speaks on standard output")]
 
 mod bench;
-mod failure;
+mod error;
 mod generate;
 mod install;
 mod process;
@@ -21,14 +21,14 @@ mod torture;
 
 use std::process::ExitCode;
 
-use failure::Failure;
+use error::TaskError;
 
 /// One command of `cargo xtask`.
 struct Entry {
     name: &'static str,
     arguments: &'static str,
     about: &'static str,
-    run: fn(&[String]) -> Result<(), Failure>,
+    run: fn(&[String]) -> Result<(), TaskError>,
 }
 
 /// All commands, in the order in which a newcomer meets them.
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(arguments: &[String]) -> Result<(), Failure> {
+fn dispatch(arguments: &[String]) -> Result<(), TaskError> {
     let Some((name, rest)) = arguments.split_first() else {
         println!("{}", help());
         return Ok(());
@@ -92,7 +92,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name == name) else {
-        return Err(Failure::Usage(format!("no command `{name}`; `cargo xtask help` lists them")));
+        return Err(TaskError::Usage(format!("no command `{name}`; `cargo xtask help` lists them")));
     };
     // `bench` passes everything through, so `cargo xtask bench --help` shows the program's own help.
     let mut own = rest.iter().take_while(|word| *word != "--");
@@ -133,15 +133,15 @@ mod tests {
 
     #[test]
     fn an_unknown_command_is_wrong_usage() {
-        assert!(matches!(dispatch(&words("tset")), Err(Failure::Usage(_))));
+        assert!(matches!(dispatch(&words("tset")), Err(TaskError::Usage(_))));
     }
 
     #[test]
     fn an_unknown_option_is_wrong_usage() {
-        assert!(matches!(dispatch(&words("test --quik")), Err(Failure::Usage(_))));
-        assert!(matches!(dispatch(&words("tidy everything")), Err(Failure::Usage(_))));
-        assert!(matches!(dispatch(&words("generate --force")), Err(Failure::Usage(_))));
-        assert!(matches!(dispatch(&words("torture --fast")), Err(Failure::Usage(_))));
-        assert!(matches!(dispatch(&words("servers --fast")), Err(Failure::Usage(_))));
+        assert!(matches!(dispatch(&words("test --quik")), Err(TaskError::Usage(_))));
+        assert!(matches!(dispatch(&words("tidy everything")), Err(TaskError::Usage(_))));
+        assert!(matches!(dispatch(&words("generate --force")), Err(TaskError::Usage(_))));
+        assert!(matches!(dispatch(&words("torture --fast")), Err(TaskError::Usage(_))));
+        assert!(matches!(dispatch(&words("servers --fast")), Err(TaskError::Usage(_))));
     }
 }

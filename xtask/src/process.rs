@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 
 /// A command line with the environment variables that it adds.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl CommandLine {
 
     /// Runs the program as the user's own shell would: in the folder and with the standard input of this process, and
     /// its exit code becomes ours.
-    pub(crate) fn run_here(&self) -> Result<(), Failure> {
+    pub(crate) fn run_here(&self) -> Result<(), TaskError> {
         let here = std::env::current_dir().unwrap_or_else(|_| repository_root());
         let mut command = self.command();
         let status = command.current_dir(here).stdin(Stdio::inherit()).status();
@@ -70,24 +70,28 @@ impl CommandLine {
             return Ok(());
         }
         let text = format!("`{}` ended with {status}", self.program);
-        Err(Failure::Ended { code: exit_code(status), text })
+        Err(TaskError::Ended { code: exit_code(status), text })
     }
 
     /// Runs the program with live output; a non-zero exit is a failure that names the command line.
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self) -> Result<(), TaskError> {
         let status = self.command().status().map_err(|error| self.not_started(&error))?;
-        if status.success() { Ok(()) } else { Err(Failure::Failed(format!("`{self}` ended with {status}"))) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(TaskError::Failed(format!("`{self}` ended with {status}")))
+        }
     }
 
     /// Runs the program and returns what it wrote to standard output; its standard error flows live.
-    pub(crate) fn output(&self) -> Result<String, Failure> {
+    pub(crate) fn output(&self) -> Result<String, TaskError> {
         let output =
             self.command().stderr(Stdio::inherit()).output().map_err(|error| self.not_started(&error))?;
         if !output.status.success() {
-            return Err(Failure::Failed(format!("`{self}` ended with {}", output.status)));
+            return Err(TaskError::Failed(format!("`{self}` ended with {}", output.status)));
         }
         String::from_utf8(output.stdout)
-            .map_err(|_| Failure::Failed(format!("`{self}` wrote text that is not UTF-8")))
+            .map_err(|_| TaskError::Failed(format!("`{self}` wrote text that is not UTF-8")))
     }
 
     /// Whether the program starts and succeeds; its output is discarded.
@@ -105,8 +109,8 @@ impl CommandLine {
         command
     }
 
-    fn not_started(&self, error: &std::io::Error) -> Failure {
-        Failure::Failed(format!("cannot start `{}`: {error}; is it installed and in PATH?", self.program))
+    fn not_started(&self, error: &std::io::Error) -> TaskError {
+        TaskError::Failed(format!("cannot start `{}`: {error}; is it installed and in PATH?", self.program))
     }
 }
 
@@ -170,7 +174,7 @@ mod tests {
     fn the_exit_code_of_a_passed_command_is_kept() {
         for (script, expected) in [("exit 3", 3), ("kill -9 $$", 137)] {
             let failure = CommandLine::new("sh -c").with(&[script.to_owned()]).run_here().unwrap_err();
-            assert!(matches!(failure, Failure::Ended { code, .. } if code == expected), "{failure:?}");
+            assert!(matches!(failure, TaskError::Ended { code, .. } if code == expected), "{failure:?}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::{CommandLine, build_folder};
 
 /// The version that the tests are written for.
@@ -16,7 +16,7 @@ const VERSION: &str = "4.32.5";
 const PINS: &str = "xtask/schemathesis.txt";
 
 /// Finds it, or installs it, and answers where the program is.
-pub(crate) fn program() -> Result<PathBuf, Failure> {
+pub(crate) fn program() -> Result<PathBuf, TaskError> {
     let folder = build_folder().join(format!("schemathesis-{VERSION}"));
     let program = folder.join("bin/schemathesis");
     if !is_there(&program) {
@@ -25,7 +25,7 @@ pub(crate) fn program() -> Result<PathBuf, Failure> {
     if is_there(&program) {
         return Ok(program);
     }
-    Err(Failure::Failed(format!(
+    Err(TaskError::Failed(format!(
         "{} is not schemathesis {VERSION} after its installation; remove {} and try again",
         program.display(),
         folder.display()
@@ -38,12 +38,12 @@ fn is_there(program: &Path) -> bool {
     program.is_file() && line.output().is_ok_and(|said| said.contains(VERSION))
 }
 
-fn install(folder: &Path) -> Result<(), Failure> {
+fn install(folder: &Path) -> Result<(), TaskError> {
     println!("   installing schemathesis {VERSION} into {}", folder.display());
     // What an interrupted installation left is no ground to build on.
     if folder.exists() {
         fs::remove_dir_all(folder)
-            .map_err(|error| Failure::Failed(format!("cannot remove {}: {error}", folder.display())))?;
+            .map_err(|error| TaskError::Failed(format!("cannot remove {}: {error}", folder.display())))?;
     }
     let shown = folder.display();
     CommandLine::new("python3 -m venv").with(&[shown.to_string()]).run()?;

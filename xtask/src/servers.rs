@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use backstop_testbed::{Mariadb, Pgbouncer, Postgres, Settings, Trouble, shared};
+use backstop_testbed::{DatabaseSettings, Mariadb, Pgbouncer, Postgres, TestbedError, shared};
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::{CommandLine, build_folder};
 use crate::{schemathesis, setup};
 
@@ -26,13 +26,13 @@ pub(crate) struct Servers {
     mariadb: Mariadb,
     schemathesis: PathBuf,
     // The last field: removed after the servers have stopped.
-    _data: Data,
+    _data: ServerData,
 }
 
 /// The folder of this process below a folder for servers; it goes away with this value.
-pub(crate) struct Data(PathBuf);
+pub(crate) struct ServerData(PathBuf);
 
-impl Data {
+impl ServerData {
     /// The folder of this process below the one of this name; it is not made yet.
     pub(crate) fn new(name: &str) -> Self {
         Self(base(name).join(std::process::id().to_string()))
@@ -44,7 +44,7 @@ impl Data {
     }
 }
 
-impl Drop for Data {
+impl Drop for ServerData {
     fn drop(&mut self) {
         // What cannot be removed now is swept by the next start.
         let _ = fs::remove_dir_all(&self.0);
@@ -52,7 +52,7 @@ impl Drop for Data {
 }
 
 /// The command: everything behind `--` is run with the servers' addresses in its environment.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     match arguments.split_first() {
         None => {
             let servers = Servers::start()?;
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             let variables = servers.variables();
             CommandLine::of(command).variables(&variables).run_here()
         }
-        Some((word, _)) => Err(Failure::Usage(format!(
+        Some((word, _)) => Err(TaskError::Usage(format!(
             "`servers` does not take `{word}`; write `{PREFIX} COMMAND`, or nothing to start them until Ctrl-C"
         ))),
     }
@@ -78,18 +78,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 impl Servers {
     /// Finds, if need be installs, and starts all servers.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start() -> Result<Self, TaskError> {
         setup::programs()?;
         let schemathesis = schemathesis::program()?;
         sweep(&base(FOLDER));
-        let data = Data::new(FOLDER);
-        let settings = |name: &str| Settings::new(data.0.join(name));
+        let data = ServerData::new(FOLDER);
+        let settings = |name: &str| DatabaseSettings::new(data.0.join(name));
         let (postgres, mariadb) = thread::scope(|scope| {
             let mariadb = scope.spawn(|| Mariadb::start(settings("mariadb")));
             (Postgres::start(settings("postgres")), mariadb.join())
         });
-        let failed = |trouble: Trouble| Failure::Failed(trouble.to_string());
-        let mariadb = mariadb.map_err(|_| Failure::Failed("the start of MariaDB panicked".to_owned()))?;
+        let failed = |trouble: TestbedError| TaskError::Failed(trouble.to_string());
+        let mariadb = mariadb.map_err(|_| TaskError::Failed("the start of MariaDB panicked".to_owned()))?;
         let (postgres, mariadb) = (postgres.map_err(failed)?, mariadb.map_err(failed)?);
         let pooler = Pgbouncer::start(data.0.join("pgbouncer"), &postgres).map_err(failed)?;
         Ok(Self { pooler, postgres, mariadb, schemathesis, _data: data })
@@ -140,7 +140,7 @@ mod tests {
     fn anything_but_a_command_behind_dashes_is_wrong_usage() {
         for words in [&["env"][..], &["--"], &["--fast", "env"]] {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            assert!(matches!(run(&words), Err(Failure::Usage(_))), "{words:?}");
+            assert!(matches!(run(&words), Err(TaskError::Usage(_))), "{words:?}");
         }
     }
 

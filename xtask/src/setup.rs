@@ -7,12 +7,12 @@ use std::path::Path;
 
 use backstop_testbed::find;
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::install;
 use crate::process::CommandLine;
 
 /// Something that the checks call, and the Debian package that has it.
-pub(crate) struct Need {
+pub(crate) struct NeededPackage {
     pub(crate) name: &'static str,
     pub(crate) package: &'static str,
     pub(crate) why: &'static str,
@@ -20,18 +20,18 @@ pub(crate) struct Need {
     is_there: fn(&str) -> bool,
 }
 
-const fn need(name: &'static str, package: &'static str, why: &'static str) -> Need {
-    Need { name, package, why, is_there: |name| find::program(name).is_some() }
+const fn need(name: &'static str, package: &'static str, why: &'static str) -> NeededPackage {
+    NeededPackage { name, package, why, is_there: |name| find::program(name).is_some() }
 }
 
 /// Everything beyond the Rust toolchain.
-const NEEDS: [Need; 13] = [
+const NEEDS: [NeededPackage; 13] = [
     need("git", "git", "tidy asks it for the list of files"),
     need("cc", "build-essential", "the bundled SQLite is C code"),
     need("unshare", "util-linux", "fault tests make private mounts"),
     need("setpriv", "util-linux", "servers for tests run as ordinary users and die with their test"),
     need("mount", "mount", "fault tests make full and failing disks"),
-    Need {
+    NeededPackage {
         name: "PostgreSQL 15",
         package: "postgresql",
         why: "the tests of its store run on a real server",
@@ -42,13 +42,13 @@ const NEEDS: [Need; 13] = [
     need("openssl", "openssl", "tests of encrypted connections make certificates with it"),
     need("pgbouncer", "pgbouncer", "tests reach PostgreSQL through a pool of connections"),
     need("python3", "python3", "schemathesis, which checks the HTTP API, is a Python program"),
-    Need {
+    NeededPackage {
         name: "venv of Python",
         package: "python3-venv",
         why: "schemathesis is installed into a folder of its own",
         is_there: |_| CommandLine::new("python3 -c").with(&["import ensurepip, venv".to_owned()]).succeeds(),
     },
-    Need {
+    NeededPackage {
         name: "libfaketime",
         package: "libfaketime",
         why: "fault tests shift the clocks of processes",
@@ -60,7 +60,7 @@ const NEEDS: [Need; 13] = [
 const COMPONENTS: [(&str, &str); 2] = [("fmt", "rustfmt"), ("clippy", "clippy")];
 
 /// Finds or installs everything that the checks call.
-pub(crate) fn machine() -> Result<(), Failure> {
+pub(crate) fn machine() -> Result<(), TaskError> {
     for (subcommand, component) in COMPONENTS {
         toolchain_component(subcommand, component)?;
     }
@@ -68,45 +68,45 @@ pub(crate) fn machine() -> Result<(), Failure> {
 }
 
 /// What only the comparison with other engines calls.
-const BENCH_NEEDS: [Need; 2] = [
+const BENCH_NEEDS: [NeededPackage; 2] = [
     need("redis-server", "redis-server", "BullMQ keeps its jobs in it"),
     need("npm", "npm", "engines written in JavaScript are installed by it"),
 ];
 
 /// Finds or installs everything beyond the Rust toolchain.
-pub(crate) fn programs() -> Result<(), Failure> {
+pub(crate) fn programs() -> Result<(), TaskError> {
     all(&NEEDS)
 }
 
 /// Finds or installs a program that only the comparison with other engines calls.
-pub(crate) fn bench_program(name: &str) -> Result<(), Failure> {
+pub(crate) fn bench_program(name: &str) -> Result<(), TaskError> {
     BENCH_NEEDS.iter().filter(|need| need.name == name).try_for_each(|need| all(std::slice::from_ref(need)))
 }
 
-fn all(needs: &[Need]) -> Result<(), Failure> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.is_there)(need.name)).collect();
+fn all(needs: &[NeededPackage]) -> Result<(), TaskError> {
+    let missing: Vec<&NeededPackage> = needs.iter().filter(|need| !(need.is_there)(need.name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     if !(is_root() && find::program("apt-get").is_some()) {
-        return Err(Failure::Failed(ask_to_install(&missing)));
+        return Err(TaskError::Failed(ask_to_install(&missing)));
     }
     install::install(&packages(&missing))?;
     match missing.iter().find(|need| !(need.is_there)(need.name)) {
         None => Ok(()),
-        Some(need) => Err(Failure::Failed(format!(
+        Some(need) => Err(TaskError::Failed(format!(
             "`{}` is still missing after package {} was installed; is its folder in PATH, and is the version right?",
             need.name, need.package
         ))),
     }
 }
 
-fn toolchain_component(subcommand: &str, component: &str) -> Result<(), Failure> {
+fn toolchain_component(subcommand: &str, component: &str) -> Result<(), TaskError> {
     if CommandLine::new(&format!("cargo {subcommand} --version")).succeeds() {
         return Ok(());
     }
     if find::program("rustup").is_none() {
-        return Err(Failure::Failed(format!(
+        return Err(TaskError::Failed(format!(
             "`cargo {subcommand}` is missing; install the component {component} of your Rust toolchain"
         )));
     }
@@ -114,7 +114,7 @@ fn toolchain_component(subcommand: &str, component: &str) -> Result<(), Failure>
     CommandLine::new(&format!("rustup component add {component}")).run()
 }
 
-fn ask_to_install(missing: &[&Need]) -> String {
+fn ask_to_install(missing: &[&NeededPackage]) -> String {
     let names: Vec<String> = missing.iter().map(|need| format!("`{}` ({})", need.name, need.why)).collect();
     format!(
         "missing {}; install with: sudo apt-get install {}",
@@ -123,7 +123,7 @@ fn ask_to_install(missing: &[&Need]) -> String {
     )
 }
 
-fn packages(missing: &[&Need]) -> Vec<String> {
+fn packages(missing: &[&NeededPackage]) -> Vec<String> {
     let mut packages: Vec<String> = missing.iter().map(|need| need.package.to_owned()).collect();
     packages.sort();
     packages.dedup();
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_sentence_names_programs_reasons_and_packages_once() {
-        let missing: Vec<&Need> =
+        let missing: Vec<&NeededPackage> =
             NEEDS[1..5].iter().chain([&NEEDS[1]]).filter(|need| need.name != "git").collect();
         let text = ask_to_install(&missing);
         assert!(text.contains("`cc` (the bundled SQLite is C code)"), "{text}");

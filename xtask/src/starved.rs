@@ -16,14 +16,14 @@ const FEW: usize = 20;
 
 /// Processor time of all processors since the machine was started, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticks {
+pub(crate) struct ProcessorTicks {
     /// What was run here.
     used: u64,
     /// What was ready to run here while somebody else had the processor.
     taken: u64,
 }
 
-impl Ticks {
+impl ProcessorTicks {
     /// As of now; none where the kernel does not tell.
     pub(crate) fn now() -> Option<Self> {
         Self::read(&std::fs::read_to_string("/proc/stat").ok()?)
@@ -81,14 +81,16 @@ mod tests {
 
     #[test]
     fn time_that_others_had_is_told_from_time_that_was_used() {
-        let before = Ticks::read("cpu  100 0 50 900 10 0 0 10 0 0\ncpu0 1 2\n").unwrap();
-        assert_eq!(before, Ticks { used: 150, taken: 10 });
-        let busy = Ticks::read("cpu  190 0 50 900 10 0 0 11 0 0\n").unwrap();
+        let before = ProcessorTicks::read("cpu  100 0 50 900 10 0 0 10 0 0\ncpu0 1 2\n").unwrap();
+        assert_eq!(before, ProcessorTicks { used: 150, taken: 10 });
+        let busy = ProcessorTicks::read("cpu  190 0 50 900 10 0 0 11 0 0\n").unwrap();
         assert_eq!(busy.much_taken_since(before), None, "one tick of ninety-one");
-        let starved = Ticks::read("cpu  130 0 50 990 10 0 0 40 0 0\n").unwrap();
+        let starved = ProcessorTicks::read("cpu  130 0 50 990 10 0 0 40 0 0\n").unwrap();
         assert_eq!(starved.much_taken_since(before), Some(0.5), "what was idle does not count");
         assert_eq!(before.much_taken_since(before), None);
-        assert!(Ticks::read("intr 1 2 3\n").is_none() && Ticks::read("cpu  1 2\n").is_none());
+        assert!(
+            ProcessorTicks::read("intr 1 2 3\n").is_none() && ProcessorTicks::read("cpu  1 2\n").is_none()
+        );
     }
 
     #[test]

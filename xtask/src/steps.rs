@@ -5,18 +5,18 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::CommandLine;
 use crate::servers::{self, Servers};
-use crate::starved::Ticks;
+use crate::starved::ProcessorTicks;
 use crate::table;
 
 /// What a step does.
-pub(crate) enum Action {
+pub(crate) enum StepAction {
     /// Runs these command lines in order; the first that fails ends the step.
     Commands(Vec<CommandLine>),
     /// Calls a function of this program; `again` is the command line that does the same.
-    Call { run: fn() -> Result<(), Failure>, again: &'static str },
+    Call { run: fn() -> Result<(), TaskError>, again: &'static str },
     /// Starts the database servers of the tests; they run until the last step is over.
     Servers,
     /// Does nothing, and the summary says why: what is left out is never hidden.
@@ -24,42 +24,42 @@ pub(crate) enum Action {
 }
 
 /// One step of a longer check.
-pub(crate) struct Step {
+pub(crate) struct CheckStep {
     /// Its name in headings and in the summary.
     pub(crate) name: &'static str,
     /// What it does.
-    pub(crate) action: Action,
-    /// How to mend the usual cause of its failure, when one command does it.
-    pub(crate) mend: Option<&'static str>,
+    pub(crate) action: StepAction,
+    /// How to fix the usual cause of its failure, when one command does it.
+    pub(crate) fix: Option<&'static str>,
     /// Whether its command lines are told where the servers are.
     pub(crate) uses_servers: bool,
     /// What is run once more when the machine was kept from its work meanwhile.
     pub(crate) second_try: Option<fn() -> Option<CommandLine>>,
 }
 
-impl Step {
-    fn new(name: &'static str, action: Action) -> Self {
-        Self { name, action, mend: None, uses_servers: false, second_try: None }
+impl CheckStep {
+    fn new(name: &'static str, action: StepAction) -> Self {
+        Self { name, action, fix: None, uses_servers: false, second_try: None }
     }
 
     /// The step that starts the servers.
     pub(crate) fn servers() -> Self {
-        Self::new("servers", Action::Servers)
+        Self::new("servers", StepAction::Servers)
     }
 
     /// A step of command lines.
     pub(crate) fn commands(name: &'static str, lines: Vec<CommandLine>) -> Self {
-        Self::new(name, Action::Commands(lines))
+        Self::new(name, StepAction::Commands(lines))
     }
 
     /// A step inside this program.
-    pub(crate) fn call(name: &'static str, run: fn() -> Result<(), Failure>, again: &'static str) -> Self {
-        Self::new(name, Action::Call { run, again })
+    pub(crate) fn call(name: &'static str, run: fn() -> Result<(), TaskError>, again: &'static str) -> Self {
+        Self::new(name, StepAction::Call { run, again })
     }
 
     /// A step that this run leaves out.
     pub(crate) fn left_out(name: &'static str, why: &'static str) -> Self {
-        Self::new(name, Action::LeftOut(why))
+        Self::new(name, StepAction::LeftOut(why))
     }
 
     /// Tells the command lines where the servers are; the step that starts them comes earlier.
@@ -74,15 +74,15 @@ impl Step {
         self
     }
 
-    /// Names the command that mends the usual cause of a failure.
+    /// Names the command that fixes the usual cause of a failure.
     pub(crate) fn mended_by(mut self, command: &'static str) -> Self {
-        self.mend = Some(command);
+        self.fix = Some(command);
         self
     }
 }
 
 /// Runs the steps in order and prints the summary, also after a failure.
-pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
+pub(crate) fn run(steps: &[CheckStep]) -> Result<(), TaskError> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut failure = None;
     let mut servers = None;
@@ -92,7 +92,7 @@ pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
             rows.push(row(step, "not reached", ""));
             continue;
         }
-        if let Action::LeftOut(why) = step.action {
+        if let StepAction::LeftOut(why) = step.action {
             rows.push(row(step, why, ""));
             continue;
         }
@@ -111,23 +111,25 @@ pub(crate) fn run(steps: &[Step]) -> Result<(), Failure> {
     failure.map_or(Ok(()), Err)
 }
 
-fn row(step: &Step, result: &str, seconds: &str) -> Vec<String> {
+fn row(step: &CheckStep, result: &str, seconds: &str) -> Vec<String> {
     vec![step.name.to_owned(), result.to_owned(), seconds.to_owned()]
 }
 
-fn perform(step: &Step, servers: &mut Option<Servers>) -> Result<(), Failure> {
+fn perform(step: &CheckStep, servers: &mut Option<Servers>) -> Result<(), TaskError> {
     match &step.action {
-        Action::Commands(lines) => lines.iter().try_for_each(|line| command(step, line, servers.as_ref())),
-        Action::Call { run, again } => run().map_err(|cause| explain(step, &cause, again)),
-        Action::Servers => {
+        StepAction::Commands(lines) => {
+            lines.iter().try_for_each(|line| command(step, line, servers.as_ref()))
+        }
+        StepAction::Call { run, again } => run().map_err(|cause| explain(step, &cause, again)),
+        StepAction::Servers => {
             *servers = Some(Servers::start().map_err(|cause| explain(step, &cause, "cargo xtask servers"))?);
             Ok(())
         }
-        Action::LeftOut(_) => Ok(()),
+        StepAction::LeftOut(_) => Ok(()),
     }
 }
 
-fn command(step: &Step, line: &CommandLine, servers: Option<&Servers>) -> Result<(), Failure> {
+fn command(step: &CheckStep, line: &CommandLine, servers: Option<&Servers>) -> Result<(), TaskError> {
     // What is shown can be typed: the servers of this run are gone by then, so it starts its own.
     let shown = if step.uses_servers { line.behind(servers::PREFIX) } else { line.clone() };
     println!("   {shown}");
@@ -135,12 +137,12 @@ fn command(step: &Step, line: &CommandLine, servers: Option<&Servers>) -> Result
         Some(servers) => line.clone().variables(&servers.variables()),
         None => line.clone(),
     };
-    let before = Ticks::now();
+    let before = ProcessorTicks::now();
     let cause = match told(line).run() {
         Ok(()) => return Ok(()),
         Err(cause) => cause,
     };
-    let taken = before.and_then(|before| Ticks::now()?.much_taken_since(before));
+    let taken = before.and_then(|before| ProcessorTicks::now()?.much_taken_since(before));
     if let (Some(share), Some(again)) = (taken, step.second_try.and_then(|line| line())) {
         println!(
             "   others had {:.0} % of the processor time that this step wanted: what failed is run once more, alone",
@@ -153,9 +155,9 @@ fn command(step: &Step, line: &CommandLine, servers: Option<&Servers>) -> Result
 }
 
 /// Says which step failed, why, and which command runs it again.
-fn explain(step: &Step, cause: &Failure, again: &str) -> Failure {
-    let mend = step.mend.map(|command| format!("\n  mend it with:  {command}")).unwrap_or_default();
-    Failure::Failed(format!("step `{}` failed: {cause}\n  run it again:  {again}{mend}", step.name))
+fn explain(step: &CheckStep, cause: &TaskError, again: &str) -> TaskError {
+    let fix = step.fix.map(|command| format!("\n  fix it with:  {command}")).unwrap_or_default();
+    TaskError::Failed(format!("step `{}` failed: {cause}\n  run it again:  {again}{fix}", step.name))
 }
 
 fn heading(text: &str) {
@@ -174,20 +176,22 @@ mod tests {
 
     #[test]
     fn steps_that_pass_are_a_success() {
-        let steps =
-            [Step::commands("one", vec![shell("true"), shell("true")]), Step::left_out("two", "left out")];
+        let steps = [
+            CheckStep::commands("one", vec![shell("true"), shell("true")]),
+            CheckStep::left_out("two", "left out"),
+        ];
         assert!(run(&steps).is_ok());
     }
 
     #[test]
     fn the_first_failure_stops_the_rest_and_names_the_command() {
         let steps = [
-            Step::commands("one", vec![shell("exit 7"), shell("true")]).mended_by("make it"),
-            Step::call("two", || panic!("must not be reached"), "never"),
+            CheckStep::commands("one", vec![shell("exit 7"), shell("true")]).mended_by("make it"),
+            CheckStep::call("two", || panic!("must not be reached"), "never"),
         ];
         let text = run(&steps).unwrap_err().to_string();
         assert!(text.contains("step `one` failed"), "{text}");
         assert!(text.contains("run it again:  sh -c 'exit 7'"), "{text}");
-        assert!(text.contains("mend it with:  make it"), "{text}");
+        assert!(text.contains("fix it with:  make it"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Plain tables for people: aligned columns, a rule under the heading, no trailing white space.
+//! Plain tables for people: aligned columns, a rule under the heading, no trailing whitespace.
 
 /// Lays out `rows` under `heading`; cells that read as numbers are aligned to the right.
 pub(crate) fn render(heading: &[&str], rows: &[Vec<String>]) -> String {

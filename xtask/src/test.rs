@@ -3,9 +3,9 @@
 //! Owns the order of the steps and their command lines. All steps build with the same features, so that the parts of
 //! the workspace are compiled once and not once per step.
 
-use crate::failure::{Failure, only_names};
+use crate::error::{TaskError, only_names};
 use crate::process::CommandLine;
-use crate::steps::{self, Step};
+use crate::steps::{self, CheckStep};
 use crate::{generate, setup, starved, tidy};
 
 /// The package whose tests start and kill real processes: one at a time, or they disturb each other.
@@ -15,7 +15,7 @@ const CAMPAIGNS: &str = "backstop-chaos";
 pub(crate) const NEXTEST: &str = "cargo nextest run --workspace --all-features";
 
 /// Runs every step; filters narrow the tests, `--quick` leaves out what rarely fails and takes long.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     let (flags, filters): (Vec<String>, Vec<String>) =
         arguments.iter().cloned().partition(|word| word == "--quick");
     only_names("test", &filters)?;
@@ -33,30 +33,31 @@ pub(crate) fn has_nextest() -> bool {
     CommandLine::new("cargo nextest --version").succeeds()
 }
 
-fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<Step> {
+fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<CheckStep> {
     let mut steps = vec![
-        Step::call("machine", setup::machine, "cargo xtask test"),
-        Step::commands("fmt", vec![CommandLine::new("cargo fmt --all --check")]).mended_by("cargo fmt --all"),
-        Step::call("tidy", tidy::check, "cargo xtask tidy"),
-        Step::call("generated docs", generate::check, "cargo xtask generate --check")
+        CheckStep::call("machine", setup::machine, "cargo xtask test"),
+        CheckStep::commands("fmt", vec![CommandLine::new("cargo fmt --all --check")])
+            .mended_by("cargo fmt --all"),
+        CheckStep::call("tidy", tidy::check, "cargo xtask tidy"),
+        CheckStep::call("generated docs", generate::check, "cargo xtask generate --check")
             .mended_by("cargo xtask generate"),
         unless(quick, "clippy", vec![clippy()]),
-        Step::commands(
+        CheckStep::commands(
             "binaries",
             vec![CommandLine::new("cargo build --workspace --all-features --bins --examples")],
         ),
     ];
-    steps.push(Step::servers());
+    steps.push(CheckStep::servers());
     let lines = if nextest { nextest_lines(filters) } else { plain_lines(filters) };
-    let tests = Step::commands("tests", lines).with_servers();
+    let tests = CheckStep::commands("tests", lines).with_servers();
     steps.push(if nextest { tests.tried_again_by(starved::failed_tests_again) } else { tests });
     steps.push(unless(quick, "doc tests", vec![doc_tests(filters)]));
     steps.push(unless(quick, "rustdoc", vec![rustdoc()]));
     steps
 }
 
-fn unless(quick: bool, name: &'static str, lines: Vec<CommandLine>) -> Step {
-    if quick { Step::left_out(name, "left out by --quick") } else { Step::commands(name, lines) }
+fn unless(quick: bool, name: &'static str, lines: Vec<CommandLine>) -> CheckStep {
+    if quick { CheckStep::left_out(name, "left out by --quick") } else { CheckStep::commands(name, lines) }
 }
 
 fn clippy() -> CommandLine {
@@ -89,15 +90,15 @@ fn rustdoc() -> CommandLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::Action;
+    use crate::steps::StepAction;
 
-    fn names(steps: &[Step]) -> Vec<&str> {
+    fn names(steps: &[CheckStep]) -> Vec<&str> {
         steps.iter().map(|step| step.name).collect()
     }
 
-    fn commands(steps: &[Step], name: &str) -> Vec<String> {
+    fn commands(steps: &[CheckStep], name: &str) -> Vec<String> {
         let step = steps.iter().find(|step| step.name == name).unwrap();
-        let Action::Commands(lines) = &step.action else { panic!("{name} has no command lines") };
+        let StepAction::Commands(lines) = &step.action else { panic!("{name} has no command lines") };
         lines.iter().map(CommandLine::to_string).collect()
     }
 
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn quick_still_names_what_it_leaves_out() {
         let steps = plan(&[], true, true);
-        let left_out = |step: &&Step| matches!(step.action, Action::LeftOut(_));
+        let left_out = |step: &&CheckStep| matches!(step.action, StepAction::LeftOut(_));
         let left: Vec<&str> = steps.iter().filter(left_out).map(|step| step.name).collect();
         assert_eq!(left, ["clippy", "doc tests", "rustdoc"]);
     }

@@ -3,9 +3,9 @@
 //! The tests read BACKSTOP_TORTURE themselves and raise their number of rounds; nothing runs here that the short form
 //! does not run too.
 
-use crate::failure::{Failure, only_names};
+use crate::error::{TaskError, only_names};
 use crate::process::CommandLine;
-use crate::steps::{self, Step};
+use crate::steps::{self, CheckStep};
 use crate::test::has_nextest;
 
 /// The variable that asks tests for their long form.
@@ -15,14 +15,14 @@ const PACKAGES: &str = "--package backstop-chaos --package backstop-sqlite --pac
     --package backstop-mysql --package backstop-store";
 
 /// Runs the long form of every campaign and property test, or of those whose name contains a given word.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     only_names("torture", arguments)?;
     let binaries =
         "cargo build --release --all-features --bins --package backstop-cli --package backstop-chaos";
     steps::run(&[
-        Step::commands("binaries", vec![CommandLine::new(binaries)]),
-        Step::servers(),
-        Step::commands("torture", vec![tests(arguments, has_nextest())]).with_servers(),
+        CheckStep::commands("binaries", vec![CommandLine::new(binaries)]),
+        CheckStep::servers(),
+        CheckStep::commands("torture", vec![tests(arguments, has_nextest())]).with_servers(),
     ])
 }
 

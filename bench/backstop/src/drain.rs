@@ -3,54 +3,58 @@
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, Failure, LOOK, Tally};
+use backstop_contest::{DriverAnswer, DriverCall, DriverError, LOOK, RunCount};
 
-use crate::served::{Ended, Served};
-use crate::work::Mood;
+use crate::served::{EndedCounter, ServedQueues};
+use crate::work::HandlerBehaviour;
 
 /// Runs what is stored until as many jobs as were asked for have ended since the start, as `ended` counts them. Of a
 /// larger backlog some more may have ended by then, and all that have are told.
 pub(crate) async fn drain(
     engine: &Backstop,
-    arguments: &Arguments,
-    served: &Served,
-    mood: Mood,
-    ended: Ended,
-) -> Result<Answer, Failure> {
-    let goal = Goal::new(engine, arguments, served, ended).await?;
-    let tally = Tally::default();
+    arguments: &DriverCall,
+    served: &ServedQueues,
+    mood: HandlerBehaviour,
+    ended: EndedCounter,
+) -> Result<DriverAnswer, DriverError> {
+    let goal = EndingGoal::new(engine, arguments, served, ended).await?;
+    let tally = RunCount::default();
     let began = Instant::now();
     let worker = served.worker(engine, &tally, mood).await?;
     let (jobs, spent) = goal.reached(&tally, began).await?;
     worker.stop().await;
-    Ok(Answer::Rate { jobs, spent })
+    Ok(DriverAnswer::Rate { jobs, spent })
 }
 
 /// So many more endings than there were before.
-pub(crate) struct Goal<'a> {
+pub(crate) struct EndingGoal<'a> {
     engine: &'a Backstop,
-    served: &'a Served,
-    ended: Ended,
+    served: &'a ServedQueues,
+    ended: EndedCounter,
     /// What earlier phases on the same place have left.
     before: usize,
     jobs: usize,
     limit: Duration,
 }
 
-impl<'a> Goal<'a> {
+impl<'a> EndingGoal<'a> {
     /// Counted from now.
     pub(crate) async fn new(
         engine: &'a Backstop,
-        arguments: &Arguments,
-        served: &'a Served,
-        ended: Ended,
-    ) -> Result<Self, Failure> {
+        arguments: &DriverCall,
+        served: &'a ServedQueues,
+        ended: EndedCounter,
+    ) -> Result<Self, DriverError> {
         let before = served.count(engine, ended).await?;
         Ok(Self { engine, served, ended, before, jobs: arguments.jobs, limit: arguments.limit })
     }
 
     /// Waits until it is reached or its time is over; answers the jobs until then, and the time they took.
-    pub(crate) async fn reached(&self, tally: &Tally, began: Instant) -> Result<(usize, Duration), Failure> {
+    pub(crate) async fn reached(
+        &self,
+        tally: &RunCount,
+        began: Instant,
+    ) -> Result<(usize, Duration), DriverError> {
         let is_late = || began.elapsed() >= self.limit;
         while tally.runs() < self.jobs {
             if is_late() {

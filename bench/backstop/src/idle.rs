@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, Failure, Tally};
+use backstop_contest::{DriverAnswer, DriverCall, DriverError, RunCount};
 
-use crate::served::Served;
-use crate::work::Mood;
+use crate::served::ServedQueues;
+use crate::work::HandlerBehaviour;
 
 /// How long a worker that has just started is given to come to rest. `xtask` waits as long before it counts statements.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -20,21 +20,21 @@ const TICK: Duration = Duration::from_millis(10);
 /// Starts a worker, waits, and tells how busy the process was.
 pub(crate) async fn idle(
     engine: &Backstop,
-    arguments: &Arguments,
-    served: &Served,
-) -> Result<Answer, Failure> {
-    let worker = served.worker(engine, &Tally::default(), Mood::Well).await?;
+    arguments: &DriverCall,
+    served: &ServedQueues,
+) -> Result<DriverAnswer, DriverError> {
+    let worker = served.worker(engine, &RunCount::default(), HandlerBehaviour::Well).await?;
     tokio::time::sleep(SETTLING).await;
     let (before, began) = (busy()?, Instant::now());
     tokio::time::sleep(arguments.watch).await;
     let (busy, spent) = (busy()?.saturating_sub(before), began.elapsed());
     tokio::time::sleep(LINGERING).await;
     worker.stop().await;
-    Ok(Answer::Idle { spent, busy })
+    Ok(DriverAnswer::Idle { spent, busy })
 }
 
 /// The processor time of this process since its start, all threads together.
-fn busy() -> Result<Duration, Failure> {
+fn busy() -> Result<Duration, DriverError> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let ticks = ticks(&stat).ok_or("/proc/self/stat does not tell the processor time")?;
     Ok(TICK * ticks)

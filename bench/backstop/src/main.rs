@@ -15,22 +15,22 @@ mod work;
 
 use backstop::Config;
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, Failure, Phase};
+use backstop_contest::{DriverAnswer, DriverCall, DriverError, DriverPhase};
 
-use served::{CONCURRENCY, Served};
-use work::Mood;
+use served::{CONCURRENCY, ServedQueues};
+use work::HandlerBehaviour;
 
 /// As in the program `backstop`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let arguments = Arguments::read()?;
-    if arguments.phase == Phase::Version {
+async fn main() -> Result<(), DriverError> {
+    let arguments = DriverCall::read()?;
+    if arguments.phase == DriverPhase::Version {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let settings = format!("one worker, {CONCURRENCY} runs at once, full history, defaults otherwise");
-        Answer::Version { version, settings }.print();
+        DriverAnswer::Version { version, settings }.print();
         return Ok(());
     }
     let engine = Backstop::open_with(&arguments.url, config(arguments.phase)).await?;
@@ -38,29 +38,34 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-fn config(phase: Phase) -> Config {
+fn config(phase: DriverPhase) -> Config {
     match phase {
         // What a storm may do to others is a matter of the defaults.
-        Phase::Storm => Config::default(),
+        DriverPhase::Storm => Config::default(),
         // A budget is there to hold retries back, and here they are what is measured.
         _ => Config::default().retry_budget(None),
     }
 }
 
-async fn answer(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
-    let served = Served::new(arguments);
+async fn answer(engine: &Backstop, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
+    let served = ServedQueues::new(arguments);
     match arguments.phase {
-        Phase::Version | Phase::Setup => Ok(Answer::Done),
-        Phase::EnqueueBulk => store::bulk(engine, arguments, &served).await,
-        Phase::EnqueueSingle => store::single(engine, arguments).await,
-        Phase::Drain => drain::drain(engine, arguments, &served, Mood::Well, |queue| queue.succeeded).await,
-        Phase::Fail => drain::drain(engine, arguments, &served, Mood::Broken, |queue| queue.failed).await,
-        Phase::Retry => {
-            drain::drain(engine, arguments, &served, Mood::Stumbling, |queue| queue.succeeded).await
+        DriverPhase::Version | DriverPhase::Setup => Ok(DriverAnswer::Done),
+        DriverPhase::EnqueueBulk => store::bulk(engine, arguments, &served).await,
+        DriverPhase::EnqueueSingle => store::single(engine, arguments).await,
+        DriverPhase::Drain => {
+            drain::drain(engine, arguments, &served, HandlerBehaviour::Well, |queue| queue.succeeded).await
         }
-        Phase::Redrive => redrive::redrive(engine, arguments, &served).await,
-        Phase::Latency => steady::latency(engine, arguments, &served).await,
-        Phase::Storm => steady::storm(engine, arguments).await,
-        Phase::Idle => idle::idle(engine, arguments, &served).await,
+        DriverPhase::Fail => {
+            drain::drain(engine, arguments, &served, HandlerBehaviour::Broken, |queue| queue.failed).await
+        }
+        DriverPhase::Retry => {
+            drain::drain(engine, arguments, &served, HandlerBehaviour::Stumbling, |queue| queue.succeeded)
+                .await
+        }
+        DriverPhase::Redrive => redrive::redrive(engine, arguments, &served).await,
+        DriverPhase::Latency => steady::latency(engine, arguments, &served).await,
+        DriverPhase::Storm => steady::storm(engine, arguments).await,
+        DriverPhase::Idle => idle::idle(engine, arguments, &served).await,
     }
 }

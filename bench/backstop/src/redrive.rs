@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use backstop::TerminalReason;
-use backstop::core::redrive::Selector;
+use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, Failure, Tally};
+use backstop_contest::{DriverAnswer, DriverCall, DriverError, RunCount};
 
-use crate::drain::Goal;
-use crate::served::{QUEUE, Served};
-use crate::work::Mood;
+use crate::drain::EndingGoal;
+use crate::served::{QUEUE, ServedQueues};
+use crate::work::HandlerBehaviour;
 
 /// The most that a plan may drive in one step, and have in flight.
 const BATCH: u32 = 1_000;
@@ -21,22 +21,22 @@ const BY: &str = "bench";
 /// Makes a plan for every dead letter, and times it from its start until as many jobs have succeeded.
 pub(crate) async fn redrive(
     engine: &Backstop,
-    arguments: &Arguments,
-    served: &Served,
-) -> Result<Answer, Failure> {
-    let dead = Selector {
+    arguments: &DriverCall,
+    served: &ServedQueues,
+) -> Result<DriverAnswer, DriverError> {
+    let dead = PlanSelector {
         queue: Some(QUEUE.to_owned()),
         reason: Some(TerminalReason::NonRetryable),
-        ..Selector::default()
+        ..PlanSelector::default()
     };
     let plan = engine.redrive(dead).canary(1).batch(BATCH).in_flight(IN_FLIGHT).per_second(u32::MAX);
     let plan = plan.by(BY).create().await?;
-    let goal = Goal::new(engine, arguments, served, |queue| queue.succeeded).await?;
-    let tally = Tally::default();
-    let worker = served.worker(engine, &tally, Mood::Well).await?;
+    let goal = EndingGoal::new(engine, arguments, served, |queue| queue.succeeded).await?;
+    let tally = RunCount::default();
+    let worker = served.worker(engine, &tally, HandlerBehaviour::Well).await?;
     let began = Instant::now();
     engine.start_redrive(&plan.id, BY).await?;
     let (jobs, spent) = goal.reached(&tally, began).await?;
     worker.stop().await;
-    Ok(Answer::Rate { jobs, spent })
+    Ok(DriverAnswer::Rate { jobs, spent })
 }

@@ -3,9 +3,9 @@
 use backstop::prelude::*;
 use backstop::store::QueueView;
 use backstop::{WorkerBuilder, WorkerHandle};
-use backstop_contest::{Arguments, Failure, Tally};
+use backstop_contest::{DriverCall, DriverError, RunCount};
 
-use crate::work::{Mood, Scene, Work};
+use crate::work::{HandlerBehaviour, HandlerState, Work};
 
 /// Runs at once. Handlers that wait for nothing need no more than what one claim brings.
 pub(crate) const CONCURRENCY: usize = 3_000;
@@ -14,17 +14,17 @@ pub(crate) const CONCURRENCY: usize = 3_000;
 pub(crate) const QUEUE: &str = "default";
 
 /// Counts the jobs of a queue that have ended in one way.
-pub(crate) type Ended = fn(&QueueView) -> u64;
+pub(crate) type EndedCounter = fn(&QueueView) -> u64;
 
 /// The queues that the worker serves.
-pub(crate) struct Served {
+pub(crate) struct ServedQueues {
     names: Vec<String>,
     filled: usize,
 }
 
-impl Served {
+impl ServedQueues {
     /// As many as the command line asks for.
-    pub(crate) fn new(arguments: &Arguments) -> Self {
+    pub(crate) fn new(arguments: &DriverCall) -> Self {
         let names = match arguments.queues {
             1 => vec![QUEUE.to_owned()],
             many => (0..many).map(|number| format!("queue-{number:03}")).collect(),
@@ -41,17 +41,17 @@ impl Served {
     pub(crate) async fn worker(
         &self,
         engine: &Backstop,
-        tally: &Tally,
-        mood: Mood,
-    ) -> Result<WorkerHandle, Failure> {
+        tally: &RunCount,
+        mood: HandlerBehaviour,
+    ) -> Result<WorkerHandle, DriverError> {
         let each = (CONCURRENCY / self.filled).max(1);
-        let worker = engine.worker(Scene::new(tally, mood)).register::<Work>();
-        let serve = |worker: WorkerBuilder<Scene>, name: &String| worker.queue(name.as_str(), each);
+        let worker = engine.worker(HandlerState::new(tally, mood)).register::<Work>();
+        let serve = |worker: WorkerBuilder<HandlerState>, name: &String| worker.queue(name.as_str(), each);
         Ok(self.names.iter().fold(worker, serve).start().await?)
     }
 
     /// How many jobs of all queues have ended like this, by the engine's own counts.
-    pub(crate) async fn count(&self, engine: &Backstop, ended: Ended) -> Result<usize, Failure> {
+    pub(crate) async fn count(&self, engine: &Backstop, ended: EndedCounter) -> Result<usize, DriverError> {
         let queues = engine.queues().await?;
         let own = queues.iter().filter(|queue| self.names.contains(&queue.name));
         Ok(own.map(|queue| usize::try_from(ended(queue)).unwrap_or(0)).sum())

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, BATCH, Failure, LOOK, Tally, now_micros, schedule};
+use backstop_contest::{BATCH, DriverAnswer, DriverCall, DriverError, LOOK, RunCount, now_micros, schedule};
 
-use crate::served::{CONCURRENCY, QUEUE, Served};
+use crate::served::{CONCURRENCY, QUEUE, ServedQueues};
 use crate::store::together;
-use crate::work::{Doomed, Mood, Scene, Work};
+use crate::work::{HandlerBehaviour, HandlerState, StormJob, Work};
 
 /// The queue of the storm.
 const FAILING: &str = "failing";
@@ -15,29 +15,30 @@ const FAILING: &str = "failing";
 /// Sends jobs beside an idle worker, and tells how long each waited.
 pub(crate) async fn latency(
     engine: &Backstop,
-    arguments: &Arguments,
-    served: &Served,
-) -> Result<Answer, Failure> {
-    let tally = Tally::default();
-    let worker = served.worker(engine, &tally, Mood::Well).await?;
+    arguments: &DriverCall,
+    served: &ServedQueues,
+) -> Result<DriverAnswer, DriverError> {
+    let tally = RunCount::default();
+    let worker = served.worker(engine, &tally, HandlerBehaviour::Well).await?;
     send(engine, arguments, &tally).await?;
     worker.stop().await;
-    Ok(Answer::Waits(tally.waits()))
+    Ok(DriverAnswer::Waits(tally.waits()))
 }
 
 /// The same, while the same worker serves a queue beside it whose jobs all fail.
-pub(crate) async fn storm(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
+pub(crate) async fn storm(engine: &Backstop, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
     for begin in (0..arguments.beside).step_by(BATCH) {
         let count = BATCH.min(arguments.beside - begin);
-        together(engine, (0..count).map(|_| engine.enqueue(Doomed::one()).queue(FAILING)).collect()).await?;
+        together(engine, (0..count).map(|_| engine.enqueue(StormJob::one()).queue(FAILING)).collect())
+            .await?;
     }
-    let (tally, each) = (Tally::default(), CONCURRENCY / 2);
-    let scene = Scene::new(&tally, Mood::Well);
+    let (tally, each) = (RunCount::default(), CONCURRENCY / 2);
+    let scene = HandlerState::new(&tally, HandlerBehaviour::Well);
     let failures = scene.failures.clone();
-    let worker = engine.worker(scene).register::<Work>().register::<Doomed>();
+    let worker = engine.worker(scene).register::<Work>().register::<StormJob>();
     let worker = worker.queue(QUEUE, each).queue(FAILING, each).start().await?;
     let spent = send(engine, arguments, &tally).await?;
-    let answer = Answer::Steady {
+    let answer = DriverAnswer::Steady {
         jobs: tally.runs().min(arguments.jobs),
         spent,
         waits: tally.waits(),
@@ -49,7 +50,7 @@ pub(crate) async fn storm(engine: &Backstop, arguments: &Arguments) -> Result<An
 
 /// Sends jobs evenly without waiting for what was sent before, then waits until all have run; answers the time from the
 /// first that was due.
-async fn send(engine: &Backstop, arguments: &Arguments, tally: &Tally) -> Result<Duration, Failure> {
+async fn send(engine: &Backstop, arguments: &DriverCall, tally: &RunCount) -> Result<Duration, DriverError> {
     let mut producers = Vec::with_capacity(arguments.jobs);
     let mut began = None;
     for moment in schedule(arguments.jobs, arguments.rate) {
@@ -61,7 +62,7 @@ async fn send(engine: &Backstop, arguments: &Arguments, tally: &Tally) -> Result
         producers.push(tokio::spawn(async move {
             job.submit().await?;
             tally.acknowledged(sent);
-            Ok::<(), Failure>(())
+            Ok::<(), DriverError>(())
         }));
     }
     for producer in producers {

@@ -4,17 +4,17 @@ use std::time::Instant;
 
 use backstop::Enqueue;
 use backstop::prelude::*;
-use backstop_contest::{Answer, Arguments, BATCH, Failure, shares};
+use backstop_contest::{BATCH, DriverAnswer, DriverCall, DriverError, shares};
 
-use crate::served::Served;
+use crate::served::ServedQueues;
 use crate::work::Work;
 
 /// Stores jobs in batches from several producers.
 pub(crate) async fn bulk(
     engine: &Backstop,
-    arguments: &Arguments,
-    served: &Served,
-) -> Result<Answer, Failure> {
+    arguments: &DriverCall,
+    served: &ServedQueues,
+) -> Result<DriverAnswer, DriverError> {
     let queues: Vec<String> = (0..arguments.filled).map(|at| served.queue_of(at).to_owned()).collect();
     let began = Instant::now();
     let producers: Vec<_> = shares(arguments.jobs, arguments.clients)
@@ -28,18 +28,18 @@ pub(crate) async fn bulk(
                     let job = |number| engine.enqueue(Work::due_at(0)).queue(queue(number));
                     together(&engine, numbers.map(job).collect()).await?;
                 }
-                Ok::<(), Failure>(())
+                Ok::<(), DriverError>(())
             })
         })
         .collect();
     for producer in producers {
         producer.await??;
     }
-    Ok(Answer::Rate { jobs: arguments.jobs, spent: began.elapsed() })
+    Ok(DriverAnswer::Rate { jobs: arguments.jobs, spent: began.elapsed() })
 }
 
 /// Stores these jobs in one transaction.
-pub(crate) async fn together(engine: &Backstop, jobs: Vec<Enqueue>) -> Result<(), Failure> {
+pub(crate) async fn together(engine: &Backstop, jobs: Vec<Enqueue>) -> Result<(), DriverError> {
     for answer in engine.submit_all(jobs, true).await? {
         answer?;
     }
@@ -47,7 +47,7 @@ pub(crate) async fn together(engine: &Backstop, jobs: Vec<Enqueue>) -> Result<()
 }
 
 /// Stores jobs one at a time; every producer waits for the acknowledgement of its job.
-pub(crate) async fn single(engine: &Backstop, arguments: &Arguments) -> Result<Answer, Failure> {
+pub(crate) async fn single(engine: &Backstop, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
     let each = arguments.jobs / arguments.clients;
     let began = Instant::now();
     let producers: Vec<_> = (0..arguments.clients)
@@ -57,12 +57,12 @@ pub(crate) async fn single(engine: &Backstop, arguments: &Arguments) -> Result<A
                 for _ in 0..each {
                     engine.enqueue(Work::due_at(0)).submit().await?;
                 }
-                Ok::<(), Failure>(())
+                Ok::<(), DriverError>(())
             })
         })
         .collect();
     for producer in producers {
         producer.await??;
     }
-    Ok(Answer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
+    Ok(DriverAnswer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
 }

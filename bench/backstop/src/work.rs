@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop_contest::{Tally, filling};
+use backstop_contest::{RunCount, filling};
 
 /// The job of every phase; how it ends is up to the mood of its worker.
 #[derive(Serialize, Deserialize)]
@@ -21,37 +21,39 @@ impl Work {
 
 impl Job for Work {
     const KIND: &'static str = "work";
-    type Context = Scene;
+    type Context = HandlerState;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<Scene>) -> JobResult {
+    async fn run(self, cx: JobContext<HandlerState>) -> JobResult {
         cx.app().tally.started(self.sent);
         match cx.app().mood {
-            Mood::Well => Ok(()),
-            Mood::Broken => Err(Outcome::permanent("the recipient does not exist").into()),
-            Mood::Stumbling if cx.run_number() > 1 => Ok(()),
-            Mood::Stumbling => Err(Outcome::retry_in(Duration::ZERO, "the connection was reset").into()),
+            HandlerBehaviour::Well => Ok(()),
+            HandlerBehaviour::Broken => Err(Outcome::permanent("the recipient does not exist").into()),
+            HandlerBehaviour::Stumbling if cx.run_number() > 1 => Ok(()),
+            HandlerBehaviour::Stumbling => {
+                Err(Outcome::retry_in(Duration::ZERO, "the connection was reset").into())
+            }
         }
     }
 }
 
 /// A job of the storm: it fails in every run, and may be tried again as its policy says.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Doomed {
+pub(crate) struct StormJob {
     filling: String,
 }
 
-impl Doomed {
+impl StormJob {
     /// One of many.
     pub(crate) fn one() -> Self {
         Self { filling: filling() }
     }
 }
 
-impl Job for Doomed {
+impl Job for StormJob {
     const KIND: &'static str = "doomed";
-    type Context = Scene;
+    type Context = HandlerState;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<Scene>) -> JobResult {
+    async fn run(self, cx: JobContext<HandlerState>) -> JobResult {
         cx.app().failures.count();
         Err("the connection was reset".into())
     }
@@ -59,7 +61,7 @@ impl Job for Doomed {
 
 /// What handlers do.
 #[derive(Clone, Copy)]
-pub(crate) enum Mood {
+pub(crate) enum HandlerBehaviour {
     /// They succeed.
     Well,
     /// They fail for good.
@@ -69,16 +71,16 @@ pub(crate) enum Mood {
 }
 
 /// What handlers share.
-pub(crate) struct Scene {
-    pub(crate) tally: Tally,
-    /// Runs of [`Doomed`].
-    pub(crate) failures: Tally,
-    pub(crate) mood: Mood,
+pub(crate) struct HandlerState {
+    pub(crate) tally: RunCount,
+    /// Runs of [`StormJob`].
+    pub(crate) failures: RunCount,
+    pub(crate) mood: HandlerBehaviour,
 }
 
-impl Scene {
+impl HandlerState {
     /// Handlers in this mood that report to `tally`.
-    pub(crate) fn new(tally: &Tally, mood: Mood) -> Self {
-        Self { tally: tally.clone(), failures: Tally::default(), mood }
+    pub(crate) fn new(tally: &RunCount, mood: HandlerBehaviour) -> Self {
+        Self { tally: tally.clone(), failures: RunCount::default(), mood }
     }
 }

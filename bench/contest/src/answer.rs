@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What a driver found out.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum DriverAnswer {
     /// Nothing to tell: the phase is done.
     Done,
     /// The version of the engine, and the settings that the driver gives it.
@@ -43,7 +43,7 @@ pub enum Answer {
     },
 }
 
-impl Answer {
+impl DriverAnswer {
     /// Prints it for `xtask`.
     pub fn print(&self) {
         println!("{}", self.json());
@@ -90,16 +90,16 @@ mod tests {
 
     #[test]
     fn every_answer_is_one_object() {
-        let rate = Answer::Rate { jobs: 3, spent: Duration::from_millis(1_500) };
+        let rate = DriverAnswer::Rate { jobs: 3, spent: Duration::from_millis(1_500) };
         assert_eq!(rate.json(), r#"{"jobs":3,"seconds":1.500000}"#);
-        assert_eq!(Answer::Waits(vec![1, 22]).json(), r#"{"waits_us":[1,22]}"#);
-        let version = Answer::Version { version: "1".to_owned(), settings: "a \"b\"\n".to_owned() };
+        assert_eq!(DriverAnswer::Waits(vec![1, 22]).json(), r#"{"waits_us":[1,22]}"#);
+        let version = DriverAnswer::Version { version: "1".to_owned(), settings: "a \"b\"\n".to_owned() };
         assert_eq!(version.json(), r#"{"version":"1","settings":"a \"b\""}"#);
-        assert_eq!(Answer::Done.json(), "{}");
+        assert_eq!(DriverAnswer::Done.json(), "{}");
         let second = Duration::from_secs(1);
-        let steady = Answer::Steady { jobs: 2, spent: second, waits: vec![3], failures: 4 };
+        let steady = DriverAnswer::Steady { jobs: 2, spent: second, waits: vec![3], failures: 4 };
         assert_eq!(steady.json(), r#"{"jobs":2,"seconds":1.000000,"waits_us":[3],"failures":4}"#);
-        let idle = Answer::Idle { spent: second, busy: Duration::from_millis(20) };
+        let idle = DriverAnswer::Idle { spent: second, busy: Duration::from_millis(20) };
         assert_eq!(idle.json(), r#"{"seconds":1.000000,"busy_seconds":0.020000}"#);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What a driver is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum DriverPhase {
     /// Say which version it drives and with which settings.
     Version,
     /// Make the tables; not measured.
@@ -31,16 +31,16 @@ pub enum Phase {
 
 /// One call of a driver.
 #[derive(Clone, Debug)]
-pub struct Arguments {
+pub struct DriverCall {
     /// What to do.
-    pub phase: Phase,
+    pub phase: DriverPhase,
     /// Where the jobs are stored.
     pub url: String,
     /// How many jobs.
     pub jobs: usize,
     /// How many producers at once.
     pub clients: usize,
-    /// Jobs a second, for [`Phase::Latency`] and [`Phase::Storm`].
+    /// Jobs a second, for [`DriverPhase::Latency`] and [`DriverPhase::Storm`].
     pub rate: u32,
     /// When a drain stops and tells how far it came.
     pub limit: Duration,
@@ -48,19 +48,19 @@ pub struct Arguments {
     pub queues: usize,
     /// In how many of them the jobs lie, evenly.
     pub filled: usize,
-    /// How many jobs fail on the other queue, for [`Phase::Storm`].
+    /// How many jobs fail on the other queue, for [`DriverPhase::Storm`].
     pub beside: usize,
-    /// How long a worker is watched, for [`Phase::Idle`].
+    /// How long a worker is watched, for [`DriverPhase::Idle`].
     pub watch: Duration,
 }
 
-impl Arguments {
+impl DriverCall {
     /// Reads the command line of this process.
     ///
     /// # Errors
     /// When it is not a phase and pairs of `--url URL`, `--jobs N`, `--clients N`, `--rate N`, `--limit SECONDS`,
     /// `--queues N`, `--filled N`, `--beside N` and `--watch SECONDS`.
-    pub fn read() -> Result<Self, crate::Failure> {
+    pub fn read() -> Result<Self, crate::DriverError> {
         let words: Vec<String> = std::env::args().skip(1).collect();
         Ok(Self::parse(&words)?)
     }
@@ -103,19 +103,19 @@ impl Arguments {
     }
 }
 
-fn parse_phase(word: &str) -> Result<Phase, String> {
+fn parse_phase(word: &str) -> Result<DriverPhase, String> {
     Ok(match word {
-        "version" => Phase::Version,
-        "setup" => Phase::Setup,
-        "enqueue_bulk" => Phase::EnqueueBulk,
-        "enqueue_single" => Phase::EnqueueSingle,
-        "drain" => Phase::Drain,
-        "fail" => Phase::Fail,
-        "retry" => Phase::Retry,
-        "redrive" => Phase::Redrive,
-        "latency" => Phase::Latency,
-        "storm" => Phase::Storm,
-        "idle" => Phase::Idle,
+        "version" => DriverPhase::Version,
+        "setup" => DriverPhase::Setup,
+        "enqueue_bulk" => DriverPhase::EnqueueBulk,
+        "enqueue_single" => DriverPhase::EnqueueSingle,
+        "drain" => DriverPhase::Drain,
+        "fail" => DriverPhase::Fail,
+        "retry" => DriverPhase::Retry,
+        "redrive" => DriverPhase::Redrive,
+        "latency" => DriverPhase::Latency,
+        "storm" => DriverPhase::Storm,
+        "idle" => DriverPhase::Idle,
         _ => return Err(format!("no phase {word}")),
     })
 }
@@ -124,14 +124,14 @@ fn parse_phase(word: &str) -> Result<Phase, String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Arguments, String> {
-        Arguments::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<DriverCall, String> {
+        DriverCall::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_full_command_line_is_read() {
         let read = parse("latency --url sqlite:a.db --jobs 500 --clients 64 --rate 100 --limit 7").unwrap();
-        assert_eq!(read.phase, Phase::Latency);
+        assert_eq!(read.phase, DriverPhase::Latency);
         assert_eq!((read.url.as_str(), read.jobs, read.clients), ("sqlite:a.db", 500, 64));
         assert_eq!((read.rate, read.limit), (100, Duration::from_secs(7)));
         assert_eq!((read.queues, read.filled, read.beside), (1, 1, 0), "what is not named is plain");

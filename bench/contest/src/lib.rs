@@ -11,12 +11,12 @@ mod tally;
 
 use std::time::{Duration, Instant, SystemTime};
 
-pub use answer::Answer;
-pub use arguments::{Arguments, Phase};
-pub use tally::{Tally, WARM_UP};
+pub use answer::DriverAnswer;
+pub use arguments::{DriverCall, DriverPhase};
+pub use tally::{RunCount, WARM_UP};
 
 /// What a driver fails with; `xtask` shows it as the reason of the contender's absence.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How many jobs one call of bulk enqueue carries.
 pub const BATCH: usize = 1_000;

@@ -11,7 +11,7 @@ pub const WARM_UP: usize = 50;
 
 /// Counts runs; clones share the count.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<Counts>);
+pub struct RunCount(Arc<Counts>);
 
 /// Jobs are known by the moment at which they were due to be sent, moments are in microseconds.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Tally {
+impl RunCount {
     /// One more handler has run.
     pub fn count(&self) {
         self.0.runs.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_warm_up_is_counted_as_runs_but_not_as_waits() {
-        let tally = Tally::default();
+        let tally = RunCount::default();
         for _ in 0..WARM_UP + 2 {
             tally.started(now_micros());
         }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_wait_begins_when_the_job_is_acknowledged() {
-        let (tally, sent) = (Tally::default(), now_micros() - 1_000_000);
+        let (tally, sent) = (RunCount::default(), now_micros() - 1_000_000);
         for number in 0..WARM_UP as u64 {
             tally.started(number);
         }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::signals::stop_asked;
-use backstop_chaos::client::{self, Habits};
+use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::journal::Journal;
-use backstop_chaos::work::Toil;
-use backstop_chaos::{remote, shop, witness};
-use backstop_server::{Api, Settings, bind};
+use backstop_chaos::work::CampaignJob;
+use backstop_chaos::{journal_layer, processes, remote};
+use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
 mod disk_full;
@@ -46,20 +46,20 @@ async fn main() -> JobResult {
 
 async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
     let journal = Arc::new(Journal::create_in(folder));
-    let engine = witness::open(url, journal.clone()).await?;
+    let engine = journal_layer::open(url, journal.clone()).await?;
     if submits {
         submit(&engine, &journal);
     }
     // Without a word the defaults are what is tested.
     let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
-    let worker = engine.worker(journal).register::<Toil>().queue("default", 8).prefetch(prefetch);
+    let worker = engine.worker(journal).register::<CampaignJob>().queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
     Ok(())
 }
 
 fn submit(engine: &Backstop, journal: &Arc<Journal>) {
     for _ in 0..2 {
-        tokio::spawn(client::submit(engine.clone(), Habits::default()));
+        tokio::spawn(client::submit(engine.clone(), ClientBehaviour::default()));
     }
     tokio::spawn(client::watch(engine.clone(), journal.clone()));
 }
@@ -67,13 +67,13 @@ fn submit(engine: &Backstop, journal: &Arc<Journal>) {
 /// Serves the HTTP API without a worker, and says where.
 async fn serve(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
     let journal = Arc::new(Journal::create_in(folder));
-    let engine = witness::open(url, journal.clone()).await?;
-    let mut settings = Settings::default();
+    let engine = journal_layer::open(url, journal.clone()).await?;
+    let mut settings = ServerSettings::default();
     settings.lease = Some(lease);
     let api = Api::new(engine.clone(), settings);
     let listener = bind(([127, 0, 0, 1], 0).into(), &api).await?;
     let slot = std::env::var("CHAOS_SLOT").unwrap_or_else(|_| "0".to_owned());
-    shop::announce(folder, &slot, listener.local_addr()?)?;
+    processes::announce(folder, &slot, listener.local_addr()?)?;
     if submits {
         submit(&engine, &journal);
     }

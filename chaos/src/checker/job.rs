@@ -8,7 +8,7 @@ use backstop::core::job::{Attempt, Record};
 use backstop::{Cause, State, TerminalReason};
 
 use super::Kept;
-use super::said::Said;
+use super::summary::JournalSummary;
 
 /// A run may begin this long after the cancel of its job was acknowledged: it had been claimed before.
 const COOPERATIVE_HUNDREDTHS: u64 = 300;
@@ -17,28 +17,28 @@ const COOPERATIVE_HUNDREDTHS: u64 = 300;
 const CLOCK_ORDER: Duration = Duration::from_secs(1);
 
 /// Adds what is wrong with one job.
-pub(super) fn check(kept: &Kept, said: &Said, violations: &mut Vec<String>) {
+pub(super) fn check(kept: &Kept, summary: &JournalSummary, violations: &mut Vec<String>) {
     let id = kept.view.job.spec.id;
     let mut found = Vec::new();
-    check_origin(kept, said, &mut found);
+    check_origin(kept, summary, &mut found);
     check_record(kept, &mut found);
     check_order(kept, &mut found);
-    check_finality(kept, said, &mut found);
+    check_finality(kept, summary, &mut found);
     check_expiry(kept, &mut found);
     for row in &kept.rows {
         let lease = Lease { job: id, worker: row.worker, fence: row.fence };
-        check_reports(row, &lease, said, &mut found);
-        check_lease(row, said, &mut found);
+        check_reports(row, &lease, summary, &mut found);
+        check_lease(row, summary, &mut found);
     }
-    check_promises(kept, said, &mut found);
-    check_handlers(kept, said, &mut found);
+    check_promises(kept, summary, &mut found);
+    check_handlers(kept, summary, &mut found);
     violations.extend(found.into_iter().map(|what| format!("job {id}: {what}")));
 }
 
 /// It was submitted, and is stored as it was.
-fn check_origin(kept: &Kept, said: &Said, found: &mut Vec<String>) {
+fn check_origin(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
     let spec = &kept.view.job.spec;
-    let Some(tried) = said.tried.get(&spec.id) else {
+    let Some(tried) = summary.tried.get(&spec.id) else {
         return found.push("it is in the store, and nobody submitted it".to_owned());
     };
     if *tried.payload != *spec.payload
@@ -115,7 +115,7 @@ fn check_order(kept: &Kept, found: &mut Vec<String>) {
 }
 
 /// Succeeded and canceled are final.
-fn check_finality(kept: &Kept, said: &Said, found: &mut Vec<String>) {
+fn check_finality(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
     let (record, rows) = (&kept.view.record, &kept.rows);
     let successes = rows.iter().filter(|row| row.cause == Cause::Succeeded).count();
     let last_succeeded = rows.last().is_some_and(|row| row.cause == Cause::Succeeded);
@@ -123,12 +123,12 @@ fn check_finality(kept: &Kept, said: &Said, found: &mut Vec<String>) {
         found.push(format!("it is {} with {successes} successful runs", record.state));
     }
     let id = kept.view.job.spec.id;
-    if let Some(told) = said.canceled.get(&id) {
+    if let Some(told) = summary.canceled.get(&id) {
         if record.state != State::Canceled {
             found.push(format!("its cancel was acknowledged, and it is {}", record.state));
         }
         let late = |at: u64| at > told.saturating_add(COOPERATIVE_HUNDREDTHS);
-        if said.began.get(&id).is_some_and(|runs| runs.iter().any(|run| late(run.at))) {
+        if summary.began.get(&id).is_some_and(|runs| runs.iter().any(|run| late(run.at))) {
             found.push("a handler began long after the cancel was acknowledged".to_owned());
         }
     }
@@ -156,9 +156,9 @@ fn check_expiry(kept: &Kept, found: &mut Vec<String>) {
 }
 
 /// A ledger row is what whoever held that fence, or its rescuer, reported: once.
-fn check_reports(row: &Attempt, lease: &Lease, said: &Said, found: &mut Vec<String>) {
+fn check_reports(row: &Attempt, lease: &Lease, summary: &JournalSummary, found: &mut Vec<String>) {
     let run = row.number;
-    let reports = said.reports.get(lease);
+    let reports = summary.reports.get(lease);
     let verdict = row.decision.as_ref().map_or(Verdict::Succeed, |decision| decision.verdict.clone());
     let matches = reports.is_some_and(|reports| {
         reports.tries.iter().any(|(cause, tried)| *cause == row.cause && same_move(tried, &verdict))
@@ -191,8 +191,8 @@ fn same_move(a: &Verdict, b: &Verdict) -> bool {
 }
 
 /// A worker's own report came while its lease ran; a rescue came after it had run out.
-fn check_lease(row: &Attempt, said: &Said, found: &mut Vec<String>) {
-    let Some(lease) = said.leases.get(&row.worker) else { return };
+fn check_lease(row: &Attempt, summary: &JournalSummary, found: &mut Vec<String>) {
+    let Some(lease) = summary.leases.get(&row.worker) else { return };
     let moment = row.finished_at;
     if row.cause == Cause::Crash && moment < lease.surely {
         found.push(format!(
@@ -212,10 +212,10 @@ fn check_lease(row: &Attempt, said: &Said, found: &mut Vec<String>) {
 }
 
 /// What was acknowledged to workers is in the ledger, under their fence.
-fn check_promises(kept: &Kept, said: &Said, found: &mut Vec<String>) {
+fn check_promises(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
     let id = kept.view.job.spec.id;
-    for began in said.began.get(&id).into_iter().flatten() {
-        let Some(reports) = said.reports.get(&began.lease) else { continue };
+    for began in summary.began.get(&id).into_iter().flatten() {
+        let Some(reports) = summary.reports.get(&began.lease) else { continue };
         if reports.accepted.is_empty() {
             continue;
         }
@@ -234,14 +234,14 @@ fn check_promises(kept: &Kept, said: &Said, found: &mut Vec<String>) {
 }
 
 /// What handlers did: each run once, counted before it began, and under the fence of the ledger.
-fn check_handlers(kept: &Kept, said: &Said, found: &mut Vec<String>) {
-    let began = said.began.get(&kept.view.job.spec.id).map_or(&[][..], Vec::as_slice);
+fn check_handlers(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
+    let began = summary.began.get(&kept.view.job.spec.id).map_or(&[][..], Vec::as_slice);
     for row in &kept.rows {
         let runs: Vec<_> = began.iter().filter(|run| run.run == row.number).collect();
         if runs.len() > 1 {
             found.push(format!("run {} was begun {} times", row.number, runs.len()));
         }
-        let ended = runs.iter().any(|run| said.ended.contains(&(run.lease, run.run)));
+        let ended = runs.iter().any(|run| summary.ended.contains(&(run.lease, run.run)));
         let cut_off = matches!(row.cause, Cause::Crash | Cause::Interrupted | Cause::Canceled);
         if !ended && !cut_off {
             let what = if runs.is_empty() { "never began" } else { "was cut off" };

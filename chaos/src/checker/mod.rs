@@ -1,10 +1,10 @@
 //! Compares what the processes said with what the store holds, when the faults are over.
 //!
-//! `said` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many. All times that
+//! `summary` sums up the journals, `job` looks at one job and its ledger, `whole` at what concerns many. All times that
 //! are compared are the store's own; those of the journals only order what happened on this machine.
 
 mod job;
-mod said;
+mod summary;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest, Store};
 use backstop::{Cause, JobId};
 
-pub use said::Said;
+pub use summary::JournalSummary;
 
 /// How many ledgers are read at once.
 const READERS: usize = 8;
 
 /// What a campaign came to.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CampaignReport {
     /// Jobs in the store.
     pub jobs: usize,
     /// Submits that were acknowledged.
@@ -40,7 +40,7 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for CampaignReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { jobs, acked, canceled, runs, crashes, refused, violations } = self;
         write!(
@@ -62,22 +62,22 @@ struct Kept {
 ///
 /// # Errors
 /// When the store cannot be read.
-pub async fn check(engine: &Backstop, folder: &Path) -> JobResult<Report> {
-    let said = Said::read(folder);
+pub async fn check(engine: &Backstop, folder: &Path) -> JobResult<CampaignReport> {
+    let summary = JournalSummary::read(folder);
     let jobs = all_jobs(engine).await?;
-    let mut report = Report {
+    let mut report = CampaignReport {
         jobs: jobs.len(),
-        acked: said.acked.len(),
-        canceled: said.canceled.len(),
-        refused: said.refused.len(),
-        ..Report::default()
+        acked: summary.acked.len(),
+        canceled: summary.canceled.len(),
+        refused: summary.refused.len(),
+        ..CampaignReport::default()
     };
     for kept in jobs.values() {
         report.runs += kept.rows.len();
         report.crashes += kept.rows.iter().filter(|row| row.cause == Cause::Crash).count();
-        job::check(kept, &said, &mut report.violations);
+        job::check(kept, &summary, &mut report.violations);
     }
-    whole::check(&jobs, &said, &mut report.violations);
+    whole::check(&jobs, &summary, &mut report.violations);
     whole::check_counts(&jobs, &engine.queues().await?, &mut report.violations);
     Ok(report)
 }

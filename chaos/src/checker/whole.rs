@@ -8,31 +8,31 @@ use backstop::store::QueueView;
 use backstop::{JobId, Timestamp};
 
 use super::Kept;
-use super::said::Said;
+use super::summary::JournalSummary;
 
 /// As in `job`: clocks are read before commits.
 const CLOCK_ORDER: Duration = Duration::from_secs(1);
 
 /// Adds what is wrong among the jobs.
-pub(super) fn check(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
-    for (job, answers) in &said.acked {
+pub(super) fn check(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, violations: &mut Vec<String>) {
+    for (job, answers) in &summary.acked {
         for answer in answers.iter().filter(|answer| !jobs.contains_key(*answer)) {
             violations.push(format!("job {job} was acknowledged as {answer}, which is lost"));
         }
     }
-    for (lease, times) in said.held.iter().filter(|(_, times)| **times > 1) {
+    for (lease, times) in summary.held.iter().filter(|(_, times)| **times > 1) {
         violations.push(format!("job {} was handed out {times} times with fence {}", lease.job, lease.fence));
     }
-    violations.extend(said.broken.iter().map(|error| format!("the store failed for no reason: {error}")));
-    check_holders(said, violations);
-    check_idempotency(jobs, said, violations);
-    check_business(jobs, said, violations);
+    violations.extend(summary.broken.iter().map(|error| format!("the store failed for no reason: {error}")));
+    check_holders(summary, violations);
+    check_idempotency(jobs, summary, violations);
+    check_business(jobs, summary, violations);
 }
 
 /// One fence of one job has one holder.
-fn check_holders(said: &Said, violations: &mut Vec<String>) {
+fn check_holders(summary: &JournalSummary, violations: &mut Vec<String>) {
     let mut holders = HashMap::new();
-    for lease in said.held.keys() {
+    for lease in summary.held.keys() {
         if let Some(other) = holders.insert((lease.job, lease.fence), lease.worker) {
             violations.push(format!(
                 "job {} was held by {other} and {} with the same fence {}",
@@ -43,8 +43,8 @@ fn check_holders(said: &Said, violations: &mut Vec<String>) {
 }
 
 /// One idempotency key is one job, and everybody was told its id.
-fn check_idempotency(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
-    for (key, answers) in said.keys.iter().filter(|(_, answers)| answers.len() > 1) {
+fn check_idempotency(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, violations: &mut Vec<String>) {
+    for (key, answers) in summary.keys.iter().filter(|(_, answers)| answers.len() > 1) {
         violations.push(format!("idempotency key {key} was answered with the jobs {answers:?}"));
     }
     let mut by_key: HashMap<&str, Vec<JobId>> = HashMap::new();
@@ -59,8 +59,8 @@ fn check_idempotency(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut
 }
 
 /// No two live jobs share a business key: at no moment that somebody looked, and at none that the store remembers.
-fn check_business(jobs: &BTreeMap<JobId, Kept>, said: &Said, violations: &mut Vec<String>) {
-    for (key, live) in said.live.iter().filter(|(_, live)| live.len() > 1) {
+fn check_business(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, violations: &mut Vec<String>) {
+    for (key, live) in summary.live.iter().filter(|(_, live)| live.len() > 1) {
         violations.push(format!("business key {key} had the live jobs {live:?} at once"));
     }
     let mut lives: HashMap<&str, Vec<(Timestamp, Timestamp, JobId)>> = HashMap::new();

@@ -9,14 +9,14 @@ use backstop::sqlite::rusqlite::Connection;
 use backstop::sqlite::rusqlite::types::ValueRef;
 use backstop_testbed::shared;
 
-use crate::ground::{Ground, Kind};
+use crate::location::{StoreKind, StoreLocation};
 
 /// Columns that hold what a job was given and gave back.
 const DATA: [&str; 2] = ["payload", "result"];
 
 /// What was read.
 #[derive(Debug, Default)]
-pub struct Dump {
+pub struct StoreDump {
     /// Every value, one line each.
     pub bytes: Vec<u8>,
     /// How many tables there are.
@@ -25,7 +25,7 @@ pub struct Dump {
     pub rows: usize,
 }
 
-impl Dump {
+impl StoreDump {
     fn value(&mut self, column: &str, value: &[u8]) {
         if !DATA.contains(&column) {
             self.bytes.extend_from_slice(value);
@@ -38,27 +38,27 @@ impl Dump {
 ///
 /// # Panics
 /// When they cannot be read.
-pub async fn tables(ground: &Ground) -> Dump {
-    match ground.kind() {
-        Kind::Sqlite => sqlite(ground),
-        Kind::Postgres => postgres(place(ground, "schema")).await,
-        Kind::Mariadb => mariadb(place(ground, "prefix")).await,
+pub async fn tables(location: &StoreLocation) -> StoreDump {
+    match location.kind() {
+        StoreKind::Sqlite => sqlite(location),
+        StoreKind::Postgres => postgres(place(location, "schema")).await,
+        StoreKind::Mariadb => mariadb(place(location, "prefix")).await,
     }
 }
 
 /// The value of a setting in the store's address.
-fn place<'g>(ground: &'g Ground, setting: &str) -> &'g str {
-    let settings = ground.url().split_once('?').map_or("", |(_, settings)| settings);
+fn place<'g>(location: &'g StoreLocation, setting: &str) -> &'g str {
+    let settings = location.url().split_once('?').map_or("", |(_, settings)| settings);
     let value = settings.split('&').find_map(|one| one.strip_prefix(setting)?.strip_prefix('='));
     value.expect("the ground has a place of its own on the server")
 }
 
-fn sqlite(ground: &Ground) -> Dump {
-    let conn = Connection::open(ground.folder().join("jobs.db")).expect("the file opens");
+fn sqlite(location: &StoreLocation) -> StoreDump {
+    let conn = Connection::open(location.folder().join("jobs.db")).expect("the file opens");
     let mut listed = conn.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").expect("a schema");
     let names = listed.query_map([], |row| row.get(0)).expect("tables");
     let names: Vec<String> = names.collect::<Result<_, _>>().expect("names");
-    let mut dump = Dump { tables: names.len(), ..Dump::default() };
+    let mut dump = StoreDump { tables: names.len(), ..StoreDump::default() };
     for table in names {
         let mut read = conn.prepare(&format!("SELECT * FROM \"{table}\"")).expect("a table");
         let columns: Vec<String> = read.column_names().into_iter().map(str::to_owned).collect();
@@ -76,7 +76,7 @@ fn sqlite(ground: &Ground) -> Dump {
     dump
 }
 
-async fn postgres(schema: &str) -> Dump {
+async fn postgres(schema: &str) -> StoreDump {
     let (client, connection) = connect(shared::postgres(), NoTls).await.expect("the server is there");
     let driver = tokio::spawn(connection);
     let columns = format!(
@@ -97,7 +97,7 @@ async fn postgres(schema: &str) -> Dump {
             _ => tables.push((field(0).to_owned(), vec![column])),
         }
     }
-    let mut dump = Dump { tables: tables.len(), ..Dump::default() };
+    let mut dump = StoreDump { tables: tables.len(), ..StoreDump::default() };
     for (table, columns) in tables {
         let read = format!("SELECT {} FROM \"{schema}\".\"{table}\"", columns.join(", "));
         for message in client.simple_query(&read).await.expect("readable") {
@@ -113,7 +113,7 @@ async fn postgres(schema: &str) -> Dump {
     dump
 }
 
-async fn mariadb(prefix: &str) -> Dump {
+async fn mariadb(prefix: &str) -> StoreDump {
     let options = Opts::from_url(shared::mariadb()).expect("a good address");
     let mut conn = Conn::new(options).await.expect("the server is there");
     let tables = format!(
@@ -122,7 +122,7 @@ async fn mariadb(prefix: &str) -> Dump {
         prefix.len()
     );
     let tables: Vec<String> = conn.query(tables).await.expect("a catalogue");
-    let mut dump = Dump { tables: tables.len(), ..Dump::default() };
+    let mut dump = StoreDump { tables: tables.len(), ..StoreDump::default() };
     for table in tables {
         let rows: Vec<Row> = conn.query(format!("SELECT * FROM `{table}`")).await.expect("readable");
         for row in rows {

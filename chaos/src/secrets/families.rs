@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use super::Secret;
+use super::PlantedSecret;
 
 type Family = fn(&mut Rng) -> (String, String);
 
@@ -121,13 +121,13 @@ const MIXED: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 /// `count` secrets, the families in turn.
 #[must_use]
-pub fn planted(seed: u64, count: usize) -> Vec<Secret> {
+pub fn planted(seed: u64, count: usize) -> Vec<PlantedSecret> {
     let mut rng = Rng::with_seed(seed);
     let families = FAMILIES.iter().cycle().take(count);
     families
         .map(|(family, make)| {
             let (hidden, text) = make(&mut rng);
-            Secret { family, hidden, text }
+            PlantedSecret { family, hidden, text }
         })
         .collect()
 }

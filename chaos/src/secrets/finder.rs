@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Secret;
+use super::PlantedSecret;
 
 /// How many bits tell quickly that no piece begins here, as a power of two.
 const BITS: u32 = 24;
@@ -14,20 +14,20 @@ const HEAD: usize = 8;
 
 /// Every piece of every secret, ready to be looked up.
 #[derive(Debug)]
-pub struct Finder {
+pub struct SecretFinder {
     /// Whose piece it is; none when several secrets have it.
     pieces: HashMap<Vec<u8>, Option<usize>>,
     lengths: BTreeSet<usize>,
     quick: Vec<bool>,
 }
 
-impl Finder {
+impl SecretFinder {
     /// Prepares the search for these.
     ///
     /// # Panics
     /// When a secret is so short that it would be found by chance.
     #[must_use]
-    pub fn new(secrets: &[Secret]) -> Self {
+    pub fn new(secrets: &[PlantedSecret]) -> Self {
         let mut finder =
             Self { pieces: HashMap::new(), lengths: BTreeSet::new(), quick: vec![false; 1 << BITS] };
         for (index, secret) in secrets.iter().enumerate() {

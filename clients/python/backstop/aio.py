@@ -32,7 +32,7 @@ _log = logging.getLogger("backstop")
 
 #: How long one claim waits for work, in seconds. A stop does not wait for it.
 WAIT = 20.0
-#: The first and the longest pause while the server is away, in seconds.
+#: The first and the longest pause while the server is unavailable, in seconds.
 PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
 #: The longest time between two heartbeats, in seconds: so soon a running handler is told that its job was canceled.
 BEAT_LONGEST = 2.0
@@ -220,7 +220,7 @@ class AsyncJob:
     async def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on.
 
-        A handler whose job was canceled or lost is canceled here and now. A server that is away is no reason to stop.
+        A handler whose job was canceled or lost is canceled here and now. A server that is unavailable is no reason to stop.
         """
         try:
             await self._client.progress(self.lease, percent, note)
@@ -366,7 +366,7 @@ class AsyncWorker:
                 if not error.is_passing:
                     _log.error("no work can be claimed: %s", error)
                     return
-                _log.warning("no work can be claimed for the moment: %s", error)
+                _log.warning("no work can be claimed at the moment: %s", error)
                 await _first(asyncio.sleep(pause), stop.wait())
                 pause = min(pause * 2, PAUSE_LONGEST)
                 continue
@@ -479,7 +479,7 @@ class AsyncWorker:
                 # After the leases, which must not wait for it.
                 await asyncio.gather(*(job._send_lines(self._lease / 3) for job in jobs.values()))
             except ApiError as error:
-                _log.warning("leases cannot be renewed for the moment: %s", error)
+                _log.warning("leases cannot be renewed at the moment: %s", error)
                 late = time.monotonic() - renewed > self._lease
                 lost = {lease: "stale_lease" for lease in jobs} if late else {}
             for lease, reason in lost.items():

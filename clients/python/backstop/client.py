@@ -97,7 +97,7 @@ class Client:
         return results
 
     def get(self, job: str, reveal: bool = False) -> Body:
-        """A job as it is now; its payload and result in clear only when asked for, and allowed."""
+        """A job as it is now; its payload and result in the clear only when asked for, and allowed."""
         return self._read(f"/api/v1/jobs/{quote(job, safe='')}" + ("?reveal=true" if reveal else ""))
 
     def explain(self, job: str) -> Body:

@@ -21,10 +21,10 @@ class Invalid(Exception):
 
 
 class Transient(Exception):
-    """A dependency is away for the moment: the job goes back, and nobody is to blame."""
+    """A dependency is unavailable at the moment: the job goes back, and nobody is to blame."""
 
     def __init__(self, dependency: str, message: Optional[str] = None, retry_in: Optional[float] = None) -> None:
-        super().__init__(message or f"dependency `{dependency}` is away")
+        super().__init__(message or f"dependency `{dependency}` is unavailable")
         self.dependency = dependency
         self.retry_in = retry_in
 

@@ -22,7 +22,7 @@ _log = logging.getLogger("backstop")
 
 #: How long one claim waits for work, in seconds. A stop does not wait for it.
 WAIT = 20.0
-#: The first and the longest pause while the server is away, in seconds.
+#: The first and the longest pause while the server is unavailable, in seconds.
 PAUSE_FIRST, PAUSE_LONGEST = 0.1, 5.0
 #: Lines that are sent with one heartbeat at most.
 LINES = 1000
@@ -91,7 +91,7 @@ class Job:
     def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on: false when the job was canceled or lost.
 
-        A server that is away is no reason to stop.
+        A server that is unavailable is no reason to stop.
         """
         try:
             self._client.progress(self.lease, percent, note)
@@ -260,7 +260,7 @@ class Worker:
                 if not error.is_passing:
                     _log.error("no work can be claimed: %s", error)
                     return
-                _log.warning("no work can be claimed for the moment: %s", error)
+                _log.warning("no work can be claimed at the moment: %s", error)
                 self._stop.wait(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
                 continue
@@ -377,7 +377,7 @@ class Worker:
                 for job in jobs.values():
                     job._send_lines(self._lease / 3)
             except ApiError as error:
-                _log.warning("leases cannot be renewed for the moment: %s", error)
+                _log.warning("leases cannot be renewed at the moment: %s", error)
                 # Others may run these jobs by now, and what we say of them would be refused.
                 late = time.monotonic() - renewed > self._lease
                 lost = {lease: "stale_lease" for lease in jobs} if late else {}

@@ -36,7 +36,7 @@ def act(job: Job) -> Any:
     elif word == "error":
         raise KeyError("no such customer")
     elif word == "permanent":
-        raise Permanent("a bad address cannot be mended")
+        raise Permanent("a bad address cannot be fixed")
     elif word == "invalid":
         raise Invalid("no address at all")
     elif word == "transient":

@@ -11,13 +11,13 @@ use backstop::sqlite::{Options, SqliteStore};
 use crate::client::Client;
 use crate::config::Settings;
 use crate::config::settings::without_credentials;
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::problem::Problem;
 
 /// Settings and output of one run of the program.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) out: Output,
+    pub(crate) out: CliOutput,
     pub(crate) settings: Settings,
     /// True when log lines were asked for, which no redrawn view may overwrite.
     pub(crate) verbose: bool,

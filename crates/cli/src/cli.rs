@@ -9,7 +9,7 @@ use crate::commands::{
     alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, migrate, queue,
     redrive, rule, token, up, worker,
 };
-use crate::config::{Given, Source};
+use crate::config::{GivenSettings, SettingSource};
 
 const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused.\n\
                      Start with `backstop up --demo`, then `backstop job list`.";
@@ -19,15 +19,15 @@ const AFTER: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused.\n\
 #[command(name = "backstop", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
+pub(crate) struct GlobalOptions {
     /// The store: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `memory:` for tests [default:
     /// sqlite:backstop.db].
     #[arg(long, global = true, value_name = "URL", env = "BACKSTOP_STORE", hide_env_values = true)]
@@ -47,26 +47,26 @@ pub(crate) struct Global {
     /// Print more log lines on stderr; repeat for more.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    #[arg(skip = Source::Flag)]
-    store_source: Source,
-    #[arg(skip = Source::Flag)]
-    server_source: Source,
+    #[arg(skip = SettingSource::Flag)]
+    store_source: SettingSource,
+    #[arg(skip = SettingSource::Flag)]
+    server_source: SettingSource,
 }
 
-impl Global {
+impl GlobalOptions {
     /// Remembers which values came from the environment, for `config check` to say.
     pub(crate) fn remember_sources(&mut self, matches: &ArgMatches) {
         if matches.value_source("store") == Some(ValueSource::EnvVariable) {
-            self.store_source = Source::Env;
+            self.store_source = SettingSource::Env;
         }
         if matches.value_source("server") == Some(ValueSource::EnvVariable) {
-            self.server_source = Source::Env;
+            self.server_source = SettingSource::Env;
         }
     }
 
     /// What settings are made of.
-    pub(crate) fn given(&self) -> Given {
-        Given {
+    pub(crate) fn given(&self) -> GivenSettings {
+        GivenSettings {
             store: self.store.clone().map(|store| (store, self.store_source)),
             server: self.server.clone().map(|server| (server, self.server_source)),
             config: self.config.clone(),
@@ -78,54 +78,54 @@ impl Global {
 
 /// The commands. [`help`](crate::help) shows them in groups.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Start the engine: a worker, maintenance and the HTTP API.
-    Up(up::Up),
+    Up(up::UpOptions),
     /// Enqueue a job, or many.
-    Enqueue(Box<enqueue::Enqueue>),
+    Enqueue(Box<enqueue::EnqueueOptions>),
     /// List, inspect, cancel and retry jobs.
     #[command(subcommand)]
-    Job(job::Job),
+    Job(job::JobCommand),
     /// List, pause and resume queues.
     #[command(subcommand)]
-    Queue(queue::Queue),
+    Queue(queue::QueueCommand),
     /// List workers.
     #[command(subcommand)]
-    Worker(worker::Worker),
+    Worker(worker::WorkerCommand),
     /// Follow events as they happen.
-    Events(events::Events),
+    Events(events::EventsOptions),
     /// List, inspect, export and purge dead letters.
     #[command(subcommand)]
-    Dead(dead::Dead),
+    Dead(dead::DeadCommand),
     /// List, inspect and acknowledge incidents: failures with one cause.
     #[command(subcommand)]
-    Incident(incident::Incident),
+    Incident(incident::IncidentCommand),
     /// List alerts: who was told of which incident.
     #[command(subcommand)]
-    Alert(alert::Alert),
+    Alert(alert::AlertCommand),
     /// Retry dead letters by a plan: dry run, canary, then the rest in batches.
     #[command(subcommand)]
-    Redrive(redrive::Redrive),
+    Redrive(redrive::RedriveCommand),
     /// Manage rules that decide what happens to failures.
     #[command(subcommand)]
-    Rule(Box<rule::Rule>),
+    Rule(Box<rule::RuleCommand>),
     /// List, inspect, export and prune archived jobs.
     #[command(subcommand)]
-    Archive(archive::Archive),
+    Archive(archive::ArchiveCommand),
     /// Manage API tokens.
     #[command(subcommand)]
-    Token(token::Token),
+    Token(token::TokenCommand),
     /// Show the audit log: who changed what.
-    Audit(audit::Audit),
+    Audit(audit::AuditOptions),
     /// Create the configuration file, or check it.
     #[command(subcommand)]
-    Config(config::Config),
+    Config(config::ConfigCommand),
     /// Create the store, or upgrade it to this version.
-    Migrate(migrate::Migrate),
+    Migrate(migrate::MigrateOptions),
     /// Check the store for settings that could lose an acknowledged job.
     Doctor,
     /// Measure this machine: what SQLite allows, and how near Backstop comes.
-    Bench(bench::Bench),
+    Bench(bench::BenchOptions),
     /// Print completions for a shell.
-    Completions(completions::Completions),
+    Completions(completions::CompletionsOptions),
 }

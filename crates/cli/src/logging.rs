@@ -8,10 +8,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::output::Output;
+use crate::output::CliOutput;
 
 /// Starts logging. A demo shows what happens itself, so its engine is quiet unless it is asked.
-pub(crate) fn start(verbose: u8, demo: bool, output: &Output) {
+pub(crate) fn start(verbose: u8, demo: bool, output: &CliOutput) {
     let level = match (verbose, demo) {
         (0, true) => "off",
         (0, false) => "warn",

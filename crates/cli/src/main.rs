@@ -27,10 +27,10 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 use crate::app::App;
-use crate::cli::{Cli, Command};
-use crate::commands::config::Config;
+use crate::cli::{Cli, CliCommand};
+use crate::commands::config::ConfigCommand;
 use crate::config::Settings;
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::problem::{Exit, Problem};
 
 /// For small things that live as long as a request: glibc took an eighth of a busy server's processor for them, and
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let output = Output::new(cli.global.json, cli.global.no_color);
+    let output = CliOutput::new(cli.global.json, cli.global.no_color);
     if let Err(problem) = hidden {
         output.warn(&format!("programs of the same user can read the environment of this one: {problem}"));
     }
@@ -71,7 +71,7 @@ fn parse() -> Result<Cli, ExitCode> {
             let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             Problem::usage("usage", message)
                 .hint("`backstop --help` lists the commands")
-                .tell(&Output::new(true, true));
+                .tell(&CliOutput::new(true, true));
         } else {
             // A reader that has gone away has seen enough.
             let _ = error.print();
@@ -80,17 +80,19 @@ fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-fn run(cli: Cli, output: &Output) -> Result<Exit, Problem> {
+fn run(cli: Cli, output: &CliOutput) -> Result<Exit, Problem> {
     // Completions are asked for while a shell starts: no file and no store may stand in their way. A file that is to be
     // written is not read, and whoever has a faulty one needs the list of settings most.
     match &cli.command {
-        Command::Completions(args) => return commands::completions::run(args, output),
-        Command::Config(Config::Init) => return commands::config::init(cli.global.config.as_deref(), output),
-        Command::Config(Config::Reference) => return commands::config::reference(output),
+        CliCommand::Completions(args) => return commands::completions::run(args, output),
+        CliCommand::Config(ConfigCommand::Init) => {
+            return commands::config::init(cli.global.config.as_deref(), output);
+        }
+        CliCommand::Config(ConfigCommand::Reference) => return commands::config::reference(output),
         _ => {}
     }
     let settings = Settings::load(&cli.global.given())?;
-    logging::start(cli.global.verbose, matches!(&cli.command, Command::Up(args) if args.demo), output);
+    logging::start(cli.global.verbose, matches!(&cli.command, CliCommand::Up(args) if args.demo), output);
     let app = App { out: output.clone(), settings, verbose: cli.global.verbose > 0 };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

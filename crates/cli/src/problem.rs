@@ -8,7 +8,7 @@ use backstop::{OperateError, Refusal, SubmitError};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
 use serde_json::{Value, json};
 
-use crate::output::{Output, clean};
+use crate::output::{CliOutput, clean};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Problem {
     }
 
     /// Tells whoever asked, on stderr.
-    pub(crate) fn tell(&self, output: &Output) {
+    pub(crate) fn tell(&self, output: &CliOutput) {
         if self.silent {
             return;
         }
@@ -140,7 +140,7 @@ impl Problem {
         let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
     }
 
-    fn drawn(&self, output: &Output) -> String {
+    fn drawn(&self, output: &CliOutput) -> String {
         let theme = if output.live { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
         let handler = GraphicalReportHandler::new_themed(theme).with_links(false).with_wrap_lines(false);
         let mut text = String::new();

@@ -12,12 +12,12 @@ use crate::signing::SignatureError;
 
 /// What a queue lets in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueGate {
+pub struct AllowedKinds {
     /// The kinds it takes; none means all (E8).
     pub kinds: Option<Vec<String>>,
 }
 
-impl QueueGate {
+impl AllowedKinds {
     /// True when jobs of `kind` may wait and run here.
     #[must_use]
     pub fn allows(&self, kind: &str) -> bool {
@@ -29,7 +29,7 @@ impl QueueGate {
 ///
 /// # Errors
 /// The first [`Refusal`], which names the field and the limit.
-pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refusal> {
+pub fn admit(job: &NewJob, limits: &Limits, gate: &AllowedKinds) -> Result<(), Refusal> {
     admit_vouched(job, limits, gate, |_| Ok(()))
 }
 
@@ -40,7 +40,7 @@ pub fn admit(job: &NewJob, limits: &Limits, gate: &QueueGate) -> Result<(), Refu
 pub fn admit_vouched(
     job: &NewJob,
     limits: &Limits,
-    gate: &QueueGate,
+    gate: &AllowedKinds,
     vouched: impl FnOnce(&Spec) -> Result<(), SignatureError>,
 ) -> Result<(), Refusal> {
     let spec = &job.spec;
@@ -83,7 +83,7 @@ fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Re
     }
     check_text(field, name, limits.name_chars)?;
     if name.trim() != name {
-        return Err(Refusal::invalid(field, "it begins or ends with white space"));
+        return Err(Refusal::invalid(field, "it begins or ends with whitespace"));
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Refus
     }
     match text.chars().find(|c| c.is_control()) {
         Some(c) => {
-            Err(Refusal::invalid(field, format!("it holds the control character U+{:04X}", u32::from(c))))
+            Err(Refusal::invalid(field, format!("it contains the control character U+{:04X}", u32::from(c))))
         }
         None => Ok(()),
     }

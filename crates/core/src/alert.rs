@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::envelope::envelope;
 use crate::failure::TerminalReason;
 use crate::id::JobId;
-use crate::job::{FailureRecord, Job, Record};
+use crate::job::{FailureRecord, Record, StoredJob};
 use crate::time::Timestamp;
 
 /// One raised alert, waiting to be delivered.
@@ -40,7 +40,7 @@ impl Notice {
     /// the record did not die then.
     #[must_use]
     pub fn of(
-        job: &Job,
+        job: &StoredJob,
         record: &Record,
         failure: Option<&FailureRecord>,
         code_version: Option<&str>,
@@ -78,12 +78,12 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-    fn expired(now: Timestamp) -> (Job, Record) {
+    fn expired(now: Timestamp) -> (StoredJob, Record) {
         let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
         spec.expires_at = Some(NOW);
         let mut record = Record::new(&spec, NOW);
         assert!(record.expire(now));
-        (Job { spec, created_at: NOW }, record)
+        (StoredJob { spec, created_at: NOW }, record)
     }
 
     #[test]

@@ -4,14 +4,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::TerminalReason;
-use crate::job::{FailureRecord, Job, Record, State};
+use crate::job::{FailureRecord, Record, State, StoredJob};
 
 /// The envelope of a dead letter, with the field names that downstream readers know.
 ///
 /// Answers none for a job that is no dead letter.
 #[must_use]
 pub fn envelope(
-    job: &Job,
+    job: &StoredJob,
     record: &Record,
     failure: Option<&FailureRecord>,
     code_version: Option<&str>,
@@ -45,9 +45,9 @@ pub fn envelope(
     }))
 }
 
-/// Runs that followed a failure, since a person or a plan last drove the job. What went back without blame was no
+/// Runs that followed a failure, since a person or a plan last drove the job. What went back uncharged was no
 /// retry; and without a retry budget there was nothing to observe, whatever the counters say.
-fn retries(job: &Job, record: &Record) -> u32 {
+fn retries(job: &StoredJob, record: &Record) -> u32 {
     if job.spec.policy.max_retries == 0 {
         return 0;
     }
@@ -117,7 +117,7 @@ mod tests {
                 runs,
                 ..Record::new(&spec, at)
             };
-            let job = Job { spec, created_at: at };
+            let job = StoredJob { spec, created_at: at };
             let letter = envelope(&job, &record, None, None).expect("a dead letter");
             let said = (&letter["retryable"], &letter["retriesObserved"]);
             assert_eq!(said, (&json!(retryable), &json!(retries)), "{reason} {runs} {max_retries}");

@@ -20,7 +20,7 @@ pub struct Event {
     /// To which job; none for what concerns a worker or a queue.
     pub job: Option<Header>,
     /// What.
-    pub what: What,
+    pub what: EventKind,
 }
 
 impl Event {
@@ -29,8 +29,8 @@ impl Event {
     pub const fn is_of_expiry(&self) -> bool {
         matches!(
             self.what,
-            What::Dead { reason: TerminalReason::Expired, .. }
-                | What::Alert { reason: TerminalReason::Expired, .. }
+            EventKind::Dead { reason: TerminalReason::Expired, .. }
+                | EventKind::Alert { reason: TerminalReason::Expired, .. }
         )
     }
 
@@ -39,8 +39,8 @@ impl Event {
     pub fn tenant(&self) -> &str {
         match (&self.job, &self.what) {
             (Some(job), _) => job.tenant(),
-            (None, What::WaitingForCode { queue, .. }) => tenant::shown(queue),
-            (None, What::IncidentOpened { kind, .. } | What::IncidentRegressed { kind, .. }) => {
+            (None, EventKind::WaitingForCode { queue, .. }) => tenant::shown(queue),
+            (None, EventKind::IncidentOpened { kind, .. } | EventKind::IncidentRegressed { kind, .. }) => {
                 tenant::shown(kind)
             }
             (None, _) => tenant::NO_TENANT,
@@ -59,7 +59,7 @@ impl Serialize for Event {
             #[serde(flatten)]
             job: Option<&'a Header>,
             #[serde(flatten)]
-            what: &'a What,
+            what: &'a EventKind,
         }
         let Self { at, node, job, what } = self;
         Told { at: *at, node: node.as_deref(), tenant: self.tenant(), job: job.as_ref(), what }
@@ -71,7 +71,7 @@ impl Serialize for Event {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// A job was stored.
     Enqueued {
         /// When it may run.
@@ -82,7 +82,7 @@ pub enum What {
         /// Its number.
         run: u32,
     },
-    /// A run ended well.
+    /// A run succeeded.
     Succeeded {
         /// Its number.
         run: u32,
@@ -139,7 +139,7 @@ pub enum What {
         /// The version of the code in which it came back.
         version: Option<String>,
     },
-    /// A job went back without blame.
+    /// A job went back uncharged.
     Deferred {
         /// Why.
         cause: Cause,
@@ -162,7 +162,7 @@ pub enum What {
         /// Its slot.
         slot: usize,
     },
-    /// A job was called off.
+    /// A job was canceled.
     Canceled {
         /// Why.
         reason: String,
@@ -203,7 +203,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl EventKind {
     /// The name of every event.
     pub const NAMES: [&'static str; 22] = [
         "enqueued",
@@ -267,14 +267,14 @@ pub fn enqueued(job: &NewJob, record: &Record, now: Timestamp) -> Event {
         at: now,
         node: None,
         job: Some(job.spec.header()),
-        what: What::Enqueued { run_at: record.run_at },
+        what: EventKind::Enqueued { run_at: record.run_at },
     }
 }
 
 /// The event of a run that was counted as started.
 #[must_use]
 pub fn started(job: Header, run: u32, now: Timestamp) -> Event {
-    Event { at: now, node: None, job: Some(job), what: What::Started { run } }
+    Event { at: now, node: None, job: Some(job), what: EventKind::Started { run } }
 }
 
 /// The events of a run's end: `record` is the job's record after it.
@@ -289,28 +289,28 @@ pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) ->
     }
     let error = ending.failure.as_ref().map(|failure| failure.message.clone());
     if ending.cause == Cause::Timeout {
-        tell(What::TimedOut);
+        tell(EventKind::TimedOut);
     }
     if ending.cause.is_failure() {
         let r#final = ending.decision.verdict.is_final();
-        tell(What::Failed { cause: ending.cause, error: error.clone().unwrap_or_default(), r#final });
+        tell(EventKind::Failed { cause: ending.cause, error: error.clone().unwrap_or_default(), r#final });
     }
     match &ending.decision.verdict {
-        Verdict::Succeed => tell(What::Succeeded { run: record.runs }),
-        Verdict::Retry { .. } => tell(What::Retrying {
+        Verdict::Succeed => tell(EventKind::Succeeded { run: record.runs }),
+        Verdict::Retry { .. } => tell(EventKind::Retrying {
             error: error.unwrap_or_default(),
             attempt: record.attempt,
             next: record.run_at,
         }),
-        Verdict::Defer { .. } if ending.cause == Cause::Interrupted => tell(What::Interrupted),
-        Verdict::Defer { .. } => tell(What::Deferred { cause: ending.cause, until: record.run_at }),
+        Verdict::Defer { .. } if ending.cause == Cause::Interrupted => tell(EventKind::Interrupted),
+        Verdict::Defer { .. } => tell(EventKind::Deferred { cause: ending.cause, until: record.run_at }),
         Verdict::Dead { reason } => {
-            tell(What::Dead { error, attempts: record.attempt, reason: *reason });
+            tell(EventKind::Dead { error, attempts: record.attempt, reason: *reason });
             if let Some(what) = alert(record, *reason) {
                 tell(what);
             }
         }
-        Verdict::Cancel { reason } => tell(What::Canceled { reason: reason.clone() }),
+        Verdict::Cancel { reason } => tell(EventKind::Canceled { reason: reason.clone() }),
     }
     events
 }
@@ -319,10 +319,10 @@ pub fn ended(ending: &Ending, record: &Record, had_run: bool, now: Timestamp) ->
 #[must_use]
 pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
     let what = match operation {
-        Operation::Cancel { reason } => What::Canceled { reason: reason.clone() },
-        Operation::Pause => What::Paused,
-        Operation::Resume => What::Resumed,
-        Operation::Retry | Operation::Redrive { .. } => What::Retried,
+        Operation::Cancel { reason } => EventKind::Canceled { reason: reason.clone() },
+        Operation::Pause => EventKind::Paused,
+        Operation::Resume => EventKind::Resumed,
+        Operation::Retry | Operation::Redrive { .. } => EventKind::Retried,
     };
     Event { at: now, node: None, job: Some(job), what }
 }
@@ -332,7 +332,7 @@ pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
 pub fn expired(job: &Header, record: &Record, now: Timestamp) -> Vec<Event> {
     debug_assert_eq!(record.state, State::Failed);
     let reason = TerminalReason::Expired;
-    let dead = What::Dead { error: None, attempts: record.attempt, reason };
+    let dead = EventKind::Dead { error: None, attempts: record.attempt, reason };
     let both = [Some(dead), alert(record, reason)];
     both.into_iter()
         .flatten()
@@ -340,15 +340,15 @@ pub fn expired(job: &Header, record: &Record, now: Timestamp) -> Vec<Event> {
         .collect()
 }
 
-fn alert(record: &Record, reason: TerminalReason) -> Option<What> {
+fn alert(record: &Record, reason: TerminalReason) -> Option<EventKind> {
     let mark = record.alert()?;
-    Some(What::Alert { about: mark.about.clone(), reason, suppressed: mark.suppressed })
+    Some(EventKind::Alert { about: mark.about.clone(), reason, suppressed: mark.suppressed })
 }
 
 /// The event of a failure that is like no other before it.
 #[must_use]
 pub const fn incident_opened(fingerprint: Fingerprint, kind: String, now: Timestamp) -> Event {
-    Event { at: now, node: None, job: None, what: What::IncidentOpened { fingerprint, kind } }
+    Event { at: now, node: None, job: None, what: EventKind::IncidentOpened { fingerprint, kind } }
 }
 
 /// The event of a failure that came back.
@@ -359,7 +359,12 @@ pub const fn incident_regressed(
     version: Option<String>,
     now: Timestamp,
 ) -> Event {
-    Event { at: now, node: None, job: None, what: What::IncidentRegressed { fingerprint, kind, version } }
+    Event {
+        at: now,
+        node: None,
+        job: None,
+        what: EventKind::IncidentRegressed { fingerprint, kind, version },
+    }
 }
 
 #[cfg(test)]
@@ -373,6 +378,6 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim().strip_prefix("Self::")?.split_once("=> \"")?.1.strip_suffix("\","))
             .collect();
-        assert_eq!(named, What::NAMES);
+        assert_eq!(named, EventKind::NAMES);
     }
 }

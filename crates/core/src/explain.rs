@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 /// What surrounds a job in its store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Surroundings {
+pub struct ExplainContext {
     /// The store's clock.
     pub now: Timestamp,
     /// True when its queue is paused.
@@ -56,7 +56,7 @@ pub struct Holder {
 
 /// What concerns a job and is kept elsewhere than beside it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Beyond {
+pub struct ExplainRelated {
     /// The incident of its latest failure (D2).
     pub incident: Option<Incident>,
     /// Re-drive plans that drove it or still may (D4).
@@ -94,11 +94,11 @@ pub struct Explanation {
 
 /// Explains a job.
 #[must_use]
-pub fn explain(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Explanation {
+pub fn explain(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Explanation {
     let (because, next, next_at) = match view.state() {
         State::Pending | State::Waiting => waiting(view, around),
         State::Running => running(view, around),
-        State::Succeeded => done(view, "its run ended well", "nothing: succeeded is final"),
+        State::Succeeded => done(view, "its run succeeded", "nothing: succeeded is final"),
         State::Canceled => {
             let reason = view.record.cancel_reason.as_deref().unwrap_or("no reason was given");
             done(view, &format!("it was canceled: {reason}"), "nothing: canceled is final")
@@ -122,7 +122,7 @@ pub fn explain(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Explan
 
 type Sentences = (String, String, Option<Timestamp>);
 
-fn waiting(view: &JobView, around: &Surroundings) -> Sentences {
+fn waiting(view: &JobView, around: &ExplainContext) -> Sentences {
     let (spec, record) = (&view.job.spec, &view.record);
     // Before its time: between two offers to workers without the fix it only seems to wait for that.
     if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
@@ -143,7 +143,7 @@ fn waiting(view: &JobView, around: &Surroundings) -> Sentences {
         );
     }
     if around.queue_paused {
-        let next = format!("`backstop queue resume {}` lets it go", spec.queue);
+        let next = format!("`backstop queue resume {}` lets it run", spec.queue);
         let by = around.pause_note.as_ref().map_or_else(String::new, |note| format!(" by {note}"));
         return (format!("its queue `{}` is paused{by}", spec.queue), next, None);
     }
@@ -166,14 +166,14 @@ fn waiting(view: &JobView, around: &Surroundings) -> Sentences {
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
 }
 
-fn running(view: &JobView, around: &Surroundings) -> Sentences {
+fn running(view: &JobView, around: &ExplainContext) -> Sentences {
     let started = view.record.hold.and_then(|hold| hold.started_at);
     let Some(holder) = &around.holder else {
         return ("a worker holds it".into(), "its worker reports how it ended".into(), None);
     };
     let who = format!("worker {} ({})", holder.name, holder.worker);
     let because = match started {
-        Some(at) => format!("{who} runs it since {at}"),
+        Some(at) => format!("{who} has been running it since {at}"),
         None => format!("{who} has claimed it and not started it yet"),
     };
     if holder.until < around.now {
@@ -188,7 +188,7 @@ fn running(view: &JobView, around: &Surroundings) -> Sentences {
     (because, next, Some(holder.until))
 }
 
-fn dead(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Sentences {
+fn dead(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sentences {
     let id = view.job.spec.id;
     let reason = view.record.reason;
     let meaning = reason.map_or("it failed for good.", TerminalReason::meaning);
@@ -227,7 +227,7 @@ fn done(view: &JobView, because: &str, next: &str) -> Sentences {
     (format!("{because}{at}"), next.to_owned(), None)
 }
 
-fn checks(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Vec<Check> {
+fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Vec<Check> {
     let (spec, record) = (&view.job.spec, &view.record);
     let mut list = Vec::new();
     let mut add = |check: &str, answer: String| list.push(Check { check: check.to_owned(), answer });
@@ -283,7 +283,7 @@ fn checks(view: &JobView, around: &Surroundings, beyond: &Beyond) -> Vec<Check> 
 }
 
 /// What is known of a job beyond its own life: its incident, the alert about it, the plans it is part of.
-fn afterwards(view: &JobView, beyond: &Beyond, now: Timestamp) -> Vec<(&'static str, String)> {
+fn afterwards(view: &JobView, beyond: &ExplainRelated, now: Timestamp) -> Vec<(&'static str, String)> {
     let mut list = Vec::new();
     if let Some(incident) = &beyond.incident {
         let version = incident.standing.fixed_in.as_ref().map_or_else(String::new, |v| format!(" in {v}"));
@@ -299,12 +299,12 @@ fn afterwards(view: &JobView, beyond: &Beyond, now: Timestamp) -> Vec<(&'static 
         let until = alert.at.after(ALERT_WINDOW);
         let muted = beyond.incident.as_ref().is_some_and(|it| it.standing.state == IncidentState::Muted);
         let answer = match alert.suppressed {
-            _ if muted => "not told: its incident is muted".to_owned(),
+            _ if muted => "suppressed: its incident is muted".to_owned(),
             0 => format!("raised at {}", alert.at),
             more if now < until => {
-                format!("raised at {}; {more} repeats were counted and not told, until {until}", alert.at)
+                format!("raised at {}; {more} repeats were counted and suppressed, until {until}", alert.at)
             }
-            more => format!("raised at {}; {more} repeats were counted and not told", alert.at),
+            more => format!("raised at {}; {more} repeats were counted and suppressed", alert.at),
         };
         list.push(("alert", answer));
     }

@@ -87,7 +87,7 @@ pub enum IncidentState {
     New,
     /// Somebody looks after it.
     Acknowledged,
-    /// Somebody says that it is mended.
+    /// Somebody says that it is fixed.
     Fixed,
     /// It came back after that.
     Regressed,
@@ -134,7 +134,7 @@ impl FromStr for IncidentState {
 
 /// What a person says of an incident.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
+pub struct IncidentUpdate {
     /// What.
     pub verb: IncidentVerb,
     /// Who.
@@ -148,7 +148,7 @@ pub struct Statement {
 pub enum IncidentVerb {
     /// I look after it.
     Acknowledge,
-    /// It is mended, from this version on, or at once.
+    /// It is fixed, from this version on, or at once.
     Fix {
         /// The first version of the code without the bug.
         version: Option<String>,
@@ -161,7 +161,7 @@ pub enum IncidentVerb {
 
 impl Standing {
     /// Follows what a person says. Any state can follow any: people correct each other.
-    pub fn say(&mut self, statement: &Statement, now: Timestamp) {
+    pub fn say(&mut self, statement: &IncidentUpdate, now: Timestamp) {
         self.fixed_in = None;
         self.state = match &statement.verb {
             IncidentVerb::Acknowledge => IncidentState::Acknowledged,
@@ -221,7 +221,7 @@ mod tests {
 
     fn say(verb: IncidentVerb) -> Standing {
         let mut standing = Standing::default();
-        standing.say(&Statement { verb, by: "ann".into(), note: Some("looking".into()) }, NOW);
+        standing.say(&IncidentUpdate { verb, by: "ann".into(), note: Some("looking".into()) }, NOW);
         standing
     }
 

@@ -36,7 +36,7 @@ macro_rules! written_as {
 }
 
 written_as! {
-    Timestamp "Timestamp": text("date-time", "A moment, by RFC 3339.", "2026-11-15T09:30:00Z"),
+    Timestamp "Timestamp": text("date-time", "A time, as in RFC 3339.", "2026-11-15T09:30:00Z"),
     JobId "JobId": text("uuid", "A job's identity.", "0190b8a2-7c1e-7d3a-9f00-5c1b2a3d4e5f"),
     WorkerId "WorkerId": text(
         "uuid",

@@ -22,11 +22,11 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use drive::{Drive, Taken, Want};
+pub use drive::{DriveBatch, PlanDrive, PlanStep};
 pub use error::PlanError;
-pub use item::{Item, Outcome, Part, UnknownPart};
-pub use observe::Sight;
-pub use plan::{Counts, Draft, Entry, Halt, Phase, Plan, Round};
-pub use selector::{LeftOut, Selector};
-pub use settings::Settings;
-pub use survey::{Group, Survey};
+pub use item::{PlanJob, PlanJobOutcome, PlanPart, UnknownPlanPart};
+pub use observe::DrivenJob;
+pub use plan::{Plan, PlanCounts, PlanDraft, PlanEntry, PlanHalt, PlanPhase, PlanRound};
+pub use selector::{LeftOut, PlanSelector};
+pub use settings::PlanSettings;
+pub use survey::{PlanSurvey, PlanSurveyGroup};

@@ -119,14 +119,12 @@ impl Refusal {
             Self::TooLarge { field: "payload", .. } => "store the data elsewhere and pass a reference to it",
             Self::TooLarge { .. } => "shorten the value or raise the limit",
             Self::Invalid { .. } => "correct the value and submit again",
-            Self::Signature(_) => {
-                "sign it with a key of the ring that this program has, and change nothing after that"
-            }
+            Self::Signature(_) => "sign it with a key that this program has, and change nothing afterwards",
             Self::KindNotAllowed { .. } => "use another queue, or add the kind to the queue's `kinds`",
             Self::BusinessKeyConflict { .. } => {
                 "wait for the holder to end, cancel it, or submit with on_conflict skip or replace"
             }
-            Self::NotReplaceable { .. } => "cancel it instead, or submit a new job beside it",
+            Self::NotReplaceable { .. } => "cancel it instead, or submit another job",
             Self::NoSuchJob { .. } => "check the id with `backstop job list`",
             Self::WrongState { state: State::Running, verb: "paused", .. } => "cancel it instead",
             Self::WrongState { .. } => "look at it with `backstop job show`",

@@ -37,7 +37,7 @@ pub struct SealingKeys(Arc<[(SecretKey, XChaCha20Poly1305)]>);
 
 /// What sealed data is, beside whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum SealedPart {
     /// What a job is submitted with.
     Payload,
     /// What a run returned.
@@ -49,14 +49,14 @@ pub enum Part {
 pub struct Owner<'a> {
     job: JobId,
     kind: &'a str,
-    part: Part,
+    part: SealedPart,
 }
 
 impl<'a> Owner<'a> {
     /// The payload of a job of this id and kind.
     #[must_use]
     pub const fn payload(job: JobId, kind: &'a str) -> Self {
-        Self { job, kind, part: Part::Payload }
+        Self { job, kind, part: SealedPart::Payload }
     }
 
     /// The payload of a stored job. That of a callback was sealed with the job that declares it: its own id is made
@@ -69,13 +69,13 @@ impl<'a> Owner<'a> {
     /// The result of a stored job.
     #[must_use]
     pub fn result_of(spec: &'a Spec) -> Self {
-        Self { job: spec.id, kind: &spec.kind, part: Part::Result }
+        Self { job: spec.id, kind: &spec.kind, part: SealedPart::Result }
     }
 
     fn bytes(self) -> Vec<u8> {
         let part: &[u8] = match self.part {
-            Part::Payload => b"backstop payload 1",
-            Part::Result => b"backstop result 1",
+            SealedPart::Payload => b"backstop payload 1",
+            SealedPart::Result => b"backstop result 1",
         };
         // The first two have their lengths fixed by the words themselves; the kind is last and needs none.
         [part, &[0], self.job.as_bytes(), self.kind.as_bytes()].concat()

@@ -75,10 +75,10 @@ impl SigningKeys {
     }
 }
 
-/// Puts the signature of a job into its papers.
+/// Puts the signature of a job into its provenance.
 pub fn sign(keys: &SigningKeys, spec: &mut Spec) {
     let signature = keys.sign(spec);
-    spec.papers_mut().signature = Some(signature);
+    spec.provenance_mut().signature = Some(signature);
 }
 
 fn mac_of(key: &SecretKey, spec: &Spec) -> Hmac<Sha256> {

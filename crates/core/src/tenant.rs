@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,35 @@ pub fn incident_prefix(tenant: &str) -> String {
 #[must_use]
 pub fn queue_prefix(tenant: &str) -> String {
     format!("{tenant}{MARK}")
+}
+
+/// How long a node goes by what it has read of a tenant's holdings.
+pub const KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// The same for a tenant that has as much as it may: something of it may have become empty meanwhile.
+pub const FULL_FOR: Duration = Duration::from_secs(5);
+
+/// What the limit of a tenant says of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TenantRoom {
+    /// The tenant has it already: it stays usable, whatever the limit is now.
+    Known,
+    /// It is new, and fits.
+    Free,
+    /// It is new, and the tenant has as many as it may.
+    Full,
+}
+
+/// Whether a tenant that has `count` names may use one more, of which it is known whether it is among them (E13).
+#[must_use]
+pub const fn room(is_known: bool, count: usize, limit: usize) -> TenantRoom {
+    if is_known {
+        TenantRoom::Known
+    } else if count < limit {
+        TenantRoom::Free
+    } else {
+        TenantRoom::Full
+    }
 }
 
 /// Somebody whose queues, jobs and incidents nobody else sees.
@@ -150,7 +180,7 @@ pub enum TenantError {
     #[error("a tenant's name holds only a-z, 0-9 and -, and {0:?} is none of them")]
     Character(char),
     /// It does not fit.
-    #[error("the tenant's name has {0} characters; {MOST_CHARS} is the most")]
+    #[error("the tenant's name has {0} characters; the limit is {MOST_CHARS}")]
     TooLong(usize),
     /// It would look like no tenant at all.
     #[error("`{NO_TENANT}` is how jobs of no tenant are shown; call the tenant something else")]
@@ -160,6 +190,24 @@ pub enum TenantError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // E13
+    #[test]
+    fn what_is_known_stays_usable_and_what_is_new_must_fit() {
+        use TenantRoom::{Free, Full, Known};
+        for (is_known, count, limit, expected) in [
+            (false, 0, 1, Free),
+            (false, 1, 2, Free),
+            (false, 2, 2, Full),
+            (false, 0, 0, Full),
+            (false, usize::MAX, usize::MAX, Full),
+            (true, 1, 2, Known),
+            (true, 2, 2, Known),
+            (true, 9, 2, Known),
+        ] {
+            assert_eq!(room(is_known, count, limit), expected, "{is_known}, {count} of {limit}");
+        }
+    }
 
     // E13
     #[test]
@@ -197,7 +245,7 @@ mod tests {
             ("Acme", "a tenant's name holds only a-z, 0-9 and -, and 'A' is none of them"),
             ("a/b", "a tenant's name holds only a-z, 0-9 and -, and '/' is none of them"),
             ("ä", "a tenant's name holds only a-z, 0-9 and -, and 'ä' is none of them"),
-            (&over, "the tenant's name has 33 characters; 32 is the most"),
+            (&over, "the tenant's name has 33 characters; the limit is 32"),
             ("default", "`default` is how jobs of no tenant are shown; call the tenant something else"),
         ];
         for (bad, sentence) in table {

@@ -71,7 +71,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Joins `text` into one trimmed line in which every run of white space is one space; other control
+/// Joins `text` into one trimmed line in which every run of whitespace is one space; other control
 /// characters are made visible. For log lines, where a line break would forge another entry.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let collapsed = collapse_whitespace(text);
@@ -81,7 +81,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Trims `text` and turns every run of white space, line ends included, into one space.
+/// Trims `text` and turns every run of whitespace, line ends included, into one space.
 pub fn collapse_whitespace(text: &str) -> Cow<'_, str> {
     let trimmed = text.trim();
     let mut after_space = false;

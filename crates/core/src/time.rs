@@ -84,7 +84,7 @@ impl fmt::Debug for Timestamp {
 
 /// A text that is no moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a moment between the years 1 and 9999: expected RFC 3339 such as 2026-11-15T09:30:00Z")]
+#[error("not a time between the years 1 and 9999: expected RFC 3339, such as 2026-11-15T09:30:00Z")]
 pub struct ParseTimestampError;
 
 impl FromStr for Timestamp {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// True when code of version `have` is the version `need` or a later one.
 ///
 /// Numbers count as numbers, so `1.10` is later than `1.9`. A version with a suffix behind `-` comes before the one
-/// without, so `1.4.0-rc.2` is not yet `1.4.0`. Names that are no versions at all, such as hashes, are only equal or
+/// without, so `1.4.0-rc.2` is not yet `1.4.0`. Names that are not versions at all, such as hashes, are only equal or
 /// not.
 ///
 /// ```

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use backstop_core::failure::{BudgetSettings, RetryBudget, Verdict};
 use backstop_core::{Timestamp, failure::Cause};
-use backstop_store::{Amend, Amended, Drawer, Edit, Error as StoreError, Expect, Finish, Shelf, Store};
+use backstop_store::{
+    Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Finish, Store,
+};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -129,7 +131,7 @@ impl Budgets {
         first_runs: u64,
         retries: &[&mut Finish],
     ) -> Result<Option<Vec<Duration>>, StoreError> {
-        let shelf = Shelf::first(Drawer::Budgets, 1).under(kind);
+        let shelf = DocumentRange::first(Drawer::Budgets, 1).under(kind);
         let found = store.documents(shelf).await?;
         let now = found.now;
         let document = found.items.into_iter().next().filter(|document| document.key == kind);

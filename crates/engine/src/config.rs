@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_core::Limits;
-use backstop_core::admit::QueueGate;
+use backstop_core::admit::AllowedKinds;
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor};
 use backstop_core::job::{Aging, JobDefaults, Masking, Retention};
@@ -103,7 +103,7 @@ pub struct Config {
 #[non_exhaustive]
 pub struct QueueConfig {
     /// The kinds it takes (E8).
-    pub gate: QueueGate,
+    pub gate: AllowedKinds,
     /// Retries, backoff and times of its jobs, each unless kind or submit say otherwise (L19).
     pub defaults: JobDefaults,
     /// True makes a kind that no worker knows a failed attempt instead of a wait (H10).
@@ -255,7 +255,7 @@ impl Config {
         self.retry_budgets.get(kind).copied().unwrap_or(self.retry_budget)
     }
 
-    pub(crate) fn gate(&self, queue: &str) -> QueueGate {
+    pub(crate) fn gate(&self, queue: &str) -> AllowedKinds {
         self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
     }
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::event::{Event, What};
+use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::redact::sanitize;
-use backstop_core::failure::{HookAnswer, RuleBook};
-use backstop_core::job::{Job as StoredJob, Lines, ParentEnd, Progress, Record, Stale, State};
+use backstop_core::failure::{HookAnswer, RuleSet};
+use backstop_core::job::{LogLines, ParentEnd, Progress, Record, Stale, State, StoredJob};
 use backstop_core::{JobId, Lease, text};
 use backstop_store::{Error as StoreError, Finish, Note};
 use serde::Serialize;
@@ -51,13 +51,13 @@ pub(crate) struct Run {
 /// What the handler logged, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Output {
-    lines: Lines,
+    lines: LogLines,
     limit: usize,
 }
 
 impl Output {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { lines: Lines::default(), limit }
+        Self { lines: LogLines::default(), limit }
     }
 
     pub(crate) fn push(&mut self, line: &str) {
@@ -235,7 +235,7 @@ impl<C> JobContext<C> {
         let inner = &self.run.engine.inner;
         let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
         let data = crate::sealing::told(&inner.config, &self.run.job.spec, data);
-        let what = What::Published { name: name.into(), data };
+        let what = EventKind::Published { name: name.into(), data };
         inner.bus.tell(Event { at, node: None, job: Some(job), what });
         Ok(())
     }
@@ -334,7 +334,7 @@ impl Run {
             code_version: self.code_version.clone(),
         };
         // A success: no rule is about it.
-        let no_rules = RuleBook::default();
+        let no_rules = RuleSet::default();
         let concluded =
             conclude(&self.engine.inner.config, &no_rules, happened, |_, _| HookAnswer::default());
         Finish { lease: self.lease, ending: concluded.ending }

@@ -6,19 +6,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use backstop_core::failure::Fingerprint;
 use backstop_core::failure::fingerprint::gathered;
-use backstop_core::tenant;
+use backstop_core::tenant::{self, TenantRoom};
 use backstop_store::{Error as StoreError, Finish, Store};
 use tokio::time::Instant;
 
 use crate::config::Config;
-
-/// How long what is known of a tenant counts, and for how long when it has all it may.
-const KNOWN: Duration = Duration::from_secs(60);
-const FULL: Duration = Duration::from_secs(5);
 
 /// What is known of the incidents of tenants.
 #[derive(Debug, Default)]
@@ -34,7 +29,8 @@ struct Known {
 
 impl Known {
     fn is_old(&self, most: usize) -> bool {
-        self.since.elapsed() >= if self.incidents < most { KNOWN } else { FULL }
+        let is_full = tenant::room(false, self.incidents, most) == TenantRoom::Full;
+        self.since.elapsed() >= if is_full { tenant::FULL_FOR } else { tenant::KNOWN_FOR }
     }
 }
 
@@ -100,7 +96,9 @@ impl Crowd {
         };
         let further: Vec<Fingerprint> =
             wanted.into_iter().filter(|print| !known.seen.contains(print)).collect();
-        if known.incidents + further.len() > most {
+        // The last of them has to fit too.
+        let before_last = known.incidents + further.len().saturating_sub(1);
+        if tenant::room(false, before_last, most) == TenantRoom::Full {
             return further;
         }
         known.incidents += further.len();
@@ -131,14 +129,15 @@ impl Crowd {
         known.seen.extend(there);
         let mut over = HashSet::new();
         for print in further {
-            if known.seen.contains(&print) {
-                continue;
-            }
-            if known.incidents < most {
-                known.incidents += 1;
-                known.seen.insert(print);
-            } else {
-                over.insert(print);
+            match tenant::room(known.seen.contains(&print), known.incidents, most) {
+                TenantRoom::Known => {}
+                TenantRoom::Free => {
+                    known.incidents += 1;
+                    known.seen.insert(print);
+                }
+                TenantRoom::Full => {
+                    over.insert(print);
+                }
             }
         }
         over

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backstop_core::event::{Event, What};
+use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::TerminalReason;
 use backstop_store::Observer;
 use tokio::sync::{broadcast, watch};
@@ -51,7 +51,7 @@ impl Bus {
 
 /// The critical line of a job that expired (F12). The ends of runs have theirs where they are reported.
 fn note_expired(event: &Event) {
-    if let (What::Dead { reason: reason @ TerminalReason::Expired, .. }, Some(job)) =
+    if let (EventKind::Dead { reason: reason @ TerminalReason::Expired, .. }, Some(job)) =
         (&event.what, &event.job)
     {
         tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason,

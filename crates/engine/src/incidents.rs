@@ -1,10 +1,10 @@
 //! Incidents, and the explanation of a single job: what people look at when work has failed.
 
 use backstop_core::JobId;
-use backstop_core::explain::{Beyond, Explanation, PlanNote, explain};
+use backstop_core::explain::{ExplainRelated, Explanation, PlanNote, explain};
 use backstop_core::failure::Fingerprint;
 use backstop_core::failure::redact::sanitize;
-use backstop_core::incident::{Incident, IncidentVerb, Statement};
+use backstop_core::incident::{Incident, IncidentUpdate, IncidentVerb};
 use backstop_core::job::{JobView, State};
 use backstop_store::{Error as StoreError, IncidentFilter};
 
@@ -54,7 +54,7 @@ impl Backstop {
         let config = &self.inner.config;
         // A person's words are stored and shown like an error's (F11).
         let clean = |text: &str| sanitize(&*config.redactor, text, config.limits.error_chars);
-        let statement = Statement { verb, by: clean(by), note: note.map(clean) };
+        let statement = IncidentUpdate { verb, by: clean(by), note: note.map(clean) };
         Ok(self.inner.store.say(vec![fingerprint.clone()], statement).await?.pop().flatten())
     }
 
@@ -70,8 +70,8 @@ impl Backstop {
     }
 
     /// What concerns a job and is kept elsewhere: its incident, and the plans that have driven it or will.
-    async fn beyond(&self, view: &JobView) -> Result<Beyond, StoreError> {
-        let mut beyond = Beyond::default();
+    async fn beyond(&self, view: &JobView) -> Result<ExplainRelated, StoreError> {
+        let mut beyond = ExplainRelated::default();
         if let Some(failure) = &view.last_failure {
             beyond.incident = self.incident(&failure.fingerprint).await?;
         }

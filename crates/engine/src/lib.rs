@@ -51,7 +51,7 @@ mod tx;
 mod worker;
 
 pub use backstop_core as core;
-pub use backstop_core::event::{Event, What};
+pub use backstop_core::event::{Event, EventKind};
 pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
 pub use backstop_core::job::{
     Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, State,

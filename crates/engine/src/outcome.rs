@@ -136,9 +136,11 @@ impl fmt::Display for Outcome {
                 write!(f, "dependency `{dependency}` asks to wait for {delay:?}")
             }
             Answer::Timeout(limit) => write!(f, "the run took longer than {limit:?}"),
-            Answer::Transient { dependency, source: None } => write!(f, "dependency `{dependency}` is away"),
+            Answer::Transient { dependency, source: None } => {
+                write!(f, "dependency `{dependency}` is unavailable")
+            }
             Answer::Transient { dependency, source: Some(error) } => {
-                write!(f, "dependency `{dependency}` is away: {error}")
+                write!(f, "dependency `{dependency}` is unavailable: {error}")
             }
             Answer::Failure(value) => write!(f, "reported failure: {value}"),
         }

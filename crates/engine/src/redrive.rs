@@ -4,8 +4,8 @@
 //!
 //! ```no_run
 //! # async fn doc(engine: backstop::Backstop) -> Result<(), backstop::RedriveError> {
-//! use backstop::core::redrive::Selector;
-//! let invoices = Selector { kind: Some("invoice.render".into()), ..Selector::default() };
+//! use backstop::core::redrive::PlanSelector;
+//! let invoices = PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() };
 //! let plan = engine.redrive(invoices).canary(1).per_second(20).by("ann").create().await?;
 //! engine.start_redrive(&plan.id, "ann").await?;
 //! # Ok(())
@@ -20,7 +20,9 @@ use backstop_core::Timestamp;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
 use backstop_core::job::{PlanId, State};
-use backstop_core::redrive::{Draft, Group, Item, Plan, PlanError, Selector, Settings, Survey};
+use backstop_core::redrive::{
+    Plan, PlanDraft, PlanError, PlanJob, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup,
+};
 use backstop_store::{Amend, Amended, Error as StoreError, JobFilter, Page, PageRequest};
 
 use crate::engine::Backstop;
@@ -73,8 +75,8 @@ impl RedriveError {
 #[must_use = "a plan is made by `create`"]
 pub struct Redrive {
     engine: Backstop,
-    selector: Selector,
-    settings: Settings,
+    selector: PlanSelector,
+    settings: PlanSettings,
     needs: Option<String>,
     note: String,
     by: String,
@@ -96,12 +98,12 @@ impl Redrive {
         batch "Jobs driven in one step at most. Default 100.",
         per_second "Jobs driven each second, on average. Default 50.",
         in_flight "Jobs that are driven and have not ended, at most. Default 1,000.",
-        ceiling "A job that was driven again this often already is left out. Default 3.",
-        max_failures "Failures of another kind that are borne before the plan halts. Default 10.",
+        ceiling "A job that was already driven again this often is left out. Default 3.",
+        max_failures "Failures of another kind that are tolerated before the plan halts. Default 10.",
     }
 
     /// Sets everything at once.
-    pub const fn settings(mut self, settings: Settings) -> Self {
+    pub const fn settings(mut self, settings: PlanSettings) -> Self {
         self.settings = settings;
         self
     }
@@ -129,7 +131,7 @@ impl Redrive {
     ///
     /// # Errors
     /// When the selector or a setting is refused, nothing matches, or the store is away.
-    pub async fn dry_run(&self) -> Result<Survey, RedriveError> {
+    pub async fn dry_run(&self) -> Result<PlanSurvey, RedriveError> {
         let now = self.engine.inner.store.now().await?;
         self.check().await?;
         Ok(self.survey(now).await?.finish()?)
@@ -145,7 +147,7 @@ impl Redrive {
         let expected = self.survey(now).await?.finish()?.jobs;
         let needs = self.needs.clone().or(fixed_in);
         for _ in 0..TRIES {
-            let draft = Draft {
+            let draft = PlanDraft {
                 id: PlanId::from_number(u64::from(fastrand::u32(..))),
                 selector: self.selector.clone(),
                 settings: self.settings,
@@ -178,9 +180,9 @@ impl Redrive {
         Ok((Some(about), fixed_in))
     }
 
-    async fn survey(&self, now: Timestamp) -> Result<Survey, StoreError> {
+    async fn survey(&self, now: Timestamp) -> Result<PlanSurvey, StoreError> {
         let store = &self.engine.inner.store;
-        let mut survey = Survey::new(self.selector.clone(), self.settings);
+        let mut survey = PlanSurvey::new(self.selector.clone(), self.settings);
         let (filter, mut after) = (filter(&self.selector, now), None);
         for _ in 0..LOOK_AT / PAGE {
             let page = store.list(filter.clone(), PageRequest { limit: PAGE, after }).await?;
@@ -191,7 +193,7 @@ impl Redrive {
             }
         }
         let sums = store.survey(filter, COUNT).await?;
-        let groups = sums.groups.into_iter().map(|group| Group {
+        let groups = sums.groups.into_iter().map(|group| PlanSurveyGroup {
             kind: group.kind,
             queue: group.queue,
             reason: group.reason,
@@ -205,7 +207,7 @@ impl Redrive {
 }
 
 /// What to ask the store for: dead letters that the selector fits and that ended before `moment`.
-pub(crate) fn filter(selector: &Selector, moment: Timestamp) -> JobFilter {
+pub(crate) fn filter(selector: &PlanSelector, moment: Timestamp) -> JobFilter {
     JobFilter {
         queue: selector.queue.clone(),
         kind: selector.kind.clone(),
@@ -221,11 +223,11 @@ pub(crate) fn filter(selector: &Selector, moment: Timestamp) -> JobFilter {
 
 impl Backstop {
     /// Prepares a plan to drive dead letters again (D4).
-    pub fn redrive(&self, selector: Selector) -> Redrive {
+    pub fn redrive(&self, selector: PlanSelector) -> Redrive {
         Redrive {
             engine: self.clone(),
             selector,
-            settings: Settings::default(),
+            settings: PlanSettings::default(),
             needs: None,
             note: String::new(),
             by: "an application".to_owned(),
@@ -262,7 +264,7 @@ impl Backstop {
         &self,
         id: &PlanId,
         page: PageRequest<String>,
-    ) -> Result<Page<Item, String>, RedriveError> {
+    ) -> Result<Page<PlanJob, String>, RedriveError> {
         Ok(sheet::page(&*self.inner.store, id, page).await?)
     }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::failure::redact::sanitize;
-use backstop_core::failure::{Facts, Rule, RuleBook, RuleError, RuleId};
+use backstop_core::failure::{Rule, RuleError, RuleId, RuleInput, RuleSet};
 use backstop_core::job::{Attempt, JobView};
 use backstop_store::{
-    Amend, Amended, Document, Drawer, Edit, Error as StoreError, Expect, JobFilter, PageRequest, Shelf, Store,
+    Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, JobFilter,
+    PageRequest, Store,
 };
 use tokio::time::Instant;
 
@@ -25,23 +26,23 @@ const MOST: usize = 500;
 /// The rules as this process last read them.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    read: Mutex<Option<(Instant, Arc<RuleBook>)>>,
+    read: Mutex<Option<(Instant, Arc<RuleSet>)>>,
     /// One task reads, the others wait for it instead of asking too.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl Rules {
-    fn known(&self) -> Option<(Instant, Arc<RuleBook>)> {
+    fn known(&self) -> Option<(Instant, Arc<RuleSet>)> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn fresh(&self) -> Option<Arc<RuleBook>> {
+    fn fresh(&self) -> Option<Arc<RuleSet>> {
         self.known().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, book)| book)
     }
 
     /// The rules in force. A store that is away leaves the ones that were read last: a failure is never kept waiting
     /// for the rule that might be about it.
-    pub(crate) async fn book(&self, store: &dyn Store) -> Arc<RuleBook> {
+    pub(crate) async fn book(&self, store: &dyn Store) -> Arc<RuleSet> {
         if let Some(book) = self.fresh() {
             return book;
         }
@@ -51,14 +52,14 @@ impl Rules {
         }
         let book = match read(store).await {
             Ok(rules) => {
-                let (book, left_out) = RuleBook::compile(rules);
+                let (book, left_out) = RuleSet::compile(rules);
                 for (rule, error) in left_out {
-                    tracing::warn!(%rule, %error, "a failure rule cannot be used and is passed by");
+                    tracing::warn!(%rule, %error, "a failure rule cannot be used and is skipped");
                 }
                 Arc::new(book)
             }
             Err(error) => {
-                tracing::debug!(%error, "failure rules cannot be read; the ones known are followed");
+                tracing::debug!(%error, "failure rules cannot be read; those that were read before stay in force");
                 self.known().map(|(_, book)| book).unwrap_or_default()
             }
         };
@@ -72,7 +73,7 @@ impl Rules {
 }
 
 async fn documents(store: &dyn Store) -> Result<Vec<Document>, StoreError> {
-    Ok(store.documents(Shelf::first(Drawer::Rules, MOST)).await?.items)
+    Ok(store.documents(DocumentRange::first(Drawer::Rules, MOST)).await?.items)
 }
 
 /// Every rule; a document that is none is reported and passed by.
@@ -80,7 +81,7 @@ async fn read(store: &dyn Store) -> Result<Vec<Rule>, StoreError> {
     let parse = |document: Document| match serde_json::from_str(&document.body) {
         Ok(rule) => Some(rule),
         Err(error) => {
-            tracing::warn!(key = document.key, %error, "a stored failure rule cannot be read and is passed by");
+            tracing::warn!(key = document.key, %error, "a stored failure rule cannot be read and is skipped");
             None
         }
     };
@@ -187,7 +188,7 @@ impl Backstop {
         change: impl FnOnce(Rule) -> Option<Rule>,
     ) -> Result<Rule, RuleProblem> {
         let unknown = || RuleProblem::Unknown(id.clone());
-        let shelf = Shelf::first(Drawer::Rules, 1).under(id.as_str());
+        let shelf = DocumentRange::first(Drawer::Rules, 1).under(id.as_str());
         let found = self.inner.store.documents(shelf).await?.items.pop();
         let document = found.filter(|document| document.key == id.as_str()).ok_or_else(unknown)?;
         let rule: Rule = serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
@@ -227,7 +228,7 @@ impl Backstop {
         most: usize,
     ) -> Result<Rehearsal, RuleProblem> {
         rule.validate()?;
-        let (book, _) = RuleBook::compile(vec![Rule { enabled: true, ..rule.clone() }]);
+        let (book, _) = RuleSet::compile(vec![Rule { enabled: true, ..rule.clone() }]);
         let mut rehearsal = Rehearsal { looked_at: 0, matched: Vec::new() };
         let mut page = PageRequest::first(most.min(500));
         while rehearsal.looked_at < most {
@@ -279,9 +280,9 @@ impl Backstop {
     }
 }
 
-fn try_on(book: &RuleBook, view: &JobView, run: &Attempt) -> Option<Trial> {
+fn try_on(book: &RuleSet, view: &JobView, run: &Attempt) -> Option<Trial> {
     let failure = run.failure.as_ref()?;
-    let facts = Facts {
+    let facts = RuleInput {
         kind: &view.job.spec.kind,
         queue: &view.job.spec.queue,
         cause: run.cause,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{Job, Spec};
+use backstop_core::job::{Spec, StoredJob};
 use backstop_core::signing::{SignatureError, SigningKeys, sign};
 
 use crate::config::Config;
@@ -71,7 +71,7 @@ pub(crate) fn vouched(config: &Config, spec: &Spec) -> Result<(), SignatureError
 
 /// The check before every run: a wrong signature is refused wherever there are keys, a missing one where signatures are
 /// required. A refused job is dead at once, and no rule of an operator changes that.
-pub(crate) async fn check(engine: &Backstop, job: &Job) -> Result<(), Failure> {
+pub(crate) async fn check(engine: &Backstop, job: &StoredJob) -> Result<(), Failure> {
     let Some(signing) = &engine.inner.config.signing else { return Ok(()) };
     let spec = &job.spec;
     let problem = match signing.keys.verify(spec) {

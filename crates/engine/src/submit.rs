@@ -202,7 +202,7 @@ impl Enqueue {
     ///
     /// Anything else is refused at submit.
     pub fn trace_parent(self, trace: impl Into<Arc<str>>) -> Self {
-        self.with(|job| job.spec.papers_mut().trace = Some(trace.into()))
+        self.with(|job| job.spec.provenance_mut().trace = Some(trace.into()))
     }
 
     /// A word to find it by.

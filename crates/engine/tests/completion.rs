@@ -11,7 +11,7 @@ use backstop::core::failure::Cause;
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest};
-use backstop::{Hook, HookFuture, Ran, RunEnd, RunInfo, What};
+use backstop::{EventKind, Hook, HookFuture, Ran, RunEnd, RunInfo};
 
 use bank::{Bank, Transfer, Welcome};
 
@@ -71,7 +71,7 @@ async fn what_the_handler_wrote_and_the_completion_are_one_commit() {
     assert_eq!((bank.rows(), callbacks(&bank).await), (1, 1));
     let run = bank.engine.attempts(ran.job, PageRequest::first(10)).await.expect("read").items.remove(0);
     assert_eq!(run.output.as_deref(), Some("moving\n"));
-    while !matches!(events.next().await.expect("more").what, What::Succeeded { run: 1 }) {}
+    while !matches!(events.next().await.expect("more").what, EventKind::Succeeded { run: 1 }) {}
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_lease_that_ends_with_the_commit_is_no_loss() {
     let transfer = Transfer { way: "commit and wait to be stopped".to_owned() };
     let mut events = bank.engine.events();
     bank.engine.enqueue(transfer).submit().await.expect("admitted");
-    while !matches!(events.next().await.expect("more").what, What::Succeeded { run: 1 }) {}
+    while !matches!(events.next().await.expect("more").what, EventKind::Succeeded { run: 1 }) {}
     let stopped = worker.stop().await;
     assert_eq!((stopped.interrupted, stopped.clean, bank.rows()), (0, true, 1));
     assert_eq!(causes.seen(), [Cause::Succeeded]);

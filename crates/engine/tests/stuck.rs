@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::{Cause, What};
+use backstop::{Cause, EventKind};
 
 /// What releases the blocked handler.
 struct Gate(Mutex<Receiver<()>>);
@@ -51,7 +51,7 @@ async fn a_handler_that_ignores_its_end_is_reported_with_its_slot() {
     let worker = worker.stuck_after(Duration::from_millis(20)).start().await.expect("started");
     let slot = loop {
         let event = events.next().await.expect("the engine is there");
-        if let What::Stuck { slot, .. } = event.what {
+        if let EventKind::Stuck { slot, .. } = event.what {
             break slot;
         }
     };

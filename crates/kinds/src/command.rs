@@ -1,18 +1,18 @@
 //! The kind `command`: runs an allowed program with arguments, never a shell line (E4), and leaves no process behind
 //! (E3).
 //!
-//! - `settings`: what is allowed. `program`: which programs, with which arguments. `reach`: those that need a second
+//! - `settings`: what is allowed. `program`: which programs, with which arguments. `danger`: those that need a second
 //!   look. `account`: who they run as. `admit`: from a payload to what is started, or a refusal.
 //! - `process`: the start. `tree`: all processes of a run, and their end. `output`: what they print.
 //! - `ending`: what an exit means.
 
 mod account;
 mod admit;
+mod danger;
 mod ending;
 mod output;
 mod process;
 mod program;
-mod reach;
 mod settings;
 mod tree;
 
@@ -31,7 +31,7 @@ pub use self::account::hide_process;
 pub use self::program::{Arguments, Patterns, Program};
 pub use self::settings::{CommandSettings, ProcessLimits};
 
-use self::admit::{Admitted, admit};
+use self::admit::{AdmittedCommand, admit};
 use self::process::Process;
 use crate::Kinds;
 use crate::refusal::refused;
@@ -133,7 +133,7 @@ type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One run of a program, whatever the worker's context is.
 struct Run {
-    admitted: Admitted,
+    admitted: AdmittedCommand,
     limit: Duration,
     log: Log,
     stop: CancellationToken,

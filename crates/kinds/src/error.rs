@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum SettingsError {
     /// A path that is not absolute.
-    #[error("`{path}` is not an absolute path: write it from the root on")]
+    #[error("`{path}` is not an absolute path: write the whole path")]
     Relative {
         /// The path as it was given.
         path: PathBuf,
@@ -107,7 +107,7 @@ pub enum SettingsError {
         target: String,
     },
     /// A method that is not known.
-    #[error("`{method}` is not a method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS")]
+    #[error("`{method}` is not a method: use GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS")]
     Method {
         /// What was given.
         method: String,
@@ -120,7 +120,7 @@ pub enum SettingsError {
     },
     /// A secret that is none.
     #[error(
-        "secret `{name}` is not a list of 1 to 5 texts, each whsec_ followed by 24 to 64 bytes in base64"
+        "secret `{name}` is not a list of 1 to 5 strings, each whsec_ followed by 24 to 64 bytes in base64"
     )]
     Secret {
         /// The name that payloads use.

@@ -8,7 +8,7 @@ use backstop::{BoxError, Job, JobContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::refusal::{Code, Refusal, refused};
+use crate::refusal::{PayloadRefusal, RefusalCode, refused};
 use crate::{Kinds, SettingsError, brief};
 
 /// Longest name of an event.
@@ -76,18 +76,18 @@ impl<C> Publish<C> {
         Self { name: name.into(), data, context: PhantomData }
     }
 
-    fn admitted(&self, settings: &EventSettings) -> Result<(), Refusal> {
+    fn admitted(&self, settings: &EventSettings) -> Result<(), PayloadRefusal> {
         let name = brief(&self.name);
         if !is_name(&self.name) {
             let told = format!(
                 "`{name}` is not an event name: write up to {NAME_MAX} characters, words joined by dots"
             );
-            return Err(Refusal::new(Code::EventNameInvalid, told));
+            return Err(PayloadRefusal::new(RefusalCode::EventNameInvalid, told));
         }
         if !settings.allows(&self.name) {
             let told =
                 format!("event `{name}` may not be published: no pattern of handlers.event.allow allows it");
-            return Err(Refusal::new(Code::EventNotAllowed, told));
+            return Err(PayloadRefusal::new(RefusalCode::EventNotAllowed, told));
         }
         Ok(())
     }

@@ -26,13 +26,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub use self::resolve::{Resolve, Resolving, SystemResolver};
+pub use self::resolve::{ResolveFuture, Resolver, SystemResolver};
 pub use self::settings::HttpSettings;
 
-use self::exchange::{Answer, Outgoing};
+use self::exchange::{HttpRequest, HttpResponse};
 use self::settings::METHODS;
 use self::target::Target;
-use crate::refusal::{Code, Refusal, refused};
+use crate::refusal::{PayloadRefusal, RefusalCode, refused};
 use crate::{Kinds, brief};
 
 /// Headers of one request.
@@ -126,42 +126,42 @@ impl<C> Http<C> {
     }
 
     /// All that can be read without settings.
-    fn outgoing(&self) -> Result<Outgoing, Refusal> {
+    fn outgoing(&self) -> Result<HttpRequest, PayloadRefusal> {
         let method = METHODS.into_iter().find(|method| method.as_str() == self.method).ok_or_else(|| {
             let told = format!(
-                "`{}` is not a method: known are GET, POST, PUT, PATCH, DELETE, HEAD and OPTIONS",
+                "`{}` is not a method: use GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS",
                 brief(&self.method)
             );
-            Refusal::new(Code::HttpMethodUnknown, told)
+            PayloadRefusal::new(RefusalCode::HttpMethodUnknown, told)
         })?;
         if self.body.is_some() && matches!(method, Method::GET | Method::HEAD) {
             let told = format!("{method} takes no body: leave `body` out, or use POST");
-            return Err(Refusal::new(Code::HttpBodyNotTaken, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpBodyNotTaken, told));
         }
         if self.timeout_ms == Some(0) {
             let told = "`timeout_ms` is 0: nothing could be sent, leave it out or make it longer";
-            return Err(Refusal::new(Code::HttpZeroTimeout, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpZeroTimeout, told));
         }
         if self.headers.len() > HEADERS_MAX {
             let told = format!("there are {} headers, the limit is {HEADERS_MAX}", self.headers.len());
-            return Err(Refusal::new(Code::HttpTooManyHeaders, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpTooManyHeaders, told));
         }
         let headers =
             self.headers.iter().map(|(name, value)| header(name, value)).collect::<Result<_, _>>()?;
-        Ok(Outgoing::new(method, headers, self.body.as_deref()))
+        Ok(HttpRequest::new(method, headers, self.body.as_deref()))
     }
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Refusal> {
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), PayloadRefusal> {
     let told = || format!("`{}` is not a valid header or value", brief(name));
-    let wrong = || Refusal::new(Code::HttpHeaderInvalid, told());
+    let wrong = || PayloadRefusal::new(RefusalCode::HttpHeaderInvalid, told());
     let read = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
     let reserved = RESERVED.contains(&read.as_str())
         || read.as_str().starts_with("proxy-")
         || read.as_str().starts_with("webhook-");
     if reserved {
-        let told = format!("header `{}` is not a payload's to set: leave it out", brief(name));
-        return Err(Refusal::new(Code::HttpHeaderReserved, told));
+        let told = format!("a payload may not set header `{}`: leave it out", brief(name));
+        return Err(PayloadRefusal::new(RefusalCode::HttpHeaderReserved, told));
     }
     Ok((read, HeaderValue::from_str(value).map_err(|_| wrong())?))
 }
@@ -177,7 +177,7 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Http<C> {
         let mut outgoing = self.outgoing().map_err(refused)?;
         if !settings.methods.contains(&outgoing.method) {
             let told = format!("{} may not be sent: handlers.http.methods does not list it", outgoing.method);
-            return Err(refused(Refusal::new(Code::HttpMethodNotAllowed, told)));
+            return Err(refused(PayloadRefusal::new(RefusalCode::HttpMethodNotAllowed, told)));
         }
         outgoing.sign_with(cx.effect_key(), self.secret.as_deref(), &target.host, settings)?;
         let limit = self.timeout_ms.map_or(settings.timeout, Duration::from_millis).min(settings.timeout);
@@ -191,35 +191,38 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Http<C> {
 /// Sends a request, and follows as many redirects as are allowed. Each step is checked like the first one.
 async fn follow(
     mut target: Target,
-    mut outgoing: Outgoing,
+    mut outgoing: HttpRequest,
     settings: &HttpSettings,
 ) -> Result<Value, BoxError> {
     for left in (0..=settings.redirects).rev() {
         let answer = exchange::exchange(&target, &outgoing, settings).await?;
         let Some(location) = answer.redirect() else { return answer::of(&target, &answer) };
         if left == 0 {
-            return Err(refused(Refusal::new(Code::HttpRedirectNotFollowed, stopped(&answer, settings))));
+            return Err(refused(PayloadRefusal::new(
+                RefusalCode::HttpRedirectNotFollowed,
+                stopped(&answer, settings),
+            )));
         }
         let next = target.join(location).map_err(|problem| {
             let told = format!("the redirect of `{}` cannot be followed: {problem}", target.host.shown());
-            refused(Refusal::new(Code::HttpRedirectInvalid, told))
+            refused(PayloadRefusal::new(RefusalCode::HttpRedirectInvalid, told))
         })?;
         if target.encrypted && !next.encrypted {
             let told =
                 format!("`{}` redirects from https to http: that is not followed", target.host.shown());
-            return Err(refused(Refusal::new(Code::HttpRedirectDowngrade, told)));
+            return Err(refused(PayloadRefusal::new(RefusalCode::HttpRedirectDowngrade, told)));
         }
         if !outgoing.redirected(answer.status, target.same_origin(&next), settings.redirects_carry) {
             let told =
                 format!("`{}` redirects to another host, which the body is not for", target.host.shown());
-            return Err(refused(Refusal::new(Code::HttpRedirectElsewhere, told)));
+            return Err(refused(PayloadRefusal::new(RefusalCode::HttpRedirectElsewhere, told)));
         }
         target = next;
     }
     Err(Outcome::permanent("no request was sent").into())
 }
 
-fn stopped(answer: &Answer, settings: &HttpSettings) -> String {
+fn stopped(answer: &HttpResponse, settings: &HttpSettings) -> String {
     let code = answer.status.as_u16();
     match settings.redirects {
         0 => format!("the answer is {code}: redirects are not followed"),

@@ -32,7 +32,7 @@ pub use command::{Command, CommandSettings, Program};
 pub use error::SettingsError;
 pub use event::{EventSettings, Publish};
 pub use http::{Http, HttpSettings};
-pub use refusal::{Code, Refusal};
+pub use refusal::{PayloadRefusal, RefusalCode};
 
 /// What the built-in kinds of a worker may do.
 #[derive(Debug, Clone, Default)]

@@ -12,11 +12,11 @@ macro_rules! codes {
         /// The codes of all refusals.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
-        pub enum Code {
+        pub enum RefusalCode {
             $(#[doc = $way_out] $name,)*
         }
 
-        impl Code {
+        impl RefusalCode {
             /// Every code.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
@@ -73,11 +73,11 @@ codes! {
     HttpBodyNotTaken = "http_body_not_taken", Invalid, "leave `body` out, or use POST";
     HttpZeroTimeout = "http_zero_timeout", Invalid, "leave `timeout_ms` out, or make it longer";
     HttpTooManyHeaders = "http_too_many_headers", Invalid, "send fewer headers";
-    HttpHeaderInvalid = "http_header_invalid", Invalid, "mend its name or its value";
+    HttpHeaderInvalid = "http_header_invalid", Invalid, "fix its name or its value";
     HttpHeaderReserved = "http_header_reserved", Invalid, "leave it out: it belongs to the connection";
     HttpMethodNotAllowed = "http_method_not_allowed", Closed, "list the method in handlers.http.methods";
     HttpPortNotAllowed = "http_port_not_allowed", Closed, "list the port in handlers.http.ports";
-    HttpAddressNotPublic = "http_address_not_public", Closed, "list the host in handlers.http.allow if it is meant";
+    HttpAddressNotPublic = "http_address_not_public", Closed, "list the host in handlers.http.allow if that is meant";
     HttpSecretUnknown = "http_secret_unknown", Closed, "add the secret to handlers.http.secrets";
     HttpSecretElsewhere = "http_secret_elsewhere", Closed,
         "name a host that handlers.http.secrets lists for it";
@@ -86,40 +86,40 @@ codes! {
     HttpRedirectInvalid = "http_redirect_invalid", Closed, "name the final address";
     HttpRedirectElsewhere = "http_redirect_elsewhere", Closed,
         "name the final address, or set handlers.http.redirects_carry";
-    HttpRedirectDowngrade = "http_redirect_downgrade", Closed, "name an address that stays with https";
+    HttpRedirectDowngrade = "http_redirect_downgrade", Closed, "name an address that stays on https";
     EventNameInvalid = "event_name_invalid", Invalid, "write up to 128 characters, words joined by dots";
     EventNotAllowed = "event_not_allowed", Closed, "list the name in handlers.event.allow";
 }
 
 /// A payload that is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    code: Code,
+pub struct PayloadRefusal {
+    code: RefusalCode,
     told: String,
 }
 
-impl Refusal {
-    pub(crate) fn new(code: Code, told: impl Into<String>) -> Self {
+impl PayloadRefusal {
+    pub(crate) fn new(code: RefusalCode, told: impl Into<String>) -> Self {
         Self { code, told: told.into() }
     }
 
     /// Its code.
     #[must_use]
-    pub const fn code(&self) -> Code {
+    pub const fn code(&self) -> RefusalCode {
         self.code
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PayloadRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.told)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for PayloadRefusal {}
 
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Self {
+impl From<PayloadRefusal> for Outcome {
+    fn from(refusal: PayloadRefusal) -> Self {
         let outcome = match refusal.code.sort() {
             Sort::Invalid => Self::invalid(refusal.told),
             Sort::Closed => Self::permanent(refusal.told),
@@ -129,7 +129,7 @@ impl From<Refusal> for Outcome {
 }
 
 /// As a handler ends by it.
-pub(crate) fn refused(refusal: Refusal) -> BoxError {
+pub(crate) fn refused(refusal: PayloadRefusal) -> BoxError {
     Outcome::from(refusal).into()
 }
 
@@ -141,8 +141,8 @@ mod tests {
     fn every_refusal_has_a_code_of_its_own_and_stands_in_the_table_of_the_docs() {
         // E10
         let docs = include_str!("../../../docs/learn/built-in-kinds.md");
-        for (at, code) in Code::ALL.iter().enumerate() {
-            assert!(!Code::ALL[..at].iter().any(|other| other.as_str() == code.as_str()), "{code:?}");
+        for (at, code) in RefusalCode::ALL.iter().enumerate() {
+            assert!(!RefusalCode::ALL[..at].iter().any(|other| other.as_str() == code.as_str()), "{code:?}");
             let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` |", code.as_str())));
             let row = row.unwrap_or_else(|| panic!("{} is not in the table of the docs", code.as_str()));
             assert!(row.contains(code.way_out()), "{row}: {}", code.way_out());

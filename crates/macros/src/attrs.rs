@@ -102,8 +102,8 @@ pub(crate) fn duration(meta: &ParseNestedMeta<'_>, key: &str) -> syn::Result<(Du
 pub(crate) fn unknown(what: &str, given: &str, known: &[&str]) -> String {
     let list = known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     match nearest(given, known) {
-        Some(guess) => format!("unknown {what} `{given}`: did you mean `{guess}`? known are {list}"),
-        None => format!("unknown {what} `{given}`: known are {list}"),
+        Some(guess) => format!("unknown {what} `{given}`: did you mean `{guess}`? use one of {list}"),
+        None => format!("unknown {what} `{given}`: use one of {list}"),
     }
 }
 

@@ -7,7 +7,7 @@ use backstop_core::alert::Notice;
 use backstop_core::job::Operation;
 use backstop_core::{JobId, Limits, Timestamp};
 use backstop_store::show;
-use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error, Expect, Shelf};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect};
 
 use crate::error::Failure;
 use crate::session::{Query, Session};
@@ -17,7 +17,7 @@ use crate::values::{Row, Value};
 use crate::{duty, operate};
 
 /// Reads documents, in the order of the bytes of their keys.
-pub(crate) async fn documents(unit: &mut Unit, shelf: &Shelf) -> Result<Documents, Failure> {
+pub(crate) async fn documents(unit: &mut Unit, shelf: &DocumentRange) -> Result<Documents, Failure> {
     show::page_limit(shelf.limit)?;
     let limit = Value::count(shelf.limit.saturating_add(1));
     let (moment, drawer) = (unit.shared.moment(), Value::text(shelf.drawer.as_str()));
@@ -38,7 +38,7 @@ pub(crate) async fn documents(unit: &mut Unit, shelf: &Shelf) -> Result<Document
 }
 
 /// The lowest key that a page may begin with: its prefix, unless an earlier page has gone further.
-fn first_key(shelf: &Shelf) -> Vec<u8> {
+fn first_key(shelf: &DocumentRange) -> Vec<u8> {
     let next = shelf.after.as_ref().map(|after| [after.as_bytes(), &[0]].concat());
     next.unwrap_or_default().max(shelf.prefix.as_bytes().to_vec())
 }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_page_begins_at_its_prefix_or_behind_the_page_before() {
-        let shelf = Shelf::first(Drawer::Rules, 10).under("rd-1/");
+        let shelf = DocumentRange::first(Drawer::Rules, 10).under("rd-1/");
         assert_eq!((first_key(&shelf), end_of("rd-1/")), (b"rd-1/".to_vec(), b"rd-10".to_vec()));
         assert_eq!(first_key(&shelf.clone().after("rd-1/7")), b"rd-1/7\0");
         assert_eq!(first_key(&shelf.after("a")), b"rd-1/", "a key before the prefix says nothing");

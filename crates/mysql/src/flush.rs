@@ -71,7 +71,7 @@ fn statements(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Quer
 
 fn write_jobs(out: &mut Vec<Query>, writes: &Writes, ids: &LaneIds) -> Result<(), Failure> {
     let mut tags = Vec::new();
-    let with_papers = writes.jobs.iter().any(|(job, _)| job.spec.papers.is_some());
+    let with_papers = writes.jobs.iter().any(|(job, _)| job.spec.provenance.is_some());
     let mut jobs = Vec::with_capacity(writes.jobs.len());
     for (job, run_at) in &writes.jobs {
         let lane = id_of(ids, &backstop_store::desk::lane_of(&job.spec));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::{IncidentState, Standing, Statement};
+use backstop_core::incident::{IncidentState, IncidentUpdate, Standing};
 use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen, Writes};
 use backstop_store::{Duty, Finish, Incident, IncidentFilter, Term};
@@ -150,7 +150,7 @@ async fn find(
 pub(crate) async fn say(
     unit: &mut Unit,
     fingerprints: &[Fingerprint],
-    statement: &Statement,
+    statement: &IncidentUpdate,
 ) -> Result<Vec<Option<Incident>>, Failure> {
     let now = unit.now().await?;
     let mut found = find(unit, sql::incident::LOCK, fingerprints).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_core::JobId;
 use backstop_core::job::{JobView, State};
-use backstop_store::show::{self, Reach, Roster, Scope, Source};
+use backstop_store::show::{self, ListSource, ListSupport, Roster, SearchSpace};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
@@ -17,7 +17,7 @@ use crate::values::Value;
 use crate::worker::{grips, roster};
 
 /// Jobs that succeeded have a table of their own. Each lane is a part of the statement, so there is an end to them.
-const REACH: Reach = Reach { walks_succeeded: true, lanes: 200 };
+const REACH: ListSupport = ListSupport { walks_succeeded: true, lanes: 200 };
 
 /// A query under construction: where it reads and what must hold, with the lists of values in each condition.
 struct Listing {
@@ -201,7 +201,7 @@ async fn listing(
     Ok(Some(narrow(filter, &scope, &running, limit)))
 }
 
-fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId], limit: usize) -> Listing {
+fn narrow(filter: &JobFilter, scope: &SearchSpace, running: &[JobId], limit: usize) -> Listing {
     let mut listing =
         Listing { source: sql::LIST_ALL, walks: vec![Vec::new()], conditions: Vec::new(), lists: Vec::new() };
     for (by, value) in
@@ -211,12 +211,12 @@ fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId], limit: usize) ->
             listing.narrow(&by, value);
         }
     }
-    let source = if listing.source == sql::LIST_ALL { scope.source(limit, REACH) } else { Source::All };
+    let source = if listing.source == sql::LIST_ALL { scope.source(limit, REACH) } else { ListSource::All };
     by_source(&mut listing, source, scope);
     if let Some(state) = filter.state {
         by_state(&mut listing, state, scope, running);
     }
-    if scope.confined && !matches!(source, Source::Lanes | Source::LaneStates) {
+    if scope.confined && !matches!(source, ListSource::Lanes | ListSource::LaneStates) {
         listing.must(sql::WHERE_LANES, [Value::ints(scope.lanes.iter().copied())]);
     }
     and_also(&mut listing, filter);
@@ -224,7 +224,7 @@ fn narrow(filter: &JobFilter, scope: &Scope, running: &[JobId], limit: usize) ->
 }
 
 /// Takes the rows from where the scope says.
-fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
+fn by_source(listing: &mut Listing, source: ListSource, scope: &SearchSpace) {
     let states = scope.states.as_deref().unwrap_or_default();
     let statuses: Vec<Value> = states.iter().map(|state| Value::int(status_code(*state))).collect();
     let lanes = Value::ints(scope.lanes.iter().copied());
@@ -233,12 +233,12 @@ fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
         if walks > REACH.lanes { vec![values] } else { values.into_iter().map(|value| vec![value]).collect() }
     };
     match (source, states) {
-        (Source::All, _) => {}
-        (Source::Lanes, _) => {
+        (ListSource::All, _) => {}
+        (ListSource::Lanes, _) => {
             let walks = apart(lanes, scope.lanes.len()).into_iter().map(|lane| vec![lane]).collect();
             listing.walk(sql::LIST_LANE, &[sql::WHERE_LANES], walks);
         }
-        (Source::LaneStates, _) => {
+        (ListSource::LaneStates, _) => {
             let many = scope.lanes.len() * states.len();
             let statuses = apart(statuses, many);
             let every = |lane: Vec<Value>| {
@@ -247,11 +247,11 @@ fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
             let walks = apart(lanes, many).into_iter().flat_map(every).collect();
             listing.walk(sql::LIST_LANE_SHELF, &[sql::WHERE_LANES, sql::WHERE_STATES], walks);
         }
-        (Source::States, [State::Pending]) => listing.source = sql::LIST_READY,
-        (Source::States, [State::Succeeded]) => listing.source = sql::LIST_DONE,
+        (ListSource::States, [State::Pending]) => listing.source = sql::LIST_READY,
+        (ListSource::States, [State::Succeeded]) => listing.source = sql::LIST_DONE,
         // Those that are held are named one by one.
-        (Source::States, [State::Running]) => listing.source = sql::LIST_RUNNING,
-        (Source::States, _) => {
+        (ListSource::States, [State::Running]) => listing.source = sql::LIST_RUNNING,
+        (ListSource::States, _) => {
             let walks = statuses.into_iter().map(|status| vec![vec![status]]).collect();
             listing.walk(sql::LIST_SHELF, &[sql::WHERE_STATES], walks);
         }
@@ -259,7 +259,7 @@ fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
 }
 
 /// Adds the condition on the state that is shown, unless the source has nothing else.
-fn by_state(listing: &mut Listing, state: State, scope: &Scope, running: &[JobId]) {
+fn by_state(listing: &mut Listing, state: State, scope: &SearchSpace, running: &[JobId]) {
     let covers = [sql::LIST_READY, sql::LIST_DONE, sql::LIST_SHELF, sql::LIST_LANE_SHELF];
     match state {
         _ if covers.contains(&listing.source) => {}

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use backstop_core::job::{Job, NewJob, Record, State};
+use backstop_core::job::{NewJob, Record, State, StoredJob};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::{Desk, File, Grip};
 
@@ -20,7 +20,7 @@ use crate::values::{Row, Value};
 /// A job as `job`, `record` and `done` tell of it: for a pending or a running one this is only half of the truth.
 #[derive(Debug, Clone)]
 pub(crate) struct Sketch {
-    pub(crate) job: Arc<Job>,
+    pub(crate) job: Arc<StoredJob>,
     pub(crate) lane: i64,
     /// Its record as it waits, or as it ended.
     pub(crate) record: Record,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_store::encryption::{Asked, Encryption, SslMode, bare_host, is_loopback};
+use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, bare_host, is_loopback};
 use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
@@ -22,7 +22,7 @@ use crate::values::Value;
 pub(crate) struct Place {
     /// What the driver is told; of encryption only after [`protect`].
     pub(crate) opts: Opts,
-    pub(crate) encryption: Encryption,
+    pub(crate) encryption: TransportEncryption,
     /// For people, without credentials.
     pub(crate) location: String,
 }
@@ -39,7 +39,8 @@ fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>)
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut theirs, mut asked, mut earlier) = (Vec::new(), Asked::default(), Earlier::default());
+    let (mut theirs, mut asked, mut earlier) =
+        (Vec::new(), RequestedEncryption::default(), Earlier::default());
     let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -79,10 +80,10 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     Ok(Place { location: location(&opts, &options.prefix), encryption: encryption(&opts, asked), opts })
 }
 
-fn encryption(opts: &Opts, asked: Asked) -> Encryption {
+fn encryption(opts: &Opts, asked: RequestedEncryption) -> TransportEncryption {
     if opts.socket().is_some() {
         // The driver encrypts nothing that does not leave the machine.
-        return Asked::default().decide(true, SslMode::Disable);
+        return RequestedEncryption::default().decide(true, SslMode::Disable);
     }
     let mut decided = asked.decide(is_loopback(opts.ip_or_hostname()), SslMode::Disable);
     if decided.mode.verifies() {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use backstop_core::explain::{KeyHolder, Surroundings};
+use backstop_core::explain::{ExplainContext, KeyHolder};
 use backstop_core::failure::Cause;
-use backstop_core::job::{Attempt, FailureRecord, Glance, JobDetail, JobView, State};
+use backstop_core::job::{Attempt, FailureRecord, JobDetail, JobSummary, JobView, State};
 use backstop_core::{Fence, JobId, Timestamp, tenant};
-use backstop_store::show::{self, LaneCounts, PauseNote, Roster, Scope, Totals};
-use backstop_store::{HeldLane, Holdings, JobFilter, NameSpan, Page, PageRequest, QueueRange, QueueView};
+use backstop_store::show::{self, LaneCounts, PauseNote, Roster, SearchSpace, StateCounts};
+use backstop_store::{HeldLane, Holdings, JobFilter, NameRange, Page, PageRequest, QueueRange, QueueView};
 
 use crate::error::Failure;
 use crate::lanes;
@@ -24,28 +24,29 @@ use crate::worker;
 /// The lanes of these queues with their kept counts.
 pub(crate) async fn lane_counts(
     session: &mut impl Session,
-    queues: &NameSpan,
+    queues: &NameRange,
 ) -> Result<Vec<LaneCounts>, Failure> {
     let rows = session.one(Query::new(sql::LANES, bounds(queues))).await?;
     let read = |mut row| {
         let (id, lane) = lanes::read_from(&mut row)?;
-        Ok(LaneCounts {
-            id,
-            lane,
-            pending: row.number()?,
-            running: row.number()?,
-            succeeded: row.number()?,
-            failed: row.number()?,
-            paused: row.number()?,
-            canceled: row.number()?,
-            waiting: row.number()?,
-            retired: row.bool()?,
-        })
+        Ok(LaneCounts { id, lane, jobs: state_counts(&mut row)?, retired: row.bool()? })
     };
     rows.into_iter().map(read).collect()
 }
 
-fn bounds(names: &NameSpan) -> Vec<Value> {
+fn state_counts(row: &mut Row) -> Result<StateCounts, Failure> {
+    Ok(StateCounts {
+        pending: row.number()?,
+        running: row.number()?,
+        succeeded: row.number()?,
+        failed: row.number()?,
+        paused: row.number()?,
+        canceled: row.number()?,
+        waiting: row.number()?,
+    })
+}
+
+fn bounds(names: &NameRange) -> Vec<Value> {
     vec![Value::text(&names.from), Value::text(&names.end)]
 }
 
@@ -54,11 +55,11 @@ pub(crate) async fn scope(
     unit: &mut Unit,
     filter: &JobFilter,
     roster: &Roster,
-) -> Result<(Scope, Vec<LaneCounts>), Failure> {
+) -> Result<(SearchSpace, Vec<LaneCounts>), Failure> {
     let queues = filter.queue_names();
     let lanes = lane_counts(unit, &queues).await?;
     if queues.is_all() {
-        return Ok((Scope::of(filter, &lanes, roster), lanes));
+        return Ok((SearchSpace::of(filter, &lanes, roster), lanes));
     }
     let totals = match unit.shared.totals.known() {
         Some(totals) => totals,
@@ -68,21 +69,12 @@ pub(crate) async fn scope(
             totals
         }
     };
-    Ok((Scope::within(filter, &lanes, &totals, roster), lanes))
+    Ok((SearchSpace::within(filter, &lanes, &totals, roster), lanes))
 }
 
-async fn totals(session: &mut impl Session) -> Result<Totals, Failure> {
+async fn totals(session: &mut impl Session) -> Result<StateCounts, Failure> {
     let rows = session.one(Query::new(sql::TOTALS, Vec::new())).await?;
-    let Some(mut row) = rows.into_iter().next() else { return Ok(Totals::default()) };
-    Ok(Totals {
-        pending: row.number()?,
-        running: row.number()?,
-        succeeded: row.number()?,
-        failed: row.number()?,
-        paused: row.number()?,
-        canceled: row.number()?,
-        waiting: row.number()?,
-    })
+    rows.into_iter().next().map_or_else(|| Ok(StateCounts::default()), |mut row| state_counts(&mut row))
 }
 
 /// What a row of `sql::VIEWS` tells beside the job and its record.
@@ -180,9 +172,9 @@ pub(crate) async fn jobs(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<Jo
 }
 
 /// Jobs at a glance, in order.
-pub(crate) async fn glance(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<Glance>>, Failure> {
+pub(crate) async fn glance(unit: &mut Unit, ids: &[JobId]) -> Result<Vec<Option<JobSummary>>, Failure> {
     let rows = load::by_ids(unit, &sql::GLANCES, ids).await?;
-    let mut found: HashMap<JobId, Glance> = HashMap::with_capacity(rows.len());
+    let mut found: HashMap<JobId, JobSummary> = HashMap::with_capacity(rows.len());
     for mut row in rows {
         found.insert(row.job()?, rows::glance(&mut row)?);
     }
@@ -238,7 +230,7 @@ pub(crate) async fn attempts(
 pub(crate) async fn surroundings(
     unit: &mut Unit,
     id: JobId,
-) -> Result<Option<(JobView, Surroundings)>, Failure> {
+) -> Result<Option<(JobView, ExplainContext)>, Failure> {
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
     let Some(view) = views(unit, &[id], &roster).await?.pop().flatten() else { return Ok(None) };
@@ -276,7 +268,7 @@ fn pause(row: &mut Row) -> Result<Option<PauseNote>, Failure> {
 }
 
 /// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
-pub(crate) async fn queues(unit: &mut Unit, names: &NameSpan) -> Result<Vec<QueueView>, Failure> {
+pub(crate) async fn queues(unit: &mut Unit, names: &NameRange) -> Result<Vec<QueueView>, Failure> {
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
     let mut paused = Vec::new();
@@ -313,7 +305,7 @@ pub(crate) async fn queue_page(
 async fn names_in(
     session: &mut impl Session,
     text: &'static str,
-    span: &NameSpan,
+    span: &NameRange,
     most: usize,
 ) -> Result<Vec<String>, Failure> {
     let mut params = bounds(span);
@@ -324,7 +316,7 @@ async fn names_in(
 /// What a tenant has, as far as its limits count it.
 pub(crate) async fn holdings(unit: &mut Unit, tenant: &str, most: usize) -> Result<Holdings, Failure> {
     let span = QueueRange::of_tenant(tenant).span();
-    let mut params = bounds(&NameSpan::under(&tenant::incident_prefix(tenant)));
+    let mut params = bounds(&NameRange::under(&tenant::incident_prefix(tenant)));
     params.push(Value::count(most));
     let count = unit.one(Query::new(sql::incident::OF_TENANT, params)).await?;
     let paused = names_in(unit, sql::QUEUE_NAMES, &span, most).await?;
@@ -339,5 +331,5 @@ pub(crate) async fn holdings(unit: &mut Unit, tenant: &str, most: usize) -> Resu
 pub(crate) async fn held_lanes(unit: &mut Unit) -> Result<Vec<HeldLane>, Failure> {
     let now = unit.now().await?;
     let roster = worker::roster(unit, now).await?;
-    Ok(show::held_lanes(&roster, &lane_counts(unit, &NameSpan::default()).await?))
+    Ok(show::held_lanes(&roster, &lane_counts(unit, &NameRange::default()).await?))
 }

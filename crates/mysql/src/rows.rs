@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
+    Attempt, Damage, FailureRecord, JobSummary, Marks, PausedFrom, Policy, Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, IncidentCount, LaneKey, RecordRow};
@@ -44,7 +44,7 @@ pub(crate) const LANE_COLUMN: usize = 1;
 /// A row of `job`.
 #[derive(Debug)]
 pub(crate) struct JobRow {
-    pub(crate) job: Job,
+    pub(crate) job: StoredJob,
     pub(crate) lane: i64,
     /// When it was first due.
     pub(crate) run_at: Timestamp,
@@ -73,9 +73,9 @@ pub(crate) fn job(
     spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
     spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    spec.papers = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
+    spec.provenance = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
     damage.mark(&mut spec);
-    Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
+    Ok(JobRow { job: StoredJob { spec, created_at }, lane: lane_id, run_at })
 }
 
 /// Reads the columns of `record`; none when the job has no past.
@@ -116,9 +116,9 @@ fn marks_value(record: &Record) -> Value {
 }
 
 /// Reads a job at a glance, behind its id.
-pub(crate) fn glance(row: &mut Row) -> Result<Glance, Failure> {
-    Ok(Glance {
-        rests: Glance::rest(state_of(row.int()?)?),
+pub(crate) fn glance(row: &mut Row) -> Result<JobSummary, Failure> {
+    Ok(JobSummary {
+        rests: JobSummary::rest(state_of(row.int()?)?),
         paused_from: paused_from(row)?,
         redrives: row.number()?,
         plan: marks(row)?.and_then(|marks| marks.plan),
@@ -194,7 +194,7 @@ fn json<T: serde::Serialize>(value: Option<&T>) -> Result<Value, Failure> {
 }
 
 /// The columns of `job`, in the order of `sql::JOBS_INSERT`.
-pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Vec<Value>, Failure> {
+pub(crate) fn job_values(job: &StoredJob, run_at: Timestamp, lane: Value) -> Result<Vec<Value>, Failure> {
     let spec = &job.spec;
     Ok(vec![
         Value::job(spec.id),
@@ -216,8 +216,8 @@ pub(crate) fn job_values(job: &Job, run_at: Timestamp, lane: Value) -> Result<Ve
 }
 
 /// The last column of `sql::JOBS_INSERT_PAPERS`.
-pub(crate) fn papers_value(job: &Job) -> Value {
-    Value::maybe_text(job.spec.papers.as_ref().and_then(|papers| papers.to_text()))
+pub(crate) fn papers_value(job: &StoredJob) -> Value {
+    Value::maybe_text(job.spec.provenance.as_ref().and_then(|provenance| provenance.to_text()))
 }
 
 /// The columns of `record`, in the order of `sql::RECORDS_SAVE`.

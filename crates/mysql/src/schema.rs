@@ -242,7 +242,7 @@ const SECOND: &[&str] = &[
         PRIMARY KEY (drawer, name)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
 ];
 
-/// What travels with a job: `backstop_core::job::Papers`. Most jobs have none. Programs of earlier versions go on
+/// What travels with a job: `backstop_core::job::Provenance`. Most jobs have none. Programs of earlier versions go on
 /// beside it: none of their statements reads or writes it.
 const THIRD: &[&str] = &["ALTER TABLE backstop_job ADD COLUMN /*M! IF NOT EXISTS */ papers LONGBLOB"];
 

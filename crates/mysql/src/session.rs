@@ -126,8 +126,8 @@ impl Prefix {
             return Ok(Self(name.to_owned()));
         }
         Err(format!(
-            "the prefix {name:?} is no plain name: begin with a small letter, then small letters, digits and _, at \
-             most 40"
+            "the prefix {name:?} is not a plain name: begin with a lowercase letter, then lowercase letters, digits \
+             and _, at most 40"
         ))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_store::desk::{Fences, Hands, Turns, Wants};
-use backstop_store::encryption::Encryption;
+use backstop_store::encryption::TransportEncryption;
 use backstop_store::show::KnownTotals;
 use backstop_store::{Clock, Observer, Silent};
 use mysql_async::{Opts, Pool};
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// Where a statement is ended that nobody waits for any more, and by whom.
     pub(crate) opts: Opts,
     /// How its connections are protected.
-    pub(crate) encryption: Encryption,
+    pub(crate) encryption: TransportEncryption,
     pub(crate) runtime: Handle,
     /// None: the server's own clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::show::PauseNote;
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
-    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Store, StoreInfo,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameRange, NewWorker, Note,
+    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Store, StoreInfo,
     Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
@@ -349,7 +349,7 @@ impl Store for MysqlStore {
         self.read(verb!(query::jobs, ids))
     }
 
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
         self.read(verb!(query::glance, ids))
     }
 
@@ -369,12 +369,12 @@ impl Store for MysqlStore {
         self.read(move |unit| Box::pin(query::attempts(unit, job, page)))
     }
 
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {
         self.read(move |unit| Box::pin(query::surroundings(unit, job)))
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|unit| Box::pin(async move { query::queues(unit, &NameSpan::default()).await }))
+        self.read(|unit| Box::pin(async move { query::queues(unit, &NameRange::default()).await }))
     }
 
     fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
@@ -409,7 +409,11 @@ impl Store for MysqlStore {
         self.read(verb!(incident::incidents_of, fingerprints))
     }
 
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+    fn say(
+        &self,
+        fingerprints: Vec<Fingerprint>,
+        statement: IncidentUpdate,
+    ) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(verb!(incident::say, fingerprints, statement))
     }
 
@@ -434,7 +438,7 @@ impl Store for MysqlStore {
         })
     }
 
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
         self.read(verb!(document::documents, shelf))
     }
 

@@ -3,7 +3,7 @@
 //! The driver cannot verify an authority without the name of the host, so `verify-ca` is as strict as `verify-full`
 //! here; and it does not go on without TLS by itself, so `prefer` asks the server once.
 
-use backstop_store::encryption::{Asked, Encryption, SslMode, Unprotected};
+use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, Unprotected};
 use mysql_async::{Conn, DriverError, Error as DriverFailure, IoError, OptsBuilder, SslOpts};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
@@ -39,7 +39,7 @@ impl Earlier {
     }
 
     /// Says the same with `sslmode`.
-    pub(crate) fn translate(&self, asked: &mut Asked) -> Result<(), String> {
+    pub(crate) fn translate(&self, asked: &mut RequestedEncryption) -> Result<(), String> {
         let mode = match (self.require, self.verify_ca, self.verify_identity) {
             (None, None, None) => return Ok(()),
             (Some(false), _, _) => SslMode::Disable,
@@ -62,7 +62,7 @@ impl Earlier {
 }
 
 /// What the driver is told; none when nothing is encrypted.
-pub(crate) fn options(encryption: &Encryption) -> Result<Option<SslOpts>, String> {
+pub(crate) fn options(encryption: &TransportEncryption) -> Result<Option<SslOpts>, String> {
     if CryptoProvider::get_default().is_none() {
         // The driver takes the default of the process, and panics in a program that has two and chose none.
         let _ = ring::default_provider().install_default();
@@ -80,7 +80,7 @@ pub(crate) fn options(encryption: &Encryption) -> Result<Option<SslOpts>, String
 }
 
 /// The authorities to trust, each of them one that the driver can read.
-fn roots(encryption: &Encryption) -> Result<Vec<CertificateDer<'static>>, String> {
+fn roots(encryption: &TransportEncryption) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut store = RootCertStore::empty();
     let roots = match &encryption.root {
         None => {
@@ -149,7 +149,7 @@ mod tests {
             (&[("require_ssl", "true"), ("verify_ca", "false")], Some(Require)),
             (&[("require_ssl", "true"), ("verify_identity", "false")], Some(VerifyFull)),
         ] {
-            let (mut earlier, mut asked) = (Earlier::default(), Asked::default());
+            let (mut earlier, mut asked) = (Earlier::default(), RequestedEncryption::default());
             for (name, value) in pairs {
                 assert_eq!(earlier.take(name, value), Ok(true), "{name}");
             }
@@ -165,9 +165,12 @@ mod tests {
     fn settings_that_contradict_each_other_are_refused() {
         let mut earlier = Earlier::default();
         earlier.take("verify_ca", "false").expect("known");
-        assert!(earlier.translate(&mut Asked::default()).is_err(), "it would verify all the same");
+        assert!(
+            earlier.translate(&mut RequestedEncryption::default()).is_err(),
+            "it would verify all the same"
+        );
         earlier.take("require_ssl", "true").expect("known");
-        let mut asked = Asked { mode: Some(SslMode::Disable), root: None };
+        let mut asked = RequestedEncryption { mode: Some(SslMode::Disable), root: None };
         assert!(earlier.translate(&mut asked).is_err(), "one of them would be passed over");
     }
 }

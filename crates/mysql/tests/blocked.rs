@@ -16,7 +16,7 @@ use backstop_core::{JobId, WorkerId};
 use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{InTransaction, MysqlStore, Options, Prefix, submit_in};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Duty, Error, Finish, KnownKind, NewWorker, Note, Observer, PageRequest,
     Store, Submit, Submitted,

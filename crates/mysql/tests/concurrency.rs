@@ -10,10 +10,10 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Priority, Retention, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Amend, Amended, Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Edit, Expect, Finish, JobFilter, KnownKind,
-    NewWorker, PageRequest, Shelf, Store, Submit, Submitted,
+    Amend, Amended, Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Edit, Expect, Finish,
+    JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit, Submitted,
 };
 use place::InDatabase;
 
@@ -220,7 +220,7 @@ async fn insist(store: Arc<MysqlStore>, number: u128) -> u64 {
     let mut tries = 0;
     loop {
         tries += 1;
-        let found = store.documents(Shelf::first(Drawer::Plans, 1)).await.expect("read").items;
+        let found = store.documents(DocumentRange::first(Drawer::Plans, 1)).await.expect("read").items;
         let expect = found.first().map_or(Expect::Absent, |document| Expect::Revision(document.revision));
         let amended =
             store.amend(written(&number.to_string(), expect)).await.expect("no lock reaches a caller");
@@ -244,7 +244,7 @@ fn no_change_of_a_document_is_lost() {
         for client in clients {
             tries += client.await.expect("no client failed");
         }
-        let found = stores[0].documents(Shelf::first(Drawer::Plans, 2)).await.expect("read").items;
+        let found = stores[0].documents(DocumentRange::first(Drawer::Plans, 2)).await.expect("read").items;
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(u128::try_from(found[0].revision).unwrap_or(0), CLIENTS, "after {tries} tries");
     });

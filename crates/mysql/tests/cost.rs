@@ -11,9 +11,9 @@ use std::time::Duration;
 use backstop_core::job::{NewJob, Spec, Start};
 use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::Place;
-use backstop_store::{Claim, ClaimQueue, Drawer, Duty, KnownKind, NewWorker, Shelf, Store, Submit};
-use backstop_testbed::{Folder, Mariadb, Settings};
+use backstop_store::conformance::StorePlace;
+use backstop_store::{Claim, ClaimQueue, DocumentRange, Drawer, Duty, KnownKind, NewWorker, Store, Submit};
+use backstop_testbed::{DatabaseSettings, Folder, Mariadb};
 use place::InDatabase;
 
 /// Queues of a worker that serves many.
@@ -31,7 +31,8 @@ struct Bench {
 
 impl Bench {
     async fn new(folder: &Folder) -> Self {
-        let server = Mariadb::start(Settings::new(folder.join("server"))).expect("a server of its own");
+        let server =
+            Mariadb::start(DatabaseSettings::new(folder.join("server"))).expect("a server of its own");
         let store = MysqlStore::open(&server.url(), Options::default()).await.expect("opened");
         let kinds: Arc<[KnownKind]> = Arc::new([KnownKind { kind: "work".into(), version: 1 }]);
         let worker = WorkerId::from_u128(1);
@@ -122,7 +123,7 @@ fn an_idle_worker_is_quiet() {
         bench.store.fold(500).await.expect("folded");
         let peek = async |bench: &Bench| bench.store.peek(&bench.wanted(1)).await.expect("a look");
         let (_, look) = bench.cost(peek).await;
-        let shelf = Shelf::first(Drawer::Plans, 1_000);
+        let shelf = DocumentRange::first(Drawer::Plans, 1_000);
         let read = async |bench: &Bench| bench.store.documents(shelf).await.expect("read");
         let (_, plans) = bench.cost(read).await;
         let rescue = async |bench: &Bench| bench.store.orphans(500).await.expect("read");

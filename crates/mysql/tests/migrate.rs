@@ -12,7 +12,7 @@ use backstop_core::{JobId, WorkerId};
 use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{MysqlStore, Options, Prefix};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Duty, Finish, KnownKind, NewWorker, Store, Submit, Term,
 };

@@ -9,7 +9,7 @@ use backstop_core::job::{NewJob, Spec};
 use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{MysqlStore, Options, Prefix};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Error, JobFilter, Level, PageRequest, Store, Submit};
 use backstop_testbed::shared;
 use place::InDatabase;

@@ -9,10 +9,10 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Operation, Retention, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Amend, Amended, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter, KnownKind,
-    NewWorker, PageRequest, Shelf, Store, Submit,
+    Amend, Amended, Claim, ClaimQueue, DocumentRange, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter,
+    KnownKind, NewWorker, PageRequest, Store, Submit,
 };
 use backstop_testbed::shared;
 use place::InDatabase;
@@ -114,7 +114,7 @@ fn each_role_may_do_its_work_and_nothing_else() {
         let page = reader.list(JobFilter::default(), PageRequest::first(10)).await.expect("it may look");
         assert_eq!(page.items.len(), 1);
         reader.queues().await.expect("at queues too");
-        reader.documents(Shelf::first(Drawer::Rules, 1)).await.expect("and at documents");
+        reader.documents(DocumentRange::first(Drawer::Rules, 1)).await.expect("and at documents");
         assert!(is_right(&reader.amend(rule()).await.expect_err("which it may not write")));
         let plain = NewJob::new(Spec::new(JobId::from_u128(3), "work", "{}"));
         assert!(is_right(&submit(&reader, plain).await.expect_err("it may not submit")));

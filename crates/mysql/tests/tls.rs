@@ -5,9 +5,9 @@ mod place;
 use std::path::Path;
 
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Error, Finding, Level, Store};
-use backstop_testbed::{Authority, Folder, Mariadb, Settings};
+use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Mariadb};
 use place::InDatabase;
 
 /// Leads to this machine, and is not loopback by its name.
@@ -37,20 +37,20 @@ fn url(server: &Mariadb, name: &str, rest: &str) -> String {
     format!("mysql://backstop@{name}:{}/backstop?connections=2{rest}", server.port())
 }
 
-fn trusting(authority: &Authority) -> String {
+fn trusting(authority: &CertificateAuthority) -> String {
     format!("&sslrootcert={}", authority.file().display())
 }
 
-fn certified(folder: &Path, authority: &Authority) -> Mariadb {
+fn certified(folder: &Path, authority: &CertificateAuthority) -> Mariadb {
     let certificate = authority.certify(&format!("IP:{ELSEWHERE},IP:{LOOPBACK}")).expect("signed");
-    Mariadb::start(Settings::new(folder).certified(certificate)).expect("a server of its own")
+    Mariadb::start(DatabaseSettings::new(folder).certified(certificate)).expect("a server of its own")
 }
 
 #[test]
 fn a_server_is_verified_unless_the_url_says_otherwise() {
     let folder = Folder::new("mariadb-tls").expect("a folder");
-    let ours = Authority::new(folder.join("ours")).expect("made");
-    let others = Authority::new(folder.join("others")).expect("made");
+    let ours = CertificateAuthority::new(folder.join("ours")).expect("made");
+    let others = CertificateAuthority::new(folder.join("others")).expect("made");
     let server = certified(&folder.join("server"), &ours);
     let (ours, others) = (trusting(&ours), trusting(&others));
     InDatabase::block_on(async {
@@ -76,7 +76,7 @@ fn a_server_is_verified_unless_the_url_says_otherwise() {
 #[test]
 fn what_is_not_verified_is_said_by_the_doctor() {
     let folder = Folder::new("mariadb-unverified").expect("a folder");
-    let authority = Authority::new(folder.join("authority")).expect("made");
+    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
     let server = certified(&folder.join("server"), &authority);
     InDatabase::block_on(async {
         for (name, rest, level, words) in [
@@ -108,7 +108,7 @@ fn what_is_not_verified_is_said_by_the_doctor() {
 #[test]
 fn a_server_without_tls_is_refused_where_it_must_be_encrypted() {
     let folder = Folder::new("mariadb-plain").expect("a folder");
-    let server = Mariadb::start(Settings::new(folder.join("server"))).expect("a server of its own");
+    let server = Mariadb::start(DatabaseSettings::new(folder.join("server"))).expect("a server of its own");
     InDatabase::block_on(async {
         for (name, rest) in [(LOOPBACK, "&sslmode=require"), (ELSEWHERE, "&sslmode=require"), (ELSEWHERE, "")]
         {

@@ -10,7 +10,7 @@ use backstop_core::job::{Operation, State};
 use backstop_core::{JobId, Refusal};
 use backstop_mysql::mysql_async::IsolationLevel;
 use backstop_mysql::{InTransaction, Prefix, submit_in};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Store, Submit, Submitted};
 
 use place::InDatabase;

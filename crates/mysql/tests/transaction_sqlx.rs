@@ -12,7 +12,7 @@ use backstop_core::job::{NewJob, Operation, State};
 use backstop_core::{JobId, Refusal};
 use backstop_mysql::sqlx::{Connection as _, Executor as _, MySqlConnection};
 use backstop_mysql::{InSqlx, Prefix, finish_in, submit_in};
-use backstop_store::conformance::Place as _;
+use backstop_store::conformance::StorePlace as _;
 use backstop_store::{Store as _, Submit};
 
 use place::InDatabase;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::job::Operation;
 use backstop_core::{JobId, Limits};
-use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error, Expect, Shelf, show};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect, show};
 
 use crate::duty;
 use crate::error::Failure;
@@ -21,7 +21,7 @@ use crate::values::Value;
 type Revisions = HashMap<(String, String), i64>;
 
 /// Documents of a shelf, in the order of the bytes of their keys.
-pub(crate) async fn documents(unit: &mut Unit, shelf: &Shelf) -> Result<Documents, Failure> {
+pub(crate) async fn documents(unit: &mut Unit, shelf: &DocumentRange) -> Result<Documents, Failure> {
     show::page_limit(shelf.limit)?;
     let params = vec![
         Value::text(shelf.drawer.as_str()),

@@ -180,7 +180,7 @@ mod tests {
         let mut jobs: Vec<NewJob> =
             (1..=50).map(|number| NewJob::new(Spec::new(JobId::from_u128(number), "work", "{}"))).collect();
         if traced {
-            jobs[7].spec.papers_mut().trace = Some("00-1-2-01".into());
+            jobs[7].spec.provenance_mut().trace = Some("00-1-2-01".into());
         }
         let mut desk = Desk::new(now, Wants { events: false, alerts: false });
         desk.submit(&Submit { jobs, atomic: true }).expect("small");

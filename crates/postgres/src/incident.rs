@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::{Timestamp, tenant};
 use backstop_store::desk::{Aftermath, Seen, Writes};
 use backstop_store::{Duty, Incident, IncidentFilter, Term};
@@ -104,7 +104,7 @@ pub(crate) async fn incidents_of(
 pub(crate) async fn say(
     unit: &mut Unit,
     fingerprints: &[Fingerprint],
-    statement: &Statement,
+    statement: &IncidentUpdate,
 ) -> Result<Vec<Option<Incident>>, Failure> {
     let lock = Query::new(sql::LOCK, vec![Value::texts(fingerprints)]);
     let clock = unit.clock();

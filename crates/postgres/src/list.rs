@@ -6,7 +6,7 @@ use backstop_core::failure::TerminalReason;
 use backstop_core::job::{JobView, State};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::desk::LaneKey;
-use backstop_store::show::{self, Reach, Scope, Source};
+use backstop_store::show::{self, ListSource, ListSupport, SearchSpace};
 use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::error::Failure;
@@ -19,7 +19,7 @@ use crate::values::Value;
 use crate::worker::{grips, roster};
 
 /// Jobs that succeeded have a table of their own; and one statement walks any number of lanes.
-const REACH: Reach = Reach { walks_succeeded: true, lanes: usize::MAX };
+const REACH: ListSupport = ListSupport { walks_succeeded: true, lanes: usize::MAX };
 /// Rows so many lanes on, those with the newest jobs are found first.
 const MANY_LANES: usize = 16;
 
@@ -186,7 +186,12 @@ pub(crate) async fn survey(unit: &mut Unit, filter: &JobFilter, most: usize) -> 
 }
 
 /// The parameters of every listing, in the order of the numbers in `sql`.
-fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageRequest<JobId>) -> Vec<Value> {
+fn params(
+    filter: &JobFilter,
+    scope: &SearchSpace,
+    running: &[JobId],
+    page: PageRequest<JobId>,
+) -> Vec<Value> {
     let text = |text: &Option<String>| text.as_ref().map_or(Value::Text(None), Value::text);
     let moment = |moment: Option<Timestamp>| Value::Int(moment.map(Timestamp::as_micros));
     vec![
@@ -209,7 +214,7 @@ fn params(filter: &JobFilter, scope: &Scope, running: &[JobId], page: PageReques
     ]
 }
 
-fn listing(filter: &JobFilter, scope: &Scope, page: PageRequest<JobId>) -> Listing {
+fn listing(filter: &JobFilter, scope: &SearchSpace, page: PageRequest<JobId>) -> Listing {
     let (page, limit) = (usize::from(page.after.is_some()), page.limit.saturating_add(1));
     let has_floor = filter.id_from.is_some();
     let mut listing = Listing { from: Rows::All, conditions: Vec::new(), page, has_floor, many_lanes: false };
@@ -237,20 +242,20 @@ fn listing(filter: &JobFilter, scope: &Scope, page: PageRequest<JobId>) -> Listi
 }
 
 /// Where the scope says that the rows come from.
-fn rows(scope: &Scope, limit: usize) -> Rows {
+fn rows(scope: &SearchSpace, limit: usize) -> Rows {
     match (scope.source(limit, REACH), scope.states.as_deref()) {
-        (Source::Lanes, _) => Rows::Lanes,
-        (Source::LaneStates, _) => Rows::LanesAndStates,
-        (Source::States, Some([State::Pending])) => Rows::Ready,
-        (Source::States, Some([State::Succeeded])) => Rows::Done,
+        (ListSource::Lanes, _) => Rows::Lanes,
+        (ListSource::LaneStates, _) => Rows::LanesAndStates,
+        (ListSource::States, Some([State::Pending])) => Rows::Ready,
+        (ListSource::States, Some([State::Succeeded])) => Rows::Done,
         // Those that are held are named one by one.
-        (Source::States, Some([State::Running])) | (Source::All, _) => Rows::All,
-        (Source::States, _) => Rows::States,
+        (ListSource::States, Some([State::Running])) | (ListSource::All, _) => Rows::All,
+        (ListSource::States, _) => Rows::States,
     }
 }
 
 /// Adds the condition on the state that is shown, unless the source has nothing else.
-fn by_state(listing: &mut Listing, state: State, scope: &Scope) {
+fn by_state(listing: &mut Listing, state: State, scope: &SearchSpace) {
     let from = listing.from;
     match state {
         _ if matches!(from, Rows::States | Rows::LanesAndStates | Rows::Ready | Rows::Done) => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error;
-use backstop_store::encryption::{Asked, Encryption, SslMode, decoded, is_loopback};
+use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, decoded, is_loopback};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode as Driven};
@@ -20,7 +20,7 @@ use crate::tls;
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) config: Config,
-    pub(crate) encryption: Encryption,
+    pub(crate) encryption: TransportEncryption,
     /// For people, without credentials.
     pub(crate) location: String,
 }
@@ -36,7 +36,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut theirs = Vec::new();
-    let mut asked = Asked::default();
+    let mut asked = RequestedEncryption::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
@@ -74,7 +74,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
 }
 
 /// Decides how connections are protected, and tells the driver.
-fn protect(config: &mut Config, mut asked: Asked) -> Encryption {
+fn protect(config: &mut Config, mut asked: RequestedEncryption) -> TransportEncryption {
     // A list of words instead of a URL reaches the driver as it is.
     asked.mode = asked.mode.or(match config.get_ssl_mode() {
         Driven::Disable => Some(SslMode::Disable),
@@ -93,7 +93,7 @@ fn protect(config: &mut Config, mut asked: Asked) -> Encryption {
     let by_socket = addresses.is_empty() && !hosts.iter().any(|host| matches!(host, Host::Tcp(_)));
     let encryption = if by_socket {
         // The server speaks no TLS over a socket, so libpq does not ask for it either.
-        Asked::default().decide(true, SslMode::Disable)
+        RequestedEncryption::default().decide(true, SslMode::Disable)
     } else {
         asked.decide(is_local, SslMode::Prefer)
     };
@@ -124,7 +124,7 @@ fn listen(value: &str) -> Result<Listen, String> {
         "on" => Ok(Listen::On),
         "off" => Ok(Listen::Off),
         url if url.starts_with("postgres") => Ok(Listen::At(decoded(url))),
-        other => Err(format!("listen={other:?} is none of on, off or a URL")),
+        other => Err(format!("listen={other:?} is neither on, off nor a URL")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Glance, Job, Marks, PausedFrom, Policy, Record, Spec, State,
+    Attempt, Damage, FailureRecord, JobSummary, Marks, PausedFrom, Policy, Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::desk::{Done, Grip, LaneKey, RecordRow};
@@ -45,7 +45,7 @@ pub(crate) const LANE_COLUMN: usize = 1;
 /// A row of `job`.
 #[derive(Debug)]
 pub(crate) struct JobRow {
-    pub(crate) job: Job,
+    pub(crate) job: StoredJob,
     pub(crate) lane: i64,
     /// When it was first due.
     pub(crate) run_at: Timestamp,
@@ -69,7 +69,7 @@ pub(crate) fn job(
     } else {
         extras(row, &mut spec)?;
     }
-    Ok(JobRow { job: Job { spec, created_at }, lane: lane_id, run_at })
+    Ok(JobRow { job: StoredJob { spec, created_at }, lane: lane_id, run_at })
 }
 
 /// Reads the columns of `job` that most jobs leave empty.
@@ -85,7 +85,7 @@ fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), Failure> {
     spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
     spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    spec.papers = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
+    spec.provenance = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
     damage.mark(spec);
     Ok(())
 }
@@ -135,9 +135,9 @@ fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
 }
 
 /// Reads a job at a glance, behind its id.
-pub(crate) fn glance(row: &mut Row) -> Result<Glance, Failure> {
-    Ok(Glance {
-        rests: Glance::rest(state_of(row.int()?)?),
+pub(crate) fn glance(row: &mut Row) -> Result<JobSummary, Failure> {
+    Ok(JobSummary {
+        rests: JobSummary::rest(state_of(row.int()?)?),
         paused_from: paused_from(row)?,
         redrives: row.number()?,
         plan: marks(row)?.and_then(|marks| marks.plan),
@@ -213,7 +213,7 @@ fn marked(record: &Record) -> Option<String> {
 /// Writes the columns of `job`, in the order of `insert::JOBS`.
 pub(crate) fn write_job(
     row: &mut Cells<'_>,
-    job: &Job,
+    job: &StoredJob,
     run_at: Timestamp,
     lane: Option<i64>,
 ) -> Result<(), Failure> {
@@ -233,7 +233,7 @@ pub(crate) fn write_job(
         .json(spec.on_success.as_ref())?
         .json(spec.on_failure.as_ref())?
         .id(spec.callback_of.map(|id| id.as_uuid()))
-        .text(spec.papers.as_ref().and_then(|papers| papers.to_text()).as_deref());
+        .text(spec.provenance.as_ref().and_then(|provenance| provenance.to_text()).as_deref());
     Ok(())
 }
 

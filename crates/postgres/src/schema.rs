@@ -235,7 +235,7 @@ const SECOND: &[&str] = &[
     "ALTER TABLE backstop.done ADD COLUMN marks text",
 ];
 
-/// What travels with a job: `backstop_core::job::Papers`. Most jobs have none. Programs of earlier versions go on
+/// What travels with a job: `backstop_core::job::Provenance`. Most jobs have none. Programs of earlier versions go on
 /// beside it: none of their statements reads or writes it.
 const THIRD: &[&str] = &["ALTER TABLE backstop.job ADD COLUMN papers text"];
 

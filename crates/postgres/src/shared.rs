@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use backstop_core::Timestamp;
 use backstop_store::desk::{Fences, Hands, Turns, Wants};
-use backstop_store::encryption::Encryption;
+use backstop_store::encryption::TransportEncryption;
 use backstop_store::show::KnownTotals;
 use backstop_store::{Clock, Observer, Silent};
 use deadpool_postgres::Pool;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// How a statement is canceled that nobody waits for any more, and where that is done.
     pub(crate) connector: MakeRustlsConnect,
     /// How its connections are protected.
-    pub(crate) encryption: Encryption,
+    pub(crate) encryption: TransportEncryption,
     /// Nothing stands between us and the server.
     pub(crate) direct: bool,
     pub(crate) runtime: Handle,

@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::desk::{LaneKey, lane_of};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
-    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Signal, Store,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameRange, NewWorker, Note,
+    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Signal, Store,
     StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkerView,
 };
 use futures_util::future::BoxFuture;
@@ -422,7 +422,7 @@ impl Store for PostgresStore {
         self.read(verb!(query::jobs, ids))
     }
 
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
         self.read(verb!(query::glance, ids))
     }
 
@@ -442,12 +442,12 @@ impl Store for PostgresStore {
         self.read(move |unit| Box::pin(query::attempts(unit, job, page)))
     }
 
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {
         self.read(move |unit| Box::pin(query::surroundings(unit, job)))
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|unit| Box::pin(async move { query::queues(unit, &NameSpan::default()).await }))
+        self.read(|unit| Box::pin(async move { query::queues(unit, &NameRange::default()).await }))
     }
 
     fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
@@ -482,7 +482,11 @@ impl Store for PostgresStore {
         self.read(verb!(incident::incidents_of, fingerprints))
     }
 
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+    fn say(
+        &self,
+        fingerprints: Vec<Fingerprint>,
+        statement: IncidentUpdate,
+    ) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(verb!(incident::say, fingerprints, statement))
     }
 
@@ -507,7 +511,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
         self.read(verb!(document::documents, shelf))
     }
 

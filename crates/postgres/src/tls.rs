@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_store::encryption::{Encryption, SslMode, Unprotected};
+use backstop_store::encryption::{SslMode, TransportEncryption, Unprotected};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -16,7 +16,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const NO_TLS: &str = "server does not support TLS";
 
 /// Makes connections as the URL asks for.
-pub(crate) fn connector(encryption: &Encryption) -> Result<MakeRustlsConnect, String> {
+pub(crate) fn connector(encryption: &TransportEncryption) -> Result<MakeRustlsConnect, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -49,7 +49,7 @@ pub(crate) fn unprotected(error: &tokio_postgres::Error) -> Option<Unprotected> 
     })
 }
 
-fn roots(encryption: &Encryption) -> Result<RootCertStore, String> {
+fn roots(encryption: &TransportEncryption) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     if let Some(path) = &encryption.root {
         let unreadable =

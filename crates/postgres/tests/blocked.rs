@@ -15,7 +15,7 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, Progress, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Duty, Error, Finding, Finish, KnownKind, NewWorker, Note, Observer,
     PageRequest, Store, Submit, Submitted,

@@ -12,11 +12,11 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Ending, NewJob, Spec};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, KnownKind, NewWorker, Shelf, Store, Submit,
+    Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, KnownKind, NewWorker, Store, Submit,
 };
-use backstop_testbed::{Folder, Postgres, Settings};
+use backstop_testbed::{DatabaseSettings, Folder, Postgres};
 use place::InSchema;
 
 /// Jobs of one submit, and of one claim.
@@ -42,7 +42,7 @@ struct Bench {
 impl Bench {
     async fn new(folder: &Folder) -> Self {
         // Nothing but what we do writes to the log.
-        let settings = Settings::new(folder.join("server")).with("autovacuum", "off");
+        let settings = DatabaseSettings::new(folder.join("server")).with("autovacuum", "off");
         let server = Postgres::start(settings.with("checkpoint_timeout", "1h")).expect("a server of its own");
         let url = format!("{}?listen=off", server.url());
         let store = PostgresStore::open(&url, Options::default()).await.expect("opened");
@@ -149,7 +149,7 @@ fn a_glance_at_many_jobs_is_one_question() {
         let running = bench.claim().await;
         let ids: Vec<JobId> = ids.into_iter().chain(running.iter().map(|held| held.job.spec.id)).collect();
         let (seen, cost) = bench
-            .cost(async |bench: &mut Bench| bench.store.glance(ids.clone()).await.expect("a look"))
+            .cost(async |bench: &mut Bench| bench.store.job_summaries(ids.clone()).await.expect("a look"))
             .await;
         assert_eq!(seen.iter().flatten().filter(|glance| glance.rests.is_some()).count(), BATCH);
         assert_eq!(seen.iter().flatten().filter(|glance| glance.rests.is_none()).count(), BATCH);
@@ -173,7 +173,7 @@ fn an_idle_worker_is_quiet() {
         let (_, look) = bench
             .cost(async |bench: &mut Bench| bench.store.peek(&bench.wanted()).await.expect("a look"))
             .await;
-        let shelf = Shelf::first(Drawer::Plans, 1_000);
+        let shelf = DocumentRange::first(Drawer::Plans, 1_000);
         let (_, plans) =
             bench.cost(async |bench: &mut Bench| bench.store.documents(shelf).await.expect("read")).await;
         let (_, orphans) =

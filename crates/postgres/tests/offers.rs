@@ -12,7 +12,7 @@ use backstop_core::job::{Aging, Ending, NewJob, Spec, Start, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::tokio_postgres::{self, NoTls};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Answer, Claim, ClaimQueue, Claimed, Clock, Error, Finish, KnownKind, ManualClock, NewWorker, Observer,
     Signal, Store, Submit,

@@ -6,7 +6,7 @@ use backstop_core::JobId;
 use backstop_core::job::{NewJob, Spec};
 use backstop_postgres::tokio_postgres::{Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Error, JobFilter, Level, PageRequest, Store, Submit};
 use backstop_testbed::shared;
 use place::InSchema;
@@ -126,7 +126,7 @@ fn a_read_only_server_is_named_and_left_when_it_is_over() {
         let found = findings.iter().find(|finding| finding.subject == "default_transaction_read_only");
         assert!(found.is_some_and(|finding| finding.level == Level::Bad), "{findings:?}");
         let mend = format!("ALTER ROLE {user} RESET default_transaction_read_only");
-        client.batch_execute(&mend).await.expect("mended");
+        client.batch_execute(&mend).await.expect("fixed");
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1";
         client.query(end, &[&user]).await.expect("its connections end");
         // The first call may still find the dead connection; whoever repeats it gets through.
@@ -232,8 +232,9 @@ fn the_doctor_names_what_could_lose_a_job_and_what_is_missing() {
 fn a_wrong_password_is_refused_without_being_shown() {
     // E10: the shared server trusts everybody, so this one is asked for passwords.
     let folder = backstop_testbed::Folder::new("password").expect("a folder");
-    let server = backstop_testbed::Postgres::start(backstop_testbed::Settings::new(folder.join("server")))
-        .expect("a server of its own");
+    let server =
+        backstop_testbed::Postgres::start(backstop_testbed::DatabaseSettings::new(folder.join("server")))
+            .expect("a server of its own");
     server.psql("CREATE ROLE ann LOGIN SUPERUSER PASSWORD 'right-one'").expect("made");
     let file = server.psql("SHOW hba_file").expect("it has one");
     let trusting = std::fs::read_to_string(file.trim()).expect("readable");

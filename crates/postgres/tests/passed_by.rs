@@ -10,7 +10,7 @@ use backstop_core::job::{Aging, NewJob, Operation, Priority, Spec, Start};
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_postgres::tokio_postgres::{self, Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Claim, ClaimQueue, KnownKind, NewWorker, Store, Submit};
 use backstop_testbed::shared;
 use place::InSchema;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use backstop_core::JobId;
 use backstop_core::job::{NewJob, Operation, Spec, State};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
-use backstop_store::{Amend, Amended, Drawer, Edit, Expect, Shelf, Store, Submit};
+use backstop_store::conformance::StorePlace;
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, Store, Submit};
 use place::InSchema;
 
 const ROUNDS: u128 = 40;
@@ -40,7 +40,8 @@ fn of_two_who_change_one_document_one_is_told_of_the_other() {
             let answers = [first.await.expect("no panic"), second.await.expect("no panic")];
             let conflict = Amended::Conflict { drawer: Drawer::Budgets, key: "mail".into() };
             assert_eq!(answers.iter().filter(|answer| **answer == conflict).count(), 1, "{answers:?}");
-            let found = one.documents(Shelf::first(Drawer::Budgets, 10)).await.expect("read").items.remove(0);
+            let found =
+                one.documents(DocumentRange::first(Drawer::Budgets, 10)).await.expect("read").items.remove(0);
             let winner = if answers[0] == conflict { "second" } else { "first" };
             let revision = i64::try_from(round).expect("small");
             assert_eq!((&*found.body, found.revision), (winner, revision));

@@ -9,7 +9,7 @@ use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Operation, Spec, Sta
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::tokio_postgres::{Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Amend, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter, KnownKind, NewWorker,
     PageRequest, Store, Submit,

@@ -5,9 +5,9 @@ mod place;
 use std::path::Path;
 
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Error, Finding, Level, Store};
-use backstop_testbed::{Authority, Folder, Postgres, Settings};
+use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Postgres};
 use place::InSchema;
 
 /// The name in the certificate. No name server knows it: `hostaddr` says where the packets go.
@@ -36,20 +36,20 @@ fn url(server: &Postgres, name: &str, rest: &str) -> String {
     format!("postgres://backstop@{name}:{}/backstop?hostaddr=127.0.0.1&listen=off{rest}", server.port())
 }
 
-fn trusting(authority: &Authority) -> String {
+fn trusting(authority: &CertificateAuthority) -> String {
     format!("&sslrootcert={}", authority.file().display())
 }
 
-fn certified(folder: &Path, authority: &Authority) -> Postgres {
+fn certified(folder: &Path, authority: &CertificateAuthority) -> Postgres {
     let certificate = authority.certify(&format!("DNS:{NAME},IP:127.0.0.1")).expect("signed");
-    Postgres::start(Settings::new(folder).certified(certificate)).expect("a server of its own")
+    Postgres::start(DatabaseSettings::new(folder).certified(certificate)).expect("a server of its own")
 }
 
 #[test]
 fn a_server_is_verified_unless_the_url_says_otherwise() {
     let folder = Folder::new("postgres-tls").expect("a folder");
-    let ours = Authority::new(folder.join("ours")).expect("made");
-    let others = Authority::new(folder.join("others")).expect("made");
+    let ours = CertificateAuthority::new(folder.join("ours")).expect("made");
+    let others = CertificateAuthority::new(folder.join("others")).expect("made");
     let server = certified(&folder.join("server"), &ours);
     let (ours, others) = (trusting(&ours), trusting(&others));
     InSchema::block_on(async {
@@ -82,7 +82,7 @@ fn a_server_is_verified_unless_the_url_says_otherwise() {
 #[test]
 fn what_is_not_verified_is_said_by_the_doctor() {
     let folder = Folder::new("postgres-unverified").expect("a folder");
-    let authority = Authority::new(folder.join("authority")).expect("made");
+    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
     let server = certified(&folder.join("server"), &authority);
     InSchema::block_on(async {
         for (name, rest, level, words) in [
@@ -108,7 +108,7 @@ fn what_is_not_verified_is_said_by_the_doctor() {
 #[test]
 fn a_server_without_tls_is_refused_where_it_must_be_encrypted() {
     let folder = Folder::new("postgres-plain").expect("a folder");
-    let server = Postgres::start(Settings::new(folder.join("server"))).expect("a server of its own");
+    let server = Postgres::start(DatabaseSettings::new(folder.join("server"))).expect("a server of its own");
     InSchema::block_on(async {
         for (name, rest) in [("127.0.0.1", "&sslmode=require"), (NAME, "&sslmode=require"), (NAME, "")] {
             let text = refusal(&url(&server, name, rest)).await;
@@ -130,7 +130,7 @@ fn a_server_without_tls_is_refused_where_it_must_be_encrypted() {
 #[test]
 fn a_way_of_its_own_for_notices_is_looked_at_too() {
     let folder = Folder::new("postgres-notices").expect("a folder");
-    let authority = Authority::new(folder.join("authority")).expect("made");
+    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
     let server = certified(&folder.join("server"), &authority);
     InSchema::block_on(async {
         let notices = url(&server, NAME, "&sslmode=disable").replace('&', "%26").replace('?', "%3F");

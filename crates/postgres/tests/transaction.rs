@@ -9,7 +9,7 @@ mod function;
 #[path = "transaction/world.rs"]
 mod world;
 
-use backstop_core::incident::{IncidentState, IncidentVerb, Statement};
+use backstop_core::incident::{IncidentState, IncidentUpdate, IncidentVerb};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Refusal};
 use backstop_store::{Store, Submit};
@@ -203,7 +203,8 @@ async fn a_failure_in_the_callers_transaction_is_counted<D: Driver>() {
         assert_eq!(answers, &[Ok(State::Failed)]);
         let incident = world.store.incidents(10).await.expect("read").remove(0);
         assert_eq!((incident.failures, incident.open, incident.standing.regressions), seen);
-        let fixed = Statement { verb: IncidentVerb::Fix { version: None }, by: "ann".into(), note: None };
+        let fixed =
+            IncidentUpdate { verb: IncidentVerb::Fix { version: None }, by: "ann".into(), note: None };
         let said = world.store.say(vec![incident.fingerprint], fixed).await.expect("said");
         assert_eq!(said[0].as_ref().map(|incident| incident.standing.state), Some(IncidentState::Fixed));
     }

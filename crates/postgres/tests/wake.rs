@@ -11,7 +11,7 @@ use backstop_core::job::{NewJob, Spec};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::tokio_postgres::{AsyncMessage, NoTls};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{NewWorker, Observer, Store, Submit};
 use backstop_testbed::shared;
 use place::InSchema;

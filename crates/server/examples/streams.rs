@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use backstop::Backstop;
-use backstop_server::{Api, Settings, serve};
+use backstop_server::{Api, ServerSettings, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ async fn server() -> Outcome {
     let engine = Backstop::open("memory:").await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    let api = Api::new(engine.clone(), Settings::default());
+    let api = Api::new(engine.clone(), ServerSettings::default());
     let served = tokio::spawn(serve(listener, api, std::future::pending()));
     let (lines, mut commands) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backstop::Backstop;
-use backstop_server::{Api, Settings, serve};
+use backstop_server::{Api, ServerSettings, serve};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -59,7 +59,7 @@ async fn measure(name: &str, url: &str, span: Duration, rounds: u64) -> Outcome<
     let engine = Backstop::open(url).await?;
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
-    let api = Api::new(engine.clone(), Settings::default());
+    let api = Api::new(engine.clone(), ServerSettings::default());
     let server = tokio::spawn(serve(listener, api, std::future::pending()));
     let single = format!(r#"{{"kind":"{KIND}","payload":{PAYLOAD}}}"#);
     let batch = format!(r#"{{"jobs":[{}]}}"#, vec![single.as_str(); BATCH].join(","));

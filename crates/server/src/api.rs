@@ -8,21 +8,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessSettings, Tokens};
 use crate::door::Door;
-use crate::limits::Limits;
-use crate::listen::Tls;
+use crate::limits::ServerLimits;
+use crate::listen::TlsSettings;
 
-/// Settings of the server. Every field has a safe default: take `Settings::default()` and change what you need.
+/// Settings of the server. Every field has a safe default: take `ServerSettings::default()` and change what you need.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Settings {
+pub struct ServerSettings {
     /// Events, figures and webhooks.
-    pub telling: crate::tell::Telling,
+    pub reporting: crate::reporting::ReportSettings,
     /// Who may call.
     pub access: AccessSettings,
     /// How much of everything at once.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The certificate to show; none for plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSettings>,
     /// How long this process may be silent before others take over the maintenance that it leads; as long as a worker
     /// unless told.
     pub lease: Option<Duration>,
@@ -37,21 +37,21 @@ pub struct Api {
 #[derive(Debug)]
 struct Inner {
     engine: Backstop,
-    settings: Settings,
-    leases: crate::lease::Leases,
-    tell: crate::tell::Tell,
+    settings: ServerSettings,
+    leases: crate::lease::LeaseSigner,
+    reporting: crate::reporting::Reporting,
     door: Door,
 }
 
 impl Api {
     /// An API on an engine.
     #[must_use]
-    pub fn new(engine: Backstop, settings: Settings) -> Self {
-        let leases = crate::lease::Leases::default();
+    pub fn new(engine: Backstop, settings: ServerSettings) -> Self {
+        let leases = crate::lease::LeaseSigner::default();
         let loops = engine.loops();
-        let tell = crate::tell::Tell::new(&settings.telling, &loops);
+        let reporting = crate::reporting::Reporting::new(&settings.reporting, &loops);
         let door = Door::new(&engine, &settings, &loops);
-        Self { inner: Arc::new(Inner { engine, settings, leases, tell, door }) }
+        Self { inner: Arc::new(Inner { engine, settings, leases, reporting, door }) }
     }
 
     /// The engine.
@@ -61,18 +61,18 @@ impl Api {
     }
 
     /// What signs and reads the leases of remote workers.
-    pub(crate) fn leases(&self) -> &crate::lease::Leases {
+    pub(crate) fn leases(&self) -> &crate::lease::LeaseSigner {
         &self.inner.leases
     }
 
     /// What tells the outside of it.
-    pub(crate) fn tell(&self) -> &crate::tell::Tell {
-        &self.inner.tell
+    pub(crate) fn reporting(&self) -> &crate::reporting::Reporting {
+        &self.inner.reporting
     }
 
     /// How it is served.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ServerSettings {
         &self.inner.settings
     }
 

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use backstop::core::failure::redact::sanitize;
-use backstop::store::{Document, Drawer, Error as StoreError, Shelf};
+use backstop::store::{Document, DocumentRange, Drawer, Error as StoreError};
 use backstop::{Backstop, Loops, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Caller, Tokens};
 use crate::error::ApiError;
-use writer::Writer;
+use writer::AuditWriter;
 
 /// Characters of a path that are kept.
 const PATH_CHARS: usize = 300;
@@ -33,7 +33,7 @@ const DOCUMENTS: usize = 20;
 
 /// A call that has been let in or turned away.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct AuditedCall {
     caller: Caller,
     method: Method,
     route: Arc<str>,
@@ -41,7 +41,7 @@ pub(crate) struct Done {
     client: Option<IpAddr>,
 }
 
-impl Done {
+impl AuditedCall {
     pub(crate) fn new(caller: &Caller, parts: &Parts, route: &Arc<str>, client: Option<IpAddr>) -> Self {
         let (method, uri) = (parts.method.clone(), parts.uri.clone());
         Self { caller: caller.clone(), method, route: route.clone(), uri, client }
@@ -55,7 +55,7 @@ impl Done {
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Line {
+pub(crate) struct AuditEntry {
     pub(crate) at: Timestamp,
     pub(crate) who: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,9 +83,9 @@ const fn is_one(count: &u64) -> bool {
     *count == 1
 }
 
-impl Line {
+impl AuditEntry {
     /// True when the call is told by the same line but for its moment, and for its path if that is kept.
-    fn is_of(&self, done: &Done, status: StatusCode) -> bool {
+    fn is_of(&self, done: &AuditedCall, status: StatusCode) -> bool {
         self.status == status.as_u16()
             && self.from == done.client
             && *self.route == *done.route
@@ -100,17 +100,17 @@ impl Line {
 pub(crate) struct Audit {
     engine: Backstop,
     tokens: Tokens,
-    writer: Arc<Writer>,
+    writer: Arc<AuditWriter>,
 }
 
 impl Audit {
     pub(crate) fn new(engine: &Backstop, tokens: Tokens, loops: &Loops) -> Self {
-        let writer = Arc::new(Writer::new(engine.store().clone(), loops));
+        let writer = Arc::new(AuditWriter::new(engine.store().clone(), loops));
         Self { engine: engine.clone(), tokens, writer }
     }
 
     /// Writes a call down. Returns when it is stored, for calls that wait for it.
-    pub(crate) async fn record(&self, done: &Done, status: StatusCode) -> Result<(), ApiError> {
+    pub(crate) async fn record(&self, done: &AuditedCall, status: StatusCode) -> Result<(), ApiError> {
         // What was refused has changed nothing, and whoever is refused shall not make others wait for the disk.
         let waits = !is_data(&done.route) && done.caller.is_known() && status.is_success();
         let at = self.tokens.now().await?;
@@ -121,7 +121,7 @@ impl Audit {
         }
         let line = self.line(done, status, at);
         let path = line.path.clone();
-        let is_like = |known: &Line| known.is_of(done, status) && known.path == path;
+        let is_like = |known: &AuditEntry| known.is_of(done, status) && known.path == path;
         if !waits {
             self.writer.add(is_like, || line);
             return Ok(());
@@ -136,12 +136,12 @@ impl Audit {
         Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_recorded", message).hint(hint).retry_after(1))
     }
 
-    fn line(&self, done: &Done, status: StatusCode, at: Timestamp) -> Line {
+    fn line(&self, done: &AuditedCall, status: StatusCode, at: Timestamp) -> AuditEntry {
         let path = match done.shows_path() {
             true => sanitize(&*self.engine.config().redactor, done.uri.path(), PATH_CHARS),
             false => done.route.to_string(),
         };
-        Line {
+        AuditEntry {
             at,
             who: done.caller.name().to_owned(),
             tenant: done.caller.tenant().map(str::to_owned),
@@ -163,22 +163,22 @@ impl Audit {
     /// Lines, newest first, after the one that `after` names; with the place to read on from when there are more.
     pub(crate) async fn page(
         &self,
-        after: Option<Place>,
+        after: Option<AuditPosition>,
         limit: usize,
-    ) -> Result<(Vec<Line>, Option<Place>), StoreError> {
+    ) -> Result<(Vec<AuditEntry>, Option<AuditPosition>), StoreError> {
         let store = self.engine.store();
-        let mut lines: Vec<(Line, Place)> = Vec::new();
+        let mut lines: Vec<(AuditEntry, AuditPosition)> = Vec::new();
         let mut last = after.as_ref().map(|place| place.key.clone());
         if let Some(place) = &after {
-            let begun = store.documents(Shelf::first(Drawer::Audit, 1).under(&place.key)).await?;
+            let begun = store.documents(DocumentRange::first(Drawer::Audit, 1).under(&place.key)).await?;
             let begun = begun.items.iter().filter(|document| document.key == place.key);
             lines.extend(begun.flat_map(read).skip(place.skip));
         }
         // One more than asked for tells whether there are more.
         while lines.len() <= limit {
-            let mut shelf = Shelf::first(Drawer::Audit, DOCUMENTS);
-            shelf.after = last.take();
-            let found = store.documents(shelf).await?;
+            let mut range = DocumentRange::first(Drawer::Audit, DOCUMENTS);
+            range.after = last.take();
+            let found = store.documents(range).await?;
             lines.extend(found.items.iter().flat_map(read));
             last = found.items.last().map(|document| document.key.clone());
             if !found.more {
@@ -194,19 +194,19 @@ impl Audit {
 
 /// Where a page ends: after so many lines of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct AuditPosition {
     pub(crate) key: String,
     pub(crate) skip: usize,
 }
 
 /// The lines of a document, newest first, each with the place after it.
-fn read(document: &Document) -> Vec<(Line, Place)> {
+fn read(document: &Document) -> Vec<(AuditEntry, AuditPosition)> {
     let lines = document.body.lines().rev().enumerate();
     let parsed = lines.filter_map(|(at, line)| {
         let told = serde_json::from_str(line).inspect_err(
             |error| tracing::warn!(key = document.key, %error, "a line of the audit log is unreadable"),
         );
-        Some((told.ok()?, Place { key: document.key.clone(), skip: at + 1 }))
+        Some((told.ok()?, AuditPosition { key: document.key.clone(), skip: at + 1 }))
     });
     parsed.collect()
 }

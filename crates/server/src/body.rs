@@ -22,7 +22,7 @@ const COMPLAINT_CHARS: usize = 300;
 
 /// A JSON body that holds a `T`; `Option<Body<T>>` where it may be left out.
 #[derive(Debug)]
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
 /// The bytes of a JSON body, for handlers that read it without copies with [`read`].
 #[derive(Debug)]
@@ -30,19 +30,20 @@ pub(crate) struct RawBody(pub(crate) Bytes);
 
 /// The query as a `T`, whose fields are all optional and which refuses unknown ones.
 #[derive(Debug)]
-pub(crate) struct Query<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
 /// The parameters of the path.
 #[derive(Debug)]
-pub(crate) struct Path<T>(pub(crate) T);
+pub(crate) struct PathParams<T>(pub(crate) T);
 
 /// How many rows a page has at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "u32")]
 #[schema(minimum = 1, maximum = 1000, default = 50)]
-pub struct Limit(u32);
+#[schema(as = Limit)]
+pub struct PageLimit(u32);
 
-impl Limit {
+impl PageLimit {
     /// The most rows that one page has.
     pub const MOST: u32 = 1_000;
 
@@ -53,13 +54,13 @@ impl Limit {
     }
 }
 
-impl Default for Limit {
+impl Default for PageLimit {
     fn default() -> Self {
         Self(50)
     }
 }
 
-impl TryFrom<u32> for Limit {
+impl TryFrom<u32> for PageLimit {
     type Error = String;
 
     fn try_from(rows: u32) -> Result<Self, String> {
@@ -209,7 +210,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -218,7 +219,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Option<Self>, ApiError> {
@@ -232,7 +233,7 @@ impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Body<T> {
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
@@ -245,7 +246,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {

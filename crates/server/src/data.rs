@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop::core::job::{JobReads, JobView};
+use backstop::core::job::{JobJson, JobView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -38,8 +38,8 @@ impl TryFrom<u32> for DataLimit {
 pub(crate) fn listed(
     mut view: JobView,
     limit: DataLimit,
-    show: impl FnOnce(&JobView) -> Option<JobReads>,
-) -> Option<JobReads> {
+    show: impl FnOnce(&JobView) -> Option<JobJson>,
+) -> Option<JobJson> {
     let mut left_out = BTreeMap::new();
     if limit == DataLimit::default() {
         // What is not shown at all need not be read and masked.

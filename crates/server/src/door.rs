@@ -20,13 +20,13 @@ use tower::{Layer, Service};
 
 use crate::access::throttle::Throttle;
 use crate::access::{self, Caller, Peer, Tokens, origin, peer};
-use crate::api::{Api, Settings};
-use crate::audit::{Audit, Done};
+use crate::api::{Api, ServerSettings};
+use crate::audit::{Audit, AuditedCall};
 use crate::error::ApiError;
-use crate::figures::Asked;
-use crate::limits::room::Rooms;
-use crate::limits::{self, Gates};
-use crate::routes::Sign;
+use crate::figures::OpenRequest;
+use crate::limits::room::TenantNames;
+use crate::limits::{self, RequestRoom};
+use crate::routes::RouteAccess;
 use crate::{audit, headers};
 
 /// What the door remembers.
@@ -38,23 +38,23 @@ pub(crate) struct Door {
     /// Wrong tokens by address.
     pub(crate) failed_logins: Throttle<IpAddr>,
     pub(crate) audit: Audit,
-    pub(crate) gates: Gates,
+    pub(crate) gates: RequestRoom,
     /// Queues and kinds of tenants.
-    pub(crate) rooms: Rooms,
+    pub(crate) tenant_names: TenantNames,
     /// Cancelled when the server goes down: whoever waits for something to happen stops waiting.
     pub(crate) stopping: CancellationToken,
 }
 
 impl Door {
-    pub(crate) fn new(engine: &Backstop, settings: &Settings, loops: &Loops) -> Self {
+    pub(crate) fn new(engine: &Backstop, settings: &ServerSettings, loops: &Loops) -> Self {
         let tokens = Tokens::new(engine, &settings.access.tokens);
         Self {
             audit: Audit::new(engine, tokens.clone(), loops),
             tokens,
             rates: settings.access.rate.map(Throttle::new),
             failed_logins: Throttle::new(settings.access.failed_logins),
-            gates: Gates::new(&settings.limits),
-            rooms: Rooms::default(),
+            gates: RequestRoom::new(&settings.limits),
+            tenant_names: TenantNames::default(),
             stopping: CancellationToken::new(),
         }
     }
@@ -64,27 +64,27 @@ impl Door {
 ///
 /// One layer does all of it: each one more costs a copy of the handler and two allocations for every request.
 #[derive(Debug, Clone)]
-pub(crate) struct Before {
+pub(crate) struct DoorLayer {
     pub(crate) api: Api,
-    pub(crate) sign: Arc<Sign>,
+    pub(crate) sign: Arc<RouteAccess>,
 }
 
-impl<S> Layer<S> for Before {
-    type Service = Behind<S>;
+impl<S> Layer<S> for DoorLayer {
+    type Service = DoorService<S>;
 
-    fn layer(&self, handler: S) -> Behind<S> {
-        Behind { door: self.clone(), handler }
+    fn layer(&self, handler: S) -> DoorService<S> {
+        DoorService { door: self.clone(), handler }
     }
 }
 
 /// The handlers of a route behind the door.
 #[derive(Debug, Clone)]
-pub(crate) struct Behind<S> {
-    door: Before,
+pub(crate) struct DoorService<S> {
+    door: DoorLayer,
     handler: S,
 }
 
-impl<S> Service<Request> for Behind<S>
+impl<S> Service<Request> for DoorService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
@@ -111,12 +111,12 @@ where
 /// Takes a request in to its handler, and its answer out.
 pub(crate) async fn pass(
     api: &Api,
-    sign: &Sign,
+    sign: &RouteAccess,
     request: Request,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let asked = Asked::new(api, sign, &request);
-    let (request, unread) = limits::Unread::of(request);
+    let asked = OpenRequest::new(api, sign, &request);
+    let (request, unread) = limits::UnreadBody::of(request);
     let mut response = match enter(api, sign, request, handle).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
@@ -131,7 +131,7 @@ pub(crate) async fn pass(
 
 async fn enter(
     api: &Api,
-    sign: &Sign,
+    sign: &RouteAccess,
     request: Request,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Result<Response, ApiError> {
@@ -142,13 +142,13 @@ async fn enter(
     let from_outside = parts.extensions.get::<Caller>().is_none();
     // Whether the process lives must not hang on whether the store answers.
     let who = match parts.uri.path().starts_with("/health/") {
-        true => access::Who::nobody(),
+        true => access::Identity::nobody(),
         false => access::identify(api, &parts).await,
     };
     let done = (from_outside && sign.is_route() && audit::is_mutating(&parts.method)).then(|| {
         let proxies = &api.settings().access.trusted_proxies;
         let client = parts.extensions.get::<Peer>().map(|one| peer::client(&parts.headers, *one, proxies));
-        Done::new(&who.caller, &parts, &sign.path, client)
+        AuditedCall::new(&who.caller, &parts, &sign.path, client)
     });
     let (method, uri) = (parts.method.clone(), parts.uri.clone());
     parts.extensions.insert(who.caller.clone());
@@ -184,7 +184,7 @@ async fn unharmed(answer: impl Future<Output = Response>, method: &Method, uri: 
         let path = uri.path();
         tracing::error!(%method, path, message, "a handler panicked; the connection goes on");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the request failed")
-            .hint("the server's log says more")
+            .hint("see the server's log")
             .into_response()
     })
 }
@@ -192,7 +192,7 @@ async fn unharmed(answer: impl Future<Output = Response>, method: &Method, uri: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routes::Needs;
+    use crate::routes::RouteNeeds;
     use axum::Router;
     use axum::body::Body;
     use axum::http::header;
@@ -206,8 +206,11 @@ mod tests {
     #[tokio::test]
     async fn a_panic_leaves_the_others_alone_and_has_the_headers_of_every_answer() {
         let engine = Backstop::open("memory:").await.expect("a store in memory");
-        let api = Api::new(engine, Settings::default());
-        let before = |path| Before { api: api.clone(), sign: Arc::new(Sign::new(path, Needs::Nothing)) };
+        let api = Api::new(engine, ServerSettings::default());
+        let before = |path| DoorLayer {
+            api: api.clone(),
+            sign: Arc::new(RouteAccess::new(path, RouteNeeds::Nothing)),
+        };
         let router = Router::new()
             .route("/boom", get(boom).post(boom).layer(before("/boom")))
             .route("/fine", get(async || "fine").layer(before("/fine")));

@@ -130,7 +130,7 @@ impl From<StoreError> for ApiError {
             }
             StoreError::NotEnlisted { .. } => {
                 let status = StatusCode::CONFLICT;
-                return Self::new(status, error.code(), "the worker's lease has run out").hint("claim anew");
+                return Self::new(status, error.code(), "the worker's lease has run out").hint("claim again");
             }
             StoreError::Busy { waits_for, .. } => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -141,14 +141,14 @@ impl From<StoreError> for ApiError {
             _ => {}
         }
         // Where the store is and what its driver says is for the operator alone.
-        tracing::error!(%error, code = error.code(), "a request met a store that failed");
+        tracing::error!(%error, code = error.code(), "a request failed because the store did");
         if error.is_transient() {
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, error.code(), "the store is unavailable")
                 .hint("try again; a submit with an idempotency key can be repeated safely")
                 .retry_after(1);
         }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.code(), "the store failed")
-            .hint("the server's log says more")
+            .hint("see the server's log")
     }
 }
 
@@ -174,7 +174,7 @@ impl From<OperateError> for ApiError {
 
 /// Something that this version does not know: the log has it, the caller has not.
 pub(crate) fn internal(error: &dyn std::fmt::Display) -> ApiError {
-    tracing::error!(%error, "a request met an error without a meaning");
+    tracing::error!(%error, "a request failed with an unexpected error");
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the request failed")
-        .hint("the server's log says more")
+        .hint("see the server's log")
 }

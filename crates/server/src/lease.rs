@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use backstop::Grant;
-use backstop::store::{Amend, Amended, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
+use backstop::store::{Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -29,11 +29,11 @@ const LONGEST: usize = 2_048;
 
 /// Signs and reads lease tokens with the key that all nodes of the store share.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
+pub(crate) struct LeaseSigner {
     key: OnceCell<LeaseKey>,
 }
 
-impl Leases {
+impl LeaseSigner {
     /// The key, read or made once.
     pub(crate) async fn key(&self, store: &dyn Store) -> Result<&LeaseKey, ApiError> {
         self.key.get_or_try_init(|| load(store)).await
@@ -117,7 +117,7 @@ async fn load(store: &dyn Store) -> Result<LeaseKey, ApiError> {
 
 async fn stored(store: &dyn Store) -> Result<Option<LeaseKey>, ApiError> {
     let found: Result<_, StoreError> =
-        store.documents(Shelf::first(Drawer::Secrets, 1).under(KEY_NAME)).await;
+        store.documents(DocumentRange::first(Drawer::Secrets, 1).under(KEY_NAME)).await;
     let document = found?.items.into_iter().next().filter(|document| document.key == KEY_NAME);
     match document {
         None => Ok(None),
@@ -132,13 +132,13 @@ async fn stored(store: &dyn Store) -> Result<Option<LeaseKey>, ApiError> {
 
 fn unusable() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "no_lease_key", "no lease can be signed")
-        .hint("the server's log says more")
+        .hint("see the server's log")
 }
 
 /// The answer to a lease that is no longer held, is of others, or is none: all look the same.
 pub(crate) fn stale() -> ApiError {
     ApiError::new(StatusCode::CONFLICT, "stale_lease", "this lease is not held: nothing was changed")
-        .hint("stop this run; the job is claimed anew if it has to run again")
+        .hint("stop this run; the job is claimed again if it has to run again")
 }
 
 #[cfg(test)]

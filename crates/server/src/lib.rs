@@ -25,26 +25,27 @@ mod listen;
 mod openapi;
 mod page;
 mod ready;
+mod reporting;
 mod resources;
 mod routes;
 pub mod shape;
 mod stream;
-mod tell;
 pub mod ways_out;
 mod webhooks;
 
 pub use access::{
-    AccessSettings, Caller, Grant, GrantError, HashError, Network, NetworkError, NoRandomness, Origin, Peer,
-    Rate, Scope, Token, TokenError, TokenHash, TokenInfo, Tokens, UnknownScope, Wish, looks_like_token,
+    AccessSettings, Caller, HashError, Network, NetworkError, NoRandomness, Peer, Rate, Scope, Token,
+    TokenError, TokenGrant, TokenGrantError, TokenHash, TokenInfo, TokenOrigin, TokenRequest, Tokens,
+    UnknownScope, looks_like_token,
 };
-pub use api::{Api, Settings};
-pub use body::Limit;
+pub use api::{Api, ServerSettings};
+pub use body::PageLimit;
 pub use data::DataLimit;
 pub use error::ApiError;
-pub use figures::Answered;
-pub use limits::{Limits, Share};
-pub use listen::{ListenError, Tls, bind, serve};
+pub use figures::AnsweredRequest;
+pub use limits::{ServerLimits, Share};
+pub use listen::{ListenError, TlsSettings, bind, serve};
 pub use openapi::document;
-pub use routes::{Needs, Route, router, table};
-pub use tell::Telling;
+pub use reporting::ReportSettings;
+pub use routes::{Route, RouteNeeds, router, table};
 pub use webhooks::Webhooks;

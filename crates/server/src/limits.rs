@@ -25,9 +25,9 @@ use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
 pub use shares::Share;
-use shares::{Held, Shares};
-use stream::Stoppable;
-pub(crate) use unread::Unread;
+use shares::{HeldShare, Shares};
+use stream::StoppableBody;
+pub(crate) use unread::UnreadBody;
 
 /// Routes that take many things at once.
 const BULK: [&str; 2] = ["/api/v1/jobs/batch", "/api/v1/work/finish"];
@@ -42,7 +42,7 @@ const LAST_WORD: Duration = Duration::from_millis(200);
 /// Bounds of the server. Every field has a safe default.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ServerLimits {
     /// Connections at once; over it the oldest idle one is closed, or the new one refused.
     pub connections: usize,
     /// Requests that run at once, without streams.
@@ -81,7 +81,7 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 10_000,
@@ -108,7 +108,7 @@ impl Default for Limits {
 
 /// Room that is shared by all requests.
 #[derive(Debug)]
-pub(crate) struct Gates {
+pub(crate) struct RequestRoom {
     requests: Arc<Semaphore>,
     queued: AtomicUsize,
     streams: Shares,
@@ -116,8 +116,8 @@ pub(crate) struct Gates {
     bodies: Shares,
 }
 
-impl Gates {
-    pub(crate) fn new(limits: &Limits) -> Self {
+impl RequestRoom {
+    pub(crate) fn new(limits: &ServerLimits) -> Self {
         // Whoever may send a body may send a whole one.
         let whole = limits.body.max(limits.bulk_body);
         let Share { token, tenant } = limits.bodies_each;
@@ -132,7 +132,7 @@ impl Gates {
     }
 
     /// A place among the running requests, after a bounded wait in a bounded queue.
-    async fn turn(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, ApiError> {
+    async fn turn(&self, limits: &ServerLimits) -> Result<OwnedSemaphorePermit, ApiError> {
         if let Ok(place) = self.requests.clone().try_acquire_owned() {
             return Ok(place);
         }
@@ -142,7 +142,7 @@ impl Gates {
     }
 
     /// A place for an answer that waits for something to happen; none for a route that does not.
-    fn waiting(&self, route: &str, caller: &Caller) -> Option<Result<Held, ApiError>> {
+    fn waiting(&self, route: &str, caller: &Caller) -> Option<Result<HeldShare, ApiError>> {
         let (shares, what, setting) = match route {
             STREAM => (&self.streams, "event streams", "max_streams"),
             POLL => (&self.claims, "waiting claims", "max_claims"),
@@ -173,7 +173,7 @@ fn busy() -> ApiError {
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "busy",
-        "the server has as much to do as it takes on at once",
+        "the server has reached its limit of concurrent requests",
     )
     .hint("try again after the time in Retry-After; batches need fewer requests")
     .retry_after(1)
@@ -185,7 +185,7 @@ pub(crate) fn check_form(parts: &Parts, body: &Body) -> Result<(), ApiError> {
     let mut encodings = parts.headers.get_all(CONTENT_ENCODING).iter();
     if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         // What is small on the wire and huge in memory never gets a chance to unfold.
-        return Err(unsupported("content_encoding", "bodies are taken as they are, not compressed")
+        return Err(unsupported("content_encoding", "compressed bodies are not supported")
             .hint("leave Content-Encoding out"));
     }
     // A form of a foreign page cannot send JSON without asking first, and we never say yes to that.
@@ -214,7 +214,7 @@ pub(crate) async fn hand_over(
     }
 }
 
-async fn ready(api: &Api, route: &str, request: Request) -> Result<(Request, Option<Held>), ApiError> {
+async fn ready(api: &Api, route: &str, request: Request) -> Result<(Request, Option<HeldShare>), ApiError> {
     if request.body().is_end_stream() {
         return Ok((request, None));
     }
@@ -235,7 +235,7 @@ async fn run(
     api: &Api,
     route: &str,
     request: Request,
-    room: Option<Held>,
+    room: Option<HeldShare>,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let gates = &api.door().gates;
@@ -259,13 +259,13 @@ async fn run(
         tokio::time::sleep(LAST_WORD).await;
     };
     tokio::select! {
-        response = handle(request) => response.map(|body| Body::new(Stoppable::new(body, stopping.clone(), place))),
+        response = handle(request) => response.map(|body| Body::new(StoppableBody::new(body, stopping.clone(), place))),
         () = cut => stops(),
     }
 }
 
 fn stops() -> Response {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is going down")
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is shutting down")
         .hint("ask again: another one answers, or this one when it is back")
         .retry_after(1)
         .into_response()
@@ -278,7 +278,7 @@ fn too_large(most: usize) -> ApiError {
 }
 
 /// Room for so many bytes of a body, after a bounded wait.
-async fn room(api: &Api, caller: &Caller, bytes: &Bytes) -> Result<Held, ApiError> {
+async fn room(api: &Api, caller: &Caller, bytes: &Bytes) -> Result<HeldShare, ApiError> {
     let (gates, limits) = (&api.door().gates, &api.settings().limits);
     let wanted = u32::try_from(bytes.len()).map_err(|_| too_large(limits.bodies))?;
     if let Ok(given) = gates.bodies.try_take(caller, wanted) {

@@ -1,11 +1,12 @@
 //! The listener: connections in, answers out, until it is told to stop.
 //!
-//! - [`floor`]: the connections there are, and room for one more. [`pulse`]: what one of them does, and for how long.
+//! - [`connections`]: the connections there are, and room for one more. [`activity`]: what one of them does, and for
+//!   how long.
 //! - [`connection`]: one connection from its first byte to its last. [`tls`]: the certificate.
 
+mod activity;
 mod connection;
-mod floor;
-mod pulse;
+mod connections;
 mod tls;
 
 use std::io;
@@ -20,9 +21,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::access::Peer;
 use crate::api::Api;
-use connection::Attendant;
-use floor::Floor;
-pub use tls::Tls;
+use connection::ConnectionServer;
+use connections::Connections;
+pub use tls::TlsSettings;
 
 /// The whole answer to a connection that finds no room.
 const FULL: &[u8] =
@@ -71,11 +72,12 @@ pub enum ListenError {
 fn because(problem: &io::Error) -> String {
     match problem.kind() {
         io::ErrorKind::AddrInUse => {
-            "another program listens there already; stop it, or choose another port with --listen".to_owned()
+            "another program is already listening there; stop it, or choose another port with --listen"
+                .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need a right that this process has not".to_owned()
+            "ports below 1024 need a privilege that this process does not have".to_owned()
         }
         _ => problem.to_string(),
     }
@@ -114,19 +116,19 @@ pub async fn serve(
         listener.local_addr().map_err(|problem| ListenError::Address { address: nowhere, problem })?;
     check(address, &api).await?;
     let maintenance = maintain(&api);
-    let floor = Arc::new(Floor::new(api.settings().limits.connections));
-    let attendant = Arc::new(Attendant::new(&api));
+    let connections = Arc::new(Connections::new(api.settings().limits.connections));
+    let attendant = Arc::new(ConnectionServer::new(&api));
     tokio::select! {
-        never = accept(&listener, &floor, &attendant) => match never {},
+        never = accept(&listener, &connections, &attendant) => match never {},
         () = stop => {}
     }
     drop(listener);
     api.stopping().cancel();
     // They would never end by themselves.
     api.close_streams();
-    if timeout(api.settings().limits.grace, floor.is_empty()).await.is_err() {
-        tracing::warn!(connections = floor.len(), "requests that outlasted the grace are cut off");
-        floor.clear();
+    if timeout(api.settings().limits.grace, connections.is_empty()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests that outlasted the grace are cut off");
+        connections.clear();
     }
     api.door().audit.flush().await;
     maintenance.stop().await;
@@ -148,12 +150,12 @@ fn maintain(api: &Api) -> MaintenanceHandle {
 
 async fn accept(
     listener: &TcpListener,
-    floor: &Arc<Floor>,
-    attendant: &Arc<Attendant>,
+    connections: &Arc<Connections>,
+    attendant: &Arc<ConnectionServer>,
 ) -> std::convert::Infallible {
     loop {
         match listener.accept().await {
-            Ok((stream, remote)) => welcome(stream, remote, floor, attendant),
+            Ok((stream, remote)) => welcome(stream, remote, connections, attendant),
             Err(error) => {
                 // One that hung up before it was accepted is no news; a lack of sockets passes.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -163,9 +165,14 @@ async fn accept(
     }
 }
 
-fn welcome(stream: TcpStream, remote: SocketAddr, floor: &Arc<Floor>, attendant: &Arc<Attendant>) {
+fn welcome(
+    stream: TcpStream,
+    remote: SocketAddr,
+    connections: &Arc<Connections>,
+    attendant: &Arc<ConnectionServer>,
+) {
     let Ok(local) = stream.local_addr() else { return };
-    let Some(place) = floor.enter() else {
+    let Some(place) = connections.enter() else {
         if attendant.speaks_plainly() {
             // As much as fits into the socket at once: nobody waits for somebody who is turned away.
             let _ = stream.try_write(FULL);
@@ -175,8 +182,9 @@ fn welcome(stream: TcpStream, remote: SocketAddr, floor: &Arc<Floor>, attendant:
     // Answers are written whole; waiting for more of them only delays.
     let _ = stream.set_nodelay(true);
     let attendant = attendant.clone();
-    let pulse = place.pulse();
-    floor.attend(place, async move { attendant.attend(stream, Peer { remote, local }, pulse).await });
+    let activity = place.activity();
+    connections
+        .attend(place, async move { attendant.attend(stream, Peer { remote, local }, activity).await });
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{Components, OneOf, OpenApi, OpenApiVersion, Ref, RefOr, Schema};
 
-use crate::body::Limit;
-use crate::routes::Needs;
-use crate::shape::{Failed, FailedWhy};
+use crate::body::PageLimit;
+use crate::routes::RouteNeeds;
+use crate::shape::{ErrorBody, ErrorDetail};
 
 /// The name of the one way to say who calls.
 const BEARER: &str = "bearer";
@@ -22,7 +22,7 @@ const BEARER: &str = "bearer";
 /// What each tag is about. A tag that is not here is refused by a test.
 const TAGS: [(&str, &str); 21] = [
     ("alerts", "What each channel was told of each incident."),
-    ("archive", "Jobs that have ended long ago."),
+    ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
     ("dead-letters", "Jobs that failed for good, as other systems read them."),
     ("doctor", "What is wrong with the store, if anything is."),
@@ -32,16 +32,16 @@ const TAGS: [(&str, &str); 21] = [
     ("jobs", "Submit, list, explain, pause and cancel jobs."),
     ("kinds", "Kinds that run without code of your own."),
     ("logs", "What runs have logged or printed."),
-    ("metrics", "Figures for monitoring."),
+    ("metrics", "Metrics for monitoring."),
     ("openapi", "This document."),
-    ("queues", "Queues: what waits where, and holding it back."),
+    ("queues", "List, pause and resume queues."),
     ("redrives", "Plans that drive dead letters again, carefully."),
     ("rules", "What becomes of failures, without a deploy."),
     ("submit", "Storing jobs."),
     ("tokens", "Who may call, and what they may do."),
     ("webhooks", "Subscriptions that are told what happens."),
     ("work", "Remote workers: take jobs, and report how they ended."),
-    ("workers", "Who is there to run jobs."),
+    ("workers", "Workers that run jobs."),
 ];
 
 /// The document's head: what this is, how to say who calls, and the one shape of refusals.
@@ -56,8 +56,11 @@ pub(crate) fn head() -> OpenApi {
     document.info = info;
     let mut components = Components::new();
     // A query's own types are not gathered from the handlers, unlike those of bodies.
-    let shared =
-        [("Failed", Failed::schema()), ("FailedWhy", FailedWhy::schema()), ("Limit", Limit::schema())];
+    let shared = [
+        ("Failed", ErrorBody::schema()),
+        ("FailedWhy", ErrorDetail::schema()),
+        ("Limit", PageLimit::schema()),
+    ];
     for (name, schema) in shared {
         components.schemas.insert(name.to_owned(), schema);
     }
@@ -91,7 +94,7 @@ fn tag(name: &str, about: &str) -> Tag {
 }
 
 /// Completes the operations of a path by what they need of their caller.
-pub(crate) fn complete(needs: Needs, paths: &mut Paths) {
+pub(crate) fn complete(needs: RouteNeeds, paths: &mut Paths) {
     for (path, item) in &mut paths.paths {
         let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
         for operation in operations.into_iter().flatten() {
@@ -126,14 +129,14 @@ fn leave_out(operation: &mut Operation) {
 }
 
 /// Says which scope a token needs.
-fn secure(needs: Needs, operation: &mut Operation) {
+fn secure(needs: RouteNeeds, operation: &mut Operation) {
     let (scope, bounds) = match needs {
-        Needs::Nothing => {
+        RouteNeeds::Nothing => {
             operation.security = Some(Vec::new());
             return;
         }
-        Needs::Right(scope) => (scope, ""),
-        Needs::RightOverAll(scope) => (scope, ", of no tenant and without a list of queues"),
+        RouteNeeds::Right(scope) => (scope, ""),
+        RouteNeeds::RightOverAll(scope) => (scope, ", of no tenant and without a list of queues"),
     };
     operation.security = Some(vec![SecurityRequirement::new(BEARER, [scope.as_str()])]);
     let sentence = format!("Needs a token with the scope `{scope}`{bounds}.");
@@ -144,19 +147,19 @@ fn secure(needs: Needs, operation: &mut Operation) {
 }
 
 /// Adds the refusals that every operation of its sort can meet; what a handler says of one itself stays.
-fn refuse(needs: Needs, has_parameters: bool, operation: &mut Operation) {
-    let secured = needs != Needs::Nothing;
+fn refuse(needs: RouteNeeds, has_parameters: bool, operation: &mut Operation) {
+    let secured = needs != RouteNeeds::Nothing;
     let has_body = operation.request_body.is_some();
     let has_input =
         has_body || has_parameters || operation.parameters.as_ref().is_some_and(|all| !all.is_empty());
     let refusals = [
-        (has_input, "400", "It cannot be read."),
-        (secured, "401", "No valid token was shown."),
+        (has_input, "400", "It cannot be parsed."),
+        (secured, "401", "No valid token was sent."),
         (secured, "403", "The token may not do this."),
-        (has_parameters, "404", "There is no such thing, or not for this caller."),
+        (has_parameters, "404", "Not found, or not visible to this caller."),
         (has_body, "413", "The body is too large."),
-        (has_body, "415", "The body does not say that it is JSON."),
-        (has_input, "422", "It can be read, and something in it cannot be had."),
+        (has_body, "415", "The body is not declared as JSON."),
+        (has_input, "422", "It is well-formed, but something in it is not valid."),
         (true, "429", "Too many requests; `Retry-After` says when to try again."),
         (
             true,

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use backstop::store::{Page, PageRequest};
 use serde::Serialize;
 
-use crate::body::{Limit, wrong_field};
+use crate::body::{PageLimit, wrong_field};
 use crate::error::{ApiError, internal};
 
 /// Bytes of rows that one answer has at most, unless a single row is larger.
@@ -67,7 +67,7 @@ impl PageText {
 /// When a row cannot be written.
 pub(crate) fn page<T: Serialize>(
     rows: impl IntoIterator<Item = T>,
-    limit: Limit,
+    limit: PageLimit,
     cursor: impl Fn(&T) -> String,
 ) -> Result<Response, ApiError> {
     let (mut text, mut last) = (PageText::new(), None);
@@ -92,7 +92,7 @@ pub(crate) fn behind<T>(
     let Some(cursor) = cursor else { return Ok(rows) };
     let place = rows.iter().position(|row| key(row) == cursor);
     let place = place.ok_or_else(|| {
-        wrong_field("cursor", "it names no row of this list").hint("begin again without a cursor")
+        wrong_field("cursor", "it does not name a row of this list").hint("begin again without a cursor")
     })?;
     Ok(rows.split_off(place + 1))
 }
@@ -120,7 +120,7 @@ pub(crate) fn whole<T: Serialize>(
 
 /// A page that is read from the store in steps, each as large as what was read before allows.
 #[derive(Debug)]
-pub(crate) struct Steps<K> {
+pub(crate) struct PageSteps<K> {
     text: PageText,
     limit: usize,
     /// The last row that was looked at.
@@ -141,8 +141,8 @@ enum End {
     Last,
 }
 
-impl<K: Clone + ToString> Steps<K> {
-    pub(crate) fn new(limit: Option<Limit>, after: Option<K>) -> Self {
+impl<K: Clone + ToString> PageSteps<K> {
+    pub(crate) fn new(limit: Option<PageLimit>, after: Option<K>) -> Self {
         let limit = limit.unwrap_or_default().rows();
         Self { text: PageText::new(), limit, last: after, looked_at: 0, bytes: 0, step: 1, ended: None }
     }
@@ -203,15 +203,15 @@ mod tests {
         (bytes.len(), serde_json::from_slice(&bytes).unwrap())
     }
 
-    fn limit(rows: u32) -> Limit {
-        Limit::try_from(rows).unwrap()
+    fn limit(rows: u32) -> PageLimit {
+        PageLimit::try_from(rows).unwrap()
     }
 
     /// Reads a list of rows of these sizes to its end; answers the rows of each page and the largest step.
     async fn pages(sizes: &[usize], rows: u32, shown: bool) -> (Vec<usize>, usize) {
         let (mut pages, mut after, mut largest) = (Vec::new(), None, 0);
         loop {
-            let mut steps = Steps::<usize>::new(Some(limit(rows)), after);
+            let mut steps = PageSteps::<usize>::new(Some(limit(rows)), after);
             while let Some(request) = steps.next() {
                 let first = request.after.map_or(0, |last| last + 1);
                 let end = sizes.len().min(first + request.limit);

@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::store::{Drawer, Shelf, Store};
+use backstop::store::{DocumentRange, Drawer, Store};
 use backstop::{Backstop, DutyHealth, Health};
 use tokio::time::Instant;
 
-use crate::shape::{Check, Readiness};
+use crate::shape::{Readiness, ReadyCheck};
 
 /// How long the store's last answer stands for it.
 const FRESH: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 type Look = Box<dyn Fn() -> Option<Health> + Send + Sync>;
 
 /// Every check with its last result.
-pub(crate) struct Checks {
+pub(crate) struct ReadyChecks {
     since: Instant,
     workers: Mutex<Vec<(String, Look)>>,
     /// One request at a time asks who leads what.
@@ -41,20 +41,20 @@ struct Answered {
     problem: Option<&'static str>,
 }
 
-impl fmt::Debug for Checks {
+impl fmt::Debug for ReadyChecks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checks").finish_non_exhaustive()
     }
 }
 
-impl Default for Checks {
+impl Default for ReadyChecks {
     fn default() -> Self {
         let (workers, duties, store) = Default::default();
         Self { since: Instant::now(), workers, duties, store }
     }
 }
 
-impl Checks {
+impl ReadyChecks {
     pub(crate) fn watch(&self, name: String, look: Look) {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push((name, look));
     }
@@ -79,7 +79,7 @@ impl Checks {
         let mut checks = vec![store];
         checks.extend(duties);
         for (worker, health) in self.workers() {
-            checks.extend(health.loops.into_iter().map(|one| Check {
+            checks.extend(health.loops.into_iter().map(|one| ReadyCheck {
                 name: format!("{worker}/{}", one.name),
                 ok: one.ok,
                 age_ms: one.age_ms,
@@ -94,7 +94,7 @@ impl Checks {
     }
 
     /// Whether each duty is led, by this process or another. What cannot be seen is the store's trouble.
-    async fn duties(&self, engine: &Backstop) -> Vec<Check> {
+    async fn duties(&self, engine: &Backstop) -> Vec<ReadyCheck> {
         let mut last = self.duties.lock().await;
         if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= DUTIES_FRESH)
             && let Ok(Ok(duties)) = tokio::time::timeout(PATIENCE, engine.duties()).await
@@ -103,7 +103,7 @@ impl Checks {
         }
         let Some((_, duties)) = &*last else { return Vec::new() };
         let age = self.since.elapsed();
-        let check = |one: &DutyHealth| Check {
+        let check = |one: &DutyHealth| ReadyCheck {
             name: format!("duty/{}", one.duty),
             ok: one.is_ok(age),
             age_ms: millis(one.unled.unwrap_or(age)),
@@ -115,13 +115,13 @@ impl Checks {
         duties.iter().map(check).collect()
     }
 
-    async fn store(&self, store: &dyn Store) -> Check {
+    async fn store(&self, store: &dyn Store) -> ReadyCheck {
         let mut last = self.store.lock().await;
         let answered = match *last {
             Some(answered) if answered.at.elapsed() < FRESH => answered,
             _ => *last.insert(ask(store).await),
         };
-        Check {
+        ReadyCheck {
             name: "store".to_owned(),
             ok: answered.problem.is_none(),
             age_ms: millis(answered.at.elapsed()),
@@ -136,7 +136,7 @@ impl Checks {
 async fn ask(store: &dyn Store) -> Answered {
     let began = Instant::now();
     // The clock alone may be this machine's: a document has to be read from where the jobs are.
-    let read = store.documents(Shelf::first(Drawer::Rules, 1));
+    let read = store.documents(DocumentRange::first(Drawer::Rules, 1));
     let problem = match tokio::time::timeout(PATIENCE, read).await {
         Ok(Ok(_)) => None,
         // Only the word: where the store is and what its driver says is for the operator alone.

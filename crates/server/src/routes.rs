@@ -16,14 +16,14 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::access::Scope;
 use crate::api::Api;
-use crate::door::{self, Before};
+use crate::door::{self, DoorLayer};
 use crate::error::ApiError;
 use crate::resources;
 
 /// What a route needs of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Needs {
+pub enum RouteNeeds {
     /// Nothing: it tells nothing about jobs.
     Nothing,
     /// A right; the handler shows and touches only what is the caller's.
@@ -40,15 +40,15 @@ pub struct Route {
     /// The path, with parameters in braces.
     pub path: String,
     /// What it needs.
-    pub needs: Needs,
+    pub needs: RouteNeeds,
 }
 
 /// What the door has to know of a route.
 #[derive(Debug)]
-pub(crate) struct Sign {
+pub(crate) struct RouteAccess {
     /// Its path, with parameters in braces.
     pub(crate) path: Arc<str>,
-    pub(crate) needs: Needs,
+    pub(crate) needs: RouteNeeds,
     /// Method and path together, for each of [`METHODS`].
     names: [Arc<str>; METHODS.len()],
 }
@@ -59,14 +59,14 @@ const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OTHER"];
 /// The path of a request that has no route.
 const NO_ROUTE: &str = "none";
 
-impl Sign {
-    pub(crate) fn new(path: &str, needs: Needs) -> Self {
+impl RouteAccess {
+    pub(crate) fn new(path: &str, needs: RouteNeeds) -> Self {
         Self { path: path.into(), needs, names: METHODS.map(|method| format!("{method} {path}").into()) }
     }
 
     /// Of whatever has no route.
     fn of_none() -> Self {
-        Self::new(NO_ROUTE, Needs::Nothing)
+        Self::new(NO_ROUTE, RouteNeeds::Nothing)
     }
 
     /// False for a request that has none.
@@ -83,12 +83,12 @@ impl Sign {
 
 /// Routes under construction.
 pub(crate) struct Routes {
-    added: Vec<(Needs, UtoipaMethodRouter<Api>)>,
+    added: Vec<(RouteNeeds, UtoipaMethodRouter<Api>)>,
 }
 
 impl Routes {
     /// Adds the handlers of one path.
-    pub(crate) fn add(mut self, needs: Needs, mut handlers: UtoipaMethodRouter<Api>) -> Self {
+    pub(crate) fn add(mut self, needs: RouteNeeds, mut handlers: UtoipaMethodRouter<Api>) -> Self {
         crate::openapi::complete(needs, &mut handlers.1);
         self.added.push((needs, handlers));
         self
@@ -160,8 +160,8 @@ pub fn router(api: Api) -> Router {
     let mut router = Router::new();
     for (needs, (_, paths, handlers)) in all().added {
         for path in paths.paths.keys() {
-            let sign = Arc::new(Sign::new(path, needs));
-            let guarded = handlers.clone().layer(Before { api: api.clone(), sign });
+            let sign = Arc::new(RouteAccess::new(path, needs));
+            let guarded = handlers.clone().layer(DoorLayer { api: api.clone(), sign });
             router = router.route(path, guarded);
         }
     }
@@ -173,7 +173,7 @@ pub fn router(api: Api) -> Router {
 
 /// An answer for requests without a route: they pass the door too.
 fn behind(api: &Api, answer: fn() -> ApiError) -> impl Fn(Request) -> Answer + Clone + Send + Sync + 'static {
-    let (api, sign) = (api.clone(), Arc::new(Sign::of_none()));
+    let (api, sign) = (api.clone(), Arc::new(RouteAccess::of_none()));
     move |request| {
         let (api, sign) = (api.clone(), sign.clone());
         Box::pin(async move { door::pass(&api, &sign, request, async |_| answer().into_response()).await })
@@ -189,6 +189,6 @@ fn no_such_path() -> ApiError {
 
 fn wrong_method() -> ApiError {
     let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
-    ApiError::new(status, "method_not_allowed", "this path does not take this method")
+    ApiError::new(status, "method_not_allowed", "this path does not support this method")
         .hint("/api/v1/openapi.json lists what each path takes")
 }

@@ -8,7 +8,7 @@ use crate::access::Scope;
 
 /// How much of a job's data comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shows {
+pub enum DataShown {
     /// Data with secrets masked, sealed data closed, and hidden where it cannot be looked through (F11, E12). What a
     /// run logged only with the scope `logs`.
     Masked,
@@ -27,7 +27,7 @@ pub enum Shows {
 
 /// By which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum WayOutKind {
     /// The answer to a request; a query that changes what is shown stands behind its path.
     Answer {
         /// The method.
@@ -55,62 +55,62 @@ pub enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WayOut {
     /// Which one.
-    pub by: By,
+    pub by: WayOutKind,
     /// What comes out.
-    pub shows: Shows,
+    pub shows: DataShown,
 }
 
-const fn answer(method: &'static str, path: &'static str, query: &'static str, shows: Shows) -> WayOut {
-    WayOut { by: By::Answer { method, path, query }, shows }
+const fn answer(method: &'static str, path: &'static str, query: &'static str, shows: DataShown) -> WayOut {
+    WayOut { by: WayOutKind::Answer { method, path, query }, shows }
 }
 
-const fn get(path: &'static str, shows: Shows) -> WayOut {
+const fn get(path: &'static str, shows: DataShown) -> WayOut {
     answer("GET", path, "", shows)
 }
 
-const fn told(by: By, shows: Shows) -> WayOut {
+const fn told(by: WayOutKind, shows: DataShown) -> WayOut {
     WayOut { by, shows }
 }
 
-const EXPORTED: Shows = Shows::InClear { scope: Scope::Logs, opens: false };
-const REVEALED: Shows = Shows::InClear { scope: Scope::Logs, opens: true };
+const EXPORTED: DataShown = DataShown::InClear { scope: Scope::Logs, opens: false };
+const REVEALED: DataShown = DataShown::InClear { scope: Scope::Logs, opens: true };
 /// A worker elsewhere gets what a handler in the process gets.
-const HANDED_OUT: Shows = Shows::InClear { scope: Scope::Work, opens: true };
+const HANDED_OUT: DataShown = DataShown::InClear { scope: Scope::Work, opens: true };
 
 /// Every way out on which data of jobs is met.
 pub const WAYS_OUT: [WayOut; 32] = [
-    get("/api/v1/jobs", Shows::Masked),
+    get("/api/v1/jobs", DataShown::Masked),
     answer("GET", "/api/v1/jobs", "reveal=true", REVEALED),
-    get("/api/v1/jobs/{id}", Shows::Masked),
+    get("/api/v1/jobs/{id}", DataShown::Masked),
     answer("GET", "/api/v1/jobs/{id}", "reveal=true", REVEALED),
-    get("/api/v1/jobs/{id}/attempts", Shows::Masked),
-    get("/api/v1/jobs/{id}/explain", Shows::Words),
-    get("/api/v1/jobs/{id}/logs", Shows::Words),
-    get("/api/v1/dead-letters", Shows::Masked),
-    answer("GET", "/api/v1/dead-letters", "envelope=true", Shows::Words),
-    get("/api/v1/dead-letters/{id}", Shows::Masked),
-    answer("GET", "/api/v1/dead-letters/{id}", "envelope=true", Shows::Masked),
+    get("/api/v1/jobs/{id}/attempts", DataShown::Masked),
+    get("/api/v1/jobs/{id}/explain", DataShown::Words),
+    get("/api/v1/jobs/{id}/logs", DataShown::Words),
+    get("/api/v1/dead-letters", DataShown::Masked),
+    answer("GET", "/api/v1/dead-letters", "envelope=true", DataShown::Words),
+    get("/api/v1/dead-letters/{id}", DataShown::Masked),
+    answer("GET", "/api/v1/dead-letters/{id}", "envelope=true", DataShown::Masked),
     get("/api/v1/dead-letters/export", EXPORTED),
-    get("/api/v1/archive", Shows::Masked),
-    get("/api/v1/archive/{id}", Shows::Masked),
+    get("/api/v1/archive", DataShown::Masked),
+    get("/api/v1/archive/{id}", DataShown::Masked),
     answer("GET", "/api/v1/archive/{id}", "reveal=true", EXPORTED),
     get("/api/v1/archive/export", EXPORTED),
-    get("/api/v1/incidents", Shows::Words),
-    get("/api/v1/incidents/{fingerprint}", Shows::Words),
-    answer("POST", "/api/v1/incidents/{fingerprint}/ack", "", Shows::Words),
-    answer("POST", "/api/v1/incidents/{fingerprint}/fixed", "", Shows::Words),
-    answer("POST", "/api/v1/incidents/{fingerprint}/mute", "", Shows::Words),
-    answer("POST", "/api/v1/incidents/{fingerprint}/reopen", "", Shows::Words),
-    answer("POST", "/api/v1/redrives", "", Shows::Words),
-    answer("POST", "/api/v1/rules/test", "", Shows::Words),
+    get("/api/v1/incidents", DataShown::Words),
+    get("/api/v1/incidents/{fingerprint}", DataShown::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/ack", "", DataShown::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/fixed", "", DataShown::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/mute", "", DataShown::Words),
+    answer("POST", "/api/v1/incidents/{fingerprint}/reopen", "", DataShown::Words),
+    answer("POST", "/api/v1/redrives", "", DataShown::Words),
+    answer("POST", "/api/v1/rules/test", "", DataShown::Words),
     answer("POST", "/api/v1/work/claim", "", HANDED_OUT),
-    get("/api/v1/events", Shows::Masked),
-    told(By::Subscriber, Shows::Masked),
-    told(By::Webhook, Shows::Masked),
-    told(By::WebhookCopy, Shows::Masked),
-    told(By::Alert, Shows::Words),
-    told(By::LogLine, Shows::Words),
-    told(By::Span, Shows::NoData),
+    get("/api/v1/events", DataShown::Masked),
+    told(WayOutKind::Subscriber, DataShown::Masked),
+    told(WayOutKind::Webhook, DataShown::Masked),
+    told(WayOutKind::WebhookCopy, DataShown::Masked),
+    told(WayOutKind::Alert, DataShown::Words),
+    told(WayOutKind::LogLine, DataShown::Words),
+    told(WayOutKind::Span, DataShown::NoData),
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.

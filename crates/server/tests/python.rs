@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use backstop::{Backstop, WorkerHandle};
-use backstop_server::{Api, Settings, serve};
+use backstop_server::{Api, ServerSettings, serve};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +32,11 @@ async fn python_workers_lose_nothing_and_end_everything_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let served =
-        tokio::spawn(serve(listener, Api::new(engine, Settings::default()), stop.clone().cancelled_owned()));
+    let served = tokio::spawn(serve(
+        listener,
+        Api::new(engine, ServerSettings::default()),
+        stop.clone().cancelled_owned(),
+    ));
     let tests = Command::new("python3")
         .args(["-m", "unittest", "discover", "-t", ".", "-s", "tests", "-v"])
         .current_dir(client())

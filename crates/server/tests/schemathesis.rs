@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 use backstop::core::incident::IncidentVerb;
-use backstop::core::redrive::Selector;
+use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
 use backstop::{Config, Outcome};
-use backstop_server::{Api, Grant, Rate, Scope, Settings, Token, Wish};
+use backstop_server::{Api, Rate, Scope, ServerSettings, Token, TokenGrant, TokenRequest};
 use backstop_testbed::{Folder, shared};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -75,7 +75,7 @@ async fn seeded() -> Backstop {
     let incidents = engine.incidents(10).await.expect("a page");
     let print = &incidents[0].fingerprint;
     engine.say_of_incident(print, IncidentVerb::Acknowledge, "ann", None).await.expect("said");
-    engine.redrive(Selector::all()).by("ann").create().await.expect("a plan");
+    engine.redrive(PlanSelector::all()).by("ann").create().await.expect("a plan");
     engine
 }
 
@@ -109,15 +109,15 @@ fn hurry(value: &mut Value) {
 }
 
 /// What becomes of a token of the configuration: it cannot be revoked, so no request of a run can end the run.
-fn granted(name: &str, scopes: &[Scope]) -> (Token, Grant) {
+fn granted(name: &str, scopes: &[Scope]) -> (Token, TokenGrant) {
     let scopes = scopes.iter().copied().collect();
-    let wish = Wish { name: name.to_owned(), scopes, tenant: None, queues: None, expires: None };
+    let wish = TokenRequest { name: name.to_owned(), scopes, tenant: None, queues: None, expires: None };
     wish.granted().expect("a token")
 }
 
 /// An API whose answers all end.
-fn api(engine: Backstop, grants: Vec<Grant>) -> Api {
-    let mut settings = Settings::default();
+fn api(engine: Backstop, grants: Vec<TokenGrant>) -> Api {
+    let mut settings = ServerSettings::default();
     settings.access.tokens = grants;
     // The checks of access show a wrong token on every operation: a bound on those would answer for the check.
     settings.access.failed_logins = Rate::per_second(COUNTLESS, COUNTLESS);

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use backstop_core::job::{Job, Stale};
+use backstop_core::job::{Stale, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
 use backstop_store::show::PauseNote;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
@@ -69,7 +69,7 @@ impl Taking<'_> {
         &mut self,
         unit: &mut Unit<'_>,
         mut stored: Stored,
-        job: Job,
+        job: StoredJob,
         started: bool,
     ) -> Result<(), Failure> {
         let mut fence = self.fence(unit.conn)?;
@@ -151,7 +151,7 @@ pub(crate) fn pause(conn: &Connection, queue: &str) -> Result<Option<PauseNote>,
 /// The due jobs of one lane, read in pieces: reading and writing one index at the same time is no good idea.
 struct Stream {
     lane: Arc<Lane>,
-    ahead: VecDeque<(Stored, Job)>,
+    ahead: VecDeque<(Stored, StoredJob)>,
     /// Where the next piece begins.
     last: Option<(Timestamp, JobId)>,
     /// Jobs in the next piece; none once a piece came back short.
@@ -188,7 +188,7 @@ impl<'a> Merge<'a> {
         Self { claim, heads: BinaryHeap::with_capacity(streams.len()), streams, headless }
     }
 
-    fn next(&mut self, unit: &mut Unit<'_>) -> Result<Option<(Stored, Job)>, Failure> {
+    fn next(&mut self, unit: &mut Unit<'_>) -> Result<Option<(Stored, StoredJob)>, Failure> {
         while let Some(index) = self.headless.pop() {
             self.show_head(unit, index)?;
         }

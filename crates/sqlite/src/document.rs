@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::Limits;
 use backstop_core::alert::Notice;
 use backstop_store::show;
-use backstop_store::{Amend, Amended, Document, Documents, Drawer, Edit, Error, Expect, Shelf};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect};
 use rusqlite::{Connection, params};
 
 use crate::duty::expect_term;
@@ -17,7 +17,7 @@ use crate::sql;
 use crate::unit::Unit;
 
 /// Reads documents, in the order of the bytes of their keys.
-pub(crate) fn documents(snapshot: &Snapshot<'_>, shelf: &Shelf) -> Result<Documents, Failure> {
+pub(crate) fn documents(snapshot: &Snapshot<'_>, shelf: &DocumentRange) -> Result<Documents, Failure> {
     show::page_limit(shelf.limit)?;
     // A page begins where its prefix begins, unless an earlier one has gone further.
     let (select, begin) = match &shelf.after {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::Ending;
 use backstop_core::{JobId, Timestamp, tenant};
 use backstop_store::desk::{Aftermath, IncidentCount, Seen};
@@ -151,7 +151,7 @@ pub(crate) fn retire(
 pub(crate) fn say(
     unit: &mut Unit<'_>,
     fingerprints: &[Fingerprint],
-    statement: &Statement,
+    statement: &IncidentUpdate,
 ) -> Result<Vec<Option<Incident>>, Failure> {
     // The numbers of open dead letters are about to be read.
     unit.flush()?;

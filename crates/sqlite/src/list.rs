@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_core::job::{JobView, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::show::{self, Reach, Scope, Source};
+use backstop_store::show::{self, ListSource, ListSupport, SearchSpace};
 use backstop_store::{JobFilter, Page, PageRequest};
 use rusqlite::{Connection, Row, ToSql};
 
@@ -15,7 +15,7 @@ use crate::sql;
 use crate::worker::roster;
 
 /// Jobs that succeeded are not indexed by id: an index for them would be written at every end of a run.
-const REACH: Reach = Reach { walks_succeeded: false, lanes: usize::MAX };
+const REACH: ListSupport = ListSupport { walks_succeeded: false, lanes: usize::MAX };
 
 /// One of the parts that a list is put together from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Snapshot<'_> {
     pub(crate) fn listing(
         &self,
         filter: &JobFilter,
-        scope: &Scope,
+        scope: &SearchSpace,
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Listing, Failure> {
@@ -145,7 +145,7 @@ impl Snapshot<'_> {
 /// The query for a filter in its scope. `stamped`: every failure of the wanted fingerprint has its job's id.
 fn listing(
     filter: &JobFilter,
-    scope: &Scope,
+    scope: &SearchSpace,
     after: Option<JobId>,
     limit: usize,
     stamped: bool,
@@ -160,12 +160,12 @@ fn listing(
     };
     listing.value(":limit", rows::limit(limit));
     by_names(&mut listing, filter, stamped);
-    let source = if listing.source == sql::LIST_BY_ID { scope.source(limit, REACH) } else { Source::All };
+    let source = if listing.source == sql::LIST_BY_ID { scope.source(limit, REACH) } else { ListSource::All };
     by_source(&mut listing, source, scope);
     if let Some(state) = filter.state {
         by_state(&mut listing, state, scope)?;
     }
-    if scope.confined && !matches!(source, Source::Lanes | Source::LaneStates) {
+    if scope.confined && !matches!(source, ListSource::Lanes | ListSource::LaneStates) {
         listing.must(sql::WHERE_LANES);
         listing.value(":lanes", serde_json::to_string(&scope.lanes)?);
     }
@@ -218,30 +218,30 @@ fn and_also(listing: &mut Listing, filter: &JobFilter, after: Option<JobId>) {
 }
 
 /// Takes the rows from where the scope says.
-fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
+fn by_source(listing: &mut Listing, source: ListSource, scope: &SearchSpace) {
     let states = scope.states.as_deref().unwrap_or_default();
     let statuses = states.iter().map(|state| Some(status_code(*state)));
     let lanes = scope.lanes.iter().copied().map(Some);
     let strand = |lane, status| Strand { lane, status };
     match (source, states) {
-        (Source::All, _) => {}
-        (Source::Lanes, _) => {
+        (ListSource::All, _) => {}
+        (ListSource::Lanes, _) => {
             listing.source = sql::LIST_LANE;
             listing.must(sql::WHERE_LANE);
             listing.strands = lanes.map(|lane| strand(lane, None)).collect();
         }
-        (Source::LaneStates, _) => {
+        (ListSource::LaneStates, _) => {
             listing.source = sql::LIST_LANE_SHELF;
             listing.conditions.extend([sql::WHERE_LANE, sql::WHERE_STATUS, sql::WHERE_LANE_SHELVED]);
             let every = |lane| statuses.clone().map(move |status| strand(lane, status));
             listing.strands = lanes.flat_map(every).collect();
         }
-        (Source::States, [State::Pending]) => listing.source = sql::LIST_PENDING,
-        (Source::States, [State::Succeeded]) => {
+        (ListSource::States, [State::Pending]) => listing.source = sql::LIST_PENDING,
+        (ListSource::States, [State::Succeeded]) => {
             listing.source = sql::LIST_ENDED;
             listing.must(sql::WHERE_ENDED);
         }
-        (Source::States, _) => {
+        (ListSource::States, _) => {
             listing.source = sql::LIST_SHELF;
             listing.conditions.extend([sql::WHERE_STATUS, sql::WHERE_SHELVED]);
             listing.strands = statuses.map(|status| strand(None, status)).collect();
@@ -250,7 +250,7 @@ fn by_source(listing: &mut Listing, source: Source, scope: &Scope) {
 }
 
 /// Adds the condition on the state that is shown, unless the source has nothing else.
-fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Failure> {
+fn by_state(listing: &mut Listing, state: State, scope: &SearchSpace) -> Result<(), Failure> {
     match state {
         _ if listing.strands.iter().all(|strand| strand.status.is_some()) => {}
         State::Waiting if !scope.held.is_empty() => {
@@ -268,23 +268,23 @@ fn by_state(listing: &mut Listing, state: State, scope: &Scope) -> Result<(), Fa
 
 #[cfg(test)]
 mod tests {
-    use backstop_store::show::Sizes;
+    use backstop_store::show::ListSizes;
 
     use super::*;
 
-    fn scope(state: State, lanes: &[i64], sizes: [u64; 4]) -> Scope {
+    fn scope(state: State, lanes: &[i64], sizes: [u64; 4]) -> SearchSpace {
         let [all, inside, in_state, matching] = sizes;
-        Scope {
+        SearchSpace {
             lanes: lanes.to_vec(),
             confined: true,
             held: Vec::new(),
             states: Some(vec![state]),
-            sizes: Sizes { all, inside, in_state, matching },
+            sizes: ListSizes { all, inside, in_state, matching },
             empty: false,
         }
     }
 
-    fn plans(filter: &JobFilter, scope: &Scope) -> Vec<String> {
+    fn plans(filter: &JobFilter, scope: &SearchSpace) -> Vec<String> {
         let plan = |after| {
             let text = listing(filter, scope, after, 21, true).expect("a query").text(sql::LIST);
             crate::schema_tests::plan(&text)
@@ -296,7 +296,7 @@ mod tests {
     fn failures_alike_are_walked_in_the_order_of_their_jobs() {
         // D2: 20,000 dead letters of one incident are not sorted for one page of them.
         let filter = JobFilter { fingerprint: Some("00112233445566ff".to_owned()), ..JobFilter::default() };
-        let scope = Scope { confined: false, ..scope(State::Failed, &[1], [9; 4]) };
+        let scope = SearchSpace { confined: false, ..scope(State::Failed, &[1], [9; 4]) };
         for plan in plans(&filter, &scope) {
             assert!(plan.contains("backstop_attempt_fingerprint (fingerprint=?"), "{plan}");
             assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{plan}");

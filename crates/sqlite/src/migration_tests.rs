@@ -218,7 +218,7 @@ fn dead_letters_of_version_2_are_listed_newest_first() {
     assert_eq!(unstamped(&path), 1);
     drop((old, store));
     let store = SqliteStore::open(&path, Options::default()).expect("opened");
-    assert_eq!(unstamped(&path), 0, "the next start mends it");
+    assert_eq!(unstamped(&path), 0, "the next start fixes it");
     assert_eq!(of_incident(&store), with_the_new);
 }
 
@@ -240,7 +240,7 @@ fn a_program_of_version_2_goes_on_with_a_migrated_file() {
         .collect();
     assert_eq!(seqs, [101, 102, 103, 1]);
     let page = block_on(store.list(JobFilter::default(), PageRequest::first(10))).expect("listed");
-    assert!(page.items.iter().all(|view| view.job.spec.papers.is_none()));
+    assert!(page.items.iter().all(|view| view.job.spec.provenance.is_none()));
 }
 
 #[test]

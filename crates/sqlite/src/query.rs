@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use backstop_core::explain::{KeyHolder, Surroundings};
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, State};
+use backstop_core::explain::{ExplainContext, KeyHolder};
+use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView, State};
 use backstop_core::{JobId, Timestamp, tenant};
-use backstop_store::show::{self, LaneCounts, Roster, Scope, Totals};
-use backstop_store::{HeldLane, Holdings, JobFilter, NameSpan, Page, PageRequest, QueueRange, QueueView};
+use backstop_store::show::{self, LaneCounts, Roster, SearchSpace, StateCounts};
+use backstop_store::{HeldLane, Holdings, JobFilter, NameRange, Page, PageRequest, QueueRange, QueueView};
 use rusqlite::{Connection, params};
 
 use crate::claim::{lane_next_due, pause};
@@ -23,25 +23,31 @@ pub(crate) struct Snapshot<'c> {
     pub(crate) now: Timestamp,
 }
 
+fn state_counts(row: &rusqlite::Row<'_>, first: usize) -> Result<StateCounts, Failure> {
+    Ok(StateCounts {
+        pending: rows::count(row, first)?,
+        running: rows::count(row, first + 1)?,
+        succeeded: rows::count(row, first + 2)?,
+        failed: rows::count(row, first + 3)?,
+        paused: rows::count(row, first + 4)?,
+        canceled: rows::count(row, first + 5)?,
+        waiting: rows::count(row, first + 6)?,
+    })
+}
+
 impl Snapshot<'_> {
     fn seq(&self, id: JobId) -> Result<Option<i64>, Failure> {
         rows::value(&mut *self.conn.prepare_cached(sql::SEQ_BY_ID)?, [id.as_bytes()])
     }
 
     /// The lanes of these queues with their kept counts.
-    pub(crate) fn lane_counts(&self, queues: &NameSpan) -> Result<Vec<LaneCounts>, Failure> {
+    pub(crate) fn lane_counts(&self, queues: &NameRange) -> Result<Vec<LaneCounts>, Failure> {
         rows::collect(&mut *self.conn.prepare_cached(sql::LANES)?, [&queues.from, &queues.end], |row| {
             let lane = Lane::from_row(row)?;
             Ok(LaneCounts {
                 id: lane.id,
                 lane: lane.key(),
-                pending: rows::count(row, 5)?,
-                running: rows::count(row, 6)?,
-                succeeded: rows::count(row, 7)?,
-                failed: rows::count(row, 8)?,
-                paused: rows::count(row, 9)?,
-                canceled: rows::count(row, 10)?,
-                waiting: rows::count(row, 11)?,
+                jobs: state_counts(row, 5)?,
                 retired: row.get(12)?,
             })
         })
@@ -85,7 +91,7 @@ impl Snapshot<'_> {
     }
 
     /// Jobs at a glance, in order.
-    pub(crate) fn glance(&self, ids: &[JobId]) -> Result<Vec<Option<Glance>>, Failure> {
+    pub(crate) fn job_summaries(&self, ids: &[JobId]) -> Result<Vec<Option<JobSummary>>, Failure> {
         let mut select = self.conn.prepare_cached(sql::GLANCE)?;
         ids.iter().map(|id| rows::first(&mut select, [id.as_bytes()], rows::glance)).collect()
     }
@@ -122,7 +128,7 @@ impl Snapshot<'_> {
     }
 
     /// A job with what surrounds it.
-    pub(crate) fn surroundings(&mut self, id: JobId) -> Result<Option<(JobView, Surroundings)>, Failure> {
+    pub(crate) fn surroundings(&mut self, id: JobId) -> Result<Option<(JobView, ExplainContext)>, Failure> {
         let Some(seq) = self.seq(id)? else { return Ok(None) };
         let roster = roster(self.conn, self.now)?;
         let view = self.view(&roster, seq)?;
@@ -144,11 +150,11 @@ impl Snapshot<'_> {
     }
 
     /// What a filter means: only the lanes of the queues that it names are read.
-    pub(crate) fn scope(&self, filter: &JobFilter, roster: &Roster) -> Result<Scope, Failure> {
+    pub(crate) fn scope(&self, filter: &JobFilter, roster: &Roster) -> Result<SearchSpace, Failure> {
         let queues = filter.queue_names();
         let lanes = self.lane_counts(&queues)?;
         if queues.is_all() {
-            return Ok(Scope::of(filter, &lanes, roster));
+            return Ok(SearchSpace::of(filter, &lanes, roster));
         }
         let totals = match self.lanes.totals.known() {
             Some(totals) => totals,
@@ -158,26 +164,17 @@ impl Snapshot<'_> {
                 totals
             }
         };
-        Ok(Scope::within(filter, &lanes, &totals, roster))
+        Ok(SearchSpace::within(filter, &lanes, &totals, roster))
     }
 
-    fn totals(&self) -> Result<Totals, Failure> {
-        let totals = rows::first(&mut *self.conn.prepare_cached(sql::TOTALS)?, [], |row| {
-            Ok(Totals {
-                pending: rows::count(row, 0)?,
-                running: rows::count(row, 1)?,
-                succeeded: rows::count(row, 2)?,
-                failed: rows::count(row, 3)?,
-                paused: rows::count(row, 4)?,
-                canceled: rows::count(row, 5)?,
-                waiting: rows::count(row, 6)?,
-            })
-        })?;
+    fn totals(&self) -> Result<StateCounts, Failure> {
+        let totals =
+            rows::first(&mut *self.conn.prepare_cached(sql::TOTALS)?, [], |row| state_counts(row, 0))?;
         Ok(totals.unwrap_or_default())
     }
 
     /// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
-    pub(crate) fn queues(&self, names: &NameSpan) -> Result<Vec<QueueView>, Failure> {
+    pub(crate) fn queues(&self, names: &NameRange) -> Result<Vec<QueueView>, Failure> {
         let roster = roster(self.conn, self.now)?;
         let bounds = [&names.from, &names.end];
         let paused = rows::collect(&mut *self.conn.prepare_cached(sql::QUEUES)?, bounds, |row| {
@@ -210,7 +207,7 @@ impl Snapshot<'_> {
     /// What a tenant has, as far as its limits count it.
     pub(crate) fn holdings(&self, tenant: &str, most: usize) -> Result<Holdings, Failure> {
         let (queues, kinds) = (QueueRange::of_tenant(tenant).span(), tenant::incident_prefix(tenant));
-        let (kinds, most) = (NameSpan::under(&kinds), rows::limit(most));
+        let (kinds, most) = (NameRange::under(&kinds), rows::limit(most));
         let names = |text: &str| {
             let bounds = params![queues.from, queues.end, most];
             rows::collect(&mut *self.conn.prepare_cached(text)?, bounds, |row| Ok(row.get::<_, String>(0)?))
@@ -228,6 +225,6 @@ impl Snapshot<'_> {
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
     pub(crate) fn held_lanes(&self) -> Result<Vec<HeldLane>, Failure> {
         let roster = roster(self.conn, self.now)?;
-        Ok(show::held_lanes(&roster, &self.lane_counts(&NameSpan::default())?))
+        Ok(show::held_lanes(&roster, &self.lane_counts(&NameRange::default())?))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Glance, Hold, Job, Marks, NewJob, Papers, PausedFrom, Policy, Record,
-    Spec, State,
+    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, PausedFrom, Policy, Provenance, Record,
+    Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
@@ -127,9 +127,9 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
 }
 
 /// Reads a job at a glance.
-pub(crate) fn glance(row: &Row<'_>) -> Result<Glance, Failure> {
-    Ok(Glance {
-        rests: Glance::rest(state_of(row.get(0)?)?),
+pub(crate) fn glance(row: &Row<'_>) -> Result<JobSummary, Failure> {
+    Ok(JobSummary {
+        rests: JobSummary::rest(state_of(row.get(0)?)?),
         paused_from: paused_from(row, 1)?,
         redrives: row.get(2)?,
         plan: marks(row, 3)?.and_then(|marks| marks.plan),
@@ -154,7 +154,7 @@ fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, Failure> {
 }
 
 /// Reads the columns of `job`, which follow those of `state`.
-pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<Job, Failure> {
+pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<StoredJob, Failure> {
     const AT: usize = STATE_COLUMNS;
     let mut damage = Damage::default();
     let payload = readable(row, AT + 1, "payload", &mut damage)?.unwrap_or("null");
@@ -172,9 +172,9 @@ pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<Job, Failure>
     spec.on_success = decoded(row, AT + 9, "on_success", &mut damage)?;
     spec.on_failure = decoded(row, AT + 10, "on_failure", &mut damage)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;
-    spec.papers = decoded::<Papers>(row, AT + 12, "papers", &mut damage)?.map(Box::new);
+    spec.provenance = decoded::<Provenance>(row, AT + 12, "papers", &mut damage)?.map(Box::new);
     damage.mark(&mut spec);
-    Ok(Job { spec, created_at: moment(row, AT)? })
+    Ok(StoredJob { spec, created_at: moment(row, AT)? })
 }
 
 /// The text of a column of `job`; none when it is absent, or no text, which is noted.
@@ -229,7 +229,7 @@ pub(crate) fn insert_job(
         on_success,
         on_failure,
         spec.callback_of.as_ref().map(JobId::as_bytes),
-        spec.papers.as_ref().and_then(|papers| papers.to_text()),
+        spec.provenance.as_ref().and_then(|provenance| provenance.to_text()),
     ])?;
     Ok(())
 }

@@ -177,7 +177,7 @@ const SECOND: &[&str] = &[
 /// What travels with a job, and the failures of one incident in the order of their jobs. Programs of earlier versions
 /// that still have the file open go on working: they leave both columns empty, and find the index by its name.
 const THIRD: &[&str] = &[
-    // `backstop_core::job::Papers`; most jobs have none.
+    // `backstop_core::job::Provenance`; most jobs have none.
     "ALTER TABLE backstop_job ADD COLUMN papers TEXT",
     // The job's id once more, for failures only: they are listed newest job first, and sorting the 20,000 dead letters
     // of one incident for each page took 90 ms.

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::incident::IncidentUpdate;
+use backstop_core::job::{
+    Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameSpan, NewWorker, Note, Observer,
-    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Store, StoreInfo,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameRange, NewWorker, Note,
+    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Store, StoreInfo,
     Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
 };
 
@@ -250,8 +252,8 @@ impl Store for SqliteStore {
         self.read(move |snapshot| snapshot.jobs(&ids))
     }
 
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
-        self.read(move |snapshot| snapshot.glance(&ids))
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
+        self.read(move |snapshot| snapshot.job_summaries(&ids))
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
@@ -266,12 +268,12 @@ impl Store for SqliteStore {
         self.read(move |snapshot| snapshot.attempts(job, page))
     }
 
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {
         self.read(move |snapshot| snapshot.surroundings(job))
     }
 
     fn queues(&self) -> Answer<'_, Vec<QueueView>> {
-        self.read(|snapshot| snapshot.queues(&NameSpan::default()))
+        self.read(|snapshot| snapshot.queues(&NameRange::default()))
     }
 
     fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>> {
@@ -298,7 +300,11 @@ impl Store for SqliteStore {
         self.read(move |snapshot| incident::incidents_of(snapshot.conn, &fingerprints))
     }
 
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+    fn say(
+        &self,
+        fingerprints: Vec<Fingerprint>,
+        statement: IncidentUpdate,
+    ) -> Answer<'_, Vec<Option<Incident>>> {
         self.write(fingerprints.len(), move |unit| incident::say(unit, &fingerprints, &statement))
     }
 
@@ -315,7 +321,7 @@ impl Store for SqliteStore {
         self.read(move |snapshot| snapshot.survey(&filter, most))
     }
 
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
         self.read(move |snapshot| document::documents(snapshot, &shelf))
     }
 

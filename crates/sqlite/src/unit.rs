@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::event::{self, Event};
 use backstop_core::job::{
-    Attempt, Ending, FailureRecord, Job, NewJob, Operation, Record, Spec, Stale, State,
+    Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::Error;
@@ -176,7 +176,7 @@ impl<'c> Unit<'c> {
     }
 
     /// A job with its record.
-    pub(crate) fn load(&mut self, seq: i64) -> Result<(Stored, Job), Failure> {
+    pub(crate) fn load(&mut self, seq: i64) -> Result<(Stored, StoredJob), Failure> {
         self.write_stretch()?;
         let (conn, lanes) = (self.conn, &mut *self.lanes);
         let select = warm(&mut self.hot.state_and_job, conn, sql::STATE_AND_JOB_BY_SEQ)?;
@@ -259,7 +259,7 @@ impl<'c> Unit<'c> {
     }
 
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
-    pub(crate) fn expire(&mut self, mut stored: Stored, job: &Job) -> Result<Option<NewJob>, Failure> {
+    pub(crate) fn expire(&mut self, mut stored: Stored, job: &StoredJob) -> Result<Option<NewJob>, Failure> {
         let before = stored.record.clone();
         if !stored.record.expire(self.now) {
             return Ok(None);
@@ -284,7 +284,7 @@ impl<'c> Unit<'c> {
 
     fn put_alert(
         &self,
-        job: &Job,
+        job: &StoredJob,
         record: &Record,
         failure: Option<&FailureRecord>,
         code_version: Option<&str>,

@@ -5,14 +5,14 @@ mod scratch;
 use std::sync::Arc;
 
 use backstop_sqlite::{Options, SqliteStore, rusqlite};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{ManualClock, Store};
 use scratch::Scratch;
 
 /// A file in a directory of its own.
 struct File(Scratch);
 
-impl Place for File {
+impl StorePlace for File {
     fn fresh() -> Self {
         Self(Scratch::new())
     }

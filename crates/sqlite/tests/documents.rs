@@ -8,7 +8,7 @@ use backstop_core::JobId;
 use backstop_core::job::{NewJob, Operation, Spec, State};
 use backstop_sqlite::{Options, SqliteStore};
 use backstop_store::conformance::block_on;
-use backstop_store::{Amend, Amended, Drawer, Edit, Expect, Shelf, Store, Submit};
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, Store, Submit};
 use scratch::Scratch;
 
 fn open(path: &Path) -> SqliteStore {
@@ -48,7 +48,7 @@ fn of_two_changes_that_rest_on_the_same_one_is_a_conflict() {
         let expect = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
         let alone = edit(&format!("alone-{revision}"), Expect::Any, "{}");
         assert_eq!(race(&stores, &[alone, edit("shared", expect, "{}")]), 1, "revision {revision}");
-        let read = block_on(stores[0].documents(Shelf::first(Drawer::Plans, 1_000))).expect("read");
+        let read = block_on(stores[0].documents(DocumentRange::first(Drawer::Plans, 1_000))).expect("read");
         let shared = read.items.iter().find(|document| document.key == "shared").expect("written");
         assert_eq!(shared.revision, revision + 1);
         let alone = read.items.iter().filter(|document| document.revision == 1 && document.key != "shared");
@@ -63,19 +63,19 @@ fn keys_are_told_apart_by_their_bytes() {
     let keys = ["", "A", "a", "a ", "ab", "a\u{301}", "\u{e1}"];
     let edits = keys.iter().rev().map(|key| edit(key, Expect::Absent, key)).collect();
     assert!(amend(&store, edits));
-    let read = block_on(store.documents(Shelf::first(Drawer::Plans, 10))).expect("read");
+    let read = block_on(store.documents(DocumentRange::first(Drawer::Plans, 10))).expect("read");
     let found: Vec<_> = read.items.iter().map(|document| (document.key.as_str(), &*document.body)).collect();
     assert_eq!(found, keys.map(|key| (key, key)));
-    let page = |shelf: Shelf| {
+    let page = |shelf: DocumentRange| {
         let read = block_on(store.documents(shelf)).expect("read");
         (read.items.into_iter().map(|document| document.key).collect::<Vec<_>>(), read.more)
     };
-    let under = || Shelf::first(Drawer::Plans, 2).under("a");
+    let under = || DocumentRange::first(Drawer::Plans, 2).under("a");
     assert_eq!(page(under()), (vec!["a".to_owned(), "a ".to_owned()], true));
     assert_eq!(page(under().after("a ")), (vec!["ab".to_owned(), "a\u{301}".to_owned()], false));
     assert_eq!(page(under().after("A")), (vec!["a".to_owned(), "a ".to_owned()], true));
     assert_eq!(page(under().after("b")), (Vec::new(), false));
-    assert_eq!(page(Shelf::first(Drawer::Rules, 2)), (Vec::new(), false));
+    assert_eq!(page(DocumentRange::first(Drawer::Rules, 2)), (Vec::new(), false));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_core::job::{Aging, Job, Record};
+use backstop_core::job::{Aging, Record, StoredJob};
 use backstop_core::{Lease, Timestamp, WorkerId};
 
 use crate::KnownKind;
@@ -46,7 +46,7 @@ pub struct Claimed {
 #[derive(Debug, Clone)]
 pub struct ClaimedJob {
     /// What was submitted.
-    pub job: Arc<Job>,
+    pub job: Arc<StoredJob>,
     /// Its record, after the claim.
     pub record: Record,
     /// The right to write about it.

@@ -2,7 +2,7 @@
 //!
 //! ```ignore
 //! struct InMyDatabase(tempfile::TempDir);
-//! impl backstop_store::conformance::Place for InMyDatabase { /* fresh, open */ }
+//! impl backstop_store::conformance::StorePlace for InMyDatabase { /* fresh, open */ }
 //! backstop_store::conformance!(InMyDatabase);
 //! ```
 //!
@@ -24,7 +24,6 @@ pub mod code;
 pub mod document;
 pub mod events;
 pub mod expiry;
-pub mod glance;
 pub mod growth;
 pub mod incident;
 pub mod keys;
@@ -35,6 +34,7 @@ pub mod purge;
 pub mod query;
 pub mod run;
 pub mod submit;
+pub mod summary;
 pub mod text;
 pub mod workers;
 
@@ -50,16 +50,16 @@ mod script;
 mod snapshot;
 mod told;
 
-pub use fixture::World;
-pub use place::{Memory, Place, block_on};
+pub use fixture::Fixture;
+pub use place::{MemoryPlace, StorePlace, block_on};
 pub use property::{Divergence, compare, property};
 
 /// Plays one case on a fresh store of this place.
-pub fn play<P: Place, C: FnOnce(World) -> F, F: Future<Output = ()>>(case: C) {
-    P::block_on(async { case(World::fresh::<P>().await).await });
+pub fn play<P: StorePlace, C: FnOnce(Fixture) -> F, F: Future<Output = ()>>(case: C) {
+    P::block_on(async { case(Fixture::fresh::<P>().await).await });
 }
 
-/// Makes one test of each case, and the property test, for the stores of a [`Place`].
+/// Makes one test of each case, and the property test, for the stores of a [`StorePlace`].
 #[macro_export]
 macro_rules! conformance {
     ($place:ty) => {
@@ -67,7 +67,7 @@ macro_rules! conformance {
             $place;
             submit: [
                 every_field_of_a_job_reads_back
-                papers_travel_with_the_job
+                provenance_travels_with_the_job
                 absent_fields_stay_absent
                 start_times_are_resolved_by_the_store
                 patience_counts_from_the_due_time
@@ -338,9 +338,9 @@ macro_rules! conformance {
                 surroundings_count_live_workers
                 reading_changes_nothing
             ]
-            glance: [
-                a_glance_agrees_with_the_job_in_every_state
-                a_glance_tells_nothing_of_who_is_gone
+            summary: [
+                a_summary_agrees_with_the_job_in_every_state
+                a_summary_tells_nothing_of_who_is_gone
             ]
             events: [
                 a_life_is_told_in_order

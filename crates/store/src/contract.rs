@@ -5,19 +5,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Amend, Amended, Archived, Claim, Claimed, Documents, Duty, Error, Finding, Finish, HandedRun, HeldLane,
-    Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Overdue, Page,
-    PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, StoreInfo, Submit, Submitted, Survey, Term,
-    Terms, WorkerView,
+    Amend, Amended, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan,
+    Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey,
+    Term, Terms, WorkerView,
 };
 
 /// What a verb returns: a boxed future, so that the trait stays object-safe.
@@ -230,7 +230,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Looks at jobs by id, no longer than it takes to see what became of them. One answer per id, in order; none for
     /// an unknown one. It reads nothing of their input, their lane or who holds them, so it stays cheap for thousands.
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>>;
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>>;
 
     /// Looks archived jobs up by id. One answer per id, in order; none for a job that was not archived.
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>>;
@@ -251,7 +251,7 @@ pub trait Store: Send + Sync + 'static {
     fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Answer<'_, Page<Attempt, u32>>;
 
     /// A job with what surrounds it, for `explain` (F20).
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>>;
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>>;
 
     /// Every queue that ever had a job, was ever paused or is served by a live worker, with its counts, by name.
     /// Counts are kept, not counted.
@@ -301,7 +301,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Keeps what a person says of incidents (D2), and answers them as they are now. One answer each, in order; none
     /// for one that is unknown.
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>>;
+    fn say(
+        &self,
+        fingerprints: Vec<Fingerprint>,
+        statement: IncidentUpdate,
+    ) -> Answer<'_, Vec<Option<Incident>>>;
 
     /// Removes those of these incidents that nobody needs any more, and says how many: `Incident::is_outworn` is asked
     /// with the moment that is `keep` ago. A later failure with the same fingerprint opens a new one.
@@ -323,7 +327,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::TooMany`] for more than `Limits::page`.
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents>;
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents>;
 
     /// Changes documents and operates on jobs in one transaction.
     ///

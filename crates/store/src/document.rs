@@ -39,7 +39,7 @@ pub enum Drawer {
     Secrets,
     /// Subscriptions to events, and how far each one is (V2).
     Webhooks,
-    /// What queues let in (L12), by [`crate::Gate::key_of`].
+    /// What queues let in (L12), by [`crate::QueueAdmission::key_of`].
     Gates,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Drawer {
 pub struct Document {
     /// Its name in its drawer.
     pub key: String,
-    /// How often it was written: 1 at first. It counts anew when the document was removed in between.
+    /// How often it was written: 1 at first. It counts again when the document was removed in between.
     pub revision: i64,
     /// What it says, as its owner wrote it.
     pub body: Arc<str>,
@@ -105,7 +105,7 @@ pub struct Document {
 
 /// Which documents to read: those of one drawer whose keys begin with `prefix`, in the order of their bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shelf {
+pub struct DocumentRange {
     /// Where.
     pub drawer: Drawer,
     /// How their keys begin; empty for all.
@@ -116,7 +116,7 @@ pub struct Shelf {
     pub limit: usize,
 }
 
-impl Shelf {
+impl DocumentRange {
     /// The first documents of a drawer.
     #[must_use]
     pub const fn first(drawer: Drawer, limit: usize) -> Self {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::job::{Job, Record};
+use backstop_core::job::{Record, StoredJob};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 /// Work that one node at a time does for all.
@@ -119,7 +119,7 @@ pub struct Overdue {
 #[derive(Debug, Clone)]
 pub struct Orphan {
     /// The job.
-    pub job: Arc<Job>,
+    pub job: Arc<StoredJob>,
     /// Its record.
     pub record: Record,
     /// The hold that was lost.

@@ -59,14 +59,14 @@ impl SslMode {
 
 /// What a URL says of encryption.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestedEncryption {
     /// `sslmode`.
     pub mode: Option<SslMode>,
     /// `sslrootcert`; `system` stands for the authorities of this machine, as for libpq.
     pub root: Option<PathBuf>,
 }
 
-impl Asked {
+impl RequestedEncryption {
     /// Takes a pair of the URL; false when it is about something else.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Asked {
 
     /// What holds. `is_local` when no packet leaves this machine, and `at_home` is what is done there without a word.
     #[must_use]
-    pub fn decide(self, is_local: bool, at_home: SslMode) -> Encryption {
+    pub fn decide(self, is_local: bool, at_home: SslMode) -> TransportEncryption {
         let mode = match self.mode {
             // As libpq does: whoever names an authority wants it to be asked.
             Some(SslMode::Require) if self.root.is_some() => SslMode::VerifyCa,
@@ -91,7 +91,7 @@ impl Asked {
             None => SslMode::VerifyFull,
         };
         let root = self.root.filter(|path| path.as_os_str() != "system");
-        Encryption { mode, root, said: self.mode, is_local }
+        TransportEncryption { mode, root, said: self.mode, is_local }
     }
 }
 
@@ -133,7 +133,7 @@ pub fn decoded(text: &str) -> String {
 
 /// How connections of a store are protected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Encryption {
+pub struct TransportEncryption {
     /// What is done.
     pub mode: SslMode,
     /// Authorities to trust instead of the machine's own.
@@ -146,7 +146,7 @@ pub struct Encryption {
 const PROTECT: &str = "let the server speak TLS and take sslmode out of the URL; sslrootcert=PATH names an authority \
      of your own";
 
-impl Encryption {
+impl TransportEncryption {
     /// Whether this side of a connection is encrypted; none when that is up to the server.
     #[must_use]
     pub const fn promised(&self) -> Option<bool> {
@@ -261,8 +261,8 @@ impl Unprotected {
 mod tests {
     use super::*;
 
-    fn asked(mode: Option<SslMode>, root: Option<&str>) -> Asked {
-        Asked { mode, root: root.map(PathBuf::from) }
+    fn asked(mode: Option<SslMode>, root: Option<&str>) -> RequestedEncryption {
+        RequestedEncryption { mode, root: root.map(PathBuf::from) }
     }
 
     #[test]

@@ -10,7 +10,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store is away, busy or full for the moment.
+    /// The store is unavailable, busy or full at the moment.
     #[error("the store {location} is unavailable: {problem}")]
     Unavailable {
         /// Which store.

@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
-    Attempt, Glance, JobDetail, JobView, NewJob, Operated, Operation, Retention, Stale, State,
+    Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Documents, Duty, Finding, Finish, HandedRun, HeldLane,
-    Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan, Overdue, Page,
-    PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Signal, Store, StoreInfo, Submit, Submitted,
-    Survey, Term, Terms, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan,
+    Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Signal, Store, StoreInfo, Submit,
+    Submitted, Survey, Term, Terms, WorkerView,
 };
 
 macro_rules! verbs {
@@ -110,11 +110,11 @@ verbs! {
     operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
     pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
     jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
-    glance(ids: Vec<JobId>) -> Vec<Option<Glance>>;
+    job_summaries(ids: Vec<JobId>) -> Vec<Option<JobSummary>>;
     archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
     list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
     attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
-    surroundings(job: JobId) -> Option<(JobView, Surroundings)>;
+    surroundings(job: JobId) -> Option<(JobView, ExplainContext)>;
     queues() -> Vec<QueueView>;
     queue_page(range: QueueRange) -> Page<QueueView, String>;
     holdings(tenant: String, most: usize) -> Holdings;
@@ -122,10 +122,10 @@ verbs! {
     workers() -> Vec<WorkerView>;
     incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
     incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
-    say(fingerprints: Vec<Fingerprint>, statement: Statement) -> Vec<Option<Incident>>;
+    say(fingerprints: Vec<Fingerprint>, statement: IncidentUpdate) -> Vec<Option<Incident>>;
     retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
     survey(filter: JobFilter, most: usize) -> Survey;
-    documents(shelf: Shelf) -> Documents;
+    documents(range: DocumentRange) -> Documents;
     amend(amend: Amend) -> Amended;
     purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
     prune(term: Term, keep: Duration, limit: usize) -> usize;

@@ -6,8 +6,8 @@
 //! # Layout
 //! - [`contract`]: the [`Store`] trait, with the promise of each verb.
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
-//! - [`document`]: small documents of the engine's own, changed together with jobs. `gate`: what queues let in, as one
-//!   of them.
+//! - [`document`]: small documents of the engine's own, changed together with jobs. `admission`: what queues let in, as
+//!   one of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`versions`], [`encryption`]: what stores on database servers have in common before the first transaction.
 //! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
@@ -15,6 +15,7 @@
 //! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
 //! - `conformance` (feature): the suite that any store passes with one macro call.
 
+mod admission;
 pub mod claim;
 pub mod clock;
 #[cfg(feature = "conformance")]
@@ -26,7 +27,6 @@ pub mod duty;
 pub mod encryption;
 pub mod error;
 pub mod finish;
-mod gate;
 mod layer;
 pub mod model;
 pub mod observer;
@@ -37,20 +37,20 @@ pub mod submit;
 pub mod versions;
 pub mod worker;
 
+pub use admission::QueueAdmission;
 pub use backstop_core::incident::Incident;
 pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, Signal, Store};
-pub use document::{Amend, Amended, Document, Documents, Drawer, Edit, Expect, Shelf};
+pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect};
 pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};
-pub use gate::Gate;
 pub use layer::Layer;
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{
-    Archived, Finding, HeldLane, Holdings, IncidentFilter, JobFilter, Level, NameSpan, Page, PageRequest,
+    Archived, Finding, HeldLane, Holdings, IncidentFilter, JobFilter, Level, NameRange, Page, PageRequest,
     QueueRange, QueueView, StoreInfo, Survey, SurveyGroup, WorkerView,
 };
 pub use retire::LaneMark;

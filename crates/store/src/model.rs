@@ -28,18 +28,20 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use backstop_core::event::Event;
-use backstop_core::explain::Surroundings;
+use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView, Operated, Operation, Retention, Stale, State};
+use backstop_core::incident::IncidentUpdate;
+use backstop_core::job::{
+    Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
+};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
-use self::tables::{Commit, Tables};
+use self::tables::{ModelCommit, Tables};
 use crate::show::{PauseNote, queue_page};
 use crate::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note, Observer,
-    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Shelf, Silent, Store,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note,
+    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Silent, Store,
     StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
 };
 
@@ -75,9 +77,12 @@ impl ModelStore {
     /// Runs a verb that writes, and tells the observer.
     ///
     /// The lock is held until the observer has heard it all: that is what keeps events in commit order.
-    fn write<T>(&self, verb: impl FnOnce(&mut Tables, &mut Commit) -> Result<T, Error>) -> Result<T, Error> {
+    fn write<T>(
+        &self,
+        verb: impl FnOnce(&mut Tables, &mut ModelCommit) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut shared = self.lock();
-        let mut commit = Commit::at(self.clock.now(), shared.observer.wants_alerts());
+        let mut commit = ModelCommit::at(self.clock.now(), shared.observer.wants_alerts());
         let answer = verb(&mut shared.tables, &mut commit)?;
         if !shared.observer.wants_events() {
             commit.events.retain(Event::is_of_expiry);
@@ -219,8 +224,10 @@ impl Store for ModelStore {
         })
     }
 
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
-        Box::pin(async move { self.read(|tables, _| Ok(ids.iter().map(|id| tables.glance(*id)).collect())) })
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
+        Box::pin(async move {
+            self.read(|tables, _| Ok(ids.iter().map(|id| tables.job_summaries(*id)).collect()))
+        })
     }
 
     fn archived(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Archived>>> {
@@ -235,7 +242,7 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, _| tables.attempts(job, page)) })
     }
 
-    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, Surroundings)>> {
+    fn surroundings(&self, job: JobId) -> Answer<'_, Option<(JobView, ExplainContext)>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.surroundings(job, now))) })
     }
 
@@ -269,7 +276,11 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, _| Ok(tables.incidents_of(&fingerprints))) })
     }
 
-    fn say(&self, fingerprints: Vec<Fingerprint>, statement: Statement) -> Answer<'_, Vec<Option<Incident>>> {
+    fn say(
+        &self,
+        fingerprints: Vec<Fingerprint>,
+        statement: IncidentUpdate,
+    ) -> Answer<'_, Vec<Option<Incident>>> {
         Box::pin(
             async move { self.write(|tables, commit| Ok(tables.say(&fingerprints, &statement, commit.now))) },
         )
@@ -290,8 +301,8 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, now| Ok(tables.survey(&filter, most, now))) })
     }
 
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
-        Box::pin(async move { self.read(|tables, now| tables.read_documents(&shelf, now)) })
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        Box::pin(async move { self.read(|tables, now| tables.read_documents(&range, now)) })
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

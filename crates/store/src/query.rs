@@ -202,11 +202,11 @@ pub struct QueueView {
     pub running: u64,
     /// Jobs that people hold back.
     pub paused_jobs: u64,
-    /// Jobs that ended well.
+    /// Jobs that succeeded.
     pub succeeded: u64,
     /// Dead letters.
     pub failed: u64,
-    /// Jobs that were called off.
+    /// Jobs that were canceled.
     pub canceled: u64,
     /// When the longest-waiting due job became due.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
@@ -247,8 +247,8 @@ impl QueueRange {
 
     /// The names that it is about, whatever its page.
     #[must_use]
-    pub fn span(&self) -> NameSpan {
-        let mut span = NameSpan::under(&self.prefix);
+    pub fn span(&self) -> NameRange {
+        let mut span = NameRange::under(&self.prefix);
         if let Some(after) = &self.after {
             span.from = span.from.max(just_after(after));
         }
@@ -258,21 +258,21 @@ impl QueueRange {
 
 /// Names in the order of their bytes, from one on and below another. Stores read it by an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NameSpan {
+pub struct NameRange {
     /// The first one, if it is there.
     pub from: String,
     /// The first one that is not in it.
     pub end: String,
 }
 
-impl Default for NameSpan {
+impl Default for NameRange {
     /// All names.
     fn default() -> Self {
         Self { from: String::new(), end: behind_all() }
     }
 }
 
-impl NameSpan {
+impl NameRange {
     /// The names that begin with `prefix`.
     #[must_use]
     pub fn under(prefix: &str) -> Self {
@@ -319,11 +319,11 @@ fn just_after(name: &str) -> String {
 impl JobFilter {
     /// The names of the queues in which it can find something.
     #[must_use]
-    pub fn queue_names(&self) -> NameSpan {
+    pub fn queue_names(&self) -> NameRange {
         match (&self.queue, &self.tenant) {
-            (Some(queue), _) => NameSpan::one(queue),
+            (Some(queue), _) => NameRange::one(queue),
             (None, Some(tenant)) if tenant != tenant::NO_TENANT => QueueRange::of_tenant(tenant).span(),
-            (None, _) => NameSpan::default(),
+            (None, _) => NameRange::default(),
         }
     }
 }
@@ -412,12 +412,12 @@ pub enum Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backstop_core::incident::{IncidentVerb, Standing, Statement};
+    use backstop_core::incident::{IncidentUpdate, IncidentVerb, Standing};
 
     #[test]
     fn a_span_holds_the_names_that_begin_alike() {
         // E13
-        let acme = NameSpan::under("acme/");
+        let acme = NameRange::under("acme/");
         assert_eq!((&*acme.from, &*acme.end), ("acme/", "acme0"));
         for (name, inside) in
             [("acme/", true), ("acme/\u{10ffff}", true), ("acme", false), ("acme-b/x", false)]
@@ -425,11 +425,11 @@ mod tests {
             assert_eq!(acme.holds(name), inside, "{name}");
             assert_eq!(QueueRange::under("acme/").holds(name), inside, "{name}");
         }
-        assert!(NameSpan::under("").is_all() && NameSpan::under("").holds("\u{10ffff}"));
-        assert_eq!(NameSpan::under("a\u{10ffff}").end, "b");
-        assert_eq!(NameSpan::under("\u{d7ff}").end, "\u{e000}", "there is nothing in between");
-        assert!(NameSpan::under("\u{10ffff}").holds("\u{10ffff}\u{10ffff}"));
-        let one = NameSpan::one("mail");
+        assert!(NameRange::under("").is_all() && NameRange::under("").holds("\u{10ffff}"));
+        assert_eq!(NameRange::under("a\u{10ffff}").end, "b");
+        assert_eq!(NameRange::under("\u{d7ff}").end, "\u{e000}", "there is nothing in between");
+        assert!(NameRange::under("\u{10ffff}").holds("\u{10ffff}\u{10ffff}"));
+        let one = NameRange::one("mail");
         assert!(one.holds("mail") && !one.holds("mail s") && !one.holds("mai"));
         let rest = QueueRange { after: Some("acme/b".into()), ..QueueRange::under("acme/") }.span();
         assert!(!rest.holds("acme/b") && rest.holds("acme/b c") && !rest.holds("b"));
@@ -444,7 +444,10 @@ mod tests {
             let (begin, end) = pattern.split_at(pattern.len() - 1);
             let mut standing = Standing::default();
             let note = Some("\"state\":\"muted\"".to_owned());
-            standing.say(&Statement { verb: IncidentVerb::Reopen, by: "ann".into(), note }, Timestamp::EPOCH);
+            standing.say(
+                &IncidentUpdate { verb: IncidentVerb::Reopen, by: "ann".into(), note },
+                Timestamp::EPOCH,
+            );
             let text = Standing { state, ..standing }.to_text().expect("somebody spoke");
             assert!(end == "%" && text.starts_with(begin), "{text}");
         }

@@ -9,7 +9,7 @@ pub mod queues;
 pub mod roster;
 pub mod source;
 
-pub use listing::{KnownTotals, Scope, Sizes, Totals, cut, page_limit};
-pub use queues::{LaneCounts, held_lanes, page_span, queue_page, queues};
+pub use listing::{KnownTotals, ListSizes, SearchSpace, cut, page_limit};
+pub use queues::{LaneCounts, StateCounts, held_lanes, page_span, queue_page, queues};
 pub use roster::{PauseNote, Roster, WorkerRow};
-pub use source::{Reach, Source};
+pub use source::{ListSource, ListSupport};

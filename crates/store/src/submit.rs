@@ -19,6 +19,6 @@ pub struct Submitted {
     pub id: JobId,
     /// Where that job is.
     pub state: State,
-    /// True when the job was there already (L10).
+    /// True when the job was already stored (L10).
     pub deduplicated: bool,
 }

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::event::{Event, What};
+use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
 use backstop_core::job::{Aging, JobDetail, OnConflict, Remark, Retention, Stale, State};
 use backstop_core::{Refusal, WorkerId};
-use backstop_store::conformance::{Memory, Place, compare};
+use backstop_store::conformance::{MemoryPlace, StorePlace, compare};
 use backstop_store::*;
 
 /// What a broken store does to what passes through it; each fault overrides one of these.
@@ -50,11 +50,11 @@ trait Fault: Send + Sync + 'static {
 struct Broken<F>(Arc<dyn Store>, PhantomData<F>);
 
 /// A place for such a store.
-struct BrokenPlace<F>(Memory, PhantomData<F>);
+struct BrokenPlace<F>(MemoryPlace, PhantomData<F>);
 
-impl<F: Fault> Place for BrokenPlace<F> {
+impl<F: Fault> StorePlace for BrokenPlace<F> {
     fn fresh() -> Self {
-        Self(Memory::fresh(), PhantomData)
+        Self(MemoryPlace::fresh(), PhantomData)
     }
 
     async fn open(&self, clock: ManualClock) -> Arc<dyn Store> {
@@ -300,7 +300,7 @@ struct ForgetsToTell;
 
 impl Fault for ForgetsToTell {
     fn hears(event: &Event) -> bool {
-        !matches!(event.what, What::Resumed)
+        !matches!(event.what, EventKind::Resumed)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The model against its own suite, and the suite against itself.
 
-use backstop_store::conformance::{Memory, compare};
+use backstop_store::conformance::{MemoryPlace, compare};
 
-backstop_store::conformance!(Memory);
+backstop_store::conformance!(MemoryPlace);
 
 /// The sources of all cases.
 const NOUNS: [(&str, &str); 17] = [
@@ -107,7 +107,7 @@ const REACHED: &[&str] = &[
 fn scripts_reach_what_matters() {
     let mut answers = String::new();
     for seed in 1..=50 {
-        for step in compare::<Memory>(seed, 160).expect("the model is equal to itself") {
+        for step in compare::<MemoryPlace>(seed, 160).expect("the model is equal to itself") {
             answers.push_str(step.split_once(" => ").expect("every step has an answer").1);
         }
     }
@@ -119,8 +119,8 @@ fn scripts_reach_what_matters() {
 
 #[test]
 fn a_seed_replays_itself() {
-    let first = compare::<Memory>(7, 60).expect("equal");
-    let again = compare::<Memory>(7, 80).expect("equal");
+    let first = compare::<MemoryPlace>(7, 60).expect("equal");
+    let again = compare::<MemoryPlace>(7, 80).expect("equal");
     assert_eq!(first[..60], again[..60], "a longer run begins with the shorter one");
-    assert_ne!(first, compare::<Memory>(8, 60).expect("equal"));
+    assert_ne!(first, compare::<MemoryPlace>(8, 60).expect("equal"));
 }

@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(30);
 
 /// Both ends of one connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ProxyLink {
     client: TcpStream,
     server: TcpStream,
     closed: AtomicBool,
@@ -29,7 +29,7 @@ pub(super) struct Link {
     answered: Mutex<Option<Instant>>,
 }
 
-impl Link {
+impl ProxyLink {
     pub(super) fn new(client: TcpStream, server: TcpStream) -> Self {
         // Small messages go out at once, as they would without the proxy.
         let _ = client.set_nodelay(true);

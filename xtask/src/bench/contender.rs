@@ -7,15 +7,15 @@ pub(crate) struct Contender {
     pub(crate) name: &'static str,
     /// What tables call it.
     pub(crate) label: &'static str,
-    pub(crate) store: Store,
-    pub(crate) program: Program,
+    pub(crate) store: ContenderStore,
+    pub(crate) program: ContenderProgram,
     /// SQL that counts the jobs that are stored and not done, by which the driver's own count is checked.
     pub(crate) unfinished: Option<&'static str>,
 }
 
 /// Where a contender keeps its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
+pub(crate) enum ContenderStore {
     Postgres,
     Mariadb,
     Sqlite,
@@ -25,7 +25,7 @@ pub(crate) enum Store {
 
 /// What drives a contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
+pub(crate) enum ContenderProgram {
     /// The driver of Backstop itself.
     Ours,
     /// Hand-written SQL run by pgbench, with nothing around it.
@@ -43,20 +43,20 @@ impl Contender {
     /// Backstop does not have.
     pub(crate) fn base(&self) -> &'static str {
         match self.store {
-            Store::Sqlite => "backstop-sqlite",
-            Store::Mariadb => "backstop-mariadb",
-            Store::Postgres | Store::Redis(_) => "backstop-postgres",
+            ContenderStore::Sqlite => "backstop-sqlite",
+            ContenderStore::Mariadb => "backstop-mariadb",
+            ContenderStore::Postgres | ContenderStore::Redis(_) => "backstop-postgres",
         }
     }
 
     /// Whether it is Backstop, the only one whose failure path is measured.
     pub(crate) fn is_ours(&self) -> bool {
-        self.program == Program::Ours
+        self.program == ContenderProgram::Ours
     }
 
     /// Whether it is the floor, which has no handlers and so no latency and no memory of its own.
     pub(crate) fn is_floor(&self) -> bool {
-        self.program == Program::Floor
+        self.program == ContenderProgram::Floor
     }
 }
 
@@ -71,99 +71,99 @@ pub(crate) const ALL: [Contender; 14] = [
     Contender {
         name: "backstop-postgres",
         label: "Backstop, PostgreSQL",
-        store: Store::Postgres,
-        program: Program::Ours,
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Ours,
         unfinished: OURS,
     },
     Contender {
         name: "backstop-mariadb",
         label: "Backstop, MariaDB",
-        store: Store::Mariadb,
-        program: Program::Ours,
+        store: ContenderStore::Mariadb,
+        program: ContenderProgram::Ours,
         unfinished: None,
     },
     Contender {
         name: "backstop-sqlite",
         label: "Backstop, SQLite",
-        store: Store::Sqlite,
-        program: Program::Ours,
+        store: ContenderStore::Sqlite,
+        program: ContenderProgram::Ours,
         unfinished: None,
     },
     Contender {
         name: "floor",
         label: "floor: SQL by hand, PostgreSQL",
-        store: Store::Postgres,
-        program: Program::Floor,
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Floor,
         unfinished: Some("select (select count(*) from job) - (select count(*) from done)"),
     },
     Contender {
         name: "graphile-worker",
         label: "graphile-worker",
-        store: Store::Postgres,
-        program: Program::Node("graphile-worker"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Node("graphile-worker"),
         unfinished: Some("select count(*) from graphile_worker._private_jobs"),
     },
     Contender {
         name: "pg-boss",
         label: "pg-boss, polling",
-        store: Store::Postgres,
-        program: Program::Node("pg-boss"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Node("pg-boss"),
         unfinished: PG_BOSS,
     },
     Contender {
         name: "pg-boss-notify",
         label: "pg-boss, notify",
-        store: Store::Postgres,
-        program: Program::Node("pg-boss-notify"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Node("pg-boss-notify"),
         unfinished: PG_BOSS,
     },
     Contender {
         name: "awa",
         label: "awa",
-        store: Store::Postgres,
-        program: Program::Rust("awa"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Rust("awa"),
         unfinished: None,
     },
     Contender {
         name: "apalis-postgres",
         label: "apalis-postgres",
-        store: Store::Postgres,
-        program: Program::Rust("apalis-postgres"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Rust("apalis-postgres"),
         unfinished: Some("select count(*) from apalis.jobs where status <> 'Done'"),
     },
     Contender {
         name: "underway",
         label: "underway",
-        store: Store::Postgres,
-        program: Program::Rust("underway"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Rust("underway"),
         unfinished: Some("select count(*) from underway.task where state <> 'succeeded'"),
     },
     Contender {
         name: "procrastinate",
         label: "procrastinate",
-        store: Store::Postgres,
-        program: Program::Python("procrastinate"),
+        store: ContenderStore::Postgres,
+        program: ContenderProgram::Python("procrastinate"),
         unfinished: Some("select count(*) from procrastinate_jobs where status <> 'succeeded'"),
     },
     Contender {
         name: "bullmq-everysec",
         label: "BullMQ, flushed every second",
-        store: Store::Redis("everysec"),
-        program: Program::Node("bullmq"),
+        store: ContenderStore::Redis("everysec"),
+        program: ContenderProgram::Node("bullmq"),
         unfinished: None,
     },
     Contender {
         name: "bullmq-always",
         label: "BullMQ, always flushed",
-        store: Store::Redis("always"),
-        program: Program::Node("bullmq"),
+        store: ContenderStore::Redis("always"),
+        program: ContenderProgram::Node("bullmq"),
         unfinished: None,
     },
     Contender {
         name: "apalis-sqlite",
         label: "apalis-sqlite",
-        store: Store::Sqlite,
-        program: Program::Rust("apalis-sqlite"),
+        store: ContenderStore::Sqlite,
+        program: ContenderProgram::Rust("apalis-sqlite"),
         unfinished: None,
     },
 ];

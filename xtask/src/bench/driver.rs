@@ -27,14 +27,14 @@ pub(crate) struct Driver {
 
 /// What a driver answered, and the most memory that it held.
 #[derive(Clone, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct DriverReport {
     pub(crate) answer: Json,
     pub(crate) peak_bytes: Option<u64>,
 }
 
 impl Driver {
     /// Runs one phase. The error is the reason, in one line.
-    pub(crate) fn run(&self, words: &[String], limit: Duration) -> Result<Answered, String> {
+    pub(crate) fn run(&self, words: &[String], limit: Duration) -> Result<DriverReport, String> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).args(words).env("NODE_ENV", "production");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,7 +54,7 @@ impl Driver {
         let line = said.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
         let answer =
             Json::parse(line).map_err(|problem| format!("its answer is not valid JSON: {problem}"))?;
-        Ok(Answered { answer, peak_bytes })
+        Ok(DriverReport { answer, peak_bytes })
     }
 }
 
@@ -115,7 +115,7 @@ fn reason(complaint: &str, status: ExitStatus) -> String {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> Result<Answered, String> {
+    fn shell(script: &str, limit: Duration) -> Result<DriverReport, String> {
         let driver = Driver { program: "sh".into(), arguments: vec!["-c".to_owned(), script.to_owned()] };
         driver.run(&["drain".to_owned()], limit)
     }

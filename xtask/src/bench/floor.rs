@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use backstop_testbed::find;
 
 use super::json::Json;
-use super::stage::{Place, Stage};
+use super::stage::{BenchServers, EmptyStore};
 use crate::process::repository_root;
 
 /// Jobs of one batch of the bulk enqueue, as every driver has it.
@@ -33,27 +33,32 @@ pub(crate) fn version() -> Result<String, String> {
 }
 
 /// Makes the tables.
-pub(crate) fn setup(stage: &Stage, place: &Place) -> Result<(), String> {
+pub(crate) fn setup(stage: &BenchServers, place: &EmptyStore) -> Result<(), String> {
     let sql = read("tables.sql")?;
     let server = stage.postgres.as_ref().ok_or("its server was not started")?;
     server.psql_in(&place.name, &sql).map(drop).map_err(|trouble| trouble.to_string())
 }
 
 /// Stores the jobs, one statement for each thousand.
-pub(crate) fn enqueue_bulk(place: &Place, folder: &Path, jobs: u32) -> Result<Json, String> {
+pub(crate) fn enqueue_bulk(place: &EmptyStore, folder: &Path, jobs: u32) -> Result<Json, String> {
     let script = enqueue_script(BATCH)?;
     let calls = jobs.div_ceil(BATCH * CLIENTS);
     answer(place, folder, &script, Load { clients: CLIENTS, calls, jobs_a_call: BATCH, jobs: None })
 }
 
 /// Stores jobs one at a time.
-pub(crate) fn enqueue_single(place: &Place, folder: &Path, jobs: u32, clients: u32) -> Result<Json, String> {
+pub(crate) fn enqueue_single(
+    place: &EmptyStore,
+    folder: &Path,
+    jobs: u32,
+    clients: u32,
+) -> Result<Json, String> {
     let load = Load { clients, calls: jobs / clients, jobs_a_call: 1, jobs: None };
     answer(place, folder, &enqueue_script(1)?, load)
 }
 
 /// Claims and finishes all jobs.
-pub(crate) fn drain(place: &Place, folder: &Path, jobs: u32) -> Result<Json, String> {
+pub(crate) fn drain(place: &EmptyStore, folder: &Path, jobs: u32) -> Result<Json, String> {
     // A claim that comes beside another's locks may be short: a few more see to the rest.
     let calls = jobs.div_ceil(CLAIM * CLIENTS) + 1;
     answer(
@@ -80,7 +85,7 @@ fn enqueue_script(count: u32) -> Result<String, String> {
     Ok(read("enqueue.sql")?.replace("{payloads}", &format!("array[{}]", payloads.join(","))))
 }
 
-fn answer(place: &Place, folder: &Path, script: &str, load: Load) -> Result<Json, String> {
+fn answer(place: &EmptyStore, folder: &Path, script: &str, load: Load) -> Result<Json, String> {
     let file = folder.join("floor.sql");
     // pgbench reads one statement over several lines, but comments only in front of it.
     let lines: Vec<&str> = script.lines().filter(|line| !line.starts_with("--")).collect();

@@ -1,14 +1,16 @@
 //! `cargo xtask bench`: the program's own benchmark, always in release mode; `bench compare`: Backstop and its peers.
 //!
-//! The comparison runs every contender on the same servers and the same work, in turns, and writes what came out.
+//! The comparison runs every contender on the same servers and the same work, one after the other, and writes what came
+//! out.
 //! - [`contender`]: who takes part. [`peers`]: how they are installed. [`driver`]: how their programs are called.
 //! - [`quiet`]: whether the machine has time for it. [`room`]: whether its disk has room.
 //! - [`stage`]: the servers. [`floor`]: hand-written SQL.
-//! - [`turns`]: who does what when. [`measure`]: the turn of one contender. [`progress`]: what is going on.
+//! - [`comparison`]: who does what when. [`measure`]: the turn of one contender. [`progress`]: what is going on.
 //! - [`pin`]: a transaction that is held open. [`statements`]: what reaches a server.
 //! - [`results`], [`figures`], [`json`]: what came out. [`page`], [`chart`]: how it is shown.
 
 mod chart;
+mod comparison;
 mod contender;
 mod driver;
 mod figures;
@@ -25,22 +27,21 @@ mod results;
 mod room;
 mod stage;
 mod statements;
-mod turns;
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::{CommandLine, repository_root};
 use crate::setup;
-use contender::Store;
+use comparison::Comparison;
+use contender::ContenderStore;
 use driver::Driver;
-use options::Options;
-use progress::Progress;
-use results::{Results, Row};
-use stage::Stage;
-use turns::Turns;
+use options::CompareOptions;
+use progress::CompareProgress;
+use results::{ResultRow, Results};
+use stage::BenchServers;
 
 /// How long a driver may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(30);
@@ -52,30 +53,31 @@ const CHART: &str = "docs/benchmarks.svg";
 const FIGURES: &str = "bench/results/compare.json";
 
 /// Runs `backstop bench` with the given arguments, or the comparison.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     match arguments.split_first() {
-        Some((word, rest)) if word == "compare" => compare(&Options::parse(rest)?),
+        Some((word, rest)) if word == "compare" => compare(&CompareOptions::parse(rest)?),
         _ => CommandLine::new("cargo run --release --package backstop-cli -- bench").with(arguments).run(),
     }
 }
 
-fn compare(options: &Options) -> Result<(), Failure> {
-    let progress = Progress::begin();
+fn compare(options: &CompareOptions) -> Result<(), TaskError> {
+    let progress = CompareProgress::begin();
     room::check(options)?;
     setup::programs()?;
     stage::sweep();
     let drivers = peers::install(&options.contenders);
-    let mut rows: Vec<Row> = options.contenders.iter().map(|contender| Row::new(contender)).collect();
+    let mut rows: Vec<ResultRow> =
+        options.contenders.iter().map(|contender| ResultRow::new(contender)).collect();
     for (row, driver) in rows.iter_mut().zip(&drivers) {
         introduce(row, driver);
     }
     let before = quiet::busy_share();
-    let mut stage = Stage::start(&stores(&mut rows))?;
+    let mut stage = BenchServers::start(&stores(&mut rows))?;
     let folder = peers::folder();
     fs::create_dir_all(&folder)
-        .map_err(|error| Failure::Failed(format!("cannot create {}: {error}", folder.display())))?;
+        .map_err(|error| TaskError::Failed(format!("cannot create {}: {error}", folder.display())))?;
     let mut results = Results { facts: stage.describe(), sizes: options.sizes, rows };
-    Turns {
+    Comparison {
         options,
         drivers: &drivers,
         stage: &mut stage,
@@ -110,7 +112,7 @@ fn is_quiet(busy: f64) -> bool {
 }
 
 /// Asks the driver for the version that it drives.
-fn introduce(row: &mut Row, driver: &Result<Option<Driver>, String>) {
+fn introduce(row: &mut ResultRow, driver: &Result<Option<Driver>, String>) {
     let known = match driver {
         Err(reason) => Err(reason.clone()),
         Ok(None) => floor::version().map(|version| {
@@ -130,8 +132,9 @@ fn introduce(row: &mut Row, driver: &Result<Option<Driver>, String>) {
 }
 
 /// The stores that somebody will use. Without Redis those who need it are absent, and the rest goes on.
-fn stores(rows: &mut [Row]) -> Vec<Store> {
-    let needs_redis = |row: &Row| row.absent.is_none() && matches!(row.contender.store, Store::Redis(_));
+fn stores(rows: &mut [ResultRow]) -> Vec<ContenderStore> {
+    let needs_redis =
+        |row: &ResultRow| row.absent.is_none() && matches!(row.contender.store, ContenderStore::Redis(_));
     if rows.iter().any(needs_redis)
         && let Err(failure) = setup::bench_program("redis-server")
     {
@@ -143,9 +146,9 @@ fn stores(rows: &mut [Row]) -> Vec<Store> {
 }
 
 /// Writes the figures below the build folder, or into the repository when they are fit to be shown.
-fn write(publish: bool, results: &Results) -> Result<(), Failure> {
+fn write(publish: bool, results: &Results) -> Result<(), TaskError> {
     let cannot = |path: &Path, error: &std::io::Error| {
-        Failure::Failed(format!("cannot read or write {}: {error}", path.display()))
+        TaskError::Failed(format!("cannot read or write {}: {error}", path.display()))
     };
     let root = repository_root();
     let template = root.join(TEMPLATE);

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use super::contender::{self, Contender};
-use crate::failure::Failure;
+use crate::error::TaskError;
 
 /// What to compare, and with how much work.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct CompareOptions {
     pub(crate) quick: bool,
     pub(crate) contenders: Vec<&'static Contender>,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) sizes: Sizes,
+    pub(crate) parts: Vec<FigureFamily>,
+    pub(crate) sizes: CompareSizes,
 }
 
 /// One family of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum FigureFamily {
     /// Storing and running, and what it costs.
     Rates,
     /// From the acknowledgement to the handler.
@@ -31,7 +31,7 @@ pub(crate) enum Part {
     Idle,
 }
 
-impl Part {
+impl FigureFamily {
     /// All parts by the names that `--parts` knows, in the order in which they are measured.
     pub(crate) const ALL: [(&str, Self); 6] = [
         ("rates", Self::Rates),
@@ -45,7 +45,7 @@ impl Part {
 
 /// How much work every contender gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct CompareSizes {
     /// Jobs of the backlog that is stored in bulk and drained.
     pub(crate) jobs: u32,
     /// Jobs that are stored one at a time.
@@ -72,7 +72,7 @@ pub(crate) struct Sizes {
     pub(crate) idle_seconds: u32,
 }
 
-impl Sizes {
+impl CompareSizes {
     /// All of it takes about 50 minutes on two cores.
     pub(crate) const FULL: Self = Self {
         jobs: 50_000,
@@ -105,32 +105,36 @@ impl Sizes {
     };
 }
 
-impl Options {
+impl CompareOptions {
     /// Only a full run of everything with everybody is fit to be shown to others.
     pub(crate) fn is_complete(&self) -> bool {
-        let everything = self.contenders.len() == contender::ALL.len() && self.parts.len() == Part::ALL.len();
-        !self.quick && self.sizes == Sizes::FULL && everything
+        let everything =
+            self.contenders.len() == contender::ALL.len() && self.parts.len() == FigureFamily::ALL.len();
+        !self.quick && self.sizes == CompareSizes::FULL && everything
     }
 
     /// Reads the words behind `compare`.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
+    pub(crate) fn parse(words: &[String]) -> Result<Self, TaskError> {
         let quick = words.iter().any(|word| word == "--quick");
-        let sizes = if quick { Sizes::QUICK } else { Sizes::FULL };
-        let everything = Part::ALL.iter().map(|(_, part)| *part).collect();
+        let sizes = if quick { CompareSizes::QUICK } else { CompareSizes::FULL };
+        let everything = FigureFamily::ALL.iter().map(|(_, part)| *part).collect();
         let mut read = Self { quick, contenders: contender::ALL.iter().collect(), parts: everything, sizes };
         let mut words = words.iter().filter(|word| *word != "--quick");
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| Failure::Usage(format!("`{word}` needs a value")));
+            let mut value =
+                || words.next().ok_or_else(|| TaskError::Usage(format!("`{word}` needs a value")));
             match word.as_str() {
                 "--only" => read.contenders = chosen(value()?)?,
                 "--parts" => read.parts = parts(value()?)?,
                 "--jobs" => read.sizes.jobs = number(word, value()?)?,
                 "--rounds" => read.sizes.rounds = number(word, value()?)?,
-                _ => return Err(Failure::Usage(format!("`bench compare` has no option `{word}`; {USAGE}"))),
+                _ => {
+                    return Err(TaskError::Usage(format!("`bench compare` has no option `{word}`; {USAGE}")));
+                }
             }
         }
         if !read.sizes.jobs.is_multiple_of(JOBS_STEP) {
-            return Err(Failure::Usage(format!("`--jobs` takes a multiple of {JOBS_STEP}")));
+            return Err(TaskError::Usage(format!("`--jobs` takes a multiple of {JOBS_STEP}")));
         }
         Ok(read)
     }
@@ -142,11 +146,11 @@ const JOBS_STEP: u32 = 2_000;
 const USAGE: &str = "it takes --quick, --only NAME,..., --parts NAME,..., --jobs N and --rounds N";
 
 /// The contenders of these names, and Backstop on the same kind of store, which the others are held against.
-fn chosen(names: &str) -> Result<Vec<&'static Contender>, Failure> {
+fn chosen(names: &str) -> Result<Vec<&'static Contender>, TaskError> {
     let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
     if let Some(unknown) = names.iter().find(|name| contender::ALL.iter().all(|known| known.name != **name)) {
         let known: Vec<&str> = contender::ALL.iter().map(|contender| contender.name).collect();
-        return Err(Failure::Usage(format!("no contender `{unknown}`; there are {}", known.join(", "))));
+        return Err(TaskError::Usage(format!("no contender `{unknown}`; there are {}", known.join(", "))));
     }
     let is_asked = |contender: &&Contender| names.contains(&contender.name);
     let bases: Vec<&str> = contender::ALL.iter().filter(is_asked).map(|asked| asked.base()).collect();
@@ -154,31 +158,31 @@ fn chosen(names: &str) -> Result<Vec<&'static Contender>, Failure> {
 }
 
 /// The parts of these names, in the order in which they are measured.
-fn parts(names: &str) -> Result<Vec<Part>, Failure> {
+fn parts(names: &str) -> Result<Vec<FigureFamily>, TaskError> {
     let names: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
-    let known: Vec<&str> = Part::ALL.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = FigureFamily::ALL.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
-        return Err(Failure::Usage(format!("no part `{unknown}`; there are {}", known.join(", "))));
+        return Err(TaskError::Usage(format!("no part `{unknown}`; there are {}", known.join(", "))));
     }
-    let chosen: Vec<Part> =
-        Part::ALL.iter().filter(|(name, _)| names.contains(name)).map(|(_, part)| *part).collect();
+    let chosen: Vec<FigureFamily> =
+        FigureFamily::ALL.iter().filter(|(name, _)| names.contains(name)).map(|(_, part)| *part).collect();
     if chosen.is_empty() {
-        return Err(Failure::Usage(format!("`--parts` names none of {}", known.join(", "))));
+        return Err(TaskError::Usage(format!("`--parts` names none of {}", known.join(", "))));
     }
     Ok(chosen)
 }
 
-fn number(option: &str, word: &str) -> Result<u32, Failure> {
+fn number(option: &str, word: &str) -> Result<u32, TaskError> {
     let number = word.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| Failure::Usage(format!("`{option}` takes a number of at least 1, not `{word}`")))
+    number.ok_or_else(|| TaskError::Usage(format!("`{option}` takes a number of at least 1, not `{word}`")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Options, Failure> {
-        Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<CompareOptions, TaskError> {
+        CompareOptions::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
@@ -202,8 +206,8 @@ mod tests {
     #[test]
     fn parts_are_measured_in_their_order_and_each_once() {
         let read = |line: &str| parse(line).unwrap().parts;
-        assert_eq!(read("--parts idle,rates,idle"), [Part::Rates, Part::Idle]);
-        assert_eq!(read("").len(), Part::ALL.len());
+        assert_eq!(read("--parts idle,rates,idle"), [FigureFamily::Rates, FigureFamily::Idle]);
+        assert_eq!(read("").len(), FigureFamily::ALL.len());
         assert!(parse("--parts idle,storm,flat,failure,latency,rates").unwrap().is_complete());
     }
 
@@ -212,7 +216,7 @@ mod tests {
         let sizes = ["--fast", "--jobs", "--jobs 0", "--jobs 3000", "--rounds x"];
         let names = ["--only nobody", "--parts tea", "--parts", "--parts ,"];
         for line in sizes.into_iter().chain(names) {
-            assert!(matches!(parse(line), Err(Failure::Usage(_))), "{line}");
+            assert!(matches!(parse(line), Err(TaskError::Usage(_))), "{line}");
         }
     }
 }

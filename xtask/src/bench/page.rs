@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::figures::{shown, times};
-use super::measure::{MEASURES, Measure};
-use super::results::{Cell, Results, Row};
+use super::measure::{ComparedMeasure, MEASURES};
+use super::results::{ResultCell, ResultRow, Results};
 
 /// The tables, each with its title and the measures in its columns.
 const TABLES: [(&str, &[&str]); 10] = [
@@ -106,7 +106,7 @@ pub(crate) fn markdown(template: &str, results: &Results) -> String {
 }
 
 /// One table, when somebody has something to show in it.
-fn table(results: &Results, title: &str, measures: &[&'static Measure]) -> Option<String> {
+fn table(results: &Results, title: &str, measures: &[&'static ComparedMeasure]) -> Option<String> {
     let titles: Vec<&str> = measures.iter().map(|measure| measure.title).collect();
     let head = format!("| contender | {} |", titles.join(" | "));
     let rule = format!("|---|{}", "---:|".repeat(measures.len()));
@@ -125,26 +125,29 @@ fn seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
 
-fn measures(names: &[&str]) -> Vec<&'static Measure> {
+fn measures(names: &[&str]) -> Vec<&'static ComparedMeasure> {
     MEASURES.iter().filter(|measure| names.contains(&measure.name)).collect()
 }
 
 /// Those who have something to show in a table.
-fn shown_rows<'a>(results: &'a Results, measures: &'a [&Measure]) -> impl Iterator<Item = &'a Row> {
-    results.rows.iter().filter(|row| measures.iter().any(|measure| row.cell(measure) != Cell::None))
+fn shown_rows<'a>(
+    results: &'a Results,
+    measures: &'a [&ComparedMeasure],
+) -> impl Iterator<Item = &'a ResultRow> {
+    results.rows.iter().filter(|row| measures.iter().any(|measure| row.cell(measure) != ResultCell::None))
 }
 
-fn line(results: &Results, row: &Row, measures: &[&Measure]) -> Vec<String> {
+fn line(results: &Results, row: &ResultRow, measures: &[&ComparedMeasure]) -> Vec<String> {
     let cells = measures.iter().map(|measure| cell(results, row, measure));
     [row.contender.label.to_owned()].into_iter().chain(cells).collect()
 }
 
 /// The median, and behind it how many times Backstop's that is; the row of Backstop itself has the median only.
-fn cell(results: &Results, row: &Row, measure: &Measure) -> String {
+fn cell(results: &Results, row: &ResultRow, measure: &ComparedMeasure) -> String {
     match row.cell(measure) {
-        Cell::None => "–".to_owned(),
-        Cell::Absent(_) => "absent".to_owned(),
-        Cell::Value { median, partial, .. } => {
+        ResultCell::None => "–".to_owned(),
+        ResultCell::Absent(_) => "absent".to_owned(),
+        ResultCell::Value { median, partial, .. } => {
             let mark = if partial { "†" } else { "" };
             let is_base = row.contender.base() == row.contender.name;
             let ratio = results.ratio(row, measure).filter(|_| !is_base).map(times);
@@ -165,7 +168,7 @@ fn absences(results: &Results) -> Vec<String> {
         }
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for measure in &MEASURES {
-            if let Cell::Absent(reason) = row.cell(measure) {
+            if let ResultCell::Absent(reason) = row.cell(measure) {
                 match reasons.iter_mut().find(|(known, _)| *known == reason) {
                     Some((_, names)) => names.push(measure.title),
                     None => reasons.push((reason, vec![measure.title])),
@@ -245,7 +248,7 @@ mod tests {
         let (_, rest) = readme.split_once("### Measured\n").expect("the README has a section with figures");
         let known = figures(page);
         for figure in figures(rest.split("\n## ").next().unwrap_or(rest)) {
-            assert!(known.contains(&figure), "{figure} is not in docs/benchmarks.md: mend README.md");
+            assert!(known.contains(&figure), "{figure} is not in docs/benchmarks.md: fix README.md");
         }
     }
 

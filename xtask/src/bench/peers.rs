@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::contender::{Contender, Program};
+use super::contender::{Contender, ContenderProgram};
 use super::driver::Driver;
 use crate::process::{CommandLine, build_folder, repository_root};
 use crate::setup;
@@ -19,21 +19,24 @@ pub(crate) fn folder() -> PathBuf {
 
 /// The drivers of these contenders in the same order; the floor, which has none, gets no answer at all.
 pub(crate) fn install(contenders: &[&Contender]) -> Vec<Result<Option<Driver>, String>> {
-    let any = |wanted: fn(Program) -> bool| contenders.iter().any(|contender| wanted(contender.program));
-    let ours = if any(|program| program == Program::Ours) { build_ours() } else { Ok(()) };
+    let any =
+        |wanted: fn(ContenderProgram) -> bool| contenders.iter().any(|contender| wanted(contender.program));
+    let ours = if any(|program| program == ContenderProgram::Ours) { build_ours() } else { Ok(()) };
     build_rust(contenders);
-    let node = if any(|program| matches!(program, Program::Node(_))) { install_node() } else { Ok(()) };
-    let python = if any(|program| matches!(program, Program::Python(_))) { install_python() } else { Ok(()) };
+    let node =
+        if any(|program| matches!(program, ContenderProgram::Node(_))) { install_node() } else { Ok(()) };
+    let python =
+        if any(|program| matches!(program, ContenderProgram::Python(_))) { install_python() } else { Ok(()) };
     contenders
         .iter()
         .map(|contender| match contender.program {
-            Program::Floor => Ok(None),
-            Program::Ours => {
+            ContenderProgram::Floor => Ok(None),
+            ContenderProgram::Ours => {
                 ours.clone().map(|()| Some(plain(build_folder().join("release/backstop-contender"))))
             }
-            Program::Rust(name) => rust_driver(name).map(Some),
-            Program::Node(name) => node.clone().map(|()| Some(node_driver(name))),
-            Program::Python(name) => python.clone().map(|()| Some(python_driver(name))),
+            ContenderProgram::Rust(name) => rust_driver(name).map(Some),
+            ContenderProgram::Node(name) => node.clone().map(|()| Some(node_driver(name))),
+            ContenderProgram::Python(name) => python.clone().map(|()| Some(python_driver(name))),
         })
         .collect()
 }
@@ -58,7 +61,7 @@ fn rust_target() -> PathBuf {
 /// Builds all peers at once; which of them failed is seen by what is missing afterwards.
 fn build_rust(contenders: &[&Contender]) {
     let names = contenders.iter().filter_map(|contender| match contender.program {
-        Program::Rust(name) => Some(format!("--package=contest-{name}")),
+        ContenderProgram::Rust(name) => Some(format!("--package=contest-{name}")),
         _ => None,
     });
     let packages: Vec<String> = names.collect();
@@ -78,7 +81,7 @@ fn build_rust(contenders: &[&Contender]) {
 }
 
 fn rust_name(contender: &Contender) -> Option<&'static str> {
-    if let Program::Rust(name) = contender.program { Some(name) } else { None }
+    if let ContenderProgram::Rust(name) = contender.program { Some(name) } else { None }
 }
 
 fn rust_program(name: &str) -> PathBuf {
@@ -166,10 +169,10 @@ mod tests {
         let peers = repository_root().join(PEERS);
         for contender in &ALL {
             let file = match contender.program {
-                Program::Ours | Program::Floor => continue,
-                Program::Rust(name) => format!("rust/{name}/src/main.rs"),
-                Program::Node(name) => format!("node/{name}.mjs"),
-                Program::Python(name) => format!("python/{name}_driver.py"),
+                ContenderProgram::Ours | ContenderProgram::Floor => continue,
+                ContenderProgram::Rust(name) => format!("rust/{name}/src/main.rs"),
+                ContenderProgram::Node(name) => format!("node/{name}.mjs"),
+                ContenderProgram::Python(name) => format!("python/{name}_driver.py"),
             };
             assert!(peers.join(&file).is_file(), "{file}");
         }

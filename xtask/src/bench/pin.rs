@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use backstop_testbed::find;
 
-use super::stage::{Place, Stage};
+use super::stage::{BenchServers, EmptyStore};
 
 /// How long the transaction may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,11 +23,11 @@ const HELD: &str = "select count(*) from pg_stat_activity where datname = curren
     and application_name = 'pin' and state = 'idle in transaction' and backend_xmin is not null";
 
 /// An idle transaction in a database; its client is killed when this value goes away.
-pub(crate) struct Pin(Child);
+pub(crate) struct IdleTransaction(Child);
 
-impl Pin {
+impl IdleTransaction {
     /// Begins the transaction, and returns when it holds its snapshot.
-    pub(crate) fn hold(stage: &Stage, place: &Place) -> Result<Self, String> {
+    pub(crate) fn hold(stage: &BenchServers, place: &EmptyStore) -> Result<Self, String> {
         let folder = find::postgres().ok_or("psql is not installed")?;
         let mut command = Command::new(folder.join("psql"));
         command.args(["-X", "-q", "-d", &place.url]);
@@ -48,12 +48,12 @@ impl Pin {
     }
 
     /// Whether the snapshot is still held: without it the figures would be of an ordinary run.
-    pub(crate) fn is_held(&self, stage: &Stage, place: &Place) -> bool {
+    pub(crate) fn is_held(&self, stage: &BenchServers, place: &EmptyStore) -> bool {
         stage.number(place, HELD) == Some(1.0)
     }
 }
 
-impl Drop for Pin {
+impl Drop for IdleTransaction {
     fn drop(&mut self) {
         // One that has ended already needs no end.
         let _ = self.0.kill();

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 /// A run that takes most of an hour and is watched.
-pub(crate) struct Progress {
+pub(crate) struct CompareProgress {
     begin: Instant,
 }
 
-impl Progress {
+impl CompareProgress {
     /// Begins now.
     pub(crate) fn begin() -> Self {
         Self { begin: Instant::now() }

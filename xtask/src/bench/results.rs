@@ -3,32 +3,32 @@
 use super::contender::Contender;
 use super::figures::{median, ratio};
 use super::json::Json;
-use super::measure::{Found, MEASURES, Measure};
-use super::options::Sizes;
+use super::measure::{ComparedMeasure, MEASURES, MeasuredRound};
+use super::options::CompareSizes;
 
 /// The whole comparison.
 #[derive(Debug)]
 pub(crate) struct Results {
     /// Versions of the servers, the number of cores and the like.
     pub(crate) facts: Vec<(&'static str, String)>,
-    pub(crate) sizes: Sizes,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) sizes: CompareSizes,
+    pub(crate) rows: Vec<ResultRow>,
 }
 
 /// One contender.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct ResultRow {
     pub(crate) contender: &'static Contender,
     pub(crate) version: String,
     pub(crate) settings: String,
     /// Why it takes no part at all.
     pub(crate) absent: Option<String>,
-    found: Vec<Found>,
+    found: Vec<MeasuredRound>,
 }
 
 /// One figure of one contender.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cell {
+pub(crate) enum ResultCell {
     /// The median of its runs.
     Value { median: f64, runs: Vec<f64>, partial: bool },
     /// It should be there and is not, for this reason.
@@ -37,41 +37,42 @@ pub(crate) enum Cell {
     None,
 }
 
-impl Row {
+impl ResultRow {
     /// A contender of which nothing is known yet.
     pub(crate) fn new(contender: &'static Contender) -> Self {
         Self { contender, version: String::new(), settings: String::new(), absent: None, found: Vec::new() }
     }
 
     /// Adds what a round found.
-    pub(crate) fn add(&mut self, found: Vec<Found>) {
+    pub(crate) fn add(&mut self, found: Vec<MeasuredRound>) {
         self.found.extend(found);
     }
 
     /// What all rounds say about a measure. A contender that failed in one round has no median to show.
-    pub(crate) fn cell(&self, measure: &Measure) -> Cell {
+    pub(crate) fn cell(&self, measure: &ComparedMeasure) -> ResultCell {
         if let Some(reason) = &self.absent {
-            return Cell::Absent(reason.clone());
+            return ResultCell::Absent(reason.clone());
         }
-        let found: Vec<&Found> = self.found.iter().filter(|found| found.measure == measure.name).collect();
+        let found: Vec<&MeasuredRound> =
+            self.found.iter().filter(|found| found.measure == measure.name).collect();
         if let Some(reason) = found.iter().find_map(|found| found.value.as_ref().err()) {
-            return Cell::Absent(reason.clone());
+            return ResultCell::Absent(reason.clone());
         }
         let runs: Vec<f64> = found.iter().filter_map(|found| found.value.as_ref().ok().copied()).collect();
         let partial = found.iter().any(|found| found.partial);
-        median(&runs).map_or(Cell::None, |median| Cell::Value { median, runs, partial })
+        median(&runs).map_or(ResultCell::None, |median| ResultCell::Value { median, runs, partial })
     }
 
     /// The median of a measure.
-    pub(crate) fn value(&self, measure: &Measure) -> Option<f64> {
-        if let Cell::Value { median, .. } = self.cell(measure) { Some(median) } else { None }
+    pub(crate) fn value(&self, measure: &ComparedMeasure) -> Option<f64> {
+        if let ResultCell::Value { median, .. } = self.cell(measure) { Some(median) } else { None }
     }
 }
 
 impl Results {
     /// How many times Backstop's figure on the same kind of store this row's is. A figure that is a ratio itself stands
     /// for itself.
-    pub(crate) fn ratio(&self, row: &Row, measure: &Measure) -> Option<f64> {
+    pub(crate) fn ratio(&self, row: &ResultRow, measure: &ComparedMeasure) -> Option<f64> {
         if measure.is_ratio() {
             return None;
         }
@@ -83,7 +84,7 @@ impl Results {
     /// was full, or a server that fell over, has spoiled more than what is missing.
     pub(crate) fn is_whole(&self) -> bool {
         let mut own = self.rows.iter().filter(|row| row.contender.base() == row.contender.name);
-        own.all(|row| MEASURES.iter().all(|measure| !matches!(row.cell(measure), Cell::Absent(_))))
+        own.all(|row| MEASURES.iter().all(|measure| !matches!(row.cell(measure), ResultCell::Absent(_))))
     }
 
     /// Everything, every run included.
@@ -109,12 +110,12 @@ impl Results {
         ])
     }
 
-    fn row_json(&self, row: &Row) -> Json {
+    fn row_json(&self, row: &ResultRow) -> Json {
         let measures = MEASURES.iter().filter_map(|measure| {
             let cell = match row.cell(measure) {
-                Cell::None => return None,
-                Cell::Absent(reason) => Json::object([("absent", Json::text(reason))]),
-                Cell::Value { median, runs, partial } => Json::object([
+                ResultCell::None => return None,
+                ResultCell::Absent(reason) => Json::object([("absent", Json::text(reason))]),
+                ResultCell::Value { median, runs, partial } => Json::object([
                     ("median", Json::number(rounded(median))),
                     ("unit", Json::text(measure.unit)),
                     (
@@ -149,26 +150,26 @@ pub(crate) mod tests {
 
     /// A comparison of three contenders, one of which is absent and one of which failed in a phase.
     pub(crate) fn sample() -> Results {
-        let found = |measure: &str, value: Result<f64, &str>, partial: bool| Found {
+        let found = |measure: &str, value: Result<f64, &str>, partial: bool| MeasuredRound {
             measure: measure.to_owned(),
             value: value.map_err(str::to_owned),
             partial,
         };
         let contender = |name: &str| ALL.iter().find(|contender| contender.name == name).unwrap();
-        let mut ours = Row::new(contender("backstop-postgres"));
+        let mut ours = ResultRow::new(contender("backstop-postgres"));
         ours.version = "0.1.0".to_owned();
         for drain in [40_000.0, 60_000.0, 50_000.0] {
             ours.add(vec![found("drain", Ok(drain), false), found("latency_100_p99", Ok(2.0), false)]);
         }
-        let mut peer = Row::new(contender("pg-boss"));
+        let mut peer = ResultRow::new(contender("pg-boss"));
         peer.add(vec![found("drain", Ok(5_000.0), true), found("latency_100_p99", Err("too slow"), false)]);
-        let mut gone = Row::new(contender("awa"));
+        let mut gone = ResultRow::new(contender("awa"));
         gone.absent = Some("cargo could not build it".to_owned());
         let facts = vec![("postgresql", "15".to_owned())];
-        Results { facts, sizes: Sizes::FULL, rows: vec![ours, peer, gone] }
+        Results { facts, sizes: CompareSizes::FULL, rows: vec![ours, peer, gone] }
     }
 
-    fn measure(name: &str) -> &'static Measure {
+    fn measure(name: &str) -> &'static ComparedMeasure {
         MEASURES.iter().find(|measure| measure.name == name).unwrap()
     }
 
@@ -180,7 +181,11 @@ pub(crate) mod tests {
         assert_eq!(results.ratio(&results.rows[1], measure("latency_100_p99")), None);
         let mut flat = sample();
         for row in &mut flat.rows {
-            row.add(vec![Found { measure: "pinned_ratio".to_owned(), value: Ok(0.9), partial: false }]);
+            row.add(vec![MeasuredRound {
+                measure: "pinned_ratio".to_owned(),
+                value: Ok(0.9),
+                partial: false,
+            }]);
         }
         assert_eq!(flat.ratio(&flat.rows[1], measure("pinned_ratio")), None, "it is one already");
     }
@@ -188,9 +193,14 @@ pub(crate) mod tests {
     #[test]
     fn what_is_absent_says_why_and_what_does_not_exist_says_nothing() {
         let results = sample();
-        assert_eq!(results.rows[1].cell(measure("latency_100_p99")), Cell::Absent("too slow".to_owned()));
-        assert!(matches!(results.rows[2].cell(measure("drain")), Cell::Absent(why) if why.contains("cargo")));
-        assert_eq!(results.rows[0].cell(measure("memory")), Cell::None);
+        assert_eq!(
+            results.rows[1].cell(measure("latency_100_p99")),
+            ResultCell::Absent("too slow".to_owned())
+        );
+        assert!(
+            matches!(results.rows[2].cell(measure("drain")), ResultCell::Absent(why) if why.contains("cargo"))
+        );
+        assert_eq!(results.rows[0].cell(measure("memory")), ResultCell::None);
     }
 
     #[test]
@@ -198,7 +208,11 @@ pub(crate) mod tests {
         let mut results = sample();
         assert!(results.is_whole(), "others may be absent");
         let full = Err("the disk is full".to_owned());
-        results.rows[0].add(vec![Found { measure: "memory".to_owned(), value: full, partial: false }]);
+        results.rows[0].add(vec![MeasuredRound {
+            measure: "memory".to_owned(),
+            value: full,
+            partial: false,
+        }]);
         assert!(!results.is_whole());
     }
 

@@ -1,9 +1,9 @@
 //! Whether the disk has room for a benchmark: millions of jobs are stored and kept, and a disk that fills up on the way
 //! costs an hour.
 
-use super::options::{Options, Part};
+use super::options::{CompareOptions, FigureFamily};
 use super::peers;
-use crate::failure::Failure;
+use crate::error::TaskError;
 use crate::process::CommandLine;
 
 /// What the longest history and backlog take with their logs, about twice over.
@@ -11,16 +11,16 @@ const WANTED_GIB: u64 = 30;
 
 const GIB: u64 = 1 << 30;
 
-/// Refuses to begin what cannot end well. Where nobody tells how much room there is, it is tried.
-pub(crate) fn check(options: &Options) -> Result<(), Failure> {
-    if options.quick || !options.parts.contains(&Part::Flat) {
+/// Refuses to begin what cannot succeed. Where nobody tells how much room there is, it is tried.
+pub(crate) fn check(options: &CompareOptions) -> Result<(), TaskError> {
+    if options.quick || !options.parts.contains(&FigureFamily::Flat) {
         return Ok(());
     }
     let folder = peers::folder();
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(&folder);
     let asked = CommandLine::new("df -Pk").with(&[there.display().to_string()]).output();
     match asked.ok().as_deref().and_then(free_bytes) {
-        Some(free) if free < WANTED_GIB * GIB => Err(Failure::Failed(format!(
+        Some(free) if free < WANTED_GIB * GIB => Err(TaskError::Failed(format!(
             "{} has {} GiB free and the whole comparison wants {WANTED_GIB}: make room, or leave out the part that \
              fills it with `--parts rates,latency,failure,storm,idle`",
             there.display(),

@@ -3,16 +3,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use backstop_testbed::{Mariadb, Postgres, Settings, Trouble};
+use backstop_testbed::{DatabaseSettings, Mariadb, Postgres, TestbedError};
 
-use super::contender::Store;
-use super::stage::{Place, Stage};
+use super::contender::ContenderStore;
+use super::stage::{BenchServers, EmptyStore};
 
 /// What PostgreSQL counts statements with. It is loaded for everybody and switched off until it is asked.
 const LIBRARY: &str = "pg_stat_statements";
 
 /// Starts PostgreSQL with its counter, or without it where that is not installed.
-pub(crate) fn start_counting(settings: Settings) -> Result<Postgres, Trouble> {
+pub(crate) fn start_counting(settings: DatabaseSettings) -> Result<Postgres, TestbedError> {
     let with_counter = settings.clone().with("shared_preload_libraries", LIBRARY);
     let Ok(server) = Postgres::start(with_counter) else { return Postgres::start(settings) };
     // A setting of the command line could not be changed any more.
@@ -21,7 +21,7 @@ pub(crate) fn start_counting(settings: Settings) -> Result<Postgres, Trouble> {
     Ok(server)
 }
 
-fn track(server: &Postgres, what: &str) -> Result<String, Trouble> {
+fn track(server: &Postgres, what: &str) -> Result<String, TestbedError> {
     server.psql_in(
         "postgres",
         &format!("alter system set {LIBRARY}.track = '{what}'; select pg_reload_conf();"),
@@ -29,10 +29,14 @@ fn track(server: &Postgres, what: &str) -> Result<String, Trouble> {
 }
 
 /// Statements a second in a place from now on, for so long; none where there is no server.
-pub(crate) fn a_second(stage: &Stage, place: &Place, span: Duration) -> Result<Option<f64>, String> {
+pub(crate) fn a_second(
+    stage: &BenchServers,
+    place: &EmptyStore,
+    span: Duration,
+) -> Result<Option<f64>, String> {
     let counted = match (place.store(), &stage.postgres, &stage.mariadb) {
-        (Store::Postgres, Some(server), _) => by_postgres(server, &place.name, span),
-        (Store::Mariadb, _, Some(server)) => by_mariadb(server, span),
+        (ContenderStore::Postgres, Some(server), _) => by_postgres(server, &place.name, span),
+        (ContenderStore::Mariadb, _, Some(server)) => by_mariadb(server, span),
         _ => {
             thread::sleep(span);
             return Ok(None);
@@ -43,7 +47,7 @@ pub(crate) fn a_second(stage: &Stage, place: &Place, span: Duration) -> Result<O
 
 /// The questions are asked in another database, which is not counted.
 fn by_postgres(server: &Postgres, database: &str, span: Duration) -> Result<f64, String> {
-    let words = |trouble: Trouble| trouble.to_string();
+    let words = |trouble: TestbedError| trouble.to_string();
     // What functions run inside was not sent by anybody.
     track(server, "top").map_err(words)?;
     server.psql_in("postgres", &format!("select {LIBRARY}_reset();")).map_err(words)?;

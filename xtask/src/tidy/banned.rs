@@ -1,7 +1,7 @@
 //! Calls that do not belong where they stand: impurity in the core, printing in libraries, sleeping in tests.
 
-use super::source::Source;
-use super::{Finding, Tree};
+use super::source::SourceFile;
+use super::{Tree, Violation};
 
 /// Paths that bring clock, randomness, files, network or a runtime into the core.
 const IMPURE: [&[&str]; 15] = [
@@ -31,14 +31,14 @@ const SLEEPS: [&[&str]; 2] = [&["thread", "sleep"], &["time", "sleep"]];
 const PRINTS: [&str; 5] = ["println", "eprintln", "print", "eprint", "dbg"];
 
 /// Calls that do not belong where they stand.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     tree.sources
         .iter()
         .flat_map(|source| [impure(source), sleeps(source), prints(source)].into_iter().flatten())
         .collect()
 }
 
-fn impure(source: &Source<'_>) -> Vec<Finding> {
+fn impure(source: &SourceFile<'_>) -> Vec<Violation> {
     if !source.path.starts_with("crates/core/src/") {
         return Vec::new();
     }
@@ -50,12 +50,12 @@ fn impure(source: &Source<'_>) -> Vec<Finding> {
     });
     bad.map(|path| {
         let text = format!("`{}` in the pure core; take what it gives as a value", path.segments.join("::"));
-        Finding::new(source.path, path.line, text)
+        Violation::new(source.path, path.line, text)
     })
     .collect()
 }
 
-fn sleeps(source: &Source<'_>) -> Vec<Finding> {
+fn sleeps(source: &SourceFile<'_>) -> Vec<Violation> {
     // The campaigns watch real processes, and those need real time; paused time passes without waiting.
     if source.path.starts_with("chaos/") || source.text.contains("start_paused = true") {
         return Vec::new();
@@ -67,7 +67,7 @@ fn sleeps(source: &Source<'_>) -> Vec<Finding> {
     bad.map(|path| {
         let text =
             format!("`{}` in a test; use the manual clock or an explicit signal", path.segments.join("::"));
-        Finding::new(source.path, path.line, text)
+        Violation::new(source.path, path.line, text)
     })
     .collect()
 }
@@ -76,7 +76,7 @@ fn contains(segments: &[&str], run: &[&str]) -> bool {
     segments.windows(run.len()).any(|window| window == run)
 }
 
-fn prints(source: &Source<'_>) -> Vec<Finding> {
+fn prints(source: &SourceFile<'_>) -> Vec<Violation> {
     let calls = source.tokens.windows(3).filter(|three| three[1].is("!") && !three[2].is("="));
     let bad = calls.filter(|three| {
         let debug = three[0].is("dbg");
@@ -85,7 +85,7 @@ fn prints(source: &Source<'_>) -> Vec<Finding> {
     });
     bad.map(|three| {
         let text = format!("`{}!` in a library; return the value or use tracing", three[0].text);
-        Finding::new(source.path, three[0].line, text)
+        Violation::new(source.path, three[0].line, text)
     })
     .collect()
 }

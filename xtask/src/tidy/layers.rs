@@ -1,7 +1,7 @@
 //! The arrows between the crates point one way; this check reads them out of the Cargo.toml files.
 
 use super::manifest::{self, Dependency};
-use super::{Finding, Tree};
+use super::{Tree, Violation};
 
 /// What a crate may depend on inside the workspace.
 struct Layer {
@@ -44,7 +44,7 @@ const NOT_IN_CORE: [&str; 4] = ["tokio", "rand", "fastrand", "tracing"];
 const NOT_BELOW_TOP: [&str; 2] = ["anyhow", "miette"];
 
 /// Reads every crates/*/Cargo.toml.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let mut findings = Vec::new();
     for file in tree.files {
         let Some(folder) =
@@ -57,7 +57,7 @@ pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
             continue;
         }
         let Some(layer) = LAYERS.iter().find(|layer| layer.package == package) else {
-            findings.push(Finding::new(
+            findings.push(Violation::new(
                 &file.path,
                 1,
                 format!("crate `{package}` has no layer; give it one in xtask/src/tidy/layers.rs"),
@@ -65,7 +65,7 @@ pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
             continue;
         };
         let complaints = manifest::dependencies(&file.text).into_iter().filter_map(|dependency| {
-            complaint(layer, &dependency).map(|text| Finding::new(&file.path, dependency.line, text))
+            complaint(layer, &dependency).map(|text| Violation::new(&file.path, dependency.line, text))
         });
         findings.extend(complaints);
     }

@@ -6,7 +6,7 @@
 
 /// What kind of token this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// An identifier, a keyword or a number.
     Word,
     /// One sign; `::` is one token.
@@ -19,36 +19,36 @@ pub(crate) enum Kind {
 
 /// One token and the line (from 1) on which it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind,
+pub(crate) struct SourceToken<'a> {
+    pub(crate) kind: TokenKind,
     pub(crate) text: &'a str,
     pub(crate) line: usize,
 }
 
-impl Token<'_> {
+impl SourceToken<'_> {
     /// Whether this is the given word or sign, and not a literal that happens to contain it.
     pub(crate) fn is(&self, text: &str) -> bool {
-        matches!(self.kind, Kind::Word | Kind::Sign) && self.text == text
+        matches!(self.kind, TokenKind::Word | TokenKind::Sign) && self.text == text
     }
 }
 
 /// One line of a comment, with its comment signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Comment<'a> {
+pub(crate) struct SourceComment<'a> {
     pub(crate) text: &'a str,
     pub(crate) line: usize,
 }
 
 /// A source text taken apart.
 #[derive(Debug, Default)]
-pub(crate) struct Lexed<'a> {
-    pub(crate) tokens: Vec<Token<'a>>,
-    pub(crate) comments: Vec<Comment<'a>>,
+pub(crate) struct LexedSource<'a> {
+    pub(crate) tokens: Vec<SourceToken<'a>>,
+    pub(crate) comments: Vec<SourceComment<'a>>,
 }
 
 /// Takes a source text apart.
-pub(crate) fn lex(text: &str) -> Lexed<'_> {
-    let mut lexer = Lexer { text, at: 0, line: 1, lexed: Lexed::default() };
+pub(crate) fn lex(text: &str) -> LexedSource<'_> {
+    let mut lexer = Lexer { text, at: 0, line: 1, lexed: LexedSource::default() };
     while lexer.step() {}
     lexer.lexed
 }
@@ -57,7 +57,7 @@ struct Lexer<'a> {
     text: &'a str,
     at: usize,
     line: usize,
-    lexed: Lexed<'a>,
+    lexed: LexedSource<'a>,
 }
 
 impl<'a> Lexer<'a> {
@@ -72,13 +72,13 @@ impl<'a> Lexer<'a> {
         } else if first == '"' {
             self.string(1, string_end(rest, 1), 1);
         } else if first == '\'' {
-            self.token(Kind::Quote, quote_length(rest));
+            self.token(TokenKind::Quote, quote_length(rest));
         } else if is_word(first) {
             self.word(rest);
         } else if first.is_whitespace() {
             self.advance(first.len_utf8());
         } else {
-            self.token(Kind::Sign, if rest.starts_with("::") { 2 } else { first.len_utf8() });
+            self.token(TokenKind::Sign, if rest.starts_with("::") { 2 } else { first.len_utf8() });
         }
         true
     }
@@ -95,27 +95,28 @@ impl<'a> Lexer<'a> {
             let end = rest[open..].find(&closing).map_or(rest.len(), |found| open + found);
             self.string(open, end, closing.len());
         } else {
-            self.token(Kind::Word, length);
+            self.token(TokenKind::Word, length);
         }
     }
 
-    fn token(&mut self, kind: Kind, length: usize) {
+    fn token(&mut self, kind: TokenKind, length: usize) {
         let text = &self.text[self.at..self.at + length];
-        self.lexed.tokens.push(Token { kind, text, line: self.line });
+        self.lexed.tokens.push(SourceToken { kind, text, line: self.line });
         self.advance(length);
     }
 
     /// Takes a string literal whose contents are `open..end`, followed by `closing` bytes unless the text ends before.
     fn string(&mut self, open: usize, end: usize, closing: usize) {
         let text = &self.text[self.at + open..self.at + end];
-        self.lexed.tokens.push(Token { kind: Kind::Text, text, line: self.line });
+        self.lexed.tokens.push(SourceToken { kind: TokenKind::Text, text, line: self.line });
         let length = (end + closing).min(self.text.len() - self.at);
         self.advance(length);
     }
 
     fn comment(&mut self, length: usize) {
         let text = &self.text[self.at..self.at + length];
-        let lines = text.lines().enumerate().map(|(below, text)| Comment { text, line: self.line + below });
+        let lines =
+            text.lines().enumerate().map(|(below, text)| SourceComment { text, line: self.line + below });
         self.lexed.comments.extend(lines);
         self.advance(length);
     }
@@ -181,7 +182,7 @@ fn quote_length(rest: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<(Kind, &str)> {
+    fn kinds(text: &str) -> Vec<(TokenKind, &str)> {
         lex(text).tokens.iter().map(|token| (token.kind, token.text)).collect()
     }
 
@@ -191,7 +192,7 @@ mod tests {
         let literals: Vec<&str> = lex(text)
             .tokens
             .into_iter()
-            .filter(|token| token.kind == Kind::Text)
+            .filter(|token| token.kind == TokenKind::Text)
             .map(|token| token.text)
             .collect();
         assert_eq!(literals, [r#"a\"}"#, "{", r"\", "x\"y", "\"#", "z"]);
@@ -202,7 +203,7 @@ mod tests {
         let quotes: Vec<&str> = lex(r"f<'a, 'b>('{', '\'', b'\\', 'é', '\u{7d}', 'static)")
             .tokens
             .into_iter()
-            .filter(|token| token.kind == Kind::Quote)
+            .filter(|token| token.kind == TokenKind::Quote)
             .map(|token| token.text)
             .collect();
         assert_eq!(quotes, ["'a", "'b", "'{'", r"'\''", r"'\\'", "'é'", r"'\u{7d}'", "'static"]);
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn paths_raw_words_and_numbers_are_plain_tokens() {
-        use Kind::{Sign, Word};
+        use TokenKind::{Sign, Word};
         assert_eq!(
             kinds("r#fn::x = 1_0.5"),
             [

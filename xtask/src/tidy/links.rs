@@ -1,9 +1,9 @@
 //! Links between Markdown files lead somewhere.
 
-use super::{Finding, TextFile, Tree};
+use super::{TextFile, Tree, Violation};
 
 /// Links to local files that do not exist.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let exists = |path: &str| {
         path.is_empty()
             || tree.files.iter().any(|file| {
@@ -14,7 +14,7 @@ pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
     pages.flat_map(|page| broken(page, &exists)).collect()
 }
 
-fn broken(page: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
+fn broken(page: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
     let mut findings = Vec::new();
     for (line, target) in targets(&page.text) {
         let path = target.split('#').next().unwrap_or_default();
@@ -25,11 +25,11 @@ fn broken(page: &TextFile, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
         let text = match resolve(&page.path, path) {
             None => format!("the link `{target}` leaves the repository; give the full address"),
             Some(resolved) if !exists(&resolved) => {
-                format!("the link `{target}` leads nowhere; mend or remove it")
+                format!("the link `{target}` leads nowhere; fix or remove it")
             }
             Some(_) => continue,
         };
-        findings.push(Finding::new(&page.path, line, text));
+        findings.push(Violation::new(&page.path, line, text));
     }
     findings
 }

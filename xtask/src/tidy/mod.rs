@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that a text check can hold, one file per family of checks.
 //!
 //! Owns the list of checks and the reading of the tree. A check sees all files at once and returns all its findings;
-//! none stops the others, so that one run shows everything there is to mend.
+//! none stops the others, so that one run shows everything there is to fix.
 
 mod banned;
 mod layers;
@@ -17,22 +17,24 @@ mod source;
 mod sql;
 mod text;
 mod unfinished;
+mod words;
 
 use std::fmt;
 use std::fs;
 
-use crate::failure::{Failure, no_arguments};
+use crate::error::{TaskError, no_arguments};
 use crate::process::{CommandLine, repository_root};
-use source::Source;
+use source::SourceFile;
 
 /// A family of checks: all its findings in the whole tree.
-type Check = fn(&Tree<'_>) -> Vec<Finding>;
+type Check = fn(&Tree<'_>) -> Vec<Violation>;
 
 /// All checks, in the order of the page of house rules.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     layers::check,
     sizes::check,
     names::check,
+    words::check,
     text::check,
     unfinished::check,
     banned::check,
@@ -43,21 +45,21 @@ const CHECKS: [Check; 11] = [
     rules::check,
 ];
 
-/// One thing to mend: where it is, what it is and what to do.
+/// One thing to fix: where it is, what it is and what to do.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
+pub(crate) struct Violation {
     path: String,
     line: usize,
     message: String,
 }
 
-impl Finding {
+impl Violation {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Violation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}: {}", self.path, self.line, self.message)
     }
@@ -72,13 +74,14 @@ pub(crate) struct TextFile {
 /// All files that the checks look at.
 pub(crate) struct Tree<'a> {
     files: &'a [TextFile],
-    sources: Vec<Source<'a>>,
+    sources: Vec<SourceFile<'a>>,
 }
 
 impl<'a> Tree<'a> {
     fn new(files: &'a [TextFile]) -> Self {
         let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
-        let mut sources: Vec<Source<'a>> = rust.map(|file| Source::new(&file.path, &file.text)).collect();
+        let mut sources: Vec<SourceFile<'a>> =
+            rust.map(|file| SourceFile::new(&file.path, &file.text)).collect();
         let stems: Vec<String> = sources
             .iter()
             .flat_map(|source| source.test_modules.iter().map(|name| source.module_stem(name)))
@@ -97,16 +100,16 @@ impl<'a> Tree<'a> {
 }
 
 /// The command: no arguments, all checks.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     no_arguments("tidy", arguments)?;
     check()
 }
 
 /// Runs all checks over the files that git knows or would know.
-pub(crate) fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), TaskError> {
     let files = read_files()?;
     let tree = Tree::new(&files);
-    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    let mut findings: Vec<Violation> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -116,18 +119,18 @@ pub(crate) fn check() -> Result<(), Failure> {
             println!("tidy: {} files, no findings", files.len());
             Ok(())
         }
-        count => Err(Failure::Failed(format!("tidy has {count} findings in {} files", files.len()))),
+        count => Err(TaskError::Failed(format!("tidy has {count} findings in {} files", files.len()))),
     }
 }
 
 /// The page of rules with the tests that name them now.
-pub(crate) fn rules_page() -> Result<String, Failure> {
-    let missing = || Failure::Failed(format!("{} is missing; restore it", rules::PAGE));
+pub(crate) fn rules_page() -> Result<String, TaskError> {
+    let missing = || TaskError::Failed(format!("{} is missing; restore it", rules::PAGE));
     rules::filled(&Tree::new(&read_files()?)).ok_or_else(missing)
 }
 
 /// Reads tracked files and untracked ones that are not ignored; what is not text is left out.
-fn read_files() -> Result<Vec<TextFile>, Failure> {
+fn read_files() -> Result<Vec<TextFile>, TaskError> {
     let listed = CommandLine::new("git ls-files --cached --others --exclude-standard -z").output()?;
     let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
     paths.sort_unstable();
@@ -141,7 +144,7 @@ fn read_files() -> Result<Vec<TextFile>, Failure> {
             continue;
         }
         let bytes = fs::read(root.join(path))
-            .map_err(|error| Failure::Failed(format!("cannot read {path}: {error}")))?;
+            .map_err(|error| TaskError::Failed(format!("cannot read {path}: {error}")))?;
         // Binary files stay in the list, empty, so that links to them resolve.
         let text = String::from_utf8(bytes).unwrap_or_default();
         files.push(TextFile { path: path.to_owned(), text });
@@ -156,7 +159,7 @@ fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
         .iter()
         .map(|(path, text)| TextFile { path: (*path).to_owned(), text: (*text).to_owned() })
         .collect();
-    check(&Tree::new(&files)).iter().map(Finding::to_string).collect()
+    check(&Tree::new(&files)).iter().map(Violation::to_string).collect()
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! File names say what is inside, and every module begins by saying what it owns.
 
-use super::{Finding, Tree};
+use super::{Tree, Violation};
 
 /// Names that say nothing about their contents; the list holds for files and for folders of modules.
 const EMPTY_NAMES: [&str; 6] = ["utils", "util", "helpers", "helper", "common", "manager"];
 
 /// Names that say nothing, and modules without a first `//!` line.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let mut findings = Vec::new();
     for source in &tree.sources {
         let words = source.path.trim_end_matches(".rs").split('/');
         if let Some(name) = words.into_iter().find(|word| EMPTY_NAMES.contains(word)) {
             let text = format!("the name `{name}` says nothing; name the file by the concept it owns");
-            findings.push(Finding::new(source.path, 1, text));
+            findings.push(Violation::new(source.path, 1, text));
         }
         // Examples are read on their own, and cases for the compiler hold nothing but the case.
         let is_module = !source.path.starts_with("examples/") && !source.path.contains("/tests/ui/");
         if is_module && !source.text.starts_with("//!") {
             let text = "the module does not begin with `//!`; say what it owns and what it must not do";
-            findings.push(Finding::new(source.path, 1, text));
+            findings.push(Violation::new(source.path, 1, text));
         }
     }
     findings

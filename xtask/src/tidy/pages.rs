@@ -1,17 +1,17 @@
 //! Every page of docs/ can be found from its index.
 
 use super::links::{resolve, targets};
-use super::{Finding, Tree};
+use super::{Tree, Violation};
 
 /// Where readers begin.
 const INDEX: &str = "docs/README.md";
 
 /// Pages that no way of links leads to.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let text_of =
         |path: &str| tree.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
     if text_of(INDEX).is_none() {
-        return vec![Finding::new(INDEX, 1, "the index of the documents is missing; restore it")];
+        return vec![Violation::new(INDEX, 1, "the index of the documents is missing; restore it")];
     }
     let mut reached = vec![INDEX.to_owned()];
     let mut next = 0;
@@ -28,7 +28,7 @@ pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
     }
     let pages = tree.files.iter().filter(|file| is_page(&file.path) && !reached.contains(&file.path));
     let text = format!("no link leads here from {INDEX}; add the page there, with what it answers");
-    pages.map(|page| Finding::new(&page.path, 1, text.clone())).collect()
+    pages.map(|page| Violation::new(&page.path, 1, text.clone())).collect()
 }
 
 fn is_page(path: &str) -> bool {

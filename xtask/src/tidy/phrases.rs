@@ -3,11 +3,11 @@
 //! A list of phrases that crept in, each with what to write instead. What stands in comments is for us, and is left to
 //! readers; tests may quote what they like.
 
-use super::lexer::Kind;
-use super::{Finding, Tree};
+use super::lexer::TokenKind;
+use super::{Tree, Violation};
 
 /// Phrases, in small letters, and what to write instead.
-const PHRASES: [(&str, &str); 14] = [
+const PHRASES: [(&str, &str); 39] = [
     ("is no json", "is not valid JSON"),
     ("is no utf-8", "is not valid UTF-8"),
     ("is no url", "is not a URL"),
@@ -22,16 +22,41 @@ const PHRASES: [(&str, &str); 14] = [
     ("` is no failure", "is not a failure"),
     ("since long", "for a long time"),
     ("it makes no sense", "say what is wrong"),
+    ("called off", "canceled"),
+    ("for the moment", "at the moment"),
+    ("without blame", "uncharged"),
+    (" anew", "again"),
+    ("in clear ", "in the clear"),
+    ("in clear,", "in the clear"),
+    ("in clear.", "in the clear"),
+    ("small letters", "lowercase letters"),
+    ("white space", "whitespace"),
+    ("is away", "is unavailable"),
+    ("was away", "was unavailable"),
+    ("there already", "already exists"),
+    ("once too often", "too many times"),
+    ("this often already", "already this often"),
+    ("known are", "use one of"),
+    ("unless told", "by default"),
+    ("are others.", "will differ"),
+    ("list of texts", "list of strings"),
+    (" mended", "fixed"),
+    (" mend ", "fix"),
+    ("are borne", "are tolerated"),
+    ("is no part of", "is not part of"),
+    ("are no part of", "are not part of"),
+    ("which is no failure", "which is not a failure"),
+    ("going down", "shutting down"),
 ];
 
 /// Where a phrase may stand: a migration keeps the words with which databases were made.
 const KEPT: [&str; 2] = ["crates/postgres/src/schema/function.rs", "xtask/src/tidy/phrases.rs"];
 
 /// Phrases that no native would write.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let texts = tree.sources.iter().filter(|source| !KEPT.contains(&source.path)).flat_map(|source| {
         let texts =
-            source.tokens.iter().filter(|token| token.kind == Kind::Text && !source.is_test(token.line));
+            source.tokens.iter().filter(|token| token.kind == TokenKind::Text && !source.is_test(token.line));
         texts.filter_map(|token| found(source.path, token.line, token.text))
     });
     let pages = tree.files.iter().filter(|file| file.path.ends_with(".md")).flat_map(|file| {
@@ -40,10 +65,10 @@ pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
     texts.chain(pages).collect()
 }
 
-fn found(path: &str, line: usize, text: &str) -> Option<Finding> {
+fn found(path: &str, line: usize, text: &str) -> Option<Violation> {
     let small = text.to_lowercase();
     let (phrase, instead) = PHRASES.iter().find(|(phrase, _)| small.contains(phrase))?;
-    Some(Finding::new(path, line, format!("`{phrase}` is not how people write; say `{instead}`")))
+    Some(Violation::new(path, line, format!("`{phrase}` is not how people write; say `{instead}`")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Files and functions stay small enough to be read in one go.
 
-use super::source::{Source, closing, item_end};
-use super::{Finding, Tree};
+use super::source::{SourceFile, closing, item_end};
+use super::{Tree, Violation};
 
 /// A file of 400 lines is a lot; this is where it must be split.
 const FILE_LINES: usize = 600;
@@ -11,19 +11,19 @@ const LONG_FILE_LINES: usize = 900;
 const FUNCTION_LINES: usize = 70;
 
 /// Files and functions over their limits.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     tree.sources.iter().flat_map(|source| file(source).into_iter().chain(functions(source))).collect()
 }
 
-fn file(source: &Source<'_>) -> Option<Finding> {
+fn file(source: &SourceFile<'_>) -> Option<Violation> {
     let generated = source.text.lines().take(5).any(|line| line.contains("@generated"));
     let limit = if source.test_file || generated { LONG_FILE_LINES } else { FILE_LINES };
     let lines = source.text.lines().count();
     let text = || format!("the file has {lines} lines, the limit is {limit}; split it by concept");
-    (lines > limit).then(|| Finding::new(source.path, limit + 1, text()))
+    (lines > limit).then(|| Violation::new(source.path, limit + 1, text()))
 }
 
-fn functions(source: &Source<'_>) -> Vec<Finding> {
+fn functions(source: &SourceFile<'_>) -> Vec<Violation> {
     let tokens = &source.tokens;
     let mut findings = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
@@ -40,7 +40,7 @@ fn functions(source: &Source<'_>) -> Vec<Finding> {
                 "function `{}` has {lines} lines, the limit is {FUNCTION_LINES}; split it into named steps",
                 pair[1].text
             );
-            findings.push(Finding::new(source.path, pair[0].line, text));
+            findings.push(Violation::new(source.path, pair[0].line, text));
         }
     }
     findings

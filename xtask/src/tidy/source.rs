@@ -2,14 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use super::lexer::{Comment, Kind, Token, lex};
+use super::lexer::{SourceComment, SourceToken, TokenKind, lex};
 
 /// A Rust file taken apart.
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceFile<'a> {
     pub(crate) path: &'a str,
     pub(crate) text: &'a str,
-    pub(crate) tokens: Vec<Token<'a>>,
-    pub(crate) comments: Vec<Comment<'a>>,
+    pub(crate) tokens: Vec<SourceToken<'a>>,
+    pub(crate) comments: Vec<SourceComment<'a>>,
     /// Modules `m` that this file declares as `#[cfg(test)] mod m;`.
     pub(crate) test_modules: Vec<&'a str>,
     /// The whole file is test code.
@@ -17,7 +17,7 @@ pub(crate) struct Source<'a> {
     test_lines: Vec<RangeInclusive<usize>>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceFile<'a> {
     /// Takes a file apart; `path` is relative to the repository with forward slashes.
     pub(crate) fn new(path: &'a str, text: &'a str) -> Self {
         let lexed = lex(text);
@@ -49,11 +49,11 @@ impl<'a> Source<'a> {
     }
 
     /// Every path that the file names, with the groups of `use` spelled out: `use a::{b, c::d}` gives a::b and a::c::d.
-    pub(crate) fn paths(&self) -> Vec<Path<'a>> {
+    pub(crate) fn paths(&self) -> Vec<NamePath<'a>> {
         let mut paths = Vec::new();
         let mut at = 0;
         while at < self.tokens.len() {
-            at = if self.tokens[at].kind == Kind::Word {
+            at = if self.tokens[at].kind == TokenKind::Word {
                 path_tree(&self.tokens, at, &[], &mut paths)
             } else {
                 at + 1
@@ -84,18 +84,23 @@ impl<'a> Source<'a> {
 
 /// A path such as `std::time::Instant`, at least one segment long.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Path<'a> {
+pub(crate) struct NamePath<'a> {
     pub(crate) segments: Vec<&'a str>,
     pub(crate) line: usize,
 }
 
 /// Reads one path, or one tree of paths, that begins at `at`; returns the place after it.
-fn path_tree<'a>(tokens: &[Token<'a>], mut at: usize, prefix: &[&'a str], out: &mut Vec<Path<'a>>) -> usize {
+fn path_tree<'a>(
+    tokens: &[SourceToken<'a>],
+    mut at: usize,
+    prefix: &[&'a str],
+    out: &mut Vec<NamePath<'a>>,
+) -> usize {
     let mut segments = prefix.to_vec();
     let mut line = tokens[at].line;
     while let Some(token) = tokens.get(at) {
         let in_path = segments.len() == prefix.len() || tokens[at - 1].is("::");
-        if token.kind == Kind::Word && in_path {
+        if token.kind == TokenKind::Word && in_path {
             line = token.line;
             segments.push(token.text);
             at += 1;
@@ -107,22 +112,27 @@ fn path_tree<'a>(tokens: &[Token<'a>], mut at: usize, prefix: &[&'a str], out: &
             break;
         }
     }
-    out.push(Path { segments, line });
+    out.push(NamePath { segments, line });
     at
 }
 
-fn path_group<'a>(tokens: &[Token<'a>], mut at: usize, prefix: &[&'a str], out: &mut Vec<Path<'a>>) -> usize {
+fn path_group<'a>(
+    tokens: &[SourceToken<'a>],
+    mut at: usize,
+    prefix: &[&'a str],
+    out: &mut Vec<NamePath<'a>>,
+) -> usize {
     while let Some(token) = tokens.get(at) {
         if token.is("}") {
             return at + 1;
         }
-        at = if token.kind == Kind::Word { path_tree(tokens, at, prefix, out) } else { at + 1 };
+        at = if token.kind == TokenKind::Word { path_tree(tokens, at, prefix, out) } else { at + 1 };
     }
     at
 }
 
 /// Recognizes `#[cfg(… test …)]` at `at`: whether it is an inner attribute, and the place after it.
-fn test_attribute(tokens: &[Token<'_>], at: usize) -> Option<(bool, usize)> {
+fn test_attribute(tokens: &[SourceToken<'_>], at: usize) -> Option<(bool, usize)> {
     let inner = tokens.get(at + 1)?.is("!");
     let open = at + 1 + usize::from(inner);
     if !(tokens[at].is("#") && tokens.get(open)?.is("[") && tokens.get(open + 1)?.is("cfg")) {
@@ -135,7 +145,7 @@ fn test_attribute(tokens: &[Token<'_>], at: usize) -> Option<(bool, usize)> {
 }
 
 /// The `{` or `;` that ends the head of an item, stepping over attributes, arguments and arrays.
-pub(crate) fn item_end(tokens: &[Token<'_>], mut at: usize) -> Option<usize> {
+pub(crate) fn item_end(tokens: &[SourceToken<'_>], mut at: usize) -> Option<usize> {
     while let Some(token) = tokens.get(at) {
         if token.is(";") {
             return Some(at);
@@ -156,10 +166,10 @@ pub(crate) fn item_end(tokens: &[Token<'_>], mut at: usize) -> Option<usize> {
 }
 
 /// The place of the sign that closes the bracket at `open`, or the last token when none does.
-pub(crate) fn closing(tokens: &[Token<'_>], open: usize) -> usize {
+pub(crate) fn closing(tokens: &[SourceToken<'_>], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
-        if token.kind != Kind::Sign {
+        if token.kind != TokenKind::Sign {
             continue;
         }
         match token.text {
@@ -188,7 +198,7 @@ mod tests {
     use super::*;
 
     fn paths(text: &str) -> Vec<String> {
-        Source::new("a.rs", text).paths().iter().map(|path| path.segments.join("::")).collect()
+        SourceFile::new("a.rs", text).paths().iter().map(|path| path.segments.join("::")).collect()
     }
 
     #[test]
@@ -208,17 +218,17 @@ mod tests {
     #[test]
     fn test_items_are_found() {
         let text = "fn a() {}\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n  fn b() {}\n}\nfn c() {}\n";
-        let source = Source::new("src/a.rs", text);
+        let source = SourceFile::new("src/a.rs", text);
         let tests: Vec<usize> = (1..=7).filter(|line| source.is_test(*line)).collect();
         assert_eq!(tests, [2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn test_modules_in_other_files_are_named() {
-        let source = Source::new("src/a.rs", "#[cfg(test)]\nmod cases;\n#[cfg(not(test))]\nmod real;");
+        let source = SourceFile::new("src/a.rs", "#[cfg(test)]\nmod cases;\n#[cfg(not(test))]\nmod real;");
         assert_eq!(source.test_modules, ["cases"]);
         assert_eq!(source.module_stem("cases"), "src/a/cases");
-        assert_eq!(Source::new("src/lib.rs", "").module_stem("cases"), "src/cases");
+        assert_eq!(SourceFile::new("src/lib.rs", "").module_stem("cases"), "src/cases");
     }
 
     #[test]
@@ -229,6 +239,6 @@ mod tests {
                 .all(|p| is_test_path(p))
         );
         assert!(!is_test_path("crates/testing/src/lib.rs"));
-        assert!(Source::new("src/a.rs", "#![cfg(test)]\nfn a() {}").is_test(2));
+        assert!(SourceFile::new("src/a.rs", "#![cfg(test)]\nfn a() {}").is_test(2));
     }
 }

@@ -1,8 +1,8 @@
 //! SQL lives in the stores, and there in the few files made for it.
 
-use super::lexer::Kind;
-use super::source::Source;
-use super::{Finding, Tree};
+use super::lexer::TokenKind;
+use super::source::SourceFile;
+use super::{Tree, Violation};
 
 /// How a statement begins; capitals tell it from prose.
 const STATEMENTS: [&str; 7] = ["SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "WITH", "BEGIN"];
@@ -19,7 +19,7 @@ const HOMES: [&str; 3] = ["sql", "schema", "migrations"];
 const FLOOR: &str = "floor.rs";
 
 /// Statements outside their homes. Campaigns, examples and xtask are not the engine and are left alone.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let crates =
         tree.sources.iter().filter(|source| source.path.starts_with("crates/") && !is_home(source.path));
     crates.flat_map(check_file).collect()
@@ -31,14 +31,14 @@ fn is_home(path: &str) -> bool {
     (in_store && named) || path.rsplit('/').next() == Some(FLOOR) || path.contains("/examples/")
 }
 
-fn check_file(source: &Source<'_>) -> Vec<Finding> {
+fn check_file(source: &SourceFile<'_>) -> Vec<Violation> {
     let literals =
-        source.tokens.iter().filter(|token| token.kind == Kind::Text && !source.is_test(token.line));
+        source.tokens.iter().filter(|token| token.kind == TokenKind::Text && !source.is_test(token.line));
     literals
         .filter(|token| is_statement(token.text))
         .map(|token| {
             let text = "SQL outside a store's sql.rs; make it a named const there and call the store";
-            Finding::new(source.path, token.line, text)
+            Violation::new(source.path, token.line, text)
         })
         .collect()
 }

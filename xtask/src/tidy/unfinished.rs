@@ -1,7 +1,7 @@
 //! Nothing unfinished and nothing switched off goes in.
 
-use super::source::Source;
-use super::{Finding, Tree};
+use super::source::SourceFile;
+use super::{Tree, Violation};
 
 /// Marks of work that was put off; an issue or nothing.
 const MARKS: [&str; 3] = ["TODO", "FIXME", "XXX"];
@@ -10,7 +10,7 @@ const MARKS: [&str; 3] = ["TODO", "FIXME", "XXX"];
 const STUBS: [&str; 2] = ["todo", "unimplemented"];
 
 /// Marks in comments, stubs in code, tests that are switched off.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let rust = tree.sources.iter().flat_map(|source| {
         let comments =
             source.comments.iter().filter_map(|comment| mark(source.path, comment.line, comment.text));
@@ -27,9 +27,9 @@ fn is_script(path: &str) -> bool {
         || path.starts_with(".ci/")
 }
 
-fn mark(path: &str, line: usize, text: &str) -> Option<Finding> {
+fn mark(path: &str, line: usize, text: &str) -> Option<Violation> {
     let found = MARKS.iter().find(|mark| has_word(text, mark))?;
-    Some(Finding::new(
+    Some(Violation::new(
         path,
         line,
         format!("{found} in a comment; do it now, or open an issue and remove the mark"),
@@ -46,25 +46,25 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-fn stubs(source: &Source<'_>) -> Vec<Finding> {
+fn stubs(source: &SourceFile<'_>) -> Vec<Violation> {
     let calls = source.tokens.windows(3).filter(|three| three[1].is("!") && !three[2].is("="));
     let stubs = calls.filter(|three| STUBS.iter().any(|stub| three[0].is(stub)));
     stubs
         .map(|three| {
             let text =
                 format!("`{}!` stands for missing code; write it or leave the function out", three[0].text);
-            Finding::new(source.path, three[0].line, text)
+            Violation::new(source.path, three[0].line, text)
         })
         .collect()
 }
 
-fn ignored(source: &Source<'_>) -> Vec<Finding> {
+fn ignored(source: &SourceFile<'_>) -> Vec<Violation> {
     let attributes = source.tokens.windows(3).filter(|three| three[0].is("#") && three[1].is("["));
     attributes
         .filter(|three| three[2].is("ignore"))
         .map(|three| {
             let text = "`#[ignore]` switches a test off; make it pass or delete it";
-            Finding::new(source.path, three[0].line, text)
+            Violation::new(source.path, three[0].line, text)
         })
         .collect()
 }

@@ -6,13 +6,14 @@ use backstop::core::failure::{Cause, Decision};
 use backstop::core::job::{Ending, Progress};
 use backstop::prelude::*;
 use backstop::store::{Claim, ClaimQueue, Error, Finish, KnownKind, NewWorker, Note};
-use backstop_chaos::work::Toil;
+use backstop_chaos::work::CampaignJob;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 pub(super) async fn run(engine: &Backstop, lease: Duration) -> JobResult {
     let store = engine.store();
     let worker = backstop::worker_id();
-    let kinds: std::sync::Arc<[KnownKind]> = vec![KnownKind { kind: Toil::KIND.into(), version: 1 }].into();
+    let kinds: std::sync::Arc<[KnownKind]> =
+        vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let name = "stopped".to_owned();
     let queues = vec!["default".into()];
     store

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::place::remove;
-use super::report::{Goal, Measured, Unit};
-use super::{Place, Sizes, blocking, median, rate, workload};
+use super::folder::remove;
+use super::report::{BenchFigure, BenchGoal, Quantity};
+use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
 use crate::problem::Problem;
 
 const SMALL: usize = 10_000;
@@ -20,16 +20,16 @@ const MEMORY_MB: f64 = 200.0;
 
 /// What a child measured.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Drained {
+pub(crate) struct DrainReport {
     rate: f64,
     peak_bytes: Option<u64>,
 }
 
 pub(super) async fn measure(
-    sizes: &Sizes,
-    place: &Place,
+    sizes: &BenchSizes,
+    place: &BenchFolder,
     step: &dyn Fn(&str),
-) -> Result<Vec<Measured>, Problem> {
+) -> Result<Vec<BenchFigure>, Problem> {
     let mut small = Vec::new();
     for round in 1..=sizes.rounds {
         step(&format!("a backlog of {SMALL}, round {round} of {}", sizes.rounds));
@@ -40,33 +40,42 @@ pub(super) async fn measure(
     let named =
         |text: &str| format!("{text} of {} jobs", crate::output::figures::grouped(sizes.backlog as u64));
     let mut rows = vec![
-        Measured::new(
+        BenchFigure::new(
             "backlog_small",
             "drain rate of a backlog of 10,000",
-            Unit::JobsPerSecond,
+            Quantity::JobsPerSecond,
             median(&small),
         )
         .runs(small.clone()),
-        Measured::new("backlog_large", &named("drain rate of a backlog"), Unit::JobsPerSecond, large.rate),
-        Measured::new(
+        BenchFigure::new(
+            "backlog_large",
+            &named("drain rate of a backlog"),
+            Quantity::JobsPerSecond,
+            large.rate,
+        ),
+        BenchFigure::new(
             "backlog_ratio",
             "large backlog against small",
-            Unit::Ratio,
+            Quantity::Ratio,
             large.rate / median(&small),
         )
-        .goal(Goal::AtLeast(AT_LEAST)),
+        .goal(BenchGoal::AtLeast(AT_LEAST)),
     ];
     if let Some(peak) = large.peak_bytes {
         let megabytes = peak as f64 / 1_000_000.0;
-        let row =
-            Measured::new("backlog_memory", &named("peak memory with a backlog"), Unit::Megabytes, megabytes);
-        rows.push(row.goal(Goal::Below(MEMORY_MB)));
+        let row = BenchFigure::new(
+            "backlog_memory",
+            &named("peak memory with a backlog"),
+            Quantity::Megabytes,
+            megabytes,
+        );
+        rows.push(row.goal(BenchGoal::Below(MEMORY_MB)));
     }
     Ok(rows)
 }
 
 /// Runs the measure of one backlog in a process of its own.
-async fn in_child(place: &Place, backlog: usize) -> Result<Drained, Problem> {
+async fn in_child(place: &BenchFolder, backlog: usize) -> Result<DrainReport, Problem> {
     let path = place.fresh();
     let file = path.clone();
     let failed =
@@ -89,18 +98,18 @@ async fn in_child(place: &Place, backlog: usize) -> Result<Drained, Problem> {
 }
 
 /// The child: fills the file at `path`, drains the first jobs, and looks at its own memory.
-pub(crate) async fn child(path: &Path, backlog: usize) -> Result<Drained, Problem> {
+pub(crate) async fn child(path: &Path, backlog: usize) -> Result<DrainReport, Problem> {
     let engine = workload::open(path).await?;
     workload::fill(&engine, backlog).await?;
     let first = backlog.min(FIRST);
-    let tally = workload::Tally::until(first);
+    let tally = workload::RunCounter::until(first);
     let began = Instant::now();
     let worker = workload::worker(&engine, tally.clone()).await?;
     tally.reached().await?;
     workload::all_succeeded(&engine, first).await?;
     let spent = began.elapsed();
     worker.stop().await;
-    Ok(Drained { rate: rate(first, spent), peak_bytes: peak_bytes() })
+    Ok(DrainReport { rate: rate(first, spent), peak_bytes: peak_bytes() })
 }
 
 /// The most memory this process has held, where the system tells.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use backstop_sqlite::floor;
 
-use super::place::remove;
-use super::report::{Goal, Measured, Unit};
-use super::{Place, Sizes, blocking, median, rate, workload};
+use super::folder::remove;
+use super::report::{BenchFigure, BenchGoal, Quantity};
+use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
 use crate::problem::Problem;
 
 /// Rows of one transaction of the floor.
@@ -15,10 +15,10 @@ const FLOOR_BATCH: usize = 500;
 const JOBS_PER_SECOND: f64 = 50_000.0;
 
 pub(super) async fn measure(
-    sizes: &Sizes,
-    place: &Place,
+    sizes: &BenchSizes,
+    place: &BenchFolder,
     step: &dyn Fn(&str),
-) -> Result<Vec<Measured>, Problem> {
+) -> Result<Vec<BenchFigure>, Problem> {
     let jobs = sizes.jobs;
     let (mut floors, mut ours) = (Vec::new(), Vec::new());
     for round in 1..=sizes.rounds {
@@ -37,16 +37,20 @@ pub(super) async fn measure(
         ours.push(rate(jobs, drained(&path, jobs).await?));
         remove(&path);
     }
-    let measured =
-        Measured::new("drain", "claim + run + complete, full history", Unit::JobsPerSecond, median(&ours));
-    Ok(vec![measured.floor(median(&floors)).runs(ours).goal(Goal::AtLeast(JOBS_PER_SECOND))])
+    let measured = BenchFigure::new(
+        "drain",
+        "claim + run + complete, full history",
+        Quantity::JobsPerSecond,
+        median(&ours),
+    );
+    Ok(vec![measured.floor(median(&floors)).runs(ours).goal(BenchGoal::AtLeast(JOBS_PER_SECOND))])
 }
 
 /// How long a worker takes for `jobs` jobs, from its start until the last ending is durable.
 async fn drained(path: &std::path::Path, jobs: usize) -> Result<Duration, Problem> {
     let engine = workload::open(path).await?;
     workload::fill(&engine, jobs).await?;
-    let tally = workload::Tally::until(jobs);
+    let tally = workload::RunCounter::until(jobs);
     let began = Instant::now();
     let worker = workload::worker(&engine, tally.clone()).await?;
     tally.reached().await?;

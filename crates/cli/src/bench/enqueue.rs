@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use backstop_sqlite::floor;
 
-use super::place::remove;
-use super::report::{Measured, Unit};
-use super::{Place, Sizes, blocking, median, rate, workload};
+use super::folder::remove;
+use super::report::{BenchFigure, Quantity};
+use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
 use crate::problem::Problem;
 
 pub(super) async fn measure(
-    sizes: &Sizes,
-    place: &Place,
+    sizes: &BenchSizes,
+    place: &BenchFolder,
     step: &dyn Fn(&str),
-) -> Result<Vec<Measured>, Problem> {
+) -> Result<Vec<BenchFigure>, Problem> {
     let jobs = sizes.jobs;
     let (mut floors, mut ours) = (Vec::new(), Vec::new());
     for round in 1..=sizes.rounds {
@@ -32,6 +32,6 @@ pub(super) async fn measure(
         remove(&path);
     }
     let measured =
-        Measured::new("enqueue", "bulk enqueue, batches of 1,000", Unit::JobsPerSecond, median(&ours));
+        BenchFigure::new("enqueue", "bulk enqueue, batches of 1,000", Quantity::JobsPerSecond, median(&ours));
     Ok(vec![measured.floor(median(&floors)).runs(ours)])
 }

@@ -6,9 +6,9 @@ use backstop::prelude::*;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::place::remove;
-use super::report::{Goal, Measured, Unit};
-use super::{Place, Sizes, workload};
+use super::folder::remove;
+use super::report::{BenchFigure, BenchGoal, Quantity};
+use super::{BenchFolder, BenchSizes, workload};
 use crate::problem::Problem;
 
 /// Between two submits: long enough that each finds the engine idle.
@@ -33,10 +33,10 @@ impl Job for Ping {
 }
 
 pub(super) async fn measure(
-    sizes: &Sizes,
-    place: &Place,
+    sizes: &BenchSizes,
+    place: &BenchFolder,
     step: &dyn Fn(&str),
-) -> Result<Vec<Measured>, Problem> {
+) -> Result<Vec<BenchFigure>, Problem> {
     step("submit to handler start");
     let path = place.fresh();
     let engine = workload::open(&path).await?;
@@ -58,10 +58,10 @@ pub(super) async fn measure(
     remove(&path);
     waits.sort_unstable();
     let at = |per_mille: usize| quantile(&waits, per_mille).as_secs_f64() * 1_000.0;
-    let row = |name: &str, what: &str, value: f64| Measured::new(name, what, Unit::Millis, value);
+    let row = |name: &str, what: &str, value: f64| BenchFigure::new(name, what, Quantity::Millis, value);
     Ok(vec![
         row("latency_p50", "submit to handler start, p50", at(500)),
-        row("latency_p99", "submit to handler start, p99", at(990)).goal(Goal::Below(P99_MS)),
+        row("latency_p99", "submit to handler start, p99", at(990)).goal(BenchGoal::Below(P99_MS)),
         row("latency_p999", "submit to handler start, p99.9", at(999)),
     ])
 }

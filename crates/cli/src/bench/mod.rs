@@ -3,13 +3,13 @@
 //! Every figure is measured when it is asked for, on fresh files with synchronous=FULL. Floor and Backstop take turns,
 //! so that a machine that slows down slows both.
 //! - [`enqueue`], [`drain`], [`single`], [`latency`], [`backlog`]: one measure each.
-//! - [`workload`]: the job that does nothing. [`report`]: the table. [`place`]: the directory of the files.
+//! - [`workload`]: the job that does nothing. [`report`]: the table. [`folder`]: the directory of the files.
 
 mod backlog;
 mod drain;
 mod enqueue;
+mod folder;
 mod latency;
-mod place;
 mod report;
 mod single;
 mod workload;
@@ -17,14 +17,14 @@ mod workload;
 use clap::ValueEnum;
 
 pub(crate) use backlog::child;
-pub(crate) use place::Place;
-pub(crate) use report::{Measured, table};
+pub(crate) use folder::BenchFolder;
+pub(crate) use report::{BenchFigure, table};
 
 use crate::problem::Problem;
 
 /// The measures by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Measure {
+pub(crate) enum BenchMeasure {
     /// Bulk enqueue in batches.
     Enqueue,
     /// Claim, run and complete with full history.
@@ -39,7 +39,7 @@ pub(crate) enum Measure {
 
 /// How much work each measure does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct BenchSizes {
     pub(crate) jobs: usize,
     pub(crate) singles: usize,
     pub(crate) latencies: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Sizes {
     pub(crate) rounds: usize,
 }
 
-impl Sizes {
+impl BenchSizes {
     /// The sizes that the goals are stated for, or a tenth of them.
     pub(crate) const fn new(quick: bool) -> Self {
         if quick {
@@ -58,14 +58,14 @@ impl Sizes {
     }
 }
 
-impl Measure {
+impl BenchMeasure {
     /// Measures, calling `step` with what it is about to do.
     pub(crate) async fn take(
         self,
-        sizes: &Sizes,
-        place: &Place,
+        sizes: &BenchSizes,
+        place: &BenchFolder,
         step: &dyn Fn(&str),
-    ) -> Result<Vec<Measured>, Problem> {
+    ) -> Result<Vec<BenchFigure>, Problem> {
         match self {
             Self::Enqueue => enqueue::measure(sizes, place, step).await,
             Self::Drain => drain::measure(sizes, place, step).await,

@@ -3,10 +3,10 @@
 use comfy_table::Cell;
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::output::figures::grouped;
-use crate::output::paint::Ink;
-use crate::output::table::{Listing, text};
+use crate::output::paint::Colour;
+use crate::output::table::{TextTable, text};
 
 /// What the engine should reach of hand-written SQL on the same tables.
 const RATIO_GOAL: f64 = 0.5;
@@ -14,14 +14,14 @@ const RATIO_GOAL: f64 = 0.5;
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Unit {
+pub(crate) enum Quantity {
     JobsPerSecond,
     Millis,
     Megabytes,
     Ratio,
 }
 
-impl Unit {
+impl Quantity {
     fn show(self, value: f64) -> String {
         match self {
             Self::JobsPerSecond => format!("{} jobs/s", grouped(whole(value))),
@@ -45,12 +45,12 @@ fn whole(value: f64) -> u64 {
 /// What a figure should reach.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Goal {
+pub(crate) enum BenchGoal {
     AtLeast(f64),
     Below(f64),
 }
 
-impl Goal {
+impl BenchGoal {
     fn met(self, value: f64) -> bool {
         match self {
             Self::AtLeast(goal) => value >= goal,
@@ -61,22 +61,22 @@ impl Goal {
 
 /// One figure.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct BenchFigure {
     name: String,
     what: String,
-    unit: Unit,
+    unit: Quantity,
     floor: Option<f64>,
     backstop: f64,
     ratio: Option<f64>,
     /// What the ratio should reach; every measure with a floor has one.
     ratio_goal: Option<f64>,
-    goal: Option<Goal>,
+    goal: Option<BenchGoal>,
     met: Option<bool>,
     runs: Vec<f64>,
 }
 
-impl Measured {
-    pub(super) fn new(name: &str, what: &str, unit: Unit, backstop: f64) -> Self {
+impl BenchFigure {
+    pub(super) fn new(name: &str, what: &str, unit: Quantity, backstop: f64) -> Self {
         Self {
             name: name.to_owned(),
             what: what.to_owned(),
@@ -106,7 +106,7 @@ impl Measured {
     }
 
     /// The same with what it should reach.
-    pub(super) fn goal(mut self, goal: Goal) -> Self {
+    pub(super) fn goal(mut self, goal: BenchGoal) -> Self {
         self.goal = Some(goal);
         self.judged()
     }
@@ -125,23 +125,23 @@ impl Measured {
     fn goals(&self) -> String {
         let ratio = self.ratio_goal.map(|goal| format!("≥ {goal:.2} of the floor"));
         let figure = self.goal.map(|goal| match goal {
-            Goal::AtLeast(goal) => format!("≥ {}", self.unit.show(goal)),
-            Goal::Below(goal) => format!("< {}", self.unit.show(goal)),
+            BenchGoal::AtLeast(goal) => format!("≥ {}", self.unit.show(goal)),
+            BenchGoal::Below(goal) => format!("< {}", self.unit.show(goal)),
         });
         ratio.into_iter().chain(figure).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// The table for people.
-pub(crate) fn table(output: &Output, measured: &[Measured]) -> String {
-    let mut table = Listing::new(output, &["measure", "floor", "backstop", "ratio", "goal", ""])
+pub(crate) fn table(output: &CliOutput, measured: &[BenchFigure]) -> String {
+    let mut table = TextTable::new(output, &["measure", "floor", "backstop", "ratio", "goal", ""])
         .flexible(&[0])
         .figures(&[1, 2, 3, 4]);
     for one in measured {
         let met = match one.met {
             None => text(""),
-            Some(true) => text("met").fg(Ink::Green.cell()),
-            Some(false) => text("missed").fg(Ink::Red.cell()),
+            Some(true) => text("met").fg(Colour::Green.cell()),
+            Some(false) => text("missed").fg(Colour::Red.cell()),
         };
         table.row(vec![
             text(&one.what),

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use backstop::Backstop;
 use backstop_sqlite::floor;
 
-use super::place::remove;
-use super::report::{Measured, Unit};
-use super::{Place, Sizes, blocking, median, rate, workload};
+use super::folder::remove;
+use super::report::{BenchFigure, Quantity};
+use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
 use crate::problem::Problem;
 
 const TASKS: usize = 64;
 
 pub(super) async fn measure(
-    sizes: &Sizes,
-    place: &Place,
+    sizes: &BenchSizes,
+    place: &BenchFolder,
     step: &dyn Fn(&str),
-) -> Result<Vec<Measured>, Problem> {
+) -> Result<Vec<BenchFigure>, Problem> {
     let total = sizes.singles / TASKS * TASKS;
     let (mut floors, mut ours) = (Vec::new(), Vec::new());
     for round in 1..=sizes.rounds {
@@ -34,7 +34,7 @@ pub(super) async fn measure(
         remove(&path);
     }
     let measured =
-        Measured::new("single", "single submits from 64 tasks", Unit::JobsPerSecond, median(&ours));
+        BenchFigure::new("single", "single submits from 64 tasks", Quantity::JobsPerSecond, median(&ours));
     Ok(vec![measured.floor(median(&floors)).runs(ours)])
 }
 

@@ -21,15 +21,15 @@ const QUEUE: &str = "default";
 
 /// A job with a payload of about 200 bytes that does nothing.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Nothing {
+pub(super) struct NoopJob {
     to: String,
 }
 
-impl Job for Nothing {
+impl Job for NoopJob {
     const KIND: &'static str = "work";
-    type Context = Tally;
+    type Context = RunCounter;
     type Output = JobResult;
-    async fn run(self, cx: JobContext<Tally>) -> JobResult {
+    async fn run(self, cx: JobContext<RunCounter>) -> JobResult {
         cx.app().count();
         Ok(())
     }
@@ -37,9 +37,9 @@ impl Job for Nothing {
 
 /// Counts runs, and tells when enough have started.
 #[derive(Clone)]
-pub(super) struct Tally(Arc<(AtomicUsize, usize, Notify)>);
+pub(super) struct RunCounter(Arc<(AtomicUsize, usize, Notify)>);
 
-impl Tally {
+impl RunCounter {
     pub(super) fn until(target: usize) -> Self {
         Self(Arc::new((AtomicUsize::new(0), target, Notify::new())))
     }
@@ -75,7 +75,7 @@ pub(super) async fn fill(engine: &Backstop, jobs: usize) -> Result<(), Problem> 
     let mut left = jobs;
     while left > 0 {
         let count = left.min(BATCH);
-        let batch = (0..count).map(|_| engine.enqueue_raw(Nothing::KIND, payload.clone())).collect();
+        let batch = (0..count).map(|_| engine.enqueue_raw(NoopJob::KIND, payload.clone())).collect();
         for answer in engine.submit_all(batch, true).await? {
             answer?;
         }
@@ -85,8 +85,8 @@ pub(super) async fn fill(engine: &Backstop, jobs: usize) -> Result<(), Problem> 
 }
 
 /// Starts a worker that runs them.
-pub(super) async fn worker(engine: &Backstop, tally: Tally) -> Result<WorkerHandle, Problem> {
-    Ok(engine.worker(tally).register::<Nothing>().queue(QUEUE, CONCURRENCY).start().await?)
+pub(super) async fn worker(engine: &Backstop, tally: RunCounter) -> Result<WorkerHandle, Problem> {
+    Ok(engine.worker(tally).register::<NoopJob>().queue(QUEUE, CONCURRENCY).start().await?)
 }
 
 /// The error of a measure that waits for something that does not come.

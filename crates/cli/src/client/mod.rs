@@ -10,15 +10,15 @@ use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use backstop::store::{Clock as _, SystemClock};
 use backstop::{Backstop, Timestamp};
-use backstop_server::shape::{self, Failed};
-use backstop_server::{Api, Caller, Grant, Limit, Settings, router};
+use backstop_server::shape::{self, ErrorBody};
+use backstop_server::{Api, Caller, PageLimit, ServerSettings, TokenGrant, router};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt;
 
 pub(crate) use self::job::JobRef;
-use self::remote::{Remote, Stream};
+use self::remote::{AnswerStream, RemoteServer};
 use crate::problem::{Exit, Problem};
 
 /// Whoever answers.
@@ -29,11 +29,11 @@ pub(crate) struct Client {
 
 enum Place {
     Here(Router),
-    There(Remote),
+    There(RemoteServer),
 }
 
 /// An answer before it is read.
-pub(crate) struct Answer {
+pub(crate) struct ApiAnswer {
     pub(crate) status: StatusCode,
     pub(crate) body: Vec<u8>,
 }
@@ -41,15 +41,15 @@ pub(crate) struct Answer {
 impl Client {
     /// Calls the API on a store of our own, as somebody who may do everything. The tokens are those of the
     /// configuration, which are shown beside those of the store.
-    pub(crate) fn here(engine: Backstop, tokens: &[Grant], who: String) -> Self {
-        let mut settings = Settings::default();
+    pub(crate) fn here(engine: Backstop, tokens: &[TokenGrant], who: String) -> Self {
+        let mut settings = ServerSettings::default();
         settings.access.tokens = tokens.to_vec();
         Self { place: Place::Here(router(Api::new(engine, settings))), who }
     }
 
     /// Calls a server.
     pub(crate) fn there(server: &str, token: Option<String>, who: String) -> Result<Self, Problem> {
-        Ok(Self { place: Place::There(Remote::new(server, token)?), who })
+        Ok(Self { place: Place::There(RemoteServer::new(server, token)?), who })
     }
 
     /// Reads a path.
@@ -61,7 +61,7 @@ impl Client {
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Problem> {
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
-            let which = query([("limit", Some(Limit::MOST.to_string())), ("cursor", cursor)]);
+            let which = query([("limit", Some(PageLimit::MOST.to_string())), ("cursor", cursor)]);
             let page: shape::Items<T> = self.get(&format!("{path}{which}")).await?;
             items.extend(page.items);
             cursor = page.next_cursor;
@@ -88,7 +88,7 @@ impl Client {
     /// The clock that all moments of an answer are measured by: the store's. Who has a token that may not read, such as
     /// one for tokens alone, measures by this machine's.
     pub(crate) async fn now(&self) -> Result<Timestamp, Problem> {
-        match self.get::<shape::Clock>("/api/v1/clock").await {
+        match self.get::<shape::ServerTime>("/api/v1/clock").await {
             Ok(clock) => Ok(clock.now),
             Err(problem) if problem.is("forbidden") => Ok(SystemClock::default().now()),
             Err(problem) => Err(problem),
@@ -111,7 +111,7 @@ impl Client {
     }
 
     /// Opens a stream of events. Only a server has one.
-    pub(crate) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<Stream, Problem> {
+    pub(crate) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<AnswerStream, Problem> {
         match &self.place {
             Place::There(remote) => remote.stream(path, last_id).await,
             Place::Here(_) => Err(unexpected("a store has no events")),
@@ -124,7 +124,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<ApiAnswer, Problem> {
         match &self.place {
             Place::There(remote) => remote.send(method, path, body).await,
             Place::Here(router) => {
@@ -139,7 +139,7 @@ impl Client {
                 let Ok(response) = answered;
                 let (head, body) = response.into_parts();
                 let body = body.collect().await.map_err(|error| unexpected(&error.to_string()))?;
-                Ok(Answer { status: head.status, body: body.to_bytes().to_vec() })
+                Ok(ApiAnswer { status: head.status, body: body.to_bytes().to_vec() })
             }
         }
     }
@@ -171,8 +171,8 @@ pub(crate) fn query<'a>(values: impl IntoIterator<Item = (&'a str, Option<String
 }
 
 /// What an answer that is no success means to the caller.
-fn refused(answer: &Answer) -> Problem {
-    let Ok(Failed { error }) = serde_json::from_slice::<Failed>(&answer.body) else {
+fn refused(answer: &ApiAnswer) -> Problem {
+    let Ok(ErrorBody { error }) = serde_json::from_slice::<ErrorBody>(&answer.body) else {
         return unexpected(&format!("it answered {}", answer.status));
     };
     let exit = match answer.status.as_u16() {
@@ -186,5 +186,5 @@ fn refused(answer: &Answer) -> Problem {
 
 fn unexpected(problem: &str) -> Problem {
     Problem::failed("unexpected_answer", format!("the server's answer cannot be read: {problem}"))
-        .hint("check that --server names a Backstop server of about this version")
+        .hint("check that --server names a Backstop server of a similar version")
 }

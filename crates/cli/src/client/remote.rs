@@ -1,4 +1,4 @@
-//! A server over HTTP/1.1, with or without TLS. One connection, made anew when it was closed.
+//! A server over HTTP/1.1, with or without TLS. One connection, made again when it was closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use super::Answer;
+use super::ApiAnswer;
 use crate::problem::Problem;
 
 /// How long a server may take to accept a connection, and to answer.
@@ -28,13 +28,13 @@ const SILENCE: Duration = Duration::from_secs(90);
 const PORT: u16 = 7700;
 
 /// A stream that goes on until one of both sides ends it.
-pub(crate) struct Stream {
+pub(crate) struct AnswerStream {
     body: Incoming,
     _sender: SendRequest<Full<Bytes>>,
     lost: Problem,
 }
 
-impl Stream {
+impl AnswerStream {
     /// The next bytes; none when the server has closed it.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         match tokio::time::timeout(SILENCE, self.body.frame()).await {
@@ -46,7 +46,7 @@ impl Stream {
 }
 
 /// A server and the token it wants.
-pub(super) struct Remote {
+pub(super) struct RemoteServer {
     host: String,
     port: u16,
     tls: bool,
@@ -54,7 +54,7 @@ pub(super) struct Remote {
     connection: Mutex<Option<SendRequest<Full<Bytes>>>>,
 }
 
-impl Remote {
+impl RemoteServer {
     /// A server by its URL, such as `http://127.0.0.1:7700`.
     pub(super) fn new(server: &str, token: Option<String>) -> Result<Self, Problem> {
         let wrong = |why: &str| {
@@ -93,7 +93,7 @@ impl Remote {
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<ApiAnswer, Problem> {
         let mut slot = self.connection.lock().await;
         let mut sender = match slot.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
@@ -104,7 +104,7 @@ impl Remote {
             sender.ready().await?;
             let (head, body) = sender.send_request(request).await?.into_parts();
             let body = body.collect().await?.to_bytes().to_vec();
-            Ok::<_, hyper::Error>(Answer { status: head.status, body })
+            Ok::<_, hyper::Error>(ApiAnswer { status: head.status, body })
         });
         let answer = match answered.await {
             Ok(answer) => answer.map_err(|error| self.away(&error.to_string()))?,
@@ -115,7 +115,7 @@ impl Remote {
     }
 
     /// Opens a stream of server-sent events behind the last id that was seen, on a connection of its own.
-    pub(super) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<Stream, Problem> {
+    pub(super) async fn stream(&self, path: &str, last_id: Option<&str>) -> Result<AnswerStream, Problem> {
         let mut request = self.request(Method::GET, path, None)?;
         if let Some(id) = last_id.and_then(|id| HeaderValue::try_from(id).ok()) {
             request.headers_mut().insert("last-event-id", id);
@@ -124,13 +124,13 @@ impl Remote {
         let response = sender.send_request(request).await.map_err(|error| self.away(&error.to_string()))?;
         let (head, mut body) = response.into_parts();
         if head.status.is_success() {
-            return Ok(Stream { body, _sender: sender, lost: self.away("the connection was lost") });
+            return Ok(AnswerStream { body, _sender: sender, lost: self.away("the connection was lost") });
         }
         let mut text = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
             text.extend(frame.into_data().unwrap_or_default());
         }
-        Err(super::refused(&Answer { status: head.status, body: text }))
+        Err(super::refused(&ApiAnswer { status: head.status, body: text }))
     }
 
     fn request(

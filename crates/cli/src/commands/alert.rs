@@ -1,21 +1,21 @@
 //! `backstop alert list`: what each channel was told of each incident, and what it has yet to be told (D3).
 
 use backstop::Timestamp;
-use backstop_server::shape::{Alert as Shown, Items};
+use backstop_server::shape::{Alert, Items};
 use clap::Subcommand;
 
 use crate::app::App;
 use crate::client::query;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, short, text};
+use crate::output::table::{TextTable, inked, number, short, text};
 use crate::problem::{Exit, Problem};
 
 const ALERTS: &str = "/api/v1/alerts";
 
 /// Commands about alerts.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Alert {
+pub(crate) enum AlertCommand {
     /// What each channel was told of each incident, and what it has yet to be told.
     List {
         /// At most this many.
@@ -27,11 +27,11 @@ pub(crate) enum Alert {
     },
 }
 
-pub(crate) async fn run(command: Alert, app: &App) -> Result<Exit, Problem> {
-    let Alert::List { limit, cursor } = command;
+pub(crate) async fn run(command: AlertCommand, app: &App) -> Result<Exit, Problem> {
+    let AlertCommand::List { limit, cursor } = command;
     let client = app.looking().await?;
     let page = query([("limit", Some(limit.to_string())), ("cursor", cursor)]);
-    let found: Items<Shown> = client.get(&format!("{ALERTS}{page}")).await?;
+    let found: Items<Alert> = client.get(&format!("{ALERTS}{page}")).await?;
     if app.out.json {
         app.out.items(&found.items, found.next_cursor)?;
         return Ok(Exit::Done);
@@ -47,9 +47,9 @@ pub(crate) async fn run(command: Alert, app: &App) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn table(app: &App, alerts: &[Shown], now: Timestamp) -> String {
+fn table(app: &App, alerts: &[Alert], now: Timestamp) -> String {
     let heads = ["incident", "channel", "state", "told", "waiting", "suppressed", "last told", "trouble"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[7]).drop_first(&[5, 6, 7]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[7]).drop_first(&[5, 6, 7]);
     for alert in alerts {
         let (ink, state) = state(alert, now);
         table.row(vec![
@@ -67,11 +67,11 @@ fn table(app: &App, alerts: &[Shown], now: Timestamp) -> String {
 }
 
 /// How it stands between an incident and a channel, and the color of that.
-fn state(alert: &Shown, now: Timestamp) -> (Ink, String) {
+fn state(alert: &Alert, now: Timestamp) -> (Colour, String) {
     match (alert.failures, alert.next_try) {
-        (0, _) if alert.waiting > 0 => (Ink::Yellow, "waiting".to_owned()),
-        (0, _) => (Ink::Green, "told".to_owned()),
-        (_, Some(next)) => (Ink::Red, format!("failing, next try {}", relative(now, next))),
-        _ => (Ink::Red, "failing".to_owned()),
+        (0, _) if alert.waiting > 0 => (Colour::Yellow, "waiting".to_owned()),
+        (0, _) => (Colour::Green, "told".to_owned()),
+        (_, Some(next)) => (Colour::Red, format!("failing, next try {}", relative(now, next))),
+        _ => (Colour::Red, "failing".to_owned()),
     }
 }

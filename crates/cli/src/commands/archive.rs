@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backstop::{JobId, Timestamp};
-use backstop_server::shape::{ArchivedJob, Exported, Items, Prune as Asked, Pruned};
+use backstop_server::shape::{ArchivedJob, ExportedJob, Items, PruneAnswer, PruneRequest};
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::consent::consent;
-use super::keep::{Outlet, documents};
+use super::json_lines::{ExportTarget, documents};
 use crate::app::App;
 use crate::client::{Client, JobRef, query};
 use crate::output::figures::{counted, grouped};
 use crate::output::ids::short_ids;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{self, both, length, relative};
-use crate::output::table::{Facts, Listing, inked, number, short, text};
+use crate::output::table::{Properties, TextTable, inked, number, short, text};
 use crate::output::{brief, brief_json, clean};
 use crate::problem::{Exit, Problem};
 
@@ -31,7 +31,7 @@ const VALUE_CHARS: usize = 2_000;
 
 /// Commands about archived jobs.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Archive {
+pub(crate) enum ArchiveCommand {
     /// List archived jobs, newest first.
     List {
         /// At most this many.
@@ -45,23 +45,23 @@ pub(crate) enum Archive {
     Show {
         /// The job: its id, or at least the first 6 characters of it.
         id: JobRef,
-        /// Show payload, parameters and result in clear, secrets included.
+        /// Show payload, parameters and result in the clear, secrets included.
         #[arg(long)]
         reveal: bool,
     },
-    /// Export every archived job as a line of JSON, payloads in clear.
+    /// Export every archived job as a line of JSON, payloads in the clear.
     Export {
         /// Write to this new file instead of stdout.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
     /// Remove jobs that were archived long ago; a job that never ran stays.
-    Prune(Prune),
+    Prune(PruneOptions),
 }
 
 /// Options of `archive prune`.
 #[derive(Debug, Args)]
-pub(crate) struct Prune {
+pub(crate) struct PruneOptions {
     /// Archived at least this long ago [default: retention.archive of the configuration].
     #[arg(long, value_name = "DURATION", value_parser = span::parse)]
     older_than: Option<Duration>,
@@ -73,13 +73,13 @@ pub(crate) struct Prune {
     yes: bool,
 }
 
-pub(crate) async fn run(command: Archive, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: ArchiveCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Archive::List { limit, cursor } => list(limit, cursor, &client, app).await?,
-        Archive::Show { id, reveal } => show(client.job_id(&id).await?, reveal, &client, app).await?,
-        Archive::Export { to } => export(Outlet::open(to.as_deref())?, &client, app).await?,
-        Archive::Prune(options) => return prune(&options, &client, app).await,
+        ArchiveCommand::List { limit, cursor } => list(limit, cursor, &client, app).await?,
+        ArchiveCommand::Show { id, reveal } => show(client.job_id(&id).await?, reveal, &client, app).await?,
+        ArchiveCommand::Export { to } => export(ExportTarget::open(to.as_deref())?, &client, app).await?,
+        ArchiveCommand::Prune(options) => return prune(&options, &client, app).await,
     }
     Ok(Exit::Done)
 }
@@ -99,14 +99,14 @@ async fn list(limit: usize, cursor: Option<JobId>, client: &Client, app: &App) -
     }
     let now = client.now().await?;
     let heads = ["id", "kind", "queue", "status", "runs", "archived"];
-    let mut table = Listing::new(&app.out, &heads).drop_first(&[2, 4, 5]);
+    let mut table = TextTable::new(&app.out, &heads).drop_first(&[2, 4, 5]);
     for (archived, id) in found.items.iter().zip(short_ids(found.items.iter().map(|one| one.id))) {
         let job = &archived.job;
         table.row(vec![
             text(&id),
             text(job["kind"].as_str().unwrap_or("-")),
             text(job["queue"].as_str().unwrap_or("-")),
-            inked(Ink::of_state(archived.status), archived.status.as_str()),
+            inked(Colour::of_state(archived.status), archived.status.as_str()),
             number(job["runs"].as_u64().unwrap_or(0)),
             text(&relative(now, archived.archived_at)),
         ]);
@@ -132,9 +132,9 @@ async fn show(id: JobId, reveal: bool, client: &Client, app: &App) -> Result<(),
 
 fn page(app: &App, archived: &ArchivedJob, now: Timestamp) -> String {
     let (id, job) = (archived.id, &archived.job);
-    let state = app.out.ink(Ink::of_state(archived.status), archived.status.as_str());
-    let kind = app.out.ink(Ink::Bold, &clean(job["kind"].as_str().unwrap_or("-")));
-    let mut facts = Facts::default();
+    let state = app.out.ink(Colour::of_state(archived.status), archived.status.as_str());
+    let kind = app.out.ink(Colour::Bold, &clean(job["kind"].as_str().unwrap_or("-")));
+    let mut facts = Properties::default();
     facts.add("archived", both(now, archived.archived_at));
     for (name, value) in job.as_object().into_iter().flatten() {
         let empty = value.is_null()
@@ -148,12 +148,12 @@ fn page(app: &App, archived: &ArchivedJob, now: Timestamp) -> String {
     }
     let runs = archived.attempts.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let ledger = if runs.is_empty() { "  it never ran".to_owned() } else { ledger(app, runs) };
-    let head = app.out.ink(Ink::Bold, "runs");
+    let head = app.out.ink(Colour::Bold, "runs");
     format!("{kind} {id} {state}\n\n{}\n{head}\n{ledger}\n", facts.page(&app.out))
 }
 
 fn ledger(app: &App, runs: &[Value]) -> String {
-    let mut table = Listing::new(&app.out, &["run", "cause", "ended", "error"]).flexible(&[3]);
+    let mut table = TextTable::new(&app.out, &["run", "cause", "ended", "error"]).flexible(&[3]);
     for run in runs {
         let error = run["error"].as_str().or_else(|| run["failure"]["message"].as_str()).unwrap_or_default();
         table.row(vec![
@@ -166,11 +166,11 @@ fn ledger(app: &App, runs: &[Value]) -> String {
     table.text()
 }
 
-async fn export(mut outlet: Outlet, client: &Client, app: &App) -> Result<(), Problem> {
+async fn export(mut outlet: ExportTarget, client: &Client, app: &App) -> Result<(), Problem> {
     let mut cursor = None;
     loop {
         let page = page_of(PAGE, cursor);
-        let found: Items<Exported> = client.get(&format!("{ARCHIVE}/export{page}")).await?;
+        let found: Items<ExportedJob> = client.get(&format!("{ARCHIVE}/export{page}")).await?;
         outlet.batch(&documents(&found.items), app)?;
         match found.next_cursor {
             Some(next) => cursor = Some(next),
@@ -179,10 +179,10 @@ async fn export(mut outlet: Outlet, client: &Client, app: &App) -> Result<(), Pr
     }
 }
 
-async fn prune(options: &Prune, client: &Client, app: &App) -> Result<Exit, Problem> {
+async fn prune(options: &PruneOptions, client: &Client, app: &App) -> Result<Exit, Problem> {
     let asked = options.older_than.map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
-    let look = Asked { keep_ms: asked, dry_run: true };
-    let looked: Pruned = client.post(&format!("{ARCHIVE}/prune"), &look).await?;
+    let look = PruneRequest { keep_ms: asked, dry_run: true };
+    let looked: PruneAnswer = client.post(&format!("{ARCHIVE}/prune"), &look).await?;
     let (keep_ms, count) = (looked.keep_ms, looked.jobs.unwrap_or(0));
     let keep = length(Duration::from_millis(keep_ms));
     let found = format!("{} that left at least {keep} ago", counted(count, "archived job"));
@@ -210,11 +210,11 @@ async fn prune(options: &Prune, client: &Client, app: &App) -> Result<Exit, Prob
 /// Removes them batch by batch.
 async fn remove(keep_ms: u64, count: u64, client: &Client, app: &App) -> Result<u64, Problem> {
     let bar = if app.out.live { ProgressBar::new(count) } else { ProgressBar::hidden() };
-    let asked = Asked { keep_ms: Some(keep_ms), dry_run: false };
+    let asked = PruneRequest { keep_ms: Some(keep_ms), dry_run: false };
     let mut removed = 0;
     loop {
-        match client.post::<Pruned>(&format!("{ARCHIVE}/prune"), &asked).await {
-            Ok(Pruned { pruned, more, .. }) => {
+        match client.post::<PruneAnswer>(&format!("{ARCHIVE}/prune"), &asked).await {
+            Ok(PruneAnswer { pruned, more, .. }) => {
                 removed += pruned;
                 bar.inc(pruned);
                 if !more {

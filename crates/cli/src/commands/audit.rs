@@ -6,14 +6,14 @@ use clap::Args;
 
 use crate::app::App;
 use crate::client::query;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, short, text};
+use crate::output::table::{TextTable, inked, number, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Options of `audit`.
 #[derive(Debug, Args)]
-pub(crate) struct Audit {
+pub(crate) struct AuditOptions {
     /// At most this many lines, up to 1000.
     #[arg(long, default_value_t = 20)]
     limit: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Audit {
     cursor: Option<String>,
 }
 
-pub(crate) async fn run(args: &Audit, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: &AuditOptions, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     let page = query([("limit", Some(args.limit.to_string())), ("cursor", args.cursor.clone())]);
     let found: Items<AuditLine> = client.get(&format!("/api/v1/audit{page}")).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &Audit, app: &App) -> Result<Exit, Problem> {
         return Ok(Exit::Done);
     }
     if found.items.is_empty() {
-        app.out.page("the audit log is empty: nothing was changed over the HTTP API yet")?;
+        app.out.page("the audit log is empty: nothing has been changed over the HTTP API yet")?;
         return Ok(Exit::Done);
     }
     app.out.page(&table(app, &found.items, client.now().await?))?;
@@ -43,12 +43,12 @@ pub(crate) async fn run(args: &Audit, app: &App) -> Result<Exit, Problem> {
 
 fn table(app: &App, lines: &[AuditLine], now: Timestamp) -> String {
     let heads = ["when", "who", "tenant", "call", "status", "from", "times"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[3]).drop_first(&[2, 5, 6]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[3]).drop_first(&[2, 5, 6]);
     for line in lines {
         let ink = match line.status {
-            200..400 => Ink::Green,
-            400..500 => Ink::Yellow,
-            _ => Ink::Red,
+            200..400 => Colour::Green,
+            400..500 => Colour::Yellow,
+            _ => Colour::Red,
         };
         table.row(vec![
             text(&relative(now, line.at)),

@@ -7,18 +7,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::app::App;
-use crate::bench::{self, Measure, Place, Sizes};
+use crate::bench::{self, BenchFolder, BenchMeasure, BenchSizes};
 use crate::problem::{Exit, Problem};
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
+pub(crate) struct BenchOptions {
     /// Run at a tenth of the size: quick, not for comparisons.
     #[arg(long)]
     quick: bool,
     /// Run only these measures; may be repeated.
     #[arg(long, value_enum, value_name = "NAME")]
-    only: Vec<Measure>,
+    only: Vec<BenchMeasure>,
     /// Where the files are written [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -27,18 +27,18 @@ pub(crate) struct Bench {
     child_backlog: Option<usize>,
 }
 
-pub(crate) async fn run(args: Bench, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: BenchOptions, app: &App) -> Result<Exit, Problem> {
     if let (Some(backlog), Some(path)) = (args.child_backlog, &args.dir) {
         app.out.document(&bench::child(path, backlog).await?)?;
         return Ok(Exit::Done);
     }
     app.no_server()?;
-    let sizes = Sizes::new(args.quick);
-    let place = Place::new(args.dir.as_deref())?;
-    let chosen = |measure: &&Measure| args.only.is_empty() || args.only.contains(measure);
-    let measures: Vec<Measure> = Measure::value_variants().iter().filter(chosen).copied().collect();
+    let sizes = BenchSizes::new(args.quick);
+    let place = BenchFolder::new(args.dir.as_deref())?;
+    let chosen = |measure: &&BenchMeasure| args.only.is_empty() || args.only.contains(measure);
+    let measures: Vec<BenchMeasure> = BenchMeasure::value_variants().iter().filter(chosen).copied().collect();
     if cfg!(debug_assertions) {
-        app.out.warn("this program was built without optimization: its figures say little");
+        app.out.warn("this program was built without optimization: its figures mean little");
     }
     app.out.note(&format!(
         "files in {}, synchronous=FULL, medians of {} runs",

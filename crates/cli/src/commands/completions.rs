@@ -4,17 +4,17 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::problem::{Exit, Problem};
 
 /// Options of `completions`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsOptions {
     /// The shell: bash, zsh, fish, elvish or powershell.
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Completions, output: &Output) -> Result<Exit, Problem> {
+pub(crate) fn run(args: &CompletionsOptions, output: &CliOutput) -> Result<Exit, Problem> {
     // Through a buffer, because the generator would panic on a pipe that was closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "backstop", &mut script);

@@ -10,11 +10,11 @@ use serde_json::json;
 
 use super::unserved;
 use crate::app::App;
-use crate::config::{FILE_NAME, Settings, Source, init as file, reference as all};
-use crate::output::paint::Ink;
+use crate::config::{FILE_NAME, SettingSource, Settings, init as file, reference as all};
+use crate::output::paint::Colour;
 use crate::output::span::length;
-use crate::output::table::{Listing, inked, short, text};
-use crate::output::{Output, clean};
+use crate::output::table::{TextTable, inked, short, text};
+use crate::output::{CliOutput, clean};
 use crate::problem::{Exit, Problem};
 
 /// How long a check waits for the store: it is about the configuration first.
@@ -22,7 +22,7 @@ const STORE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Commands about the configuration.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Write a commented backstop.toml to start from.
     Init,
     /// Check the file and print every effective setting with its source.
@@ -32,7 +32,7 @@ pub(crate) enum Config {
 }
 
 /// Writes a first file; `path` is the one that `--config` names.
-pub(crate) fn init(path: Option<&Path>, output: &Output) -> Result<Exit, Problem> {
+pub(crate) fn init(path: Option<&Path>, output: &CliOutput) -> Result<Exit, Problem> {
     let path = path.unwrap_or(Path::new(FILE_NAME));
     file::write(path)?;
     let name = path.display().to_string();
@@ -46,7 +46,7 @@ pub(crate) fn init(path: Option<&Path>, output: &Output) -> Result<Exit, Problem
 }
 
 /// Prints every setting that there is, whatever is set.
-pub(crate) fn reference(output: &Output) -> Result<Exit, Problem> {
+pub(crate) fn reference(output: &CliOutput) -> Result<Exit, Problem> {
     if output.json {
         output.document(&json!({ "markdown": all::page() }))?;
     } else {
@@ -55,11 +55,11 @@ pub(crate) fn reference(output: &Output) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-pub(crate) async fn run(command: &Config, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: &ConfigCommand, app: &App) -> Result<Exit, Problem> {
     match command {
-        Config::Init => return init(None, &app.out),
-        Config::Reference => return reference(&app.out),
-        Config::Check => {}
+        ConfigCommand::Init => return init(None, &app.out),
+        ConfigCommand::Reference => return reference(&app.out),
+        ConfigCommand::Check => {}
     }
     let settings = &app.settings;
     let mut warnings = unused(settings);
@@ -97,12 +97,12 @@ async fn waiting(app: &App) -> Vec<String> {
 }
 
 fn table(app: &App) -> String {
-    let mut table = Listing::new(&app.out, &["setting", "value", "source"]).flexible(&[1]);
+    let mut table = TextTable::new(&app.out, &["setting", "value", "source"]).flexible(&[1]);
     for row in &app.settings.rows {
         let value = row.value.as_str().map_or_else(|| row.value.to_string(), str::to_owned);
         let source = match (row.used, row.source) {
-            (false, _) => inked(Ink::Yellow, "file, not used by this version"),
-            (true, Source::Default) => inked(Ink::Grey, "default"),
+            (false, _) => inked(Colour::Yellow, "file, not used by this version"),
+            (true, SettingSource::Default) => inked(Colour::Grey, "default"),
             (true, source) => text(&source.to_string()),
         };
         table.row(vec![text(&row.key), short(&value, 200), source]);

@@ -5,23 +5,23 @@ mod purge;
 use std::path::PathBuf;
 
 use backstop::core::failure::TerminalReason;
-use backstop::core::job::JobReads;
+use backstop::core::job::JobJson;
 use backstop::{JobId, Timestamp};
-use backstop_server::shape::{DeadLetter, Envelope, Exported, Items};
+use backstop_server::shape::{DeadLetter, Envelope, ExportedJob, Items};
 use clap::Subcommand;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::filter::{Conditions, Filter};
+use super::filter::{FilterOptions, JobConditions};
 use super::job::attempts;
 use super::job::show::page as job_page;
-use super::keep::{Outlet, documents};
+use super::json_lines::{ExportTarget, documents};
 use crate::app::App;
 use crate::client::{Client, JobRef};
 use crate::output::ids::short_ids;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Facts, Listing, inked, number, short, text};
+use crate::output::table::{Properties, TextTable, inked, number, short, text};
 use crate::output::wrap::wrapped;
 use crate::output::{brief_json, clean};
 use crate::problem::{Exit, Problem};
@@ -33,11 +33,11 @@ const DEAD_LETTERS: &str = "/api/v1/dead-letters";
 
 /// Commands about dead letters.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Dead {
+pub(crate) enum DeadCommand {
     /// List dead letters, newest job first.
     List {
         #[command(flatten)]
-        filter: Filter,
+        filter: FilterOptions,
         /// Print envelopes, as other systems read them, in JSON.
         #[arg(long)]
         envelope: bool,
@@ -50,10 +50,10 @@ pub(crate) enum Dead {
         #[arg(long)]
         envelope: bool,
     },
-    /// Export dead letters as lines of JSON, each with all its runs and its payload in clear.
+    /// Export dead letters as lines of JSON, each with all its runs and its payload in the clear.
     Export {
         #[command(flatten)]
-        conditions: Conditions,
+        conditions: JobConditions,
         /// Export envelopes, as other systems read them.
         #[arg(long)]
         envelope: bool,
@@ -62,34 +62,34 @@ pub(crate) enum Dead {
         to: Option<PathBuf>,
     },
     /// Remove dead letters for good; their idempotency keys stay taken.
-    Purge(Box<purge::Options>),
+    Purge(Box<purge::PurgeOptions>),
 }
 
-pub(crate) async fn run(command: Dead, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: DeadCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Dead::List { filter, envelope } => list(&filter, envelope, &client, app).await?,
-        Dead::Show { id, envelope } => show(client.job_id(&id).await?, envelope, &client, app).await?,
-        Dead::Export { conditions, envelope, to } => {
-            let outlet = Outlet::open(to.as_deref())?;
+        DeadCommand::List { filter, envelope } => list(&filter, envelope, &client, app).await?,
+        DeadCommand::Show { id, envelope } => show(client.job_id(&id).await?, envelope, &client, app).await?,
+        DeadCommand::Export { conditions, envelope, to } => {
+            let outlet = ExportTarget::open(to.as_deref())?;
             if envelope {
                 export_envelopes(&conditions, outlet, &client, app).await?;
             } else {
                 export(&conditions, outlet, &client, app).await?;
             }
         }
-        Dead::Purge(options) => return purge::run(&options, &client, app).await,
+        DeadCommand::Purge(options) => return purge::run(&options, &client, app).await,
     }
     Ok(Exit::Done)
 }
 
-async fn list(filter: &Filter, envelope: bool, client: &Client, app: &App) -> Result<(), Problem> {
+async fn list(filter: &FilterOptions, envelope: bool, client: &Client, app: &App) -> Result<(), Problem> {
     let path = format!("{DEAD_LETTERS}{}", filter.query(None));
     if envelope {
         let page: Items<Value> = client.get(&format!("{path}&envelope=true")).await?;
         return app.out.items(&page.items, page.next_cursor);
     }
-    let page: Items<JobReads> = client.get(&path).await?;
+    let page: Items<JobJson> = client.get(&path).await?;
     if app.out.json {
         return app.out.items(&page.items, page.next_cursor);
     }
@@ -111,18 +111,18 @@ async fn list(filter: &Filter, envelope: bool, client: &Client, app: &App) -> Re
 
 /// A page of dead letters with all that is known of each.
 async fn export_page(
-    conditions: &Conditions,
+    conditions: &JobConditions,
     cursor: Option<&str>,
     finished_before: Option<Timestamp>,
     client: &Client,
-) -> Result<Items<Exported>, Problem> {
+) -> Result<Items<ExportedJob>, Problem> {
     let query = conditions.page(PAGE, cursor, finished_before);
     client.get(&format!("{DEAD_LETTERS}/export{query}")).await
 }
 
 async fn export(
-    conditions: &Conditions,
-    mut outlet: Outlet,
+    conditions: &JobConditions,
+    mut outlet: ExportTarget,
     client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
@@ -138,8 +138,8 @@ async fn export(
 }
 
 async fn export_envelopes(
-    conditions: &Conditions,
-    mut outlet: Outlet,
+    conditions: &JobConditions,
+    mut outlet: ExportTarget,
     client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
@@ -156,9 +156,9 @@ async fn export_envelopes(
     }
 }
 
-fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
+fn table(app: &App, jobs: &[JobJson], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "reason", "runs", "died", "last error"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 4, 6, 5]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 4, 6, 5]);
     for (job, id) in jobs.iter().zip(short_ids(jobs.iter().map(|job| job.id))) {
         let told = job.error_type.as_ref().zip(job.last_error.as_ref());
         let error = told.map_or_else(String::new, |(kind, message)| format!("{kind}: {message}"));
@@ -166,7 +166,7 @@ fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
             text(&id),
             text(&job.kind),
             text(&job.queue),
-            inked(Ink::Red, job.terminal_reason.map_or("failed", TerminalReason::as_str)),
+            inked(Colour::Red, job.terminal_reason.map_or("failed", TerminalReason::as_str)),
             number(job.runs.into()),
             text(&job.finished_at.map_or_else(|| "-".to_owned(), |at| relative(now, at))),
             short(&error, 160),
@@ -182,7 +182,7 @@ async fn show(id: JobId, envelope: bool, client: &Client, app: &App) -> Result<(
         return app.out.document(&letter);
     }
     let now = client.now().await?;
-    let head = |text: &str| app.out.ink(Ink::Bold, text);
+    let head = |text: &str| app.out.ink(Colour::Bold, text);
     let mut page = format!("{}\n", job_page(app, &letter.job, now));
     if let Some(envelope) = &letter.envelope {
         page.push_str(&format!("{}\n{}\n", head("envelope"), fields(envelope).page(&app.out)));
@@ -198,8 +198,8 @@ async fn show(id: JobId, envelope: bool, client: &Client, app: &App) -> Result<(
 }
 
 /// The fields of an envelope, under the names that other systems know.
-fn fields(envelope: &Envelope) -> Facts {
-    let mut facts = Facts::default();
+fn fields(envelope: &Envelope) -> Properties {
+    let mut facts = Properties::default();
     for (name, value) in serde_json::to_value(envelope).unwrap_or_default().as_object().into_iter().flatten()
     {
         facts.add(

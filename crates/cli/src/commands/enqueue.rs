@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop::core::failure::Growth;
 use backstop::{Jitter, OnConflict, Priority, Refusal, Timestamp};
-use backstop_server::shape::{BackoffPart, Items, JobsBatch, Stored, SubmitJob};
+use backstop_server::shape::{BackoffPart, Items, JobsBatch, SubmitJob, SubmittedJob};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::value::{RawValue, to_raw_value};
@@ -23,7 +23,7 @@ const BATCH: u64 = 1_000;
 
 /// Options of `enqueue`.
 #[derive(Debug, Args)]
-pub(crate) struct Enqueue {
+pub(crate) struct EnqueueOptions {
     /// The kind of job.
     kind: String,
     /// The payload as JSON; `-` reads it from stdin.
@@ -108,7 +108,7 @@ fn param(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), value))
 }
 
-pub(crate) async fn run(args: Enqueue, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: EnqueueOptions, app: &App) -> Result<Exit, Problem> {
     let payload = payload(&args.payload)?;
     let payload: &RawValue = serde_json::from_str(&payload)
         .map_err(|problem| Refusal::invalid("payload", format!("it is not valid JSON: {problem}")))?;
@@ -138,7 +138,7 @@ fn payload(given: &str) -> Result<String, Problem> {
 }
 
 async fn one(job: &SubmitJob<'_>, client: &Client, app: &App) -> Result<(), Problem> {
-    let stored: Stored = client.post("/api/v1/jobs", job).await?;
+    let stored: SubmittedJob = client.post("/api/v1/jobs", job).await?;
     if app.out.json {
         return app.out.document(&stored);
     }
@@ -155,12 +155,12 @@ async fn one(job: &SubmitJob<'_>, client: &Client, app: &App) -> Result<(), Prob
 
 async fn many(job: &SubmitJob<'_>, count: u64, client: &Client, app: &App) -> Result<(), Problem> {
     let bar = if app.out.live { ProgressBar::new(count) } else { ProgressBar::hidden() };
-    let mut stored: Vec<Stored> = Vec::new();
+    let mut stored: Vec<SubmittedJob> = Vec::new();
     let mut left = count;
     while left > 0 {
         let size = left.min(BATCH);
         let jobs = (0..size).map(|_| job.clone()).collect();
-        let answers: Items<Stored> =
+        let answers: Items<SubmittedJob> =
             client.post("/api/v1/jobs/batch", &JobsBatch { jobs, partial: false }).await?;
         if app.out.json {
             stored.extend(answers.items);
@@ -176,7 +176,7 @@ async fn many(job: &SubmitJob<'_>, count: u64, client: &Client, app: &App) -> Re
     app.out.page(&format!("enqueued {} of kind `{kind}` on queue `{queue}`", counted(count, "job")))
 }
 
-impl Enqueue {
+impl EnqueueOptions {
     /// The submit with every option that was given.
     fn job<'a>(&'a self, payload: &'a RawValue, params: Option<&'a RawValue>) -> SubmitJob<'a> {
         SubmitJob {

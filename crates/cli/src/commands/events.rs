@@ -8,10 +8,10 @@ use backstop::Timestamp;
 use clap::Args;
 use serde_json::Value;
 
-use self::sse::{Block, Blocks};
+use self::sse::{SseBlock, SseBlocks};
 use crate::app::App;
 use crate::client::{Client, JobRef, query};
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::{brief, clean};
 use crate::problem::{Exit, Problem};
 
@@ -24,7 +24,7 @@ const FRONT: [&str; 10] =
 
 /// Options of `events`.
 #[derive(Debug, Args)]
-pub(crate) struct Events {
+pub(crate) struct EventsOptions {
     /// Keep following. Events are not stored, so the command always does.
     #[arg(long, short)]
     follow: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Events {
     limit: Option<u64>,
 }
 
-pub(crate) async fn run(args: &Events, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: &EventsOptions, app: &App) -> Result<Exit, Problem> {
     if app.settings.remote.is_none() {
         return Err(Problem::usage("needs_a_server", "events come from a running server, not from a store")
             .hint("name the server with --server URL or BACKSTOP_SERVER; `backstop up` starts one"));
@@ -95,7 +95,7 @@ impl Followed<'_> {
             self.app.out.note("following events: press Ctrl-C to stop");
         }
         *connected = true;
-        let mut blocks = Blocks::default();
+        let mut blocks = SseBlocks::default();
         while let Some(bytes) = stream.next().await? {
             for block in blocks.push(&bytes) {
                 self.tell(&block)?;
@@ -107,7 +107,7 @@ impl Followed<'_> {
         Ok(None)
     }
 
-    fn tell(&mut self, block: &Block) -> Result<(), Problem> {
+    fn tell(&mut self, block: &SseBlock) -> Result<(), Problem> {
         if block.id.is_some() {
             self.last_id.clone_from(&block.id);
         }
@@ -135,7 +135,7 @@ fn line(app: &App, name: &str, event: &Value) -> String {
     let at = event["at"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
     let at = at.map_or_else(|| text("at"), |at| at.to_string());
     let mut line =
-        format!("{}  {}", app.out.ink(Ink::Grey, &at), app.out.ink(ink(name), &format!("{name:<12}")));
+        format!("{}  {}", app.out.ink(Colour::Grey, &at), app.out.ink(ink(name), &format!("{name:<12}")));
     for field in ["job_id", "kind", "queue"] {
         if event[field].is_string() {
             line.push_str(&format!("  {}", text(field)));
@@ -146,18 +146,18 @@ fn line(app: &App, name: &str, event: &Value) -> String {
             continue;
         }
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        line.push_str(&format!("  {}={}", app.out.ink(Ink::Grey, field), brief(&value, 120)));
+        line.push_str(&format!("  {}={}", app.out.ink(Colour::Grey, field), brief(&value, 120)));
     }
     line
 }
 
-fn ink(name: &str) -> Ink {
+fn ink(name: &str) -> Colour {
     match name {
-        "succeeded" => Ink::Green,
-        "started" => Ink::Blue,
-        "failed" | "dead" | "alert" | "timed_out" | "incident_opened" | "incident_regressed" => Ink::Red,
-        "canceled" => Ink::Grey,
-        "enqueued" => Ink::Bold,
-        _ => Ink::Yellow,
+        "succeeded" => Colour::Green,
+        "started" => Colour::Blue,
+        "failed" | "dead" | "alert" | "timed_out" | "incident_opened" | "incident_regressed" => Colour::Red,
+        "canceled" => Colour::Grey,
+        "enqueued" => Colour::Bold,
+        _ => Colour::Yellow,
     }
 }

@@ -8,7 +8,7 @@ use crate::client::query;
 
 /// What jobs must have in common.
 #[derive(Debug, Args)]
-pub(crate) struct Conditions {
+pub(crate) struct JobConditions {
     /// On this queue.
     #[arg(long)]
     queue: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Conditions {
     created_before: Option<Timestamp>,
 }
 
-impl Conditions {
+impl JobConditions {
     /// As parts of a query.
     fn parts(&self) -> [(&'static str, Option<String>); 8] {
         [
@@ -89,9 +89,9 @@ impl Conditions {
 
 /// Conditions and the page to show.
 #[derive(Debug, Args)]
-pub(crate) struct Filter {
+pub(crate) struct FilterOptions {
     #[command(flatten)]
-    conditions: Conditions,
+    conditions: JobConditions,
     /// At most this many, up to 1000.
     #[arg(long, default_value_t = 20)]
     limit: usize,
@@ -100,7 +100,7 @@ pub(crate) struct Filter {
     cursor: Option<JobId>,
 }
 
-impl Filter {
+impl FilterOptions {
     /// The query for this page.
     pub(crate) fn query(&self, status: Option<State>) -> String {
         let cursor = self.cursor.map(|cursor| cursor.to_string());

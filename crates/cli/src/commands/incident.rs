@@ -3,8 +3,8 @@
 
 use backstop::Timestamp;
 use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{Incident as Shown, IncidentState};
-use backstop_server::shape::{IncidentShown, Items, Saying as Said, SayingFixed};
+use backstop::core::incident::{Incident, IncidentState};
+use backstop_server::shape::{IncidentFix, IncidentNote, IncidentShown, Items};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -12,9 +12,9 @@ use crate::app::{App, who};
 use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::figures::grouped;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{both, relative};
-use crate::output::table::{Facts, Listing, inked, number, number_inked, short, text};
+use crate::output::table::{Properties, TextTable, inked, number, number_inked, short, text};
 use crate::output::wrap::wrapped;
 use crate::problem::{Exit, Problem};
 
@@ -22,7 +22,7 @@ const INCIDENTS: &str = "/api/v1/incidents";
 
 /// Commands about incidents.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Incident {
+pub(crate) enum IncidentCommand {
     /// List incidents, latest seen first.
     List {
         /// Only those in this state: new, acknowledged, fixed, regressed or muted.
@@ -44,24 +44,24 @@ pub(crate) enum Incident {
         fingerprint: Fingerprint,
     },
     /// Acknowledge an incident.
-    Ack(Saying),
+    Ack(NoteOptions),
     /// Mark an incident as fixed; a failure in that version or a later one is a regression.
     Fixed {
         #[command(flatten)]
-        saying: Saying,
+        saying: NoteOptions,
         /// The first version of your code without the bug; without it any further failure is a regression.
         #[arg(long = "in", value_name = "VERSION")]
         version: Option<String>,
     },
     /// Mute alerts about an incident.
-    Mute(Saying),
+    Mute(NoteOptions),
     /// Reopen an incident.
-    Reopen(Saying),
+    Reopen(NoteOptions),
 }
 
 /// What is said, and by whom.
 #[derive(Debug, Args)]
-pub(crate) struct Saying {
+pub(crate) struct NoteOptions {
     /// The incident's fingerprint.
     fingerprint: Fingerprint,
     /// A note for others.
@@ -72,25 +72,25 @@ pub(crate) struct Saying {
     by: Option<String>,
 }
 
-pub(crate) async fn run(command: Incident, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: IncidentCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Incident::List { state, open, limit, cursor } => {
+        IncidentCommand::List { state, open, limit, cursor } => {
             list(&client, app, state, open, limit, cursor).await?;
         }
-        Incident::Show { fingerprint } => show(&client, app, &fingerprint).await?,
-        Incident::Ack(saying) => say(&client, app, saying, "ack").await?,
-        Incident::Fixed { saying, version } => {
+        IncidentCommand::Show { fingerprint } => show(&client, app, &fingerprint).await?,
+        IncidentCommand::Ack(saying) => say(&client, app, saying, "ack").await?,
+        IncidentCommand::Fixed { saying, version } => {
             if version.as_deref().is_some_and(|version| version.trim().is_empty()) {
                 let problem = Problem::usage("no_version", "the version it is fixed in is empty");
                 return Err(problem.hint("name the first version without the bug, or leave --in out"));
             }
-            let Saying { fingerprint, note, by } = saying;
-            let said = SayingFixed { version, note, by: Some(who(by)) };
+            let NoteOptions { fingerprint, note, by } = saying;
+            let said = IncidentFix { version, note, by: Some(who(by)) };
             post(&client, app, &fingerprint, "fixed", &said).await?;
         }
-        Incident::Mute(saying) => say(&client, app, saying, "mute").await?,
-        Incident::Reopen(saying) => say(&client, app, saying, "reopen").await?,
+        IncidentCommand::Mute(saying) => say(&client, app, saying, "mute").await?,
+        IncidentCommand::Reopen(saying) => say(&client, app, saying, "reopen").await?,
     }
     Ok(Exit::Done)
 }
@@ -111,35 +111,35 @@ async fn list(
         ("cursor", cursor),
     ]);
     let Items { items: incidents, next_cursor } =
-        client.get::<Items<Shown>>(&format!("{INCIDENTS}{which}")).await?;
+        client.get::<Items<Incident>>(&format!("{INCIDENTS}{which}")).await?;
     if app.out.json {
         return app.out.items(&incidents, next_cursor);
     }
     if incidents.is_empty() {
         let none = if narrows {
-            "no incident is like that: `backstop incident list` shows all"
+            "no incident matches: `backstop incident list` shows all"
         } else {
             "no failure has been seen: `backstop job list` shows all jobs"
         };
         return app.out.page(none);
     }
     app.out.page(&table(app, &incidents, client.now().await?))?;
-    app.out.note("\n`backstop incident show F` tells more of one, and what to do");
+    app.out.note("\n`backstop incident show F` says more about one, and what to do");
     if let Some(next) = next_cursor {
         app.out.note(&format!("there are more: add --cursor {next}"));
     }
     Ok(())
 }
 
-fn table(app: &App, incidents: &[Shown], now: Timestamp) -> String {
+fn table(app: &App, incidents: &[Incident], now: Timestamp) -> String {
     let heads = ["fingerprint", "state", "kind", "dead now", "failures", "error", "first seen", "last seen"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[5]).drop_first(&[6, 7, 4]).figures(&[3, 4]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[5]).drop_first(&[6, 7, 4]).figures(&[3, 4]);
     for one in incidents {
         table.row(vec![
             text(one.fingerprint.as_ref()),
-            inked(Ink::of_incident(one.standing.state), &state_words(one)),
+            inked(Colour::of_incident(one.standing.state), &state_words(one)),
             text(&one.kind),
-            number_inked(Ink::Red, one.open),
+            number_inked(Colour::Red, one.open),
             number(one.failures),
             short(&format!("{}: {}", one.error_type, one.message), 160),
             text(&relative(now, one.first_seen)),
@@ -149,7 +149,7 @@ fn table(app: &App, incidents: &[Shown], now: Timestamp) -> String {
     table.text()
 }
 
-fn state_words(incident: &Shown) -> String {
+fn state_words(incident: &Incident) -> String {
     let standing = &incident.standing;
     match &standing.fixed_in {
         Some(version) => format!("{} in {version}", standing.state),
@@ -164,24 +164,24 @@ async fn show(client: &Client, app: &App, fingerprint: &Fingerprint) -> Result<(
     }
     let IncidentShown { incident, samples, .. } = shown;
     let now = client.now().await?;
-    let mut page = format!("{} {}\n\n", app.out.ink(Ink::Bold, "incident"), incident.fingerprint);
+    let mut page = format!("{} {}\n\n", app.out.ink(Colour::Bold, "incident"), incident.fingerprint);
     page.push_str(&facts(&incident, now).page(&app.out));
     if !samples.is_empty() {
-        page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "its latest dead letters")));
+        page.push_str(&format!("\n{}\n", app.out.ink(Colour::Bold, "its latest dead letters")));
         for sample in &samples {
             let at = sample.finished_at.map_or_else(String::new, |at| relative(now, at));
             page.push_str(&format!("  {}  {at}\n", sample.id));
         }
     }
-    page.push_str(&format!("\n{}\n", app.out.ink(Ink::Bold, "what to do")));
+    page.push_str(&format!("\n{}\n", app.out.ink(Colour::Bold, "what to do")));
     for line in advice(&incident) {
         page.push_str(&format!("  {}\n", wrapped(&line, app.out.width, 2)));
     }
     app.out.page(page.trim_end())
 }
 
-fn facts(incident: &Shown, now: Timestamp) -> Facts {
-    let mut facts = Facts::default();
+fn facts(incident: &Incident, now: Timestamp) -> Properties {
+    let mut facts = Properties::default();
     facts.add("state", state_words(incident));
     facts.add("kind", clean(&incident.kind));
     facts.add("error", clean(&format!("{}: {}", incident.error_type, incident.message)));
@@ -207,12 +207,12 @@ fn facts(incident: &Shown, now: Timestamp) -> Facts {
 }
 
 /// What a person does next, by where the incident stands.
-fn advice(incident: &Shown) -> Vec<String> {
+fn advice(incident: &Incident) -> Vec<String> {
     let print = &incident.fingerprint;
     let mut lines = vec![format!("look at one: backstop job explain {}", incident.sample_job)];
     match incident.standing.state {
         IncidentState::New | IncidentState::Regressed => {
-            lines.push(format!("say that you look after it: backstop incident ack {print}"));
+            lines.push(format!("acknowledge it: backstop incident ack {print}"));
             lines.push(format!("once it is fixed: backstop incident fixed {print} --in VERSION"));
         }
         IncidentState::Acknowledged => {
@@ -224,14 +224,14 @@ fn advice(incident: &Shown) -> Vec<String> {
             ));
         }
         IncidentState::Fixed => lines.push("nothing: it is fixed and no dead letters are left".to_owned()),
-        IncidentState::Muted => lines.push(format!("hear of it again: backstop incident reopen {print}")),
+        IncidentState::Muted => lines.push(format!("reopen it: backstop incident reopen {print}")),
     }
     lines
 }
 
-async fn say(client: &Client, app: &App, saying: Saying, verb: &str) -> Result<(), Problem> {
-    let Saying { fingerprint, note, by } = saying;
-    post(client, app, &fingerprint, verb, &Said { note, by: Some(who(by)) }).await
+async fn say(client: &Client, app: &App, saying: NoteOptions, verb: &str) -> Result<(), Problem> {
+    let NoteOptions { fingerprint, note, by } = saying;
+    post(client, app, &fingerprint, verb, &IncidentNote { note, by: Some(who(by)) }).await
 }
 
 async fn post(
@@ -241,7 +241,7 @@ async fn post(
     verb: &str,
     said: &impl Serialize,
 ) -> Result<(), Problem> {
-    let incident: Shown = client.post(&format!("{INCIDENTS}/{fingerprint}/{verb}"), said).await?;
+    let incident: Incident = client.post(&format!("{INCIDENTS}/{fingerprint}/{verb}"), said).await?;
     if app.out.json {
         return app.out.document(&incident);
     }

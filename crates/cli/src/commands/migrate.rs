@@ -10,7 +10,7 @@ use crate::problem::{Exit, Problem};
 
 /// What `backstop migrate` takes.
 #[derive(Debug, Args)]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateOptions {
     /// Print the SQL of least-privilege roles (migrator, server, worker, enqueuer, reader); change nothing.
     #[arg(long, conflicts_with = "roles")]
     print_roles: bool,
@@ -19,11 +19,11 @@ pub(crate) struct Migrate {
     roles: bool,
 }
 
-pub(crate) async fn run(app: &App, asked: &Migrate) -> Result<Exit, Problem> {
+pub(crate) async fn run(app: &App, asked: &MigrateOptions) -> Result<Exit, Problem> {
     app.no_server()?;
     let on_server = is_postgres(&app.settings.store) || is_mysql(&app.settings.store);
     if (asked.print_roles || asked.roles) && !on_server {
-        let message = "roles belong to a database server, and this store is none";
+        let message = "roles belong to a database server, and this store is not one";
         let hint = "name one with --store postgres://HOST/DATABASE or --store mysql://HOST/DATABASE";
         return Err(Problem::failed("no_roles", message).hint(hint));
     }

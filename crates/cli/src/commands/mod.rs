@@ -14,7 +14,7 @@ pub(crate) mod events;
 mod filter;
 pub(crate) mod incident;
 pub(crate) mod job;
-mod keep;
+mod json_lines;
 pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
@@ -25,30 +25,30 @@ pub(crate) mod up;
 pub(crate) mod worker;
 
 use crate::app::App;
-use crate::cli::Command;
+use crate::cli::CliCommand;
 use crate::problem::{Exit, Problem};
 
 /// Runs a command.
-pub(crate) async fn run(command: Command, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem> {
     match command {
-        Command::Up(args) => up::run(args, app).await,
-        Command::Enqueue(args) => enqueue::run(*args, app).await,
-        Command::Job(command) => job::run(command, app).await,
-        Command::Queue(command) => queue::run(command, app).await,
-        Command::Dead(command) => dead::run(command, app).await,
-        Command::Archive(command) => archive::run(command, app).await,
-        Command::Alert(command) => alert::run(command, app).await,
-        Command::Audit(args) => audit::run(&args, app).await,
-        Command::Events(args) => events::run(&args, app).await,
-        Command::Incident(command) => incident::run(command, app).await,
-        Command::Rule(command) => rule::run(*command, app).await,
-        Command::Redrive(command) => redrive::run(command, app).await,
-        Command::Token(command) => token::run(command, app).await,
-        Command::Worker(command) => worker::run(command, app).await,
-        Command::Migrate(args) => migrate::run(app, &args).await,
-        Command::Doctor => doctor::run(app).await,
-        Command::Bench(args) => bench::run(args, app).await,
-        Command::Config(command) => config::run(&command, app).await,
-        Command::Completions(args) => completions::run(&args, &app.out),
+        CliCommand::Up(args) => up::run(args, app).await,
+        CliCommand::Enqueue(args) => enqueue::run(*args, app).await,
+        CliCommand::Job(command) => job::run(command, app).await,
+        CliCommand::Queue(command) => queue::run(command, app).await,
+        CliCommand::Dead(command) => dead::run(command, app).await,
+        CliCommand::Archive(command) => archive::run(command, app).await,
+        CliCommand::Alert(command) => alert::run(command, app).await,
+        CliCommand::Audit(args) => audit::run(&args, app).await,
+        CliCommand::Events(args) => events::run(&args, app).await,
+        CliCommand::Incident(command) => incident::run(command, app).await,
+        CliCommand::Rule(command) => rule::run(*command, app).await,
+        CliCommand::Redrive(command) => redrive::run(command, app).await,
+        CliCommand::Token(command) => token::run(command, app).await,
+        CliCommand::Worker(command) => worker::run(command, app).await,
+        CliCommand::Migrate(args) => migrate::run(app, &args).await,
+        CliCommand::Doctor => doctor::run(app).await,
+        CliCommand::Bench(args) => bench::run(args, app).await,
+        CliCommand::Config(command) => config::run(&command, app).await,
+        CliCommand::Completions(args) => completions::run(&args, &app.out),
     }
 }

@@ -2,23 +2,23 @@
 
 use backstop::Timestamp;
 use backstop::store::QueueView;
-use backstop_server::shape::{Changed, Note};
+use backstop_server::shape::{Changed, OperationNote};
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::app::{App, who};
 use crate::client::{Client, escaped};
 use crate::output::clean;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, number_inked, text};
+use crate::output::table::{TextTable, inked, number, number_inked, text};
 use crate::problem::{Exit, Problem};
 
 const QUEUES: &str = "/api/v1/queues";
 
 /// Commands about queues.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Queue {
+pub(crate) enum QueueCommand {
     /// List queues with their counts.
     List,
     /// Pause a queue: workers claim nothing from it.
@@ -36,22 +36,23 @@ pub(crate) enum Queue {
     },
 }
 
-pub(crate) async fn run(command: Queue, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: QueueCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Queue::List => list(&client, app).await?,
-        Queue::Pause { name, note } => {
+        QueueCommand::List => list(&client, app).await?,
+        QueueCommand::Pause { name, note } => {
             let queues: Vec<QueueView> = client.list(QUEUES).await?;
             if queues.iter().all(|queue| queue.name != name) {
                 app.out.warn(&format!("queue `{name}` has had no job and no worker yet: is the name right?"));
             }
-            let note = Note { note: Some(who(note)) };
+            let note = OperationNote { note: Some(who(note)) };
             let Changed { changed, .. } = client.post(&path(&name, "pause"), &note).await?;
             let undo = format!("`backstop queue resume {}` undoes it", clean(&name));
             told(app, &name, changed, true, &undo)?;
         }
-        Queue::Resume { name } => {
-            let Changed { changed, .. } = client.post(&path(&name, "resume"), &Note::default()).await?;
+        QueueCommand::Resume { name } => {
+            let Changed { changed, .. } =
+                client.post(&path(&name, "resume"), &OperationNote::default()).await?;
             told(app, &name, changed, false, "its jobs go on")?;
         }
     }
@@ -96,23 +97,23 @@ fn table(app: &App, queues: &[QueueView], now: Timestamp) -> String {
         "canceled",
         "oldest due",
     ];
-    let mut table = Listing::new(&app.out, &heads).drop_first(&[9, 6, 10, 7, 2]);
+    let mut table = TextTable::new(&app.out, &heads).drop_first(&[9, 6, 10, 7, 2]);
     for queue in queues {
         table.row(vec![
             text(&queue.name),
             match (queue.paused, &queue.pause_note) {
-                (false, _) => inked(Ink::Green, "open"),
-                (true, None) => inked(Ink::Yellow, "paused"),
-                (true, Some(note)) => inked(Ink::Yellow, &format!("paused by {note}")),
+                (false, _) => inked(Colour::Green, "open"),
+                (true, None) => inked(Colour::Yellow, "paused"),
+                (true, Some(note)) => inked(Colour::Yellow, &format!("paused by {note}")),
             },
-            if queue.workers == 0 { number(0).fg(Ink::Yellow.cell()) } else { number(queue.workers) },
+            if queue.workers == 0 { number(0).fg(Colour::Yellow.cell()) } else { number(queue.workers) },
             number(queue.pending),
-            number_inked(Ink::Yellow, queue.waiting),
-            number_inked(Ink::Blue, queue.running),
-            number_inked(Ink::Yellow, queue.paused_jobs),
-            number_inked(Ink::Green, queue.succeeded),
-            number_inked(Ink::Red, queue.failed),
-            number_inked(Ink::Grey, queue.canceled),
+            number_inked(Colour::Yellow, queue.waiting),
+            number_inked(Colour::Blue, queue.running),
+            number_inked(Colour::Yellow, queue.paused_jobs),
+            number_inked(Colour::Green, queue.succeeded),
+            number_inked(Colour::Red, queue.failed),
+            number_inked(Colour::Grey, queue.canceled),
             text(&queue.oldest_due.map_or_else(|| "-".to_owned(), |due| relative(now, due))),
         ]);
     }

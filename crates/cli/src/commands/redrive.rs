@@ -8,98 +8,98 @@ mod watch;
 
 use backstop::Timestamp;
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Phase, Plan};
-use backstop_server::shape::{Asking, PlanShown, Worker};
+use backstop::core::redrive::{Plan, PlanPhase};
+use backstop_server::shape::{PlanActor, PlanShown, Worker};
 use clap::{Args, Subcommand};
 
 use super::worker::WORKERS;
 use crate::app::{App, who};
 use crate::client::Client;
 use crate::output::clean;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, number_inked, short, text};
+use crate::output::table::{TextTable, inked, number, number_inked, short, text};
 use crate::problem::{Exit, Problem};
 
 const REDRIVES: &str = "/api/v1/redrives";
 
 /// Commands about re-drive plans.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Redrive {
+pub(crate) enum RedriveCommand {
     /// Create a plan for dead letters; `--dry-run` only counts them.
-    Plan(Box<plan::Options>),
+    Plan(Box<plan::PlanOptions>),
     /// List plans, latest first.
     List,
     /// Start a plan, beginning with its canary.
     Start {
         #[command(flatten)]
-        which: Which,
+        which: OnePlan,
         /// Watch it until it is done, halted or canceled.
         #[arg(long)]
         watch: bool,
     },
     /// Show a plan: its state, what happened so far, and who did what.
-    Show(show::Options),
+    Show(show::ShowPlanOptions),
     /// Pause a plan; what is in flight goes on.
-    Pause(Which),
+    Pause(OnePlan),
     /// Resume a plan; one that halted begins again with a canary.
     Resume {
         #[command(flatten)]
-        which: Which,
+        which: OnePlan,
         /// Watch it until it is done, halted or canceled.
         #[arg(long)]
         watch: bool,
     },
     /// Cancel a plan; what is in flight goes on.
-    Cancel(Which),
+    Cancel(OnePlan),
 }
 
 /// A plan, and who asks.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct OnePlan {
     /// The plan, such as rd-1f0c9a22.
     id: PlanId,
     #[command(flatten)]
-    who: Who,
+    who: ActorOptions,
 }
 
 /// Who asks, for the audit.
 #[derive(Debug, Args)]
-pub(crate) struct Who {
+pub(crate) struct ActorOptions {
     /// Your name in the audit log [default: the user you are logged in as].
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
 
-impl Who {
+impl ActorOptions {
     fn name(&self) -> String {
         who(self.by.clone())
     }
 }
 
-pub(crate) async fn run(command: Redrive, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: RedriveCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     let done = match command {
-        Redrive::Plan(options) => plan::run(&options, &client, app).await,
-        Redrive::List => list(&client, app).await,
-        Redrive::Show(options) => show::run(&options, &client, app).await,
-        Redrive::Start { which, watch } => {
+        RedriveCommand::Plan(options) => plan::run(&options, &client, app).await,
+        RedriveCommand::List => list(&client, app).await,
+        RedriveCommand::Show(options) => show::run(&options, &client, app).await,
+        RedriveCommand::Start { which, watch } => {
             let plan = ask(&client, &which.id, "start", &which.who).await?;
             under_way(&plan, watch, &client, app).await
         }
-        Redrive::Resume { which, watch } => {
+        RedriveCommand::Resume { which, watch } => {
             let plan = ask(&client, &which.id, "resume", &which.who).await?;
             under_way(&plan, watch, &client, app).await
         }
-        Redrive::Pause(which) => told(app, &ask(&client, &which.id, "pause", &which.who).await?),
-        Redrive::Cancel(which) => told(app, &ask(&client, &which.id, "cancel", &which.who).await?),
+        RedriveCommand::Pause(which) => told(app, &ask(&client, &which.id, "pause", &which.who).await?),
+        RedriveCommand::Cancel(which) => told(app, &ask(&client, &which.id, "cancel", &which.who).await?),
     };
     done.map_err(judged)
 }
 
 /// Asks something of a plan, and answers it as it is then.
-async fn ask(client: &Client, plan: &PlanId, verb: &str, who: &Who) -> Result<PlanShown, Problem> {
-    let asking = Asking { by: Some(who.name()) };
+async fn ask(client: &Client, plan: &PlanId, verb: &str, who: &ActorOptions) -> Result<PlanShown, Problem> {
+    let asking = PlanActor { by: Some(who.name()) };
     client.post(&format!("{REDRIVES}/{plan}/{verb}"), &asking).await.map_err(judged)
 }
 
@@ -117,14 +117,15 @@ fn judged(problem: Problem) -> Problem {
 async fn under_way(plan: &PlanShown, stay: bool, client: &Client, app: &App) -> Result<Exit, Problem> {
     let workers: Vec<Worker> = client.list(WORKERS).await?;
     if workers.iter().all(|worker| !worker.live) {
-        app.out
-            .warn("no worker is up, so nothing happens yet: workers carry plans out, such as `backstop up`");
+        app.out.warn(
+            "no worker is running, so nothing happens yet: workers carry out plans; `backstop up` starts one",
+        );
     }
     if stay {
         return watch::run(&plan.plan.id, client, app).await;
     }
     told(app, plan)?;
-    app.out.note(&format!("`backstop redrive show {} --watch` shows how it goes", plan.plan.id));
+    app.out.note(&format!("`backstop redrive show {} --watch` shows its progress", plan.plan.id));
     Ok(Exit::Done)
 }
 
@@ -158,15 +159,15 @@ async fn list(client: &Client, app: &App) -> Result<Exit, Problem> {
 
 fn table(app: &App, plans: &[Plan], now: Timestamp) -> String {
     let heads = ["plan", "phase", "driven", "succeeded", "failed", "expected", "made", "by", "which"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[8]).drop_first(&[7, 6, 5]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[8]).drop_first(&[7, 6, 5]);
     for plan in plans {
         let counts = &plan.counts;
         table.row(vec![
             text(plan.id.as_str()),
             inked(ink(plan.phase), plan.phase.as_str()),
             number(counts.driven),
-            number_inked(Ink::Green, counts.succeeded),
-            number_inked(Ink::Red, counts.failed_same + counts.failed_other),
+            number_inked(Colour::Green, counts.succeeded),
+            number_inked(Colour::Red, counts.failed_same + counts.failed_other),
             number(plan.expected),
             text(&relative(now, plan.created_at)),
             short(&plan.created_by, 30),
@@ -177,12 +178,12 @@ fn table(app: &App, plans: &[Plan], now: Timestamp) -> String {
 }
 
 /// The colour of a phase.
-const fn ink(phase: Phase) -> Ink {
+const fn ink(phase: PlanPhase) -> Colour {
     match phase {
-        Phase::Done => Ink::Green,
-        Phase::Halted => Ink::Red,
-        Phase::Paused => Ink::Yellow,
-        Phase::Planned | Phase::Canceled => Ink::Grey,
-        Phase::Canary | Phase::Gate | Phase::Driving | Phase::Draining => Ink::Blue,
+        PlanPhase::Done => Colour::Green,
+        PlanPhase::Halted => Colour::Red,
+        PlanPhase::Paused => Colour::Yellow,
+        PlanPhase::Planned | PlanPhase::Canceled => Colour::Grey,
+        PlanPhase::Canary | PlanPhase::Gate | PlanPhase::Driving | PlanPhase::Draining => Colour::Blue,
     }
 }

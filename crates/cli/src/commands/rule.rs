@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Action, Match, Rule as Stored, RuleId};
+use backstop::core::failure::{Rule, RuleAction, RuleId, RuleMatch};
 use backstop::{Backoff, Cause, Growth, Timestamp};
-use backstop_server::shape::{NewRule, Note, Rehearsal, RuleTest};
+use backstop_server::shape::{NewRule, OperationNote, RuleRehearsal, RuleTest};
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 
 use crate::app::{App, who};
 use crate::client::Client;
 use crate::output::clean;
 use crate::output::figures::grouped;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{length, parse, relative};
-use crate::output::table::{Listing, inked, short, text};
+use crate::output::table::{TextTable, inked, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Past failures that a test looks at unless it is told otherwise.
@@ -23,13 +23,13 @@ const RULES: &str = "/api/v1/rules";
 
 /// Commands about failure rules.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Rule {
+pub(crate) enum RuleCommand {
     /// Add a rule; all workers apply it within a second.
-    Add(Add),
+    Add(AddRuleOptions),
     /// List rules, in the order in which they are applied.
     List,
     /// Test a rule on past failures; nothing is changed.
-    Test(Test),
+    Test(TestRuleOptions),
     /// Enable a rule.
     Enable {
         /// Its name.
@@ -62,7 +62,7 @@ struct About {
     /// Ended by this cause: error, permanent, invalid, timeout, panic, crash …
     #[arg(long)]
     cause: Option<Cause>,
-    /// Whose sanitized text this regular expression finds.
+    /// Whose sanitized text matches this regular expression.
     #[arg(long, value_name = "REGEX")]
     text: Option<String>,
 }
@@ -94,16 +94,16 @@ enum Word {
     Permanent,
     /// Another run, whatever the code says.
     Retry,
-    /// Back without blame, as if a dependency were away.
+    /// Requeued, not charged, as if a dependency were unavailable.
     Transient,
-    /// Back without blame, and its queue is paused.
+    /// Requeued, not charged, and its queue is paused.
     PauseQueue,
 }
 
 /// A rule to add.
 #[derive(Debug, Args)]
-pub(crate) struct Add {
-    /// Its name: small letters, digits, `-` and `_`.
+pub(crate) struct AddRuleOptions {
+    /// Its name: lowercase letters, digits, `-` and `_`.
     id: RuleId,
     #[command(flatten)]
     about: About,
@@ -125,7 +125,7 @@ pub(crate) struct Add {
 
 /// A rule to try.
 #[derive(Debug, Args)]
-pub(crate) struct Test {
+pub(crate) struct TestRuleOptions {
     /// The name of a stored rule; leave it out to try conditions before they are stored.
     id: Option<RuleId>,
     #[command(flatten)]
@@ -135,15 +135,15 @@ pub(crate) struct Test {
     most: u32,
 }
 
-pub(crate) async fn run(command: Rule, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: RuleCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     let done = match command {
-        Rule::Add(add) => add_one(&client, app, add).await,
-        Rule::List => list(&client, app).await,
-        Rule::Test(test) => rehearse(&client, app, test).await,
-        Rule::Enable { id } => switch(&client, app, &id, "enable", "is switched on").await,
-        Rule::Disable { id } => switch(&client, app, &id, "disable", "is switched off").await,
-        Rule::Remove { id } => {
+        RuleCommand::Add(add) => add_one(&client, app, add).await,
+        RuleCommand::List => list(&client, app).await,
+        RuleCommand::Test(test) => rehearse(&client, app, test).await,
+        RuleCommand::Enable { id } => switch(&client, app, &id, "enable", "is switched on").await,
+        RuleCommand::Disable { id } => switch(&client, app, &id, "disable", "is switched off").await,
+        RuleCommand::Remove { id } => {
             let removed = client.delete(&format!("{RULES}/{id}")).await;
             removed.and_then(|rule| switched(app, &rule, "is removed"))
         }
@@ -161,11 +161,11 @@ fn judged(problem: Problem) -> Problem {
 }
 
 async fn switch(client: &Client, app: &App, id: &RuleId, verb: &str, what: &str) -> Result<(), Problem> {
-    let rule = client.post(&format!("{RULES}/{id}/{verb}"), &Note::default()).await?;
+    let rule = client.post(&format!("{RULES}/{id}/{verb}"), &OperationNote::default()).await?;
     switched(app, &rule, what)
 }
 
-fn switched(app: &App, rule: &Stored, what: &str) -> Result<(), Problem> {
+fn switched(app: &App, rule: &Rule, what: &str) -> Result<(), Problem> {
     if app.out.json {
         return app.out.document(rule);
     }
@@ -173,9 +173,9 @@ fn switched(app: &App, rule: &Stored, what: &str) -> Result<(), Problem> {
 }
 
 impl About {
-    fn into_match(self) -> Match {
+    fn into_match(self) -> RuleMatch {
         let Self { kind, queue, error_type, cause, text } = self;
-        Match { kind, queue, error_type, cause, text }
+        RuleMatch { kind, queue, error_type, cause, text }
     }
 
     const fn says_something(&self) -> bool {
@@ -188,12 +188,12 @@ impl About {
 }
 
 impl Becomes {
-    fn into_action(self) -> Result<Action, Problem> {
+    fn into_action(self) -> Result<RuleAction, Problem> {
         let Self { action, max_retries, delay, base, cap } = self;
         let misplaced = |option: &str, fits: &str| {
             Err(Problem::usage(
                 "misplaced_option",
-                format!("{option} means nothing with `--then {}`", word(action)),
+                format!("{option} has no effect with `--then {}`", word(action)),
             )
             .hint(format!("leave it out, or use `--then {fits}`")))
         };
@@ -203,14 +203,14 @@ impl Becomes {
                     let backoff = Backoff { growth: Growth::Exponential, base, ..Backoff::default() };
                     Backoff { cap: cap.unwrap_or(backoff.cap).max(base), ..backoff }
                 };
-                Ok(Action::Retry { max_retries, backoff: base.map(growing), delay })
+                Ok(RuleAction::Retry { max_retries, backoff: base.map(growing), delay })
             }
             _ if max_retries.is_some() => misplaced("--max-retries", "retry"),
             _ if base.is_some() => misplaced("--base", "retry"),
-            Word::Transient => Ok(Action::Transient { delay }),
+            Word::Transient => Ok(RuleAction::Transient { delay }),
             _ if delay.is_some() => misplaced("--delay", "retry` or `--then transient"),
-            Word::Permanent => Ok(Action::Permanent),
-            Word::PauseQueue => Ok(Action::PauseQueue),
+            Word::Permanent => Ok(RuleAction::Permanent),
+            Word::PauseQueue => Ok(RuleAction::PauseQueue),
         }
     }
 }
@@ -219,7 +219,7 @@ fn word(action: Word) -> String {
     action.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-async fn add_one(client: &Client, app: &App, add: Add) -> Result<(), Problem> {
+async fn add_one(client: &Client, app: &App, add: AddRuleOptions) -> Result<(), Problem> {
     let new = NewRule {
         id: add.id,
         note: add.note,
@@ -229,9 +229,9 @@ async fn add_one(client: &Client, app: &App, add: Add) -> Result<(), Problem> {
         position: add.position,
         by: Some(who(add.by)),
     };
-    let rule: Stored = client.post(RULES, &new).await?;
+    let rule: Rule = client.post(RULES, &new).await?;
     let test = RuleTest { id: Some(rule.id.clone()), matches: None, most: Some(LOOK_BACK) };
-    let tried: Rehearsal = client.post(&format!("{RULES}/test"), &test).await?;
+    let tried: RuleRehearsal = client.post(&format!("{RULES}/test"), &test).await?;
     if tried.matched.is_empty() && tried.looked_at > 0 {
         app.out.warn(&format!(
             "rule `{}` matches none of the latest {} failures: is it what you mean? `backstop rule test {}` tries it",
@@ -244,11 +244,11 @@ async fn add_one(client: &Client, app: &App, add: Add) -> Result<(), Problem> {
         return app.out.document(&rule);
     }
     let state = if rule.enabled { "every worker follows it within a second" } else { "it is switched off" };
-    app.out.page(&format!("rule `{}` is kept: {}; {state}", rule.id, sentence(&rule)))
+    app.out.page(&format!("rule `{}` is saved: {}; {state}", rule.id, sentence(&rule)))
 }
 
 async fn list(client: &Client, app: &App) -> Result<(), Problem> {
-    let rules: Vec<Stored> = client.list(RULES).await?;
+    let rules: Vec<Rule> = client.list(RULES).await?;
     if app.out.json {
         return app.out.items(&rules, None);
     }
@@ -260,11 +260,11 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
     app.out.page(&table(app, &rules, client.now().await?))
 }
 
-fn table(app: &App, rules: &[Stored], now: Timestamp) -> String {
+fn table(app: &App, rules: &[Rule], now: Timestamp) -> String {
     let heads = ["rule", "state", "place", "about", "then", "note", "added"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[3, 5]).drop_first(&[6, 5, 2]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[3, 5]).drop_first(&[6, 5, 2]);
     for rule in rules {
-        let (ink, state) = if rule.enabled { (Ink::Green, "on") } else { (Ink::Grey, "off") };
+        let (ink, state) = if rule.enabled { (Colour::Green, "on") } else { (Colour::Grey, "off") };
         let added = format!("{}, by {}", relative(now, rule.created_at), rule.created_by);
         table.row(vec![
             text(rule.id.as_str()),
@@ -279,7 +279,7 @@ fn table(app: &App, rules: &[Stored], now: Timestamp) -> String {
     table.text()
 }
 
-fn conditions(matches: &Match) -> String {
+fn conditions(matches: &RuleMatch) -> String {
     let cause = matches.cause.map(|cause| cause.to_string());
     let named = [
         ("kind", matches.kind.as_deref()),
@@ -293,39 +293,39 @@ fn conditions(matches: &Match) -> String {
     said.join(", ")
 }
 
-fn action(action: &Action) -> String {
+fn action(action: &RuleAction) -> String {
     let wait =
         |delay: &Option<Duration>| delay.map_or_else(String::new, |delay| format!(" in {}", length(delay)));
     match action {
-        Action::Retry { max_retries, delay, backoff } => {
+        RuleAction::Retry { max_retries, delay, backoff } => {
             let times = max_retries.map_or_else(String::new, |times| format!(" {times} times"));
             let grows = backoff.map_or_else(String::new, |backoff| format!(" from {}", length(backoff.base)));
             format!("retry{times}{}{grows}", wait(delay))
         }
-        Action::Transient { delay } => format!("transient{}", wait(delay)),
+        RuleAction::Transient { delay } => format!("transient{}", wait(delay)),
         plain => plain.as_str().replace('_', " "),
     }
 }
 
-fn sentence(rule: &Stored) -> String {
+fn sentence(rule: &Rule) -> String {
     format!("{} → {}", clean(&conditions(&rule.matches)), action(&rule.action))
 }
 
-async fn rehearse(client: &Client, app: &App, test: Test) -> Result<(), Problem> {
+async fn rehearse(client: &Client, app: &App, test: TestRuleOptions) -> Result<(), Problem> {
     if test.id.is_some() == test.about.says_something() {
         let problem = Problem::usage("what_to_test", "say either the name of a rule or conditions to try");
         return Err(problem.hint("`backstop rule test --text REGEX`, or `backstop rule test NAME`"));
     }
     let matches = test.id.is_none().then(|| test.about.into_match());
     let test = RuleTest { id: test.id, matches, most: Some(test.most) };
-    let tried: Rehearsal = client.post(&format!("{RULES}/test"), &test).await?;
+    let tried: RuleRehearsal = client.post(&format!("{RULES}/test"), &test).await?;
     if app.out.json {
         return app.out.document(&tried);
     }
     app.out.page(&rehearsed(app, &tried, client.now().await?))
 }
 
-fn rehearsed(app: &App, tried: &Rehearsal, now: Timestamp) -> String {
+fn rehearsed(app: &App, tried: &RuleRehearsal, now: Timestamp) -> String {
     let looked_at = grouped(tried.looked_at);
     let count = tried.matched.len();
     if tried.looked_at == 0 {
@@ -335,7 +335,7 @@ fn rehearsed(app: &App, tried: &Rehearsal, now: Timestamp) -> String {
     if count == 0 {
         return head;
     }
-    let mut table = Listing::new(&app.out, &["job", "kind", "run", "when", "error", "was decided"])
+    let mut table = TextTable::new(&app.out, &["job", "kind", "run", "when", "error", "was decided"])
         .flexible(&[4])
         .drop_first(&[2, 3]);
     for trial in tried.matched.iter().take(20) {

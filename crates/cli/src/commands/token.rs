@@ -6,16 +6,16 @@ use std::time::Duration;
 use backstop::Timestamp;
 use backstop::core::Tenant;
 use backstop_server::shape::{Changed, MadeToken, NewToken, TokenView};
-use backstop_server::{Scope, TokenError, Wish};
+use backstop_server::{Scope, TokenError, TokenRequest};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::app::App;
 use crate::client::{Client, escaped};
 use crate::output::clean;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{self, relative};
-use crate::output::table::{Listing, inked, short, text};
+use crate::output::table::{TextTable, inked, short, text};
 use crate::problem::{Exit, Problem};
 
 const TOKENS: &str = "/api/v1/tokens";
@@ -25,9 +25,9 @@ const UNKNOWN: &str = "no_such_token";
 
 /// Commands about API tokens.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Token {
+pub(crate) enum TokenCommand {
     /// Create a token and print it once.
-    New(New),
+    New(NewTokenOptions),
     /// List tokens, without their secrets.
     List,
     /// Revoke a token; it stops working within two seconds.
@@ -39,7 +39,7 @@ pub(crate) enum Token {
 
 /// Options of `token new`.
 #[derive(Debug, Args)]
-pub(crate) struct New {
+pub(crate) struct NewTokenOptions {
     /// Its name, as the audit log shows it.
     #[arg(long)]
     name: String,
@@ -60,17 +60,17 @@ pub(crate) struct New {
     for_config: bool,
 }
 
-pub(crate) async fn run(command: Token, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: TokenCommand, app: &App) -> Result<Exit, Problem> {
     match command {
-        Token::New(new) => make(new, app).await?,
-        Token::List => list(&app.looking().await?, app).await?,
-        Token::Revoke { name } => revoke(&app.looking().await?, app, &name).await?,
+        TokenCommand::New(new) => make(new, app).await?,
+        TokenCommand::List => list(&app.looking().await?, app).await?,
+        TokenCommand::Revoke { name } => revoke(&app.looking().await?, app, &name).await?,
     }
     Ok(Exit::Done)
 }
 
-async fn make(new: New, app: &App) -> Result<(), Problem> {
-    let New { name, scopes, tenant, queues, expires, for_config } = new;
+async fn make(new: NewTokenOptions, app: &App) -> Result<(), Problem> {
+    let NewTokenOptions { name, scopes, tenant, queues, expires, for_config } = new;
     // The first token is often made before anything else.
     let client = app.client().await?;
     let expires_at = match expires {
@@ -105,7 +105,7 @@ async fn revoke(client: &Client, app: &App, name: &str) -> Result<(), Problem> {
     if app.out.json {
         return app.out.document(&json!({ "name": name, "changed": changed, "status": "revoked" }));
     }
-    let was = if changed { "is now worth nothing" } else { "was revoked before" };
+    let was = if changed { "is revoked" } else { "was already revoked" };
     app.out.page(&format!("token `{}` {was}", clean(name)))
 }
 
@@ -119,7 +119,7 @@ fn configured(wanted: NewToken, app: &App) -> Result<(), Problem> {
     let NewToken { name, scopes, tenant, queues, expires_at } = wanted;
     let tenant = tenant.map(|tenant| tenant.parse::<Tenant>()).transpose();
     let tenant = tenant.map_err(|error| Problem::usage("invalid", error.to_string()))?;
-    let (token, grant) = Wish { name, scopes, tenant, queues, expires: expires_at }.granted()?;
+    let (token, grant) = TokenRequest { name, scopes, tenant, queues, expires: expires_at }.granted()?;
     let line = json!({ "token": token.reveal(), "grant": grant });
     if app.out.json {
         return app.out.document(&line);
@@ -159,7 +159,7 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
     }
     let now = client.now().await?;
     let heads = ["name", "state", "scopes", "tenant", "queues", "kept in", "last used", "expires"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[2, 4]).drop_first(&[5, 4, 3]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[2, 4]).drop_first(&[5, 4, 3]);
     for view in listed {
         let scopes: Vec<&str> = view.scopes.iter().map(|scope| scope.as_str()).collect();
         let moment = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| relative(now, at));
@@ -179,9 +179,9 @@ async fn list(client: &Client, app: &App) -> Result<(), Problem> {
 
 fn state(view: &TokenView, now: Timestamp) -> comfy_table::Cell {
     match (&view.revoked_by, view.expires_at) {
-        (Some(by), _) => inked(Ink::Red, &format!("revoked by {by}")),
-        (None, Some(expires)) if expires <= now => inked(Ink::Yellow, "expired"),
-        (None, _) => inked(Ink::Green, "live"),
+        (Some(by), _) => inked(Colour::Red, &format!("revoked by {by}")),
+        (None, Some(expires)) if expires <= now => inked(Colour::Yellow, "expired"),
+        (None, _) => inked(Colour::Green, "live"),
     }
 }
 

@@ -15,20 +15,20 @@ use super::unserved;
 use crate::app::App;
 use crate::config::server::address;
 use crate::demo;
-use crate::demo::Audience;
+use crate::demo::DemoViewer;
 use crate::otlp::Exporter;
 use crate::output::clean;
 use crate::output::figures::counted;
 use crate::output::span::length;
 use crate::problem::{Exit, Problem};
-use api::Listening;
+use api::ListeningApi;
 
 /// Runs at once on the demo's queue: fewer than its jobs, so that some wait.
 const DEMO_CONCURRENCY: usize = 8;
 
 /// Options of `up`.
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub(crate) struct UpOptions {
     /// Run one job for each way a job can end, and show how each ends.
     #[arg(long)]
     pub(crate) demo: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Up {
     listen: Option<SocketAddr>,
 }
 
-pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
     let asked = stop_asked();
     let engine = app.open().await?;
     let info = engine.store().info();
@@ -55,14 +55,14 @@ pub(crate) async fn run(args: Up, app: &App) -> Result<Exit, Problem> {
     if let Some(exporter) = exporter
         && exporter.stop().await > 0
     {
-        app.out.warn("not every span reached the collector of traces");
+        app.out.warn("not every span reached the trace collector");
     }
     worked
 }
 
 /// Lets the API listen beside the work.
 async fn serve_and_work(
-    args: &Up,
+    args: &UpOptions,
     engine: &Backstop,
     asked: impl Future<Output = ()> + Send + 'static,
     exporter: Option<&Exporter>,
@@ -72,7 +72,7 @@ async fn serve_and_work(
     if args.once && args.listen.is_none() {
         return work(args, engine, Box::pin(asked), Surroundings { exporter, api: None }, app).await;
     }
-    let (listening, open) = Listening::start(engine, args.listen, exporter, app).await?;
+    let (listening, open) = ListeningApi::start(engine, args.listen, exporter, app).await?;
     let asked = Box::pin(async move {
         asked.await;
         // From now on nobody new gets in, while the worker stops.
@@ -92,7 +92,7 @@ struct Surroundings<'a> {
 
 /// Does what was asked for until it is done or told to stop.
 async fn work(
-    args: &Up,
+    args: &UpOptions,
     engine: &Backstop,
     mut asked: Stop,
     around: Surroundings<'_>,
@@ -137,7 +137,7 @@ type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
 async fn show_demo(engine: &Backstop, stop: &mut Stop, app: &App) -> Result<Option<bool>, Problem> {
     demo::hush_planned_panics();
     let run_tag = format!("demo-{}", engine.store().now().await?.as_micros() / 1_000);
-    let mut audience = Audience::new(app.out.json, app.out.live && !app.verbose);
+    let mut audience = DemoViewer::new(app.out.json, app.out.live && !app.verbose);
     let played = tokio::select! {
         played = demo::play(engine, &run_tag, &mut audience) => Some(played?),
         () = stop => None,

@@ -1,13 +1,13 @@
 //! `backstop worker list`.
 
 use backstop::Timestamp;
-use backstop_server::shape::Worker as Shown;
+use backstop_server::shape::Worker;
 use clap::Subcommand;
 
 use crate::app::App;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, short, text};
+use crate::output::table::{TextTable, inked, number, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Where they are listed.
@@ -15,15 +15,15 @@ pub(crate) const WORKERS: &str = "/api/v1/workers";
 
 /// Commands about workers.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Worker {
+pub(crate) enum WorkerCommand {
     /// List live workers, and those that stopped renewing their lease.
     List,
 }
 
-pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
-    let Worker::List = command;
+pub(crate) async fn run(command: WorkerCommand, app: &App) -> Result<Exit, Problem> {
+    let WorkerCommand::List = command;
     let client = app.looking().await?;
-    let workers: Vec<Shown> = client.list(WORKERS).await?;
+    let workers: Vec<Worker> = client.list(WORKERS).await?;
     if app.out.json {
         app.out.items(&workers, None)?;
     } else if workers.is_empty() {
@@ -34,14 +34,14 @@ pub(crate) async fn run(command: Worker, app: &App) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn table(app: &App, workers: &[Shown], now: Timestamp) -> String {
+fn table(app: &App, workers: &[Worker], now: Timestamp) -> String {
     let heads = ["id", "name", "state", "running", "queues", "kinds", "version", "up since"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[4, 5]).drop_first(&[6, 7, 5, 4]);
     for worker in workers {
         let state = if worker.live {
-            inked(Ink::Green, "live")
+            inked(Colour::Green, "live")
         } else {
-            inked(Ink::Red, &format!("silent, lease ended {}", relative(now, worker.expires_at)))
+            inked(Colour::Red, &format!("silent, lease ended {}", relative(now, worker.expires_at)))
         };
         let kinds: Vec<String> =
             worker.kinds.iter().map(|known| format!("{} v{}", known.kind, known.version)).collect();

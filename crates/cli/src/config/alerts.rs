@@ -5,16 +5,16 @@ use std::time::Duration;
 use backstop::{Alerts, LogChannel, Webhook, WebhookError};
 use serde_json::Value;
 
-use super::read::{Fault, Found, Plain};
+use super::read::{ConfigFault, FileValue, PlainValue};
 
 /// What is told later than a day after it happened is dropped: a longer gap would drop everything.
 const GAP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The channels that the file asks for.
-pub(super) fn alerts(found: &[Found]) -> Result<Alerts, Fault> {
+pub(super) fn alerts(found: &[FileValue]) -> Result<Alerts, ConfigFault> {
     let section = Section { found };
     let mut alerts = Alerts::default();
-    if let Some((Plain::Span(gap), one)) = section.get("gap") {
+    if let Some((PlainValue::Span(gap), one)) = section.get("gap") {
         if *gap >= GAP_MAX {
             return Err(fault(
                 one,
@@ -26,19 +26,19 @@ pub(super) fn alerts(found: &[Found]) -> Result<Alerts, Fault> {
     if let Some(webhook) = webhook(&section)? {
         alerts = alerts.channel(webhook);
     }
-    if let Some((Plain::Other(Value::Bool(true)), _)) = section.get("log") {
+    if let Some((PlainValue::Other(Value::Bool(true)), _)) = section.get("log") {
         alerts = alerts.channel(LogChannel);
     }
     Ok(alerts)
 }
 
-fn webhook(section: &Section<'_>) -> Result<Option<Webhook>, Fault> {
+fn webhook(section: &Section<'_>) -> Result<Option<Webhook>, ConfigFault> {
     match (section.get("webhook"), section.get("secrets")) {
         (None, None) => Ok(None),
         (None, Some((_, secrets))) => {
             Err(fault(secrets, "`alerts.secrets` sign what `alerts.webhook` sends, and that is missing"))
         }
-        (Some((Plain::Text(address), at)), Some((Plain::Texts(secrets), given))) => {
+        (Some((PlainValue::Text(address), at)), Some((PlainValue::Texts(secrets), given))) => {
             Webhook::new(address, secrets).map(Some).map_err(|error| {
                 let about_secrets = matches!(
                     error,
@@ -54,17 +54,17 @@ fn webhook(section: &Section<'_>) -> Result<Option<Webhook>, Fault> {
     }
 }
 
-fn fault(found: &Found, message: &str) -> Fault {
-    Fault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
+fn fault(found: &FileValue, message: &str) -> ConfigFault {
+    ConfigFault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
 }
 
 /// The values of the section that stand in the file.
 struct Section<'a> {
-    found: &'a [Found],
+    found: &'a [FileValue],
 }
 
 impl<'a> Section<'a> {
-    fn get(&self, name: &str) -> Option<(&'a Plain, &'a Found)> {
+    fn get(&self, name: &str) -> Option<(&'a PlainValue, &'a FileValue)> {
         self.found.iter().find(|one| one.path == ["alerts", name]).map(|one| (&one.value, one))
     }
 }

@@ -1,13 +1,13 @@
 //! Settings from the environment: `BACKSTOP_WORKERS__LEASE=10s` is `lease` in `[workers]`.
 //!
 //! Every key of the file can be given so: two underscores stand between its parts, names are written in capitals and
-//! read in small letters. A list is written with commas or as in the file.
+//! read in lower case. A list is written with commas or as in the file.
 
 use serde_json::Value;
 
-use super::read::{Found, read};
-use super::schema::{self, Kind, Shape};
-use super::settings::Source;
+use super::read::{FileValue, read};
+use super::schema::{self, KeyShape, ValueKind};
+use super::settings::SettingSource;
 
 const PREFIX: &str = "BACKSTOP_";
 const BETWEEN: &str = "__";
@@ -31,11 +31,13 @@ fn is_setting(name: &str) -> bool {
 }
 
 /// What the variables say, or what is wrong with each that cannot be taken.
-pub(super) fn settings(variables: &[(String, String)]) -> Result<Vec<Found>, Vec<String>> {
+pub(super) fn settings(variables: &[(String, String)]) -> Result<Vec<FileValue>, Vec<String>> {
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for (name, value) in variables {
         match setting(name, value) {
-            Ok(one) => found.extend(one.into_iter().map(|one| Found { source: Source::Env, ..one })),
+            Ok(one) => {
+                found.extend(one.into_iter().map(|one| FileValue { source: SettingSource::Env, ..one }))
+            }
             Err(message) => faults.push(format!("{name}: {message}")),
         }
     }
@@ -43,7 +45,7 @@ pub(super) fn settings(variables: &[(String, String)]) -> Result<Vec<Found>, Vec
 }
 
 /// One variable, read as the line of the file that it stands for.
-fn setting(name: &str, value: &str) -> Result<Vec<Found>, String> {
+fn setting(name: &str, value: &str) -> Result<Vec<FileValue>, String> {
     let parts: Vec<String> = name[PREFIX.len()..].split(BETWEEN).map(str::to_lowercase).collect();
     let quoted: Vec<String> = parts.iter().map(|part| Value::from(part.as_str()).to_string()).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -53,19 +55,21 @@ fn setting(name: &str, value: &str) -> Result<Vec<Found>, String> {
 }
 
 /// A value as the file would say it.
-fn written(shape: Option<Shape>, value: &str) -> Result<String, String> {
+fn written(shape: Option<KeyShape>, value: &str) -> Result<String, String> {
     let plain = value.trim();
     if plain.contains(|c: char| c.is_control()) {
-        return Err("it holds a control character: write it in one line".to_owned());
+        return Err("it contains a control character: write it in one line".to_owned());
     }
     let text = |text: &str| Value::from(text).to_string();
     Ok(match shape {
-        Some(Shape::Value(Kind::Count | Kind::Millis | Kind::Flag) | Shape::Open) => plain.to_owned(),
-        Some(Shape::Value(Kind::Texts)) if !plain.starts_with('[') => {
+        Some(KeyShape::Value(ValueKind::Count | ValueKind::Millis | ValueKind::Flag) | KeyShape::Open) => {
+            plain.to_owned()
+        }
+        Some(KeyShape::Value(ValueKind::Texts)) if !plain.starts_with('[') => {
             let items = plain.split(',').map(str::trim).filter(|item| !item.is_empty());
             format!("[{}]", items.map(text).collect::<Vec<_>>().join(", "))
         }
-        Some(Shape::Value(Kind::Texts)) => plain.to_owned(),
+        Some(KeyShape::Value(ValueKind::Texts)) => plain.to_owned(),
         _ => text(plain),
     })
 }

@@ -5,17 +5,17 @@ use std::mem::take;
 
 use backstop_kinds::command::ProcessLimits;
 use backstop_kinds::{CommandSettings, EventSettings, HttpSettings, Kinds, Program, SettingsError};
-use backstop_server::Telling;
+use backstop_server::ReportSettings;
 use serde_json::Value;
 
-use super::read::{Fault, Found, Plain};
+use super::read::{ConfigFault, FileValue, PlainValue};
 
 /// What the file opens; without a word of it everything is closed.
-pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
+pub(super) fn kinds(found: &[FileValue]) -> Result<Kinds, Vec<ConfigFault>> {
     let (mut kinds, mut limits) = (Kinds::default(), ProcessLimits::default());
     let mut faults = Vec::new();
     // The user last: a group that is named goes before the one that belongs to it.
-    let is_user = |one: &&Found| one.path == ["handlers", "command", "user"];
+    let is_user = |one: &&FileValue| one.path == ["handlers", "command", "user"];
     for one in found.iter().filter(|one| !is_user(one)).chain(found.iter().filter(is_user)) {
         let path: Vec<&str> = one.path.iter().map(String::as_str).collect();
         let taken = match path[..] {
@@ -32,7 +32,7 @@ pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
             _ => Ok(()),
         };
         if let Err(message) = taken {
-            faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+            faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
         }
     }
     kinds.command = kinds.command.limits(limits);
@@ -40,9 +40,9 @@ pub(super) fn kinds(found: &[Found]) -> Result<Kinds, Vec<Fault>> {
 }
 
 /// Where messages to webhooks may go; without a word of it, to public addresses.
-pub(super) fn webhooks(found: &[Found]) -> Result<HttpSettings, Vec<Fault>> {
+pub(super) fn webhooks(found: &[FileValue]) -> Result<HttpSettings, Vec<ConfigFault>> {
     let mut faults = Vec::new();
-    let mut settings = Telling::default().webhooks;
+    let mut settings = ReportSettings::default().webhooks;
     for one in found {
         let ["webhooks", word] = one.path.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
             continue;
@@ -50,7 +50,7 @@ pub(super) fn webhooks(found: &[Found]) -> Result<HttpSettings, Vec<Fault>> {
         match http(take(&mut settings), word, &one.value) {
             Ok(taken) => settings = taken,
             Err(message) => {
-                faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+                faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
             }
         }
     }
@@ -61,31 +61,31 @@ fn told(error: SettingsError) -> String {
     error.to_string()
 }
 
-fn command(settings: CommandSettings, word: &str, value: &Plain) -> Result<CommandSettings, String> {
+fn command(settings: CommandSettings, word: &str, value: &PlainValue) -> Result<CommandSettings, String> {
     let identity =
         |count: u64| u32::try_from(count).map_err(|_| format!("{count} is not a user or group id"));
     Ok(match (word, value) {
-        ("allow", Plain::Other(programs)) => {
+        ("allow", PlainValue::Other(programs)) => {
             let list = programs.as_array().ok_or_else(|| PROGRAMS.to_owned())?;
             let allowed =
                 list.iter().try_fold(settings, |settings, entry| Ok(settings.allow(program(entry)?)));
             return allowed;
         }
-        ("dir", Plain::Text(dir)) => settings.dir(dir).map_err(told)?,
-        ("dirs", Plain::Texts(dirs)) => {
+        ("dir", PlainValue::Text(dir)) => settings.dir(dir).map_err(told)?,
+        ("dirs", PlainValue::Texts(dirs)) => {
             dirs.iter().try_fold(settings, CommandSettings::allow_dir).map_err(told)?
         }
-        ("env", Plain::Texts(names)) => names
+        ("env", PlainValue::Texts(names)) => names
             .iter()
             .try_fold(settings, |settings, name| settings.allow_env(name.as_str()))
             .map_err(told)?,
-        ("keep_env", Plain::Texts(names)) => {
+        ("keep_env", PlainValue::Texts(names)) => {
             names.iter().fold(settings, |settings, name| settings.keep_env(name.as_str()))
         }
-        ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
-        ("grace", Plain::Span(span)) => settings.grace(*span).map_err(told)?,
-        ("user", Plain::Count(id)) => settings.user(identity(*id)?).map_err(told)?,
-        ("group", Plain::Count(id)) => settings.group(identity(*id)?),
+        ("timeout", PlainValue::Span(span)) => settings.timeout(*span).map_err(told)?,
+        ("grace", PlainValue::Span(span)) => settings.grace(*span).map_err(told)?,
+        ("user", PlainValue::Count(id)) => settings.user(identity(*id)?).map_err(told)?,
+        ("group", PlainValue::Count(id)) => settings.group(identity(*id)?),
         _ => settings,
     })
 }
@@ -99,7 +99,7 @@ fn program(entry: &Value) -> Result<Program, String> {
     }
     let table = entry.as_object().ok_or_else(|| PROGRAMS.to_owned())?;
     if let Some(word) = table.keys().find(|word| !matches!(word.as_str(), "path" | "args")) {
-        return Err(format!("unknown key `{word}` of a program: known are path and args"));
+        return Err(format!("unknown key `{word}` of a program: use path or args"));
     }
     let path = table.get("path").and_then(Value::as_str).ok_or_else(|| PROGRAMS.to_owned())?;
     let form = || format!("`args` of `{path}` must be \"plain\", \"any\" or a list of patterns");
@@ -117,8 +117,8 @@ fn program(entry: &Value) -> Result<Program, String> {
     }
 }
 
-fn process_limit(limits: &mut ProcessLimits, word: &str, value: &Plain) {
-    let Plain::Count(count) = value else { return };
+fn process_limit(limits: &mut ProcessLimits, word: &str, value: &PlainValue) {
+    let PlainValue::Count(count) = value else { return };
     let place = match word {
         "memory_bytes" => &mut limits.memory_bytes,
         "cpu_seconds" => &mut limits.cpu_seconds,
@@ -130,19 +130,19 @@ fn process_limit(limits: &mut ProcessLimits, word: &str, value: &Plain) {
     *place = Some(*count);
 }
 
-fn http(settings: HttpSettings, word: &str, value: &Plain) -> Result<HttpSettings, String> {
+fn http(settings: HttpSettings, word: &str, value: &PlainValue) -> Result<HttpSettings, String> {
     Ok(match (word, value) {
-        ("allow_private", Plain::Other(Value::Bool(allow))) => settings.allow_private(*allow),
-        ("allow", Plain::Texts(targets)) => {
+        ("allow_private", PlainValue::Other(Value::Bool(allow))) => settings.allow_private(*allow),
+        ("allow", PlainValue::Texts(targets)) => {
             targets.iter().try_fold(settings, |settings, target| settings.allow(target)).map_err(told)?
         }
-        ("ports", Plain::Other(ports)) => settings.ports(port_list(ports)?),
-        ("methods", Plain::Texts(methods)) => settings.methods(methods).map_err(told)?,
-        ("redirects", Plain::Count(count)) => settings.redirects(*count).map_err(told)?,
-        ("redirects_carry", Plain::Other(Value::Bool(carry))) => settings.redirects_carry(*carry),
-        ("timeout", Plain::Span(span)) => settings.timeout(*span).map_err(told)?,
-        ("connect_timeout", Plain::Span(span)) => settings.connect_timeout(*span).map_err(told)?,
-        ("secrets", Plain::Other(secrets)) => {
+        ("ports", PlainValue::Other(ports)) => settings.ports(port_list(ports)?),
+        ("methods", PlainValue::Texts(methods)) => settings.methods(methods).map_err(told)?,
+        ("redirects", PlainValue::Count(count)) => settings.redirects(*count).map_err(told)?,
+        ("redirects_carry", PlainValue::Other(Value::Bool(carry))) => settings.redirects_carry(*carry),
+        ("timeout", PlainValue::Span(span)) => settings.timeout(*span).map_err(told)?,
+        ("connect_timeout", PlainValue::Span(span)) => settings.connect_timeout(*span).map_err(told)?,
+        ("secrets", PlainValue::Other(secrets)) => {
             let form = "`handlers.http.secrets` must be a table of names, each with `keys` and `hosts`";
             let table = secrets.as_object().ok_or_else(|| form.to_owned())?;
             table.iter().try_fold(settings, |settings, (name, one)| {
@@ -171,9 +171,9 @@ fn port_list(ports: &Value) -> Result<Vec<u16>, String> {
     read.ok_or_else(|| "`ports` must be a list of numbers from 1 to 65535".to_owned())
 }
 
-fn event(settings: EventSettings, word: &str, value: &Plain) -> Result<EventSettings, String> {
+fn event(settings: EventSettings, word: &str, value: &PlainValue) -> Result<EventSettings, String> {
     match (word, value) {
-        ("allow", Plain::Texts(patterns)) => patterns
+        ("allow", PlainValue::Texts(patterns)) => patterns
             .iter()
             .try_fold(settings, |settings, pattern| settings.allow(pattern.as_str()))
             .map_err(told),

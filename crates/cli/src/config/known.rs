@@ -6,26 +6,26 @@ use std::collections::BTreeSet;
 use backstop::{Config, Policy};
 
 use super::reference::entries;
-use super::schema::{FILE, Key, Kind, Shape};
-use super::{Given, Settings, Source};
+use super::schema::{ConfigKey, FILE, KeyShape, ValueKind};
+use super::{GivenSettings, SettingSource, Settings};
 
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
 /// Every key of a table, with the names that stand before it.
-fn walk(keys: &'static [Key], before: &str, into: &mut Vec<(String, &'static Key)>) {
+fn walk(keys: &'static [ConfigKey], before: &str, into: &mut Vec<(String, &'static ConfigKey)>) {
     for key in keys {
         let path = if before.is_empty() { key.name.to_owned() } else { format!("{before}.{}", key.name) };
         match key.shape {
-            Shape::Section(keys) => walk(keys, &path, into),
-            Shape::Named(keys) => walk(keys, &format!("{path}.mail"), into),
-            Shape::Value(_) | Shape::Open => into.push((path, key)),
+            KeyShape::Section(keys) => walk(keys, &path, into),
+            KeyShape::Named(keys) => walk(keys, &format!("{path}.mail"), into),
+            KeyShape::Value(_) | KeyShape::Open => into.push((path, key)),
         }
     }
 }
 
 /// A value that differs from the default, as the file says it.
-fn sample(path: &str, key: &Key) -> String {
+fn sample(path: &str, key: &ConfigKey) -> String {
     let given = match path {
         "store.url" => "'sqlite:other.db'",
         "server.listen" => "'127.0.0.1:1'",
@@ -53,15 +53,15 @@ fn sample(path: &str, key: &Key) -> String {
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
-            Shape::Value(Kind::Count) => "3",
-            Shape::Value(Kind::Flag) => "true",
-            Shape::Value(Kind::Span | Kind::Keep) => "'7s'",
-            Shape::Value(Kind::Millis) => "7000",
-            Shape::Value(Kind::Texts) => "['one']",
-            Shape::Value(Kind::Word(words)) => {
+            KeyShape::Value(ValueKind::Count) => "3",
+            KeyShape::Value(ValueKind::Flag) => "true",
+            KeyShape::Value(ValueKind::Span | ValueKind::Keep) => "'7s'",
+            KeyShape::Value(ValueKind::Millis) => "7000",
+            KeyShape::Value(ValueKind::Texts) => "['one']",
+            KeyShape::Value(ValueKind::Word(words)) => {
                 return format!("'{}'", words[words.len() - 2 + usize::from(words.len() == 2)]);
             }
-            Shape::Value(Kind::Jitter) => "'none'",
+            KeyShape::Value(ValueKind::Jitter) => "'none'",
             _ => "'text'",
         },
     };
@@ -95,7 +95,8 @@ fn load(text: &str, variables: Vec<(String, String)>) -> Settings {
     let found = super::read::read(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
     let said = super::env::settings(&variables).unwrap_or_else(|faults| panic!("{faults:?}"));
     let all = found.into_iter().chain(said).collect();
-    Settings::build(&Given::default(), all, None).unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
+    Settings::build(&GivenSettings::default(), all, None)
+        .unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn every_key_that_is_accepted_does_something() {
         let by_file = load(&format!("{}{path} = {value}\n", beside(&path)), Vec::new());
         let shown = path.trim_end_matches("_ms");
         assert!(
-            by_variable.rows.iter().any(|row| row.key == shown && row.source == Source::Env),
+            by_variable.rows.iter().any(|row| row.key == shown && row.source == SettingSource::Env),
             "{name}: {:?}",
             by_variable.rows
         );
@@ -155,7 +156,7 @@ fn the_reference_has_every_key_and_no_other() {
     let mut keys = Vec::new();
     walk(FILE, "", &mut keys);
     // A twin in milliseconds is the same setting.
-    let keys = keys.into_iter().filter(|(_, key)| !matches!(key.shape, Shape::Value(Kind::Millis)));
+    let keys = keys.into_iter().filter(|(_, key)| !matches!(key.shape, KeyShape::Value(ValueKind::Millis)));
     let known: BTreeSet<String> = keys.map(|(path, _)| path).collect();
     let entries = entries();
     let told: BTreeSet<String> = entries.iter().map(|one| one.path.replace(".NAME", ".mail")).collect();
@@ -190,7 +191,8 @@ fn the_environment_goes_before_the_file() {
         variable("BACKSTOP_QUEUES__MAIL__KINDS", "send, receive"),
         variable("BACKSTOP_LIMITS__PAYLOAD_BYTES", "2048"),
     ];
-    let settings = Settings::load(&Given { config: Some(path), variables, ..Given::default() });
+    let settings =
+        Settings::load(&GivenSettings { config: Some(path), variables, ..GivenSettings::default() });
     std::fs::remove_dir_all(&dir).expect("it was ours");
     let settings = settings.expect("good settings");
     assert_eq!((settings.queues["mail"], settings.lease.as_secs()), (8, 9));
@@ -213,6 +215,7 @@ fn a_variable_that_cannot_be_used_is_named() {
     }
     let limit = "limits.batch = 1000000\nlimits.tags = 0";
     let found = super::read::read(limit).expect("the shape is right");
-    let faults = Settings::build(&Given::default(), found, None).expect_err("too much and too little");
+    let faults =
+        Settings::build(&GivenSettings::default(), found, None).expect_err("too much and too little");
     assert_eq!(faults.len(), 2, "{faults:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop::Limits;
 
-use super::read::Plain;
+use super::read::PlainValue;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -12,13 +12,13 @@ const MIB: u64 = 1024 * 1024;
 const TENANT_MAX: u64 = 1_000_000;
 
 /// Takes one limit over. Those that the tables of the stores rest on can be lowered and not raised.
-pub(super) fn take(limits: &mut Limits, word: &str, value: &Plain) -> Result<(), String> {
+pub(super) fn take(limits: &mut Limits, word: &str, value: &PlainValue) -> Result<(), String> {
     let usual = Limits::default();
-    if let (Plain::Span(span), "delay") = (value, word) {
+    if let (PlainValue::Span(span), "delay") = (value, word) {
         limits.delay = at_most_span(*span, usual.delay)?;
         return Ok(());
     }
-    let Plain::Count(count) = value else { return Ok(()) };
+    let PlainValue::Count(count) = value else { return Ok(()) };
     let (place, most) = match word {
         "payload_bytes" => (&mut limits.payload_bytes, 64 * MIB),
         "result_bytes" => (&mut limits.result_bytes, 16 * MIB),
@@ -47,10 +47,10 @@ pub(super) fn take(limits: &mut Limits, word: &str, value: &Plain) -> Result<(),
 
 fn at_most(count: u64, most: u64) -> Result<u64, String> {
     if count == 0 {
-        return Err("a limit of zero lets nothing through: the least is 1".to_owned());
+        return Err("a limit of zero lets nothing through: the minimum is 1".to_owned());
     }
     if count > most {
-        return Err(format!("{count} is more than this version can hold: the most is {most}"));
+        return Err(format!("{count} is more than this version can hold: the maximum is {most}"));
     }
     Ok(count)
 }

@@ -31,4 +31,4 @@ mod known;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use settings::{FILE_NAME, Given, Settings, Source};
+pub(crate) use settings::{FILE_NAME, GivenSettings, SettingSource, Settings};

@@ -9,28 +9,28 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
-use super::schema::{FILE, Key, Kind, Shape};
-use super::settings::Source;
+use super::schema::{ConfigKey, FILE, KeyShape, ValueKind};
+use super::settings::SettingSource;
 use crate::output::{brief, span};
 
 /// A value that stands in the file.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FileValue {
     /// Where: `["queues", "mail", "timeout"]`. The `_ms` form of a duration has the name without it.
     pub(crate) path: Vec<String>,
     /// What, checked against its shape.
-    pub(crate) value: Plain,
+    pub(crate) value: PlainValue,
     /// Its place.
     pub(crate) place: Range<usize>,
     /// What the schema says of it.
-    pub(crate) key: &'static Key,
+    pub(crate) key: &'static ConfigKey,
     /// Who says it.
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
 }
 
 /// A checked value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Plain {
+pub(crate) enum PlainValue {
     Text(String),
     Count(u64),
     Span(Duration),
@@ -41,7 +41,7 @@ pub(crate) enum Plain {
 
 /// Something that may not stand in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct ConfigFault {
     /// Where.
     pub(crate) place: Range<usize>,
     /// The key, in full.
@@ -51,10 +51,10 @@ pub(crate) struct Fault {
 }
 
 /// Reads a file's text.
-pub(crate) fn read(text: &str) -> Result<Vec<Found>, Vec<Fault>> {
+pub(crate) fn read(text: &str) -> Result<Vec<FileValue>, Vec<ConfigFault>> {
     let table = DeTable::parse(text).map_err(|error| {
         let message = format!("not TOML: {}", error.message());
-        vec![Fault { place: error.span().unwrap_or(0..0), key: String::new(), message }]
+        vec![ConfigFault { place: error.span().unwrap_or(0..0), key: String::new(), message }]
     })?;
     let mut walk = Walk::default();
     walk.section(table.get_ref(), FILE);
@@ -65,12 +65,12 @@ pub(crate) fn read(text: &str) -> Result<Vec<Found>, Vec<Fault>> {
 #[derive(Default)]
 struct Walk {
     path: Vec<String>,
-    found: Vec<Found>,
-    faults: Vec<Fault>,
+    found: Vec<FileValue>,
+    faults: Vec<ConfigFault>,
 }
 
 impl Walk {
-    fn section(&mut self, table: &DeTable<'_>, keys: &'static [Key]) {
+    fn section(&mut self, table: &DeTable<'_>, keys: &'static [ConfigKey]) {
         for (name, value) in table {
             self.path.push(name.get_ref().to_string());
             match keys.iter().find(|key| key.name == name.get_ref()) {
@@ -81,7 +81,7 @@ impl Walk {
         }
     }
 
-    fn unknown(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, keys: &'static [Key]) {
+    fn unknown(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, keys: &'static [ConfigKey]) {
         let place = match self.path.len() {
             1 => "at the top level".to_owned(),
             depth => format!("in [{}]", self.path[..depth - 1].join(".")),
@@ -91,39 +91,45 @@ impl Walk {
             Some(word) => format!("unknown key `{shown}` {place}: did you mean `{word}`?"),
             None => {
                 let known: Vec<_> = keys.iter().map(|key| key.name).collect();
-                format!("unknown key `{shown}` {place}: known are {}", known.join(", "))
+                format!("unknown key `{shown}` {place}: use one of {}", known.join(", "))
             }
         };
         self.fault(name.span(), message);
     }
 
     fn fault(&mut self, place: Range<usize>, message: String) {
-        self.faults.push(Fault { place, key: self.path.join("."), message });
+        self.faults.push(ConfigFault { place, key: self.path.join("."), message });
     }
 
-    fn entry(&mut self, key: &'static Key, value: &Spanned<DeValue<'_>>) {
+    fn entry(&mut self, key: &'static ConfigKey, value: &Spanned<DeValue<'_>>) {
         match key.shape {
-            Shape::Section(keys) => match value.get_ref().as_table() {
+            KeyShape::Section(keys) => match value.get_ref().as_table() {
                 Some(table) => self.section(table, keys),
                 None => self.mismatch(value, "a table"),
             },
-            Shape::Named(keys) => match value.get_ref().as_table() {
+            KeyShape::Named(keys) => match value.get_ref().as_table() {
                 Some(table) => self.named(table, keys),
                 None => self.mismatch(value, "a table of tables"),
             },
-            Shape::Value(kind) => match plain(kind, value.get_ref()) {
+            KeyShape::Value(kind) => match plain(kind, value.get_ref()) {
                 Ok(plain) => self.keep(key, kind, plain, value.span()),
                 Err(expected) => self.mismatch(value, &expected),
             },
-            Shape::Open => {
+            KeyShape::Open => {
                 let path = self.path.clone();
-                let other = Plain::Other(as_json(value.get_ref()));
-                self.found.push(Found { path, value: other, place: value.span(), key, source: Source::File });
+                let other = PlainValue::Other(as_json(value.get_ref()));
+                self.found.push(FileValue {
+                    path,
+                    value: other,
+                    place: value.span(),
+                    key,
+                    source: SettingSource::File,
+                });
             }
         }
     }
 
-    fn named(&mut self, table: &DeTable<'_>, keys: &'static [Key]) {
+    fn named(&mut self, table: &DeTable<'_>, keys: &'static [ConfigKey]) {
         for (name, value) in table {
             self.path.push(name.get_ref().to_string());
             match value.get_ref().as_table() {
@@ -139,12 +145,12 @@ impl Walk {
         self.fault(value.span(), message);
     }
 
-    fn keep(&mut self, key: &'static Key, kind: Kind, value: Plain, place: Range<usize>) {
+    fn keep(&mut self, key: &'static ConfigKey, kind: ValueKind, value: PlainValue, place: Range<usize>) {
         let mut path = self.path.clone();
-        if let (Kind::Millis, Some(last)) = (kind, path.last_mut()) {
+        if let (ValueKind::Millis, Some(last)) = (kind, path.last_mut()) {
             last.truncate(last.len() - "_ms".len());
         }
-        self.found.push(Found { path, value, place, key, source: Source::File });
+        self.found.push(FileValue { path, value, place, key, source: SettingSource::File });
     }
 
     /// A duration may be written in two ways, but not in both at once.
@@ -153,7 +159,7 @@ impl Walk {
             if self.found[..at].iter().any(|other| other.path == found.path) {
                 let key = found.path.join(".");
                 let message = format!("`{}` is given twice, as text and in ms: keep one", brief(&key, 80));
-                self.faults.push(Fault { place: found.place.clone(), key, message });
+                self.faults.push(ConfigFault { place: found.place.clone(), key, message });
             }
         }
     }
@@ -163,38 +169,40 @@ impl Walk {
 const FOREVER: &str = "forever";
 
 /// The value in its kind, or what it must be.
-fn plain(kind: Kind, value: &DeValue<'_>) -> Result<Plain, String> {
+fn plain(kind: ValueKind, value: &DeValue<'_>) -> Result<PlainValue, String> {
     match kind {
-        Kind::Text => text(value).map(Plain::Text).ok_or_else(|| "a text in quotes".to_owned()),
-        Kind::Count => count(value).map(Plain::Count).ok_or_else(|| "a whole number from 0".to_owned()),
-        Kind::Flag => value
+        ValueKind::Text => text(value).map(PlainValue::Text).ok_or_else(|| "a string in quotes".to_owned()),
+        ValueKind::Count => {
+            count(value).map(PlainValue::Count).ok_or_else(|| "a whole number from 0".to_owned())
+        }
+        ValueKind::Flag => value
             .as_bool()
-            .map(|flag| Plain::Other(Value::Bool(flag)))
+            .map(|flag| PlainValue::Other(Value::Bool(flag)))
             .ok_or_else(|| "true or false".to_owned()),
-        Kind::Span => {
+        ValueKind::Span => {
             let given =
                 text(value).ok_or_else(|| "a duration in quotes, such as \"30s\" or \"5 min\"".to_owned())?;
             let wrong = |_| "a duration with its unit, such as \"250ms\", \"30s\" or \"5 min\"".to_owned();
-            span::parse(&given).map(Plain::Span).map_err(wrong)
+            span::parse(&given).map(PlainValue::Span).map_err(wrong)
         }
-        Kind::Keep => match text(value).as_deref() {
-            Some(FOREVER) => Ok(Plain::Text(FOREVER.to_owned())),
+        ValueKind::Keep => match text(value).as_deref() {
+            Some(FOREVER) => Ok(PlainValue::Text(FOREVER.to_owned())),
             given => given
                 .and_then(|given| span::parse(given).ok())
-                .map(Plain::Span)
+                .map(PlainValue::Span)
                 .ok_or_else(|| format!("\"{FOREVER}\" or a duration in quotes, such as \"400 days\"")),
         },
-        Kind::Millis => count(value)
-            .map(|millis| Plain::Span(Duration::from_millis(millis)))
+        ValueKind::Millis => count(value)
+            .map(|millis| PlainValue::Span(Duration::from_millis(millis)))
             .ok_or_else(|| "whole milliseconds".to_owned()),
-        Kind::Texts => texts(value).map(Plain::Texts).ok_or_else(|| "a list of texts".to_owned()),
-        Kind::Word(words) => text(value)
+        ValueKind::Texts => texts(value).map(PlainValue::Texts).ok_or_else(|| "a list of strings".to_owned()),
+        ValueKind::Word(words) => text(value)
             .filter(|given| words.contains(&given.as_str()))
-            .map(Plain::Text)
+            .map(PlainValue::Text)
             .ok_or_else(|| format!("one of \"{}\"", words.join("\", \""))),
-        Kind::Jitter => text(value)
+        ValueKind::Jitter => text(value)
             .filter(|given| given.parse::<Jitter>().is_ok())
-            .map(Plain::Text)
+            .map(PlainValue::Text)
             .ok_or_else(|| "\"none\", \"full\", \"equal\" or a percentage such as \"20%\"".to_owned()),
     }
 }

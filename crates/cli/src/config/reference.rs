@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::env;
-use super::schema::{self, Key, Kind, Shape};
+use super::schema::{self, ConfigKey, KeyShape, ValueKind};
 
 const REFERENCE: &str = include_str!("reference.toml");
 
@@ -22,7 +22,7 @@ effect with where it comes from, and `backstop config reference` prints this pag
 - **Order.** Flags go before variables of the environment, variables before the file, the file before the defaults. The
   file is `./backstop.toml`, or the one that `--config` or `BACKSTOP_CONFIG` names.
 - **Variables.** Each key is also the variable below it: two underscores stand between the parts of a name. `NAME` is
-  the name of a queue or kind. It is written in capitals and read in small letters; a name with other characters goes
+  the name of a queue or kind. It is written in capitals and read in lower case; a name with other characters goes
   into the file. Lists are written with commas, or as in the file: `BACKSTOP_QUEUES__MAIL__KINDS=send_email,send_push`.
 - **Durations** are texts with units: `"250ms"`, `"30s"`, `"5 min"`, `"1h 30min"`, `"90d"`. Except in `[retention]` and
   for `audit_retention` each has a twin in milliseconds: `lease_ms = 30000` is `lease = "30s"`.
@@ -45,11 +45,11 @@ These variables are not keys of the file:
 struct Section {
     name: &'static str,
     meaning: String,
-    entries: Vec<Entry>,
+    entries: Vec<ReferenceEntry>,
 }
 
 /// A key as `reference.toml` tells of it.
-pub(super) struct Entry {
+pub(super) struct ReferenceEntry {
     /// In full: `workers.lease`, `queues.NAME.concurrency`.
     pub(super) path: String,
     /// As the file would say it: the default, or an example.
@@ -71,7 +71,7 @@ pub(crate) fn page() -> String {
 
 /// Every key, in the order of the page.
 #[cfg(test)]
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<ReferenceEntry> {
     sections().into_iter().flat_map(|section| section.entries).collect()
 }
 
@@ -89,13 +89,13 @@ fn sections() -> Vec<Section> {
         } else if let (Some((key, value)), Some(section)) = (line.split_once(" = "), sections.last_mut()) {
             let name = key.trim_start_matches('#');
             let path = format!("{}.{name}", section.name);
-            section.entries.push(Entry { path, value, is_default: name == key, meaning });
+            section.entries.push(ReferenceEntry { path, value, is_default: name == key, meaning });
         }
     }
     sections
 }
 
-fn row(entry: &Entry) -> String {
+fn row(entry: &ReferenceEntry) -> String {
     let path: Vec<&str> = entry.path.split('.').collect();
     let Some(key) = schema::find(&path) else { return String::new() };
     let default = if entry.is_default {
@@ -112,17 +112,17 @@ fn row(entry: &Entry) -> String {
 }
 
 /// What a key takes, in words.
-fn takes(key: &Key, entry: &Entry) -> String {
+fn takes(key: &ConfigKey, entry: &ReferenceEntry) -> String {
     let words = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     match key.shape {
-        Shape::Value(Kind::Text) => "text".to_owned(),
-        Shape::Value(Kind::Count) => "number".to_owned(),
-        Shape::Value(Kind::Flag) => words(&["true", "false"]),
-        Shape::Value(Kind::Span | Kind::Millis) => "duration".to_owned(),
-        Shape::Value(Kind::Keep) => "duration or `forever`".to_owned(),
-        Shape::Value(Kind::Texts) => "list of texts".to_owned(),
-        Shape::Value(Kind::Word(known)) => words(known),
-        Shape::Value(Kind::Jitter) => "`none`, `full`, `equal` or a percentage".to_owned(),
+        KeyShape::Value(ValueKind::Text) => "text".to_owned(),
+        KeyShape::Value(ValueKind::Count) => "number".to_owned(),
+        KeyShape::Value(ValueKind::Flag) => words(&["true", "false"]),
+        KeyShape::Value(ValueKind::Span | ValueKind::Millis) => "duration".to_owned(),
+        KeyShape::Value(ValueKind::Keep) => "duration or `forever`".to_owned(),
+        KeyShape::Value(ValueKind::Texts) => "list of strings".to_owned(),
+        KeyShape::Value(ValueKind::Word(known)) => words(known),
+        KeyShape::Value(ValueKind::Jitter) => "`none`, `full`, `equal` or a percentage".to_owned(),
         _ if entry.value.starts_with('{') => "table".to_owned(),
         _ => "list".to_owned(),
     }
@@ -162,7 +162,7 @@ mod tests {
         for row in [
             "| `lease`<br>`BACKSTOP_WORKERS__LEASE` | duration | `\"30s\"` | How long a worker may be silent ",
             "| `unknown_kind`<br>`BACKSTOP_QUEUES__NAME__UNKNOWN_KIND` | `wait`, `fail` | `\"wait\"` | ",
-            "| `keys`<br>`BACKSTOP_SIGNING__KEYS` | list of texts | none; such as `[\"2026-11:…\"]` | ",
+            "| `keys`<br>`BACKSTOP_SIGNING__KEYS` | list of strings | none; such as `[\"2026-11:…\"]` | ",
         ] {
             assert!(page.contains(row), "{row} is missing in\n{page}");
         }

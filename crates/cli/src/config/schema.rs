@@ -2,20 +2,20 @@
 
 /// What a key holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shape {
+pub(crate) enum KeyShape {
     /// A table with these keys.
-    Section(&'static [Key]),
+    Section(&'static [ConfigKey]),
     /// A table of tables: any name, each with these keys.
-    Named(&'static [Key]),
+    Named(&'static [ConfigKey]),
     /// A plain value.
-    Value(Kind),
+    Value(ValueKind),
     /// Anything: a later version settles what, or whoever reads it does.
     Open,
 }
 
 /// What a plain value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     /// A string.
     Text,
     /// A whole number from zero.
@@ -38,170 +38,173 @@ pub(crate) enum Kind {
 
 /// One key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Key {
+pub(crate) struct ConfigKey {
     /// Its name.
     pub(crate) name: &'static str,
     /// What it holds.
-    pub(crate) shape: Shape,
+    pub(crate) shape: KeyShape,
     /// False when this version reads it and does nothing with it.
     pub(crate) used: bool,
     /// True when its value is never shown.
     pub(crate) secret: bool,
 }
 
-const fn key(name: &'static str, shape: Shape) -> Key {
-    Key { name, shape, used: true, secret: false }
+const fn key(name: &'static str, shape: KeyShape) -> ConfigKey {
+    ConfigKey { name, shape, used: true, secret: false }
 }
 
-const fn value(name: &'static str, kind: Kind) -> Key {
-    key(name, Shape::Value(kind))
+const fn value(name: &'static str, kind: ValueKind) -> ConfigKey {
+    key(name, KeyShape::Value(kind))
 }
 
-const fn secret(name: &'static str, kind: Kind) -> Key {
-    Key { name, shape: Shape::Value(kind), used: true, secret: true }
+const fn secret(name: &'static str, kind: ValueKind) -> ConfigKey {
+    ConfigKey { name, shape: KeyShape::Value(kind), used: true, secret: true }
 }
 
-const RETRY: Shape = Shape::Section(&[
-    value("max_retries", Kind::Count),
-    value("max_crashes", Kind::Count),
-    value("backoff", Kind::Word(&["none", "fixed", "linear", "exponential"])),
-    value("base", Kind::Span),
-    value("base_ms", Kind::Millis),
-    value("cap", Kind::Span),
-    value("cap_ms", Kind::Millis),
-    value("jitter", Kind::Jitter),
+const RETRY: KeyShape = KeyShape::Section(&[
+    value("max_retries", ValueKind::Count),
+    value("max_crashes", ValueKind::Count),
+    value("backoff", ValueKind::Word(&["none", "fixed", "linear", "exponential"])),
+    value("base", ValueKind::Span),
+    value("base_ms", ValueKind::Millis),
+    value("cap", ValueKind::Span),
+    value("cap_ms", ValueKind::Millis),
+    value("jitter", ValueKind::Jitter),
 ]);
 
-const QUEUE: &[Key] = &[
-    value("concurrency", Kind::Count),
-    value("kinds", Kind::Texts),
-    value("prefetch", Kind::Count),
+const QUEUE: &[ConfigKey] = &[
+    value("concurrency", ValueKind::Count),
+    value("kinds", ValueKind::Texts),
+    value("prefetch", ValueKind::Count),
     key("retry", RETRY),
-    value("timeout", Kind::Span),
-    value("timeout_ms", Kind::Millis),
-    value("max_wait", Kind::Span),
-    value("max_wait_ms", Kind::Millis),
-    value("delay", Kind::Span),
-    value("delay_ms", Kind::Millis),
-    value("expires_in", Kind::Span),
-    value("expires_in_ms", Kind::Millis),
-    value("unknown_kind", Kind::Word(&["wait", "fail"])),
+    value("timeout", ValueKind::Span),
+    value("timeout_ms", ValueKind::Millis),
+    value("max_wait", ValueKind::Span),
+    value("max_wait_ms", ValueKind::Millis),
+    value("delay", ValueKind::Span),
+    value("delay_ms", ValueKind::Millis),
+    value("expires_in", ValueKind::Span),
+    value("expires_in_ms", ValueKind::Millis),
+    value("unknown_kind", ValueKind::Word(&["wait", "fail"])),
 ];
 
-const KIND: &[Key] = &[
+const KIND: &[ConfigKey] = &[
     key("retry", RETRY),
-    value("timeout", Kind::Span),
-    value("timeout_ms", Kind::Millis),
-    value("max_wait", Kind::Span),
-    value("max_wait_ms", Kind::Millis),
-    value("delay", Kind::Span),
-    value("delay_ms", Kind::Millis),
-    value("expires_in", Kind::Span),
-    value("expires_in_ms", Kind::Millis),
+    value("timeout", ValueKind::Span),
+    value("timeout_ms", ValueKind::Millis),
+    value("max_wait", ValueKind::Span),
+    value("max_wait_ms", ValueKind::Millis),
+    value("delay", ValueKind::Span),
+    value("delay_ms", ValueKind::Millis),
+    value("expires_in", ValueKind::Span),
+    value("expires_in_ms", ValueKind::Millis),
     key("retry_budget", RETRY_BUDGET),
 ];
 
-const RETRY_BUDGET: Shape = Shape::Section(&[
-    value("enabled", Kind::Flag),
-    value("percent", Kind::Count),
-    value("floor", Kind::Count),
+const RETRY_BUDGET: KeyShape = KeyShape::Section(&[
+    value("enabled", ValueKind::Flag),
+    value("percent", ValueKind::Count),
+    value("floor", ValueKind::Count),
 ]);
 
 /// Bounds on everything (L20).
-const LIMITS: &[Key] = &[
-    value("payload_bytes", Kind::Count),
-    value("result_bytes", Kind::Count),
-    value("params_bytes", Kind::Count),
-    value("output_bytes", Kind::Count),
-    value("error_chars", Kind::Count),
-    value("name_chars", Kind::Count),
-    value("key_chars", Kind::Count),
-    value("tags", Kind::Count),
-    value("tag_chars", Kind::Count),
-    value("batch", Kind::Count),
-    value("page", Kind::Count),
-    value("retries", Kind::Count),
-    value("delay", Kind::Span),
-    value("delay_ms", Kind::Millis),
-    value("queues_per_tenant", Kind::Count),
-    value("kinds_per_tenant", Kind::Count),
-    value("incidents_per_tenant", Kind::Count),
+const LIMITS: &[ConfigKey] = &[
+    value("payload_bytes", ValueKind::Count),
+    value("result_bytes", ValueKind::Count),
+    value("params_bytes", ValueKind::Count),
+    value("output_bytes", ValueKind::Count),
+    value("error_chars", ValueKind::Count),
+    value("name_chars", ValueKind::Count),
+    value("key_chars", ValueKind::Count),
+    value("tags", ValueKind::Count),
+    value("tag_chars", ValueKind::Count),
+    value("batch", ValueKind::Count),
+    value("page", ValueKind::Count),
+    value("retries", ValueKind::Count),
+    value("delay", ValueKind::Span),
+    value("delay_ms", ValueKind::Millis),
+    value("queues_per_tenant", ValueKind::Count),
+    value("kinds_per_tenant", ValueKind::Count),
+    value("incidents_per_tenant", ValueKind::Count),
 ];
 
-const COMMAND: &[Key] = &[
-    key("allow", Shape::Open),
-    value("dir", Kind::Text),
-    value("dirs", Kind::Texts),
-    value("env", Kind::Texts),
-    value("keep_env", Kind::Texts),
-    value("timeout", Kind::Span),
-    value("timeout_ms", Kind::Millis),
-    value("grace", Kind::Span),
-    value("grace_ms", Kind::Millis),
-    value("user", Kind::Count),
-    value("group", Kind::Count),
-    value("memory_bytes", Kind::Count),
-    value("cpu_seconds", Kind::Count),
-    value("open_files", Kind::Count),
-    value("file_bytes", Kind::Count),
-    value("processes", Kind::Count),
+const COMMAND: &[ConfigKey] = &[
+    key("allow", KeyShape::Open),
+    value("dir", ValueKind::Text),
+    value("dirs", ValueKind::Texts),
+    value("env", ValueKind::Texts),
+    value("keep_env", ValueKind::Texts),
+    value("timeout", ValueKind::Span),
+    value("timeout_ms", ValueKind::Millis),
+    value("grace", ValueKind::Span),
+    value("grace_ms", ValueKind::Millis),
+    value("user", ValueKind::Count),
+    value("group", ValueKind::Count),
+    value("memory_bytes", ValueKind::Count),
+    value("cpu_seconds", ValueKind::Count),
+    value("open_files", ValueKind::Count),
+    value("file_bytes", ValueKind::Count),
+    value("processes", ValueKind::Count),
 ];
 
-const HTTP: &[Key] = &[
-    value("allow_private", Kind::Flag),
-    value("allow", Kind::Texts),
-    key("ports", Shape::Open),
-    value("methods", Kind::Texts),
-    value("redirects", Kind::Count),
-    value("redirects_carry", Kind::Flag),
-    value("timeout", Kind::Span),
-    value("timeout_ms", Kind::Millis),
-    value("connect_timeout", Kind::Span),
-    value("connect_timeout_ms", Kind::Millis),
-    Key { name: "secrets", shape: Shape::Open, used: true, secret: true },
+const HTTP: &[ConfigKey] = &[
+    value("allow_private", ValueKind::Flag),
+    value("allow", ValueKind::Texts),
+    key("ports", KeyShape::Open),
+    value("methods", ValueKind::Texts),
+    value("redirects", ValueKind::Count),
+    value("redirects_carry", ValueKind::Flag),
+    value("timeout", ValueKind::Span),
+    value("timeout_ms", ValueKind::Millis),
+    value("connect_timeout", ValueKind::Span),
+    value("connect_timeout_ms", ValueKind::Millis),
+    ConfigKey { name: "secrets", shape: KeyShape::Open, used: true, secret: true },
 ];
 
-const HANDLERS: &[Key] = &[
-    key("command", Shape::Section(COMMAND)),
-    key("http", Shape::Section(HTTP)),
-    key("event", Shape::Section(&[value("allow", Kind::Texts)])),
+const HANDLERS: &[ConfigKey] = &[
+    key("command", KeyShape::Section(COMMAND)),
+    key("http", KeyShape::Section(HTTP)),
+    key("event", KeyShape::Section(&[value("allow", ValueKind::Texts)])),
 ];
 
-const SERVER: &[Key] = &[
-    value("node", Kind::Text),
-    value("listen", Kind::Text),
-    Key { name: "tokens", shape: Shape::Open, used: true, secret: true },
-    value("tls_cert", Kind::Text),
-    value("tls_key", Kind::Text),
-    value("allowed_hosts", Kind::Texts),
-    value("allowed_origins", Kind::Texts),
-    value("trusted_proxies", Kind::Texts),
-    value("rate_per_second", Kind::Count),
-    value("rate_burst", Kind::Count),
-    value("failed_logins_per_minute", Kind::Count),
-    value("max_connections", Kind::Count),
-    value("max_requests", Kind::Count),
-    value("max_streams", Kind::Count),
-    value("max_streams_per_token", Kind::Count),
-    value("max_streams_per_tenant", Kind::Count),
-    value("max_claims", Kind::Count),
-    value("max_claims_per_token", Kind::Count),
-    value("max_claims_per_tenant", Kind::Count),
-    value("audit_retention", Kind::Keep),
+const SERVER: &[ConfigKey] = &[
+    value("node", ValueKind::Text),
+    value("listen", ValueKind::Text),
+    ConfigKey { name: "tokens", shape: KeyShape::Open, used: true, secret: true },
+    value("tls_cert", ValueKind::Text),
+    value("tls_key", ValueKind::Text),
+    value("allowed_hosts", ValueKind::Texts),
+    value("allowed_origins", ValueKind::Texts),
+    value("trusted_proxies", ValueKind::Texts),
+    value("rate_per_second", ValueKind::Count),
+    value("rate_burst", ValueKind::Count),
+    value("failed_logins_per_minute", ValueKind::Count),
+    value("max_connections", ValueKind::Count),
+    value("max_requests", ValueKind::Count),
+    value("max_streams", ValueKind::Count),
+    value("max_streams_per_token", ValueKind::Count),
+    value("max_streams_per_tenant", ValueKind::Count),
+    value("max_claims", ValueKind::Count),
+    value("max_claims_per_token", ValueKind::Count),
+    value("max_claims_per_tenant", ValueKind::Count),
+    value("audit_retention", ValueKind::Keep),
 ];
 
-const WEBHOOKS: &[Key] =
-    &[value("allow_private", Kind::Flag), value("allow", Kind::Texts), key("ports", Shape::Open)];
+const WEBHOOKS: &[ConfigKey] = &[
+    value("allow_private", ValueKind::Flag),
+    value("allow", ValueKind::Texts),
+    key("ports", KeyShape::Open),
+];
 
 /// The key that a path leads to; none for an unknown one, and for a table.
-pub(crate) fn find(path: &[&str]) -> Option<&'static Key> {
-    fn below(keys: &'static [Key], path: &[&str]) -> Option<&'static Key> {
+pub(crate) fn find(path: &[&str]) -> Option<&'static ConfigKey> {
+    fn below(keys: &'static [ConfigKey], path: &[&str]) -> Option<&'static ConfigKey> {
         let (first, rest) = path.split_first()?;
         let key = keys.iter().find(|key| key.name == *first)?;
         match (key.shape, rest) {
-            (Shape::Section(keys), rest) => below(keys, rest),
-            (Shape::Named(keys), [_, rest @ ..]) => below(keys, rest),
-            (Shape::Value(_) | Shape::Open, []) => Some(key),
+            (KeyShape::Section(keys), rest) => below(keys, rest),
+            (KeyShape::Named(keys), [_, rest @ ..]) => below(keys, rest),
+            (KeyShape::Value(_) | KeyShape::Open, []) => Some(key),
             _ => None,
         }
     }
@@ -209,62 +212,65 @@ pub(crate) fn find(path: &[&str]) -> Option<&'static Key> {
 }
 
 /// The whole file.
-pub(crate) const FILE: &[Key] = &[
-    key("store", Shape::Section(&[value("url", Kind::Text)])),
-    key("server", Shape::Section(SERVER)),
-    key("webhooks", Shape::Section(WEBHOOKS)),
-    key("queues", Shape::Named(QUEUE)),
-    key("kinds", Shape::Named(KIND)),
-    key("handlers", Shape::Section(HANDLERS)),
+pub(crate) const FILE: &[ConfigKey] = &[
+    key("store", KeyShape::Section(&[value("url", ValueKind::Text)])),
+    key("server", KeyShape::Section(SERVER)),
+    key("webhooks", KeyShape::Section(WEBHOOKS)),
+    key("queues", KeyShape::Named(QUEUE)),
+    key("kinds", KeyShape::Named(KIND)),
+    key("handlers", KeyShape::Section(HANDLERS)),
     key(
         "signing",
-        Shape::Section(&[
-            secret("keys", Kind::Texts),
-            value("required", Kind::Flag),
-            key("queues", Shape::Named(&[value("required", Kind::Flag)])),
+        KeyShape::Section(&[
+            secret("keys", ValueKind::Texts),
+            value("required", ValueKind::Flag),
+            key("queues", KeyShape::Named(&[value("required", ValueKind::Flag)])),
         ]),
     ),
-    key("encryption", Shape::Section(&[secret("keys", Kind::Texts), value("kinds", Kind::Texts)])),
-    key("masking", Shape::Named(&[value("fields", Kind::Texts)])),
-    key("sanitize", Shape::Section(&[value("patterns", Kind::Texts)])),
+    key(
+        "encryption",
+        KeyShape::Section(&[secret("keys", ValueKind::Texts), value("kinds", ValueKind::Texts)]),
+    ),
+    key("masking", KeyShape::Named(&[value("fields", ValueKind::Texts)])),
+    key("sanitize", KeyShape::Section(&[value("patterns", ValueKind::Texts)])),
     key("retry_budget", RETRY_BUDGET),
-    key("limits", Shape::Section(LIMITS)),
+    key("limits", KeyShape::Section(LIMITS)),
     key(
         "retention",
-        Shape::Section(&[
-            value("succeeded", Kind::Span),
-            value("canceled", Kind::Span),
-            value("failed", Kind::Span),
-            value("archive", Kind::Span),
-            value("plans", Kind::Keep),
-            value("incidents", Kind::Keep),
-            value("queues", Kind::Keep),
+        KeyShape::Section(&[
+            value("succeeded", ValueKind::Span),
+            value("canceled", ValueKind::Span),
+            value("failed", ValueKind::Span),
+            value("archive", ValueKind::Span),
+            value("plans", ValueKind::Keep),
+            value("incidents", ValueKind::Keep),
+            value("queues", ValueKind::Keep),
         ]),
     ),
     key(
         "alerts",
-        Shape::Section(&[
-            secret("webhook", Kind::Text),
-            secret("secrets", Kind::Texts),
-            value("gap", Kind::Span),
-            value("gap_ms", Kind::Millis),
-            value("log", Kind::Flag),
+        KeyShape::Section(&[
+            secret("webhook", ValueKind::Text),
+            secret("secrets", ValueKind::Texts),
+            value("gap", ValueKind::Span),
+            value("gap_ms", ValueKind::Millis),
+            value("log", ValueKind::Flag),
         ]),
     ),
-    key("telemetry", Shape::Section(&[value("otlp_endpoint", Kind::Text)])),
+    key("telemetry", KeyShape::Section(&[value("otlp_endpoint", ValueKind::Text)])),
     key(
         "workers",
-        Shape::Section(&[
-            value("lease", Kind::Span),
-            value("lease_ms", Kind::Millis),
-            value("grace", Kind::Span),
-            value("grace_ms", Kind::Millis),
-            value("poll", Kind::Span),
-            value("poll_ms", Kind::Millis),
-            value("stuck_after", Kind::Span),
-            value("stuck_after_ms", Kind::Millis),
-            value("aging", Kind::Span),
-            value("aging_ms", Kind::Millis),
+        KeyShape::Section(&[
+            value("lease", ValueKind::Span),
+            value("lease_ms", ValueKind::Millis),
+            value("grace", ValueKind::Span),
+            value("grace_ms", ValueKind::Millis),
+            value("poll", ValueKind::Span),
+            value("poll_ms", ValueKind::Millis),
+            value("stuck_after", ValueKind::Span),
+            value("stuck_after_ms", ValueKind::Millis),
+            value("aging", ValueKind::Span),
+            value("aging_ms", ValueKind::Millis),
         ]),
     ),
 ];

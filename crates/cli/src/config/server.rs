@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backstop_server::{Grant, Limits, Network, Rate, Settings};
+use backstop_server::{Network, Rate, ServerLimits, ServerSettings, TokenGrant};
 use serde_json::Value;
 
-use super::read::{Fault, Found, Plain};
+use super::read::{ConfigFault, FileValue, PlainValue};
 
 /// Where the API listens when nothing is said.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7_700);
@@ -18,17 +18,17 @@ const COUNT_MAX: u64 = 1_000_000;
 
 /// What the file says of the server.
 #[derive(Debug, Clone)]
-pub(crate) struct Server {
+pub(crate) struct ServerSection {
     pub(crate) listen: SocketAddr,
     /// Everything but the certificate, which only a server needs to be there.
-    pub(crate) settings: Settings,
+    pub(crate) settings: ServerSettings,
     /// The files of the certificate and of its key.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
 }
 
-impl Default for Server {
+impl Default for ServerSection {
     fn default() -> Self {
-        Self { listen: LISTEN, settings: Settings::default(), tls: None }
+        Self { listen: LISTEN, settings: ServerSettings::default(), tls: None }
     }
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// What the file asks for.
-pub(super) fn server(found: &[Found]) -> Result<Server, Fault> {
-    let mut server = Server::default();
+pub(super) fn server(found: &[FileValue]) -> Result<ServerSection, ConfigFault> {
+    let mut server = ServerSection::default();
     let (mut certificate, mut key) = (None, None);
     let (mut per_second, mut burst) = (1_000, 2_000);
     for one in found {
@@ -57,10 +57,10 @@ pub(super) fn server(found: &[Found]) -> Result<Server, Fault> {
             continue;
         }
         match (name.as_str(), &one.value) {
-            ("tls_cert", Plain::Text(file)) => certificate = Some((PathBuf::from(file), one)),
-            ("tls_key", Plain::Text(file)) => key = Some((PathBuf::from(file), one)),
-            ("rate_per_second", Plain::Count(calls)) => per_second = small(*calls, one)?,
-            ("rate_burst", Plain::Count(calls)) => burst = small(*calls, one)?,
+            ("tls_cert", PlainValue::Text(file)) => certificate = Some((PathBuf::from(file), one)),
+            ("tls_key", PlainValue::Text(file)) => key = Some((PathBuf::from(file), one)),
+            ("rate_per_second", PlainValue::Count(calls)) => per_second = small(*calls, one)?,
+            ("rate_burst", PlainValue::Count(calls)) => burst = small(*calls, one)?,
             (name, value) => take(&mut server, name, value, one)?,
         }
     }
@@ -79,26 +79,31 @@ pub(super) fn server(found: &[Found]) -> Result<Server, Fault> {
     Ok(server)
 }
 
-fn take(server: &mut Server, name: &str, value: &Plain, one: &Found) -> Result<(), Fault> {
+fn take(
+    server: &mut ServerSection,
+    name: &str,
+    value: &PlainValue,
+    one: &FileValue,
+) -> Result<(), ConfigFault> {
     let (access, limits) = (&mut server.settings.access, &mut server.settings.limits);
     match (name, value) {
-        ("listen", Plain::Text(text)) => {
+        ("listen", PlainValue::Text(text)) => {
             server.listen = address(text).map_err(|problem| fault(one, &problem))?
         }
-        ("tokens", Plain::Other(tokens)) => {
+        ("tokens", PlainValue::Other(tokens)) => {
             access.tokens = grants(tokens).map_err(|problem| fault(one, &problem))?
         }
-        ("allowed_hosts", Plain::Texts(hosts)) => access.allowed_hosts.clone_from(hosts),
-        ("allowed_origins", Plain::Texts(origins)) => access.allowed_origins.clone_from(origins),
-        ("trusted_proxies", Plain::Texts(proxies)) => {
+        ("allowed_hosts", PlainValue::Texts(hosts)) => access.allowed_hosts.clone_from(hosts),
+        ("allowed_origins", PlainValue::Texts(origins)) => access.allowed_origins.clone_from(origins),
+        ("trusted_proxies", PlainValue::Texts(proxies)) => {
             let parsed = proxies.iter().map(|proxy| proxy.parse::<Network>()).collect::<Result<_, _>>();
             access.trusted_proxies = parsed.map_err(|error| fault(one, &error.to_string()))?;
         }
-        ("failed_logins_per_minute", Plain::Count(calls)) => {
+        ("failed_logins_per_minute", PlainValue::Count(calls)) => {
             let calls = small(*calls, one)?.max(1);
             access.failed_logins = Rate::every(Duration::from_secs(60) / calls, calls);
         }
-        (name, Plain::Count(count)) => {
+        (name, PlainValue::Count(count)) => {
             *bound(limits, name) = usize::try_from(small(*count, one)?).unwrap_or(usize::MAX)
         }
         _ => {}
@@ -106,7 +111,7 @@ fn take(server: &mut Server, name: &str, value: &Plain, one: &Found) -> Result<(
     Ok(())
 }
 
-fn bound<'a>(limits: &'a mut Limits, name: &str) -> &'a mut usize {
+fn bound<'a>(limits: &'a mut ServerLimits, name: &str) -> &'a mut usize {
     match name {
         "max_connections" => &mut limits.connections,
         "max_requests" => &mut limits.requests,
@@ -119,20 +124,21 @@ fn bound<'a>(limits: &'a mut Limits, name: &str) -> &'a mut usize {
     }
 }
 
-fn small(count: u64, one: &Found) -> Result<u32, Fault> {
+fn small(count: u64, one: &FileValue) -> Result<u32, ConfigFault> {
     let fits = u32::try_from(count).ok().filter(|_| count <= COUNT_MAX);
     fits.ok_or_else(|| fault(one, &format!("{count} is too many, the limit is {COUNT_MAX}")))
 }
 
 /// The tokens of the file. What is wrong with one is told without a word of its hash.
-fn grants(tokens: &Value) -> Result<Vec<Grant>, String> {
+fn grants(tokens: &Value) -> Result<Vec<TokenGrant>, String> {
     let form = "write { name = \"ci\", hash = \"sha256:...\", scopes = [\"submit\"] }";
     let tokens = tokens.as_array().ok_or_else(|| format!("`server.tokens` must be a list: {form}"))?;
     let mut names = BTreeSet::new();
     let mut grants = Vec::new();
     for (nth, token) in tokens.iter().enumerate() {
         let wrong = |problem: String| format!("token {} of `server.tokens`: {problem}; {form}", nth + 1);
-        let grant: Grant = serde_json::from_value(token.clone()).map_err(|error| wrong(error.to_string()))?;
+        let grant: TokenGrant =
+            serde_json::from_value(token.clone()).map_err(|error| wrong(error.to_string()))?;
         grant.validate().map_err(|error| wrong(error.to_string()))?;
         if !names.insert(grant.name.clone()) {
             return Err(wrong(format!("the name `{}` is taken by another one", grant.name)));
@@ -142,6 +148,6 @@ fn grants(tokens: &Value) -> Result<Vec<Grant>, String> {
     Ok(grants)
 }
 
-fn fault(found: &Found, message: &str) -> Fault {
-    Fault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
+fn fault(found: &FileValue, message: &str) -> ConfigFault {
+    ConfigFault { place: found.place.clone(), key: found.path.join("."), message: message.to_owned() }
 }

@@ -15,8 +15,8 @@ use miette::LabeledSpan;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::read::{Fault, Found, Plain, read};
-use super::server::{self, Server};
+use super::read::{ConfigFault, FileValue, PlainValue, read};
+use super::server::{self, ServerSection};
 use super::veil::veiled;
 use super::{alerts, defaults, env, handlers, keys, limits};
 use crate::problem::Problem;
@@ -32,14 +32,14 @@ const CONCURRENCY_MAX: u64 = 100_000;
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Source {
+pub(crate) enum SettingSource {
     Flag,
     Env,
     File,
     Default,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Flag => "flag",
@@ -52,9 +52,9 @@ impl fmt::Display for Source {
 
 /// What the command line and the environment say.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    pub(crate) store: Option<(String, Source)>,
-    pub(crate) server: Option<(String, Source)>,
+pub(crate) struct GivenSettings {
+    pub(crate) store: Option<(String, SettingSource)>,
+    pub(crate) server: Option<(String, SettingSource)>,
     pub(crate) config: Option<PathBuf>,
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`, which every program that traces reads.
     pub(crate) otlp: Option<String>,
@@ -64,10 +64,10 @@ pub(crate) struct Given {
 
 /// One effective setting, for `config check`.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct SettingRow {
     pub(crate) key: String,
     pub(crate) value: Value,
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
     pub(crate) used: bool,
 }
 
@@ -92,13 +92,13 @@ pub(crate) struct Settings {
     pub(crate) kinds: Kinds,
     /// Where traces go; none sends none.
     pub(crate) otlp: Option<String>,
-    pub(crate) server: Server,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) server: ServerSection,
+    pub(crate) rows: Vec<SettingRow>,
 }
 
 impl Settings {
     /// Reads everything there is.
-    pub(crate) fn load(given: &Given) -> Result<Self, Problem> {
+    pub(crate) fn load(given: &GivenSettings) -> Result<Self, Problem> {
         let said = env::settings(&given.variables).map_err(|faults| wrong_variables(&faults))?;
         let mut settings = match file(given)? {
             None => Self::build(given, said, None)
@@ -126,21 +126,25 @@ impl Settings {
             engine: Config::default(),
             kinds: Kinds::default(),
             otlp: None,
-            server: Server::default(),
+            server: ServerSection::default(),
             rows: Vec::new(),
         }
     }
 
-    pub(super) fn build(given: &Given, found: Vec<Found>, path: Option<PathBuf>) -> Result<Self, Vec<Fault>> {
+    pub(super) fn build(
+        given: &GivenSettings,
+        found: Vec<FileValue>,
+        path: Option<PathBuf>,
+    ) -> Result<Self, Vec<ConfigFault>> {
         let mut settings = Self { file: path, ..Self::defaults() };
         let mut faults = Vec::new();
         for one in &found {
             if let Err(message) = settings.take(one) {
-                faults.push(Fault { place: one.place.clone(), key: one.path.join("."), message });
+                faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
             }
             settings.note(one);
         }
-        for one in found.iter().filter(|one| one.value == Plain::Other(false.into())) {
+        for one in found.iter().filter(|one| one.value == PlainValue::Other(false.into())) {
             match &one.path[..] {
                 [section, word] if section == "retry_budget" && word == "enabled" => {
                     settings.engine.retry_budget = None;
@@ -166,7 +170,7 @@ impl Settings {
             Err(fault) => faults.push(fault),
         }
         match handlers::webhooks(&found) {
-            Ok(webhooks) => settings.server.settings.telling.webhooks = webhooks,
+            Ok(webhooks) => settings.server.settings.reporting.webhooks = webhooks,
             Err(further) => faults.extend(further),
         }
         if let Err(fault) = keys::take(&found, &mut settings.engine) {
@@ -185,7 +189,12 @@ impl Settings {
         if let Some(endpoint) = &given.otlp {
             settings.otlp = Some(endpoint.clone());
             settings.rows.retain(|row| row.key != "telemetry.otlp_endpoint");
-            settings.row("telemetry.otlp_endpoint", json!(without_credentials(endpoint)), Source::Env, true);
+            settings.row(
+                "telemetry.otlp_endpoint",
+                json!(without_credentials(endpoint)),
+                SettingSource::Env,
+                true,
+            );
         }
         settings.add_defaults();
         settings.rows.sort_by(|a, b| a.key.cmp(&b.key));
@@ -193,28 +202,36 @@ impl Settings {
     }
 
     /// Takes one value of the file over.
-    fn take(&mut self, found: &Found) -> Result<(), String> {
+    fn take(&mut self, found: &FileValue) -> Result<(), String> {
         let path: Vec<&str> = found.path.iter().map(String::as_str).collect();
         match (&path[..], &found.value) {
-            (["store", "url"], Plain::Text(url)) => self.store.clone_from(url),
-            (["server", "node"], Plain::Text(name)) => self.engine.node = name.as_str().into(),
-            (["workers", "lease"], Plain::Span(span)) => self.lease = *span,
-            (["workers", "grace"], Plain::Span(span)) => self.grace = *span,
-            (["workers", "poll"], Plain::Span(span)) => self.poll = *span,
-            (["workers", "stuck_after"], Plain::Span(span)) => self.stuck_after = *span,
-            (["workers", "aging"], Plain::Span(span)) => self.engine.aging = Aging(*span),
+            (["store", "url"], PlainValue::Text(url)) => self.store.clone_from(url),
+            (["server", "node"], PlainValue::Text(name)) => self.engine.node = name.as_str().into(),
+            (["workers", "lease"], PlainValue::Span(span)) => self.lease = *span,
+            (["workers", "grace"], PlainValue::Span(span)) => self.grace = *span,
+            (["workers", "poll"], PlainValue::Span(span)) => self.poll = *span,
+            (["workers", "stuck_after"], PlainValue::Span(span)) => self.stuck_after = *span,
+            (["workers", "aging"], PlainValue::Span(span)) => self.engine.aging = Aging(*span),
             (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
-            (["retention", "succeeded"], Plain::Span(span)) => self.engine.retention.succeeded = Some(*span),
-            (["retention", "canceled"], Plain::Span(span)) => self.engine.retention.canceled = Some(*span),
-            (["retention", "failed"], Plain::Span(span)) => self.engine.retention.failed = Some(*span),
-            (["retention", "archive"], Plain::Span(span)) => self.engine.retention.archive = Some(*span),
+            (["retention", "succeeded"], PlainValue::Span(span)) => {
+                self.engine.retention.succeeded = Some(*span)
+            }
+            (["retention", "canceled"], PlainValue::Span(span)) => {
+                self.engine.retention.canceled = Some(*span)
+            }
+            (["retention", "failed"], PlainValue::Span(span)) => self.engine.retention.failed = Some(*span),
+            (["retention", "archive"], PlainValue::Span(span)) => self.engine.retention.archive = Some(*span),
             (["retention", "plans"], value) => self.engine.retirement.plans = kept(value),
             (["retention", "incidents"], value) => self.engine.retirement.incidents = kept(value),
             (["retention", "queues"], value) => self.engine.retirement.queues = kept(value),
-            (["server", "audit_retention"], Plain::Span(span)) => self.engine.audit_retention = Some(*span),
+            (["server", "audit_retention"], PlainValue::Span(span)) => {
+                self.engine.audit_retention = Some(*span)
+            }
             (["server", "audit_retention"], _) => self.engine.audit_retention = None,
-            (["sanitize", "patterns"], Plain::Texts(patterns)) => self.redact(patterns)?,
-            (["telemetry", "otlp_endpoint"], Plain::Text(endpoint)) => self.otlp = Some(endpoint.clone()),
+            (["sanitize", "patterns"], PlainValue::Texts(patterns)) => self.redact(patterns)?,
+            (["telemetry", "otlp_endpoint"], PlainValue::Text(endpoint)) => {
+                self.otlp = Some(endpoint.clone())
+            }
             (["retry_budget", word], value) => take_budget(&mut self.engine.retry_budget, word, value)?,
             (["queues", name, rest @ ..], value) => self.take_queue(name, rest, value)?,
             (["kinds", name, "retry_budget", word], value) => {
@@ -237,22 +254,22 @@ impl Settings {
         Ok(())
     }
 
-    fn take_queue(&mut self, name: &str, rest: &[&str], value: &Plain) -> Result<(), String> {
+    fn take_queue(&mut self, name: &str, rest: &[&str], value: &PlainValue) -> Result<(), String> {
         let concurrency = self.queues.entry(name.to_owned()).or_insert(CONCURRENCY);
         let queue: &mut QueueConfig = self.engine.queues.entry(name.to_owned()).or_default();
         match (rest, value) {
-            (["concurrency"], Plain::Count(count)) if *count > CONCURRENCY_MAX => {
+            (["concurrency"], PlainValue::Count(count)) if *count > CONCURRENCY_MAX => {
                 return Err(format!("concurrency is {count}, the limit is {CONCURRENCY_MAX}"));
             }
-            (["concurrency"], Plain::Count(count)) => {
+            (["concurrency"], PlainValue::Count(count)) => {
                 *concurrency = usize::try_from(*count).unwrap_or(CONCURRENCY);
             }
-            (["kinds"], Plain::Texts(kinds)) => queue.gate.kinds = Some(kinds.clone()),
-            (["unknown_kind"], Plain::Text(word)) => queue.fail_unknown_kind = word == "fail",
-            (["prefetch"], Plain::Count(count)) if *count > CONCURRENCY_MAX => {
+            (["kinds"], PlainValue::Texts(kinds)) => queue.gate.kinds = Some(kinds.clone()),
+            (["unknown_kind"], PlainValue::Text(word)) => queue.fail_unknown_kind = word == "fail",
+            (["prefetch"], PlainValue::Count(count)) if *count > CONCURRENCY_MAX => {
                 return Err(format!("prefetch is {count}, the limit is {CONCURRENCY_MAX}"));
             }
-            (["prefetch"], Plain::Count(count)) => {
+            (["prefetch"], PlainValue::Count(count)) => {
                 self.prefetch.insert(name.to_owned(), usize::try_from(*count).unwrap_or(CONCURRENCY));
             }
             (rest, value) => defaults::take(&mut queue.defaults, rest, value)?,
@@ -260,25 +277,25 @@ impl Settings {
         Ok(())
     }
 
-    fn note(&mut self, found: &Found) {
+    fn note(&mut self, found: &FileValue) {
         let value = match (&found.value, found.key.secret) {
-            (Plain::Text(url), _) if found.path == ["alerts", "webhook"] => json!(alerts::shown(url)),
+            (PlainValue::Text(url), _) if found.path == ["alerts", "webhook"] => json!(alerts::shown(url)),
             (_, true) => json!("(set)"),
-            (Plain::Text(url), _) if found.path == ["store", "url"] || found.path[0] == "telemetry" => {
+            (PlainValue::Text(url), _) if found.path == ["store", "url"] || found.path[0] == "telemetry" => {
                 json!(without_credentials(url))
             }
-            (Plain::Text(text), _) => json!(text),
-            (Plain::Count(count), _) => json!(count),
-            (Plain::Span(span), _) => json!(exact(*span)),
-            (Plain::Texts(texts), _) => json!(texts),
-            (Plain::Other(other), _) => other.clone(),
+            (PlainValue::Text(text), _) => json!(text),
+            (PlainValue::Count(count), _) => json!(count),
+            (PlainValue::Span(span), _) => json!(exact(*span)),
+            (PlainValue::Texts(texts), _) => json!(texts),
+            (PlainValue::Other(other), _) => other.clone(),
         };
         let key = found.path.join(".");
         self.row(&key, value, found.source, found.key.used);
     }
 
-    fn row(&mut self, key: &str, value: Value, source: Source, used: bool) {
-        self.rows.push(Row { key: key.to_owned(), value, source, used });
+    fn row(&mut self, key: &str, value: Value, source: SettingSource, used: bool) {
+        self.rows.push(SettingRow { key: key.to_owned(), value, source, used });
     }
 
     fn add_defaults(&mut self) {
@@ -330,32 +347,32 @@ impl Settings {
         );
         for (key, value) in all {
             if !self.rows.iter().any(|row| row.key == key) {
-                self.row(&key, value, Source::Default, true);
+                self.row(&key, value, SettingSource::Default, true);
             }
         }
     }
 }
 
 /// How long something is kept; none for ever.
-const fn kept(value: &Plain) -> Option<Duration> {
-    if let Plain::Span(span) = value { Some(*span) } else { None }
+const fn kept(value: &PlainValue) -> Option<Duration> {
+    if let PlainValue::Span(span) = value { Some(*span) } else { None }
 }
 
 /// How many retries a kind may have, as a share of its first runs (F19).
-fn take_budget(budget: &mut Option<BudgetSettings>, word: &str, value: &Plain) -> Result<(), String> {
+fn take_budget(budget: &mut Option<BudgetSettings>, word: &str, value: &PlainValue) -> Result<(), String> {
     let budget = budget.get_or_insert_default();
     match (word, value) {
-        ("percent", Plain::Count(percent)) => {
+        ("percent", PlainValue::Count(percent)) => {
             budget.share = f64::from(u32::try_from(*percent).unwrap_or(u32::MAX)) / 100.0;
         }
-        ("floor", Plain::Count(floor)) => budget.floor = u32::try_from(*floor).unwrap_or(u32::MAX),
+        ("floor", PlainValue::Count(floor)) => budget.floor = u32::try_from(*floor).unwrap_or(u32::MAX),
         _ => {}
     }
     budget.validate().map_err(|error| error.to_string())
 }
 
 /// What the environment says, and what the file says where the environment is silent.
-fn over(said: Vec<Found>, mut file: Vec<Found>) -> Vec<Found> {
+fn over(said: Vec<FileValue>, mut file: Vec<FileValue>) -> Vec<FileValue> {
     file.retain(|one| !said.iter().any(|other| other.path == one.path));
     file.extend(said);
     file
@@ -370,7 +387,7 @@ fn wrong_variables(faults: &[String]) -> Problem {
 }
 
 /// The file to read: the named one, or the usual one if it is there.
-fn file(given: &Given) -> Result<Option<(PathBuf, String)>, Problem> {
+fn file(given: &GivenSettings) -> Result<Option<(PathBuf, String)>, Problem> {
     let path = match &given.config {
         Some(path) => path.clone(),
         None if Path::new(FILE_NAME).exists() => PathBuf::from(FILE_NAME),
@@ -385,7 +402,7 @@ fn file(given: &Given) -> Result<Option<(PathBuf, String)>, Problem> {
     }
 }
 
-fn faulty(path: &Path, text: String, faults: Vec<Fault>) -> Problem {
+fn faulty(path: &Path, text: String, faults: Vec<ConfigFault>) -> Problem {
     let name = path.display().to_string();
     let message = match &faults[..] {
         [one] => format!("{name}: {}", one.message),
@@ -417,13 +434,13 @@ fn exact(span: Duration) -> String {
 }
 
 /// The server to ask, if one was named. Whoever names a store on the command line means that one.
-fn remote(given: &Given) -> Result<Option<String>, Problem> {
+fn remote(given: &GivenSettings) -> Result<Option<String>, Problem> {
     match (&given.store, &given.server) {
-        (Some((_, Source::Flag)), Some((_, Source::Flag))) => {
+        (Some((_, SettingSource::Flag)), Some((_, SettingSource::Flag))) => {
             let message = "--store and --server name two places to ask";
             Err(Problem::usage("two_places", message).hint("leave one of them out"))
         }
-        (Some((_, Source::Flag)), Some(_)) => Ok(None),
+        (Some((_, SettingSource::Flag)), Some(_)) => Ok(None),
         (_, server) => Ok(server.as_ref().map(|(server, _)| server.clone())),
     }
 }

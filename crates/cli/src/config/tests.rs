@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use backstop::core::job::Masking;
 
-use super::read::{Fault, read};
-use super::{Given, Settings, Source};
+use super::read::{ConfigFault, read};
+use super::{GivenSettings, SettingSource, Settings};
 
-fn faults(text: &str) -> Vec<Fault> {
+fn faults(text: &str) -> Vec<ConfigFault> {
     read(text).expect_err("this file has a fault")
 }
 
@@ -16,7 +16,7 @@ fn load(text: &str) -> Settings {
     std::fs::create_dir_all(&dir).expect("a directory");
     let path = dir.join("backstop.toml");
     std::fs::write(&path, text).expect("a file");
-    let settings = Settings::load(&Given { config: Some(path), ..Given::default() });
+    let settings = Settings::load(&GivenSettings { config: Some(path), ..GivenSettings::default() });
     std::fs::remove_dir_all(&dir).expect("it was ours");
     settings.expect("a good file")
 }
@@ -55,7 +55,7 @@ fn an_unknown_key_is_named_with_the_nearest_at_every_level() {
             "handlers.http.allow_privat",
             "unknown key `allow_privat` in [handlers.http]: did you mean `allow_private`?",
         ),
-        ("[store]\nqqqqqqqq = 1", "store.qqqqqqqq", "unknown key `qqqqqqqq` in [store]: known are url"),
+        ("[store]\nqqqqqqqq = 1", "store.qqqqqqqq", "unknown key `qqqqqqqq` in [store]: use one of url"),
     ] {
         let found = faults(text);
         assert_eq!((found[0].key.as_str(), found[0].message.as_str()), (key, told));
@@ -109,13 +109,16 @@ fn every_value_has_its_source_and_secrets_are_not_shown() {
         "[workers]\ngrace = '1s'\n[handlers.http]\nsecrets = { a = { keys = ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'], hosts = ['a.example'] } }",
     );
     let row = |key: &str| settings.rows.iter().find(|row| row.key == key).expect(key);
-    assert_eq!((row("workers.grace").source, row("workers.lease").source), (Source::File, Source::Default));
+    assert_eq!(
+        (row("workers.grace").source, row("workers.lease").source),
+        (SettingSource::File, SettingSource::Default)
+    );
     assert_eq!(row("handlers.http.secrets").value, "(set)");
 }
 
 #[test]
 fn a_pattern_that_is_no_pattern_is_a_fault_of_the_file() {
-    let given = Given { config: Some("/nowhere/at/all.toml".into()), ..Given::default() };
+    let given = GivenSettings { config: Some("/nowhere/at/all.toml".into()), ..GivenSettings::default() };
     assert!(Settings::load(&given).is_err(), "a named file must be there");
     let found = read("[sanitize]\npatterns = ['(']").expect("the shape is right");
     assert_eq!(found.len(), 1);
@@ -166,7 +169,7 @@ fn the_retry_budget_is_set_checked_and_switched_off() {
     assert_eq!(load("[retry_budget]\nenabled = false\npercent = 50").engine.retry_budget, None);
     for text in ["[retry_budget]\nfloor = 0", "[retry_budget]\npercent = 5000"] {
         let found = read(text).expect("the shape is right");
-        let given = Given::default();
+        let given = GivenSettings::default();
         assert!(Settings::build(&given, found, None).is_err(), "{text}");
     }
 }
@@ -265,7 +268,7 @@ fn keys_that_cannot_be_used_are_explained() {
         ("[signing]\nkeys = []", "there is no key"),
         ("[signing]\nkeys = ['AQEBAQEB']", "key 1 is not `name:secret`"),
         ("[signing]\nkeys = ['k1:AQEB AQEB']", "the secret of the key `k1` is not valid base64"),
-        ("[signing]\nkeys = ['k1:AQEBAQEB']", "the secret of the key `k1` has 6 bytes, and 32 are the least"),
+        ("[signing]\nkeys = ['k1:AQEBAQEB']", "the secret of the key `k1` has 6 bytes and needs at least 32"),
         ("[encryption]\nkinds = ['charge']", "`encryption.kinds` are sealed with `encryption.keys`"),
         (&format!("[encryption]\nkeys = ['s1:AAAA{SECRET}']"), "and the cipher takes 32"),
         (&format!("[signing]\nkeys = ['k:{SECRET}', 'k:{SECRET}']"), "two keys are called `k`"),
@@ -281,19 +284,19 @@ fn keys_that_cannot_be_used_are_explained() {
 fn where_webhooks_lead_and_how_long_the_audit_log_stays_are_read() {
     let usual = load("");
     assert_eq!(usual.engine.audit_retention, Some(Duration::from_secs(400 * 86_400)));
-    let closed = usual.server.settings.telling.webhooks;
+    let closed = usual.server.settings.reporting.webhooks;
     assert!(closed.admits("http://127.0.0.1/x").is_err_and(|told| told.contains("webhooks.allow")));
     assert!(closed.admits("https://a.example:9443/x").is_err_and(|told| told.contains("webhooks.ports")));
     let settings =
         load("[webhooks]\nallow = ['10.1.0.0/16']\nports = [9443]\n[server]\naudit_retention = '30 days'");
     assert_eq!(settings.engine.audit_retention, Some(Duration::from_secs(30 * 86_400)));
-    let opened = settings.server.settings.telling.webhooks;
+    let opened = settings.server.settings.reporting.webhooks;
     assert!(
         opened.admits("https://10.1.2.3:9443/x").is_ok() && opened.admits("https://10.2.2.3:9443/x").is_err()
     );
     let forever = load("[server]\naudit_retention = 'forever'\n[webhooks]\nallow_private = true");
     assert_eq!(forever.engine.audit_retention, None);
-    assert!(forever.server.settings.telling.webhooks.admits("http://127.0.0.1/x").is_ok());
+    assert!(forever.server.settings.reporting.webhooks.admits("http://127.0.0.1/x").is_ok());
     for (text, told) in [
         ("[server]\naudit_retention = 'never'", "`server.audit_retention` must be \"forever\" or a duration"),
         ("[server]\naudit_retention = 400", "`server.audit_retention` must be \"forever\" or a duration"),
@@ -301,7 +304,8 @@ fn where_webhooks_lead_and_how_long_the_audit_log_stays_are_read() {
         ("[webhooks]\nports = ['x']", "`ports` must be a list of numbers"),
         ("[webhooks]\nsecrets = {}", "unknown key `secrets`"),
     ] {
-        let found = read(text).and_then(|found| Settings::build(&Given::default(), found, None).map(drop));
+        let found =
+            read(text).and_then(|found| Settings::build(&GivenSettings::default(), found, None).map(drop));
         let found = found.expect_err(text);
         assert!(found[0].message.contains(told), "{text}: {found:?}");
     }

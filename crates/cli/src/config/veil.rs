@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{FILE, Key, Shape};
+use super::schema::{ConfigKey, FILE, KeyShape};
 
 /// Words that begin a secret wherever they stand, also in a file that is no TOML.
 const MARKS: [&str; 2] = ["whsec_", "bks_"];
@@ -27,13 +27,15 @@ pub(super) fn veiled(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn section(table: &DeTable<'_>, keys: &'static [Key], places: &mut Vec<Range<usize>>) {
+fn section(table: &DeTable<'_>, keys: &'static [ConfigKey], places: &mut Vec<Range<usize>>) {
     for (name, value) in table {
         let known = keys.iter().find(|key| key.name == name.get_ref());
         match (known, value.get_ref().as_table()) {
             (Some(key), _) if key.secret => places.push(value.span()),
-            (Some(Key { shape: Shape::Section(keys), .. }), Some(table)) => section(table, keys, places),
-            (Some(Key { shape: Shape::Named(keys), .. }), Some(table)) => {
+            (Some(ConfigKey { shape: KeyShape::Section(keys), .. }), Some(table)) => {
+                section(table, keys, places)
+            }
+            (Some(ConfigKey { shape: KeyShape::Named(keys), .. }), Some(table)) => {
                 let named = table.iter().filter_map(|(_, value)| value.get_ref().as_table());
                 named.for_each(|table| section(table, keys, places));
             }
@@ -65,11 +67,11 @@ fn by_line(text: &str) -> Vec<Range<usize>> {
 }
 
 /// True when a key of this name is a secret anywhere.
-fn has_secret(name: &str, keys: &[Key]) -> bool {
+fn has_secret(name: &str, keys: &[ConfigKey]) -> bool {
     keys.iter().any(|key| match key.shape {
         _ if key.secret => key.name == name,
-        Shape::Section(keys) | Shape::Named(keys) => has_secret(name, keys),
-        Shape::Value(_) | Shape::Open => false,
+        KeyShape::Section(keys) | KeyShape::Named(keys) => has_secret(name, keys),
+        KeyShape::Value(_) | KeyShape::Open => false,
     })
 }
 

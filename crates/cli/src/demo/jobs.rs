@@ -35,7 +35,7 @@ impl Job for SendReceipt {
     }
 }
 
-/// Fails by an ordinary error, then ends well.
+/// Fails by an ordinary error, then succeeds.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CallPartner {
     pub(super) fails: u32,
@@ -192,7 +192,7 @@ impl Job for ShipParcel {
     }
 }
 
-/// Runs until it is called off.
+/// Runs until it is canceled.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ExportLedger {
     pub(super) year: u32,

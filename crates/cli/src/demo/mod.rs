@@ -16,7 +16,7 @@ use backstop_kinds::Kinds;
 pub(crate) use script::QUEUE;
 pub(crate) use stage::play;
 pub(crate) use summary::tell;
-pub(crate) use view::Audience;
+pub(crate) use view::DemoViewer;
 
 /// Teaches a worker every kind of the demo, except the one that no worker knows.
 pub(crate) fn register(worker: WorkerBuilder<Kinds>) -> WorkerBuilder<Kinds> {

@@ -11,19 +11,19 @@ use super::jobs;
 pub(crate) const QUEUE: &str = "demo";
 
 /// One scene.
-pub(super) struct Scene {
+pub(super) struct DemoScene {
     /// What it shows, in words.
     pub(super) shows: &'static str,
     /// How it must end.
-    pub(super) ends: End,
-    /// True when the demo itself calls it off while it runs.
+    pub(super) ends: DemoEnd,
+    /// True when the demo itself cancels it while it runs.
     pub(super) called_off: bool,
     submit: fn(&Backstop, Timestamp) -> Enqueue,
 }
 
 /// How a job of the demo ended, or must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct End {
+pub(super) struct DemoEnd {
     /// Where it is.
     pub(super) status: State,
     /// Runs started.
@@ -36,15 +36,15 @@ pub(super) struct End {
     pub(super) terminal_reason: Option<TerminalReason>,
 }
 
-const fn well(runs: u32, attempt: u32) -> End {
-    End { status: State::Succeeded, runs, attempt, cause: Some(Cause::Succeeded), terminal_reason: None }
+const fn well(runs: u32, attempt: u32) -> DemoEnd {
+    DemoEnd { status: State::Succeeded, runs, attempt, cause: Some(Cause::Succeeded), terminal_reason: None }
 }
 
-const fn dead(runs: u32, attempt: u32, cause: Cause, reason: TerminalReason) -> End {
-    End { status: State::Failed, runs, attempt, cause: Some(cause), terminal_reason: Some(reason) }
+const fn dead(runs: u32, attempt: u32, cause: Cause, reason: TerminalReason) -> DemoEnd {
+    DemoEnd { status: State::Failed, runs, attempt, cause: Some(cause), terminal_reason: Some(reason) }
 }
 
-impl Scene {
+impl DemoScene {
     /// The submit of this scene, with the tags it is found by.
     pub(super) fn submit(&self, engine: &Backstop, now: Timestamp, run_tag: &str) -> Enqueue {
         (self.submit)(engine, now).queue(QUEUE).tag("demo").tag(run_tag)
@@ -56,8 +56,8 @@ const fn pause(millis: u64) -> Backoff {
 }
 
 /// Every scene, in the order of the table.
-pub(super) fn scenes() -> Vec<Scene> {
-    let scene = |shows, ends, submit| Scene { shows, ends, called_off: false, submit };
+pub(super) fn scenes() -> Vec<DemoScene> {
+    let scene = |shows, ends, submit| DemoScene { shows, ends, called_off: false, submit };
     vec![
         scene("success", well(1, 0), |engine, _| {
             engine.enqueue(jobs::SendReceipt { to: "ada@example.com".to_owned() })
@@ -89,9 +89,9 @@ pub(super) fn scenes() -> Vec<Scene> {
         scene("dependency away, then success", well(2, 0), |engine, _| {
             engine.enqueue(jobs::ShipParcel { parcel: 12 }).backoff(pause(2_200))
         }),
-        Scene {
+        DemoScene {
             shows: "canceled while running",
-            ends: End {
+            ends: DemoEnd {
                 status: State::Canceled,
                 runs: 1,
                 attempt: 0,
@@ -108,7 +108,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         ),
         scene(
             "expired before it could start",
-            End { cause: None, ..dead(0, 0, Cause::Error, TerminalReason::Expired) },
+            DemoEnd { cause: None, ..dead(0, 0, Cause::Error, TerminalReason::Expired) },
             |engine, now| {
                 let (over, due) = (Duration::from_secs(3), Duration::from_secs(4));
                 engine.enqueue(jobs::FlashSale { sale: 5 }).delay(due).expires_at(now.after(over))
@@ -116,7 +116,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         ),
         scene(
             "waits for code",
-            End { status: State::Waiting, runs: 0, attempt: 0, cause: None, terminal_reason: None },
+            DemoEnd { status: State::Waiting, runs: 0, attempt: 0, cause: None, terminal_reason: None },
             |engine, _| engine.enqueue_raw("demo.not_deployed_yet", "{}"),
         ),
     ]

@@ -5,29 +5,29 @@ use std::time::{Duration, Instant};
 
 use backstop::core::job::JobView;
 use backstop::store::PageRequest;
-use backstop::{Backstop, Event, JobId, State, What};
+use backstop::{Backstop, Event, EventKind, JobId, State};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::script::{End, Scene, scenes};
-use super::view::{Audience, Row};
+use super::script::{DemoEnd, DemoScene, scenes};
+use super::view::{DemoRow, DemoViewer};
 use crate::output::span::length;
 use crate::problem::Problem;
 
 /// How often the store is asked where the jobs are: events tell only of this process.
 const LOOK: Duration = Duration::from_millis(150);
-/// How long a job runs before the demo calls it off.
+/// How long a job runs before the demo cancels it.
 const CALL_OFF_AFTER: Duration = Duration::from_millis(3_000);
 /// When the show is over, whatever is still open.
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// One scene that was played.
-pub(crate) struct Played {
-    pub(super) scene: Scene,
+pub(crate) struct PlayedScene {
+    pub(super) scene: DemoScene,
     pub(super) view: JobView,
-    pub(super) end: End,
+    pub(super) end: DemoEnd,
 }
 
-impl Played {
+impl PlayedScene {
     /// True when it ended as the script says.
     pub(crate) fn as_expected(&self) -> bool {
         self.end == self.scene.ends
@@ -38,8 +38,8 @@ impl Played {
 pub(crate) async fn play(
     engine: &Backstop,
     run_tag: &str,
-    audience: &mut Audience,
-) -> Result<Vec<Played>, Problem> {
+    audience: &mut DemoViewer,
+) -> Result<Vec<PlayedScene>, Problem> {
     let mut events = engine.events();
     let mut stage = Stage::set(engine, run_tag).await?;
     audience.open(&stage.rows);
@@ -56,8 +56,8 @@ pub(crate) async fn play(
 }
 
 struct Stage {
-    rows: Vec<Row>,
-    scenes: Vec<Scene>,
+    rows: Vec<DemoRow>,
+    scenes: Vec<DemoScene>,
     by_id: HashMap<JobId, usize>,
     views: Vec<Option<JobView>>,
     /// Since when the job to call off is seen running.
@@ -72,7 +72,7 @@ impl Stage {
         let jobs = scenes.iter().map(|scene| scene.submit(engine, now, run_tag)).collect();
         let mut rows = Vec::with_capacity(scenes.len());
         for (scene, answer) in scenes.iter().zip(engine.submit_all(jobs, true).await?) {
-            rows.push(Row::new(scene.shows, answer?.id));
+            rows.push(DemoRow::new(scene.shows, answer?.id));
         }
         let by_id = rows.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
         let views = rows.iter().map(|_| None).collect();
@@ -80,43 +80,43 @@ impl Stage {
     }
 
     /// Takes an event over into the row of its job.
-    fn hear(&mut self, event: &Event, audience: &mut Audience) {
+    fn hear(&mut self, event: &Event, audience: &mut DemoViewer) {
         let Some(at) = event.job.as_ref().and_then(|job| self.by_id.get(&job.id)).copied() else { return };
         let row = &mut self.rows[at];
         let said = match &event.what {
-            What::Started { run } => {
+            EventKind::Started { run } => {
                 row.status = State::Running;
                 row.runs = *run;
                 format!("run {run} started")
             }
-            What::Succeeded { run } => {
+            EventKind::Succeeded { run } => {
                 row.status = State::Succeeded;
                 format!("run {run} succeeded")
             }
-            What::Retrying { error, next, .. } => {
+            EventKind::Retrying { error, next, .. } => {
                 row.status = State::Pending;
                 format!("{error}; again in {}", length(event.at.until(*next)))
             }
-            What::Deferred { cause, until } => {
+            EventKind::Deferred { cause, until } => {
                 row.status = State::Pending;
                 format!("{cause}, not charged; again in {}", length(event.at.until(*until)))
             }
-            What::Dead { error, reason, .. } => {
+            EventKind::Dead { error, reason, .. } => {
                 row.status = State::Failed;
                 error
                     .as_ref()
                     .map_or_else(|| format!("dead: {reason}"), |error| format!("dead, {reason}: {error}"))
             }
-            What::Canceled { reason } => {
+            EventKind::Canceled { reason } => {
                 row.status = State::Canceled;
                 format!("canceled: {reason}")
             }
             // What follows says more, and an alert would hide why the job is dead.
-            What::Failed { .. }
-            | What::TimedOut
-            | What::TimeoutNear { .. }
-            | What::Enqueued { .. }
-            | What::Alert { .. } => return,
+            EventKind::Failed { .. }
+            | EventKind::TimedOut
+            | EventKind::TimeoutNear { .. }
+            | EventKind::Enqueued { .. }
+            | EventKind::Alert { .. } => return,
             other => other.name().replace('_', " "),
         };
         row.last = said;
@@ -124,7 +124,7 @@ impl Stage {
     }
 
     /// Asks the store where every job is, and calls one off when its time has come.
-    async fn look(&mut self, engine: &Backstop, audience: &mut Audience) -> Result<(), Problem> {
+    async fn look(&mut self, engine: &Backstop, audience: &mut DemoViewer) -> Result<(), Problem> {
         let ids = self.rows.iter().map(|row| row.id).collect();
         for (at, found) in engine.store().jobs(ids).await?.into_iter().enumerate() {
             let Some(detail) = found else { continue };
@@ -153,19 +153,19 @@ impl Stage {
     }
 
     /// How every job ended.
-    async fn finish(self, engine: &Backstop) -> Result<Vec<Played>, Problem> {
+    async fn finish(self, engine: &Backstop) -> Result<Vec<PlayedScene>, Problem> {
         let mut played = Vec::with_capacity(self.scenes.len());
         for (scene, view) in self.scenes.into_iter().zip(self.views) {
             let Some(view) = view else { continue };
             let latest = engine.attempts(view.job.spec.id, PageRequest::first(1)).await?.items.pop();
-            let end = End {
+            let end = DemoEnd {
                 status: view.state(),
                 runs: view.record.runs,
                 attempt: view.record.attempt,
                 cause: latest.map(|run| run.cause),
                 terminal_reason: view.record.reason,
             };
-            played.push(Played { scene, view, end });
+            played.push(PlayedScene { scene, view, end });
         }
         Ok(played)
     }

@@ -3,15 +3,15 @@
 use backstop::State;
 use serde_json::{Value, json};
 
-use super::stage::Played;
+use super::stage::PlayedScene;
 use crate::app::App;
-use crate::output::paint::Ink;
-use crate::output::table::{Listing, inked, number, text};
+use crate::output::paint::Colour;
+use crate::output::table::{TextTable, inked, number, text};
 use crate::problem::Problem;
 
 /// Prints the summary, and answers whether every job ended as it should.
-pub(crate) fn tell(app: &App, run_tag: &str, played: &[Played]) -> Result<bool, Problem> {
-    let as_expected = !played.is_empty() && played.iter().all(Played::as_expected);
+pub(crate) fn tell(app: &App, run_tag: &str, played: &[PlayedScene]) -> Result<bool, Problem> {
+    let as_expected = !played.is_empty() && played.iter().all(PlayedScene::as_expected);
     if app.out.json {
         let items: Vec<Value> = played.iter().map(document).collect();
         app.out.document(&json!({ "demo": run_tag, "as_expected": as_expected, "items": items }))?;
@@ -27,7 +27,7 @@ pub(crate) fn tell(app: &App, run_tag: &str, played: &[Played]) -> Result<bool, 
     Ok(as_expected)
 }
 
-fn document(played: &Played) -> Value {
+fn document(played: &PlayedScene) -> Value {
     let mut item = json!(played.end);
     item["shows"] = json!(played.scene.shows);
     item["id"] = json!(played.view.job.spec.id);
@@ -37,15 +37,16 @@ fn document(played: &Played) -> Value {
     item
 }
 
-fn table(app: &App, played: &[Played]) -> String {
+fn table(app: &App, played: &[PlayedScene]) -> String {
     let heads = ["shows", "status", "runs", "charged", "cause", "reason", "what to type next"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[0]).drop_first(&[5, 4, 3, 2]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[0]).drop_first(&[5, 4, 3, 2]);
     for one in played {
         let end = &one.end;
-        let cause = end.cause.map_or_else(|| text("-"), |cause| inked(Ink::of_cause(cause), cause.as_str()));
+        let cause =
+            end.cause.map_or_else(|| text("-"), |cause| inked(Colour::of_cause(cause), cause.as_str()));
         table.row(vec![
             text(one.scene.shows),
-            inked(Ink::of_state(end.status), end.status.as_str()),
+            inked(Colour::of_state(end.status), end.status.as_str()),
             number(end.runs.into()),
             number(end.attempt.into()),
             cause,
@@ -57,7 +58,7 @@ fn table(app: &App, played: &[Played]) -> String {
 }
 
 /// The command that shows most about a job that ended so.
-fn next(played: &Played) -> String {
+fn next(played: &PlayedScene) -> String {
     let id = played.view.job.spec.id;
     match played.end.status {
         State::Failed => format!("backstop dead show {id}"),

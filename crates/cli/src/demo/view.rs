@@ -7,12 +7,12 @@ use backstop::core::job::Progress;
 use backstop::{JobId, State};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::output::paint::{self, Ink};
+use crate::output::paint::{self, Colour};
 use crate::output::{brief, clean};
 
 /// Where one job of the demo is, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct DemoRow {
     pub(super) shows: &'static str,
     pub(super) id: JobId,
     pub(super) kind: String,
@@ -23,7 +23,7 @@ pub(super) struct Row {
     pub(super) done: bool,
 }
 
-impl Row {
+impl DemoRow {
     pub(super) fn new(shows: &'static str, id: JobId) -> Self {
         Self {
             shows,
@@ -46,7 +46,7 @@ impl Row {
             State::Running => "▶",
             State::Pending | State::Waiting | State::Paused => "·",
         };
-        let ink = Ink::of_state(self.status);
+        let ink = Colour::of_state(self.status);
         let status = paint::apply(colour, ink, &format!("{mark} {:<9}", self.status.as_str()));
         let said = match &self.progress {
             Some(progress) => format!("{}% {}", progress.percent, clean(&progress.note)),
@@ -58,7 +58,7 @@ impl Row {
 }
 
 /// Who watches.
-pub(crate) enum Audience {
+pub(crate) enum DemoViewer {
     /// Nobody: a machine waits for the end.
     Nobody,
     /// Someone who reads lines.
@@ -69,11 +69,11 @@ pub(crate) enum Audience {
         told: Vec<String>,
     },
     /// Someone at a terminal.
-    Terminal(Box<Screen>),
+    Terminal(Box<DemoScreen>),
 }
 
 /// The redrawn rows.
-pub(crate) struct Screen {
+pub(crate) struct DemoScreen {
     all: MultiProgress,
     /// Kept, because a bar that is dropped is cleared.
     head: ProgressBar,
@@ -82,14 +82,14 @@ pub(crate) struct Screen {
     done: Vec<bool>,
 }
 
-impl Audience {
+impl DemoViewer {
     /// The audience that fits where stderr goes.
     pub(crate) fn new(json: bool, live: bool) -> Self {
         if json {
             Self::Nobody
         } else if live {
             let (head, total) = (ProgressBar::hidden(), ProgressBar::hidden());
-            Self::Terminal(Box::new(Screen {
+            Self::Terminal(Box::new(DemoScreen {
                 all: MultiProgress::new(),
                 head,
                 rows: Vec::new(),
@@ -102,7 +102,7 @@ impl Audience {
     }
 
     /// The jobs are stored.
-    pub(super) fn open(&mut self, rows: &[Row]) {
+    pub(super) fn open(&mut self, rows: &[DemoRow]) {
         match self {
             Self::Nobody => {}
             Self::Reader { told, .. } => *told = vec![String::new(); rows.len()],
@@ -111,12 +111,12 @@ impl Audience {
     }
 
     /// Something happened to a job.
-    pub(super) fn changed(&mut self, at: usize, row: &Row) {
+    pub(super) fn changed(&mut self, at: usize, row: &DemoRow) {
         match self {
             Self::Nobody => {}
             Self::Reader { began, told } => {
                 // A line for each thing that happens; how far a run is would be too much to read.
-                let line = Row { progress: None, ..row.clone() }.line(false);
+                let line = DemoRow { progress: None, ..row.clone() }.line(false);
                 if told[at] != line {
                     let seconds = began.elapsed().as_secs_f64();
                     let _ = writeln!(std::io::stderr().lock(), "{seconds:>6.2} s  {line}");
@@ -144,8 +144,8 @@ impl Audience {
     }
 }
 
-impl Screen {
-    fn open(&mut self, rows: &[Row]) {
+impl DemoScreen {
+    fn open(&mut self, rows: &[DemoRow]) {
         let plain = |template: &str| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
         };
@@ -154,7 +154,7 @@ impl Screen {
             "  {:<9} {:<30} {:<22} {:>4}  {}",
             "STATUS", "SHOWS", "KIND", "RUNS", "LAST THING THAT HAPPENED"
         );
-        self.head.set_message(paint::apply(true, Ink::Bold, &titles));
+        self.head.set_message(paint::apply(true, Colour::Bold, &titles));
         for row in rows {
             let bar = self.all.add(ProgressBar::new_spinner().with_style(plain("{wide_msg}")));
             bar.set_message(row.line(true));
@@ -169,7 +169,7 @@ impl Screen {
         self.total.tick();
     }
 
-    fn changed(&mut self, at: usize, row: &Row) {
+    fn changed(&mut self, at: usize, row: &DemoRow) {
         if let Some(bar) = self.rows.get(at) {
             bar.set_message(row.line(true));
         }

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, Loops, RunEnd, RunInfo};
-use backstop_server::Answered;
+use backstop_server::AnsweredRequest;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::problem::Problem;
-use span::Span;
+use span::TraceSpan;
 
 /// Spans that wait at most.
 const QUEUE: usize = 4_096;
@@ -41,7 +41,7 @@ const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// Sends spans to a collector.
 pub(crate) struct Exporter {
-    spans: mpsc::Sender<Span>,
+    spans: mpsc::Sender<TraceSpan>,
     lost: Arc<AtomicU64>,
     task: JoinHandle<()>,
     watch: HealthWatch,
@@ -86,8 +86,8 @@ impl Exporter {
     }
 
     /// What a server is told to call after every request.
-    pub(crate) fn requests(&self) -> Requests {
-        Requests { spans: self.spans.clone(), lost: self.lost.clone() }
+    pub(crate) fn requests(&self) -> RequestTracer {
+        RequestTracer { spans: self.spans.clone(), lost: self.lost.clone() }
     }
 
     /// Sends what waits, and stops; answers how many spans were lost in all. Workers must have stopped before.
@@ -106,7 +106,7 @@ fn lose(counter: &AtomicU64, count: usize) {
 }
 
 /// Fills a batch: what comes soon after the first span goes with it. False when no more will come.
-async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) -> bool {
+async fn gather(waiting: &mut mpsc::Receiver<TraceSpan>, batch: &mut Vec<TraceSpan>) -> bool {
     if waiting.recv_many(batch, BATCH).await == 0 {
         return false;
     }
@@ -121,15 +121,15 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) -> bo
 }
 
 /// Tells of requests.
-pub(crate) struct Requests {
-    spans: mpsc::Sender<Span>,
+pub(crate) struct RequestTracer {
+    spans: mpsc::Sender<TraceSpan>,
     lost: Arc<AtomicU64>,
 }
 
-impl Requests {
+impl RequestTracer {
     /// One request that was answered.
-    pub(crate) fn answered(&self, answered: &Answered) {
-        let span = Span::request(answered, SystemTime::now());
+    pub(crate) fn answered(&self, answered: &AnsweredRequest) {
+        let span = TraceSpan::request(answered, SystemTime::now());
         if span.is_some_and(|span| self.spans.try_send(span).is_err()) {
             lose(&self.lost, 1);
         }
@@ -138,7 +138,7 @@ impl Requests {
 
 /// Times runs.
 struct Runs {
-    spans: mpsc::Sender<Span>,
+    spans: mpsc::Sender<TraceSpan>,
     lost: Arc<AtomicU64>,
     /// By job and number of the run.
     begun: Mutex<HashMap<(JobId, u32), (SystemTime, Instant)>>,
@@ -159,7 +159,7 @@ impl Runs {
         let key = (run.job.spec.id, run.record.runs);
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         let Some((start, clock)) = begun else { return };
-        let span = Span::run(&run.job, run.record.runs, cause, start, clock.elapsed());
+        let span = TraceSpan::run(&run.job, run.record.runs, cause, start, clock.elapsed());
         if span.is_some_and(|span| self.spans.try_send(span).is_err()) {
             lose(&self.lost, 1);
         }

@@ -5,8 +5,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop::Cause;
-use backstop::core::job::Job;
-use backstop_server::Answered;
+use backstop::core::job::StoredJob;
+use backstop_server::AnsweredRequest;
 use serde_json::{Value, json};
 
 /// `SPAN_KIND_SERVER` and `SPAN_KIND_CONSUMER`.
@@ -19,7 +19,7 @@ const ERROR: u8 = 2;
 
 /// One span.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Span {
+pub(crate) struct TraceSpan {
     trace: String,
     id: String,
     parent: Option<String>,
@@ -38,11 +38,17 @@ struct Place {
     parent: Option<String>,
 }
 
-impl Span {
+impl TraceSpan {
     /// The span of a run; none when the trace it belongs to is not recorded.
     ///
     /// Every run of a job without a trace belongs to a trace of that job's own, so that its attempts stand together.
-    pub(crate) fn run(job: &Job, run: u32, cause: Cause, start: SystemTime, took: Duration) -> Option<Self> {
+    pub(crate) fn run(
+        job: &StoredJob,
+        run: u32,
+        cause: Cause,
+        start: SystemTime,
+        took: Duration,
+    ) -> Option<Self> {
         let spec = &job.spec;
         let place = match spec.trace().map(|trace| parent(trace)) {
             Some(Parent::Recorded(place)) => place,
@@ -72,7 +78,7 @@ impl Span {
 
     /// The span of a request that was answered at `end`; none when it belongs to a trace that is not recorded, or to
     /// none: whoever calls without one did not ask for it.
-    pub(crate) fn request(answered: &Answered, end: SystemTime) -> Option<Self> {
+    pub(crate) fn request(answered: &AnsweredRequest, end: SystemTime) -> Option<Self> {
         let Some(Parent::Recorded(place)) = answered.trace_parent.as_deref().map(parent) else { return None };
         Some(Self {
             trace: place.trace,
@@ -114,8 +120,8 @@ impl Span {
 }
 
 /// The body of one request.
-pub(crate) fn body(spans: &[Span]) -> String {
-    let spans: Vec<Value> = spans.iter().map(Span::json).collect();
+pub(crate) fn body(spans: &[TraceSpan]) -> String {
+    let spans: Vec<Value> = spans.iter().map(TraceSpan::json).collect();
     let version = env!("CARGO_PKG_VERSION");
     let resource = [text("service.name", "backstop"), text("service.version", version)];
     let scope = json!({ "name": "backstop", "version": version });
@@ -183,8 +189,8 @@ mod tests {
         let mut spec = Spec::new(JobId::from_u128(7), "mail", r#"{"password":"hunter2"}"#);
         spec.params = Some(r#"{"note":"hunter2"}"#.into());
         spec.tags = vec!["hunter2".to_owned()];
-        let job = Job { spec, created_at: Timestamp::EPOCH };
-        let span = Span::run(&job, 1, Cause::Error, UNIX_EPOCH, Duration::ZERO).expect("it is recorded");
+        let job = StoredJob { spec, created_at: Timestamp::EPOCH };
+        let span = TraceSpan::run(&job, 1, Cause::Error, UNIX_EPOCH, Duration::ZERO).expect("it is recorded");
         let told = body(&[span]);
         assert!(told.contains("run mail") && !told.contains("hunter2"), "{told}");
     }

@@ -16,11 +16,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
-use paint::Ink;
+use paint::Colour;
 
 /// Where answers go, and how they look.
 #[derive(Debug, Clone)]
-pub(crate) struct Output {
+pub(crate) struct CliOutput {
     /// True when machines read.
     pub(crate) json: bool,
     /// True when stdout may be coloured.
@@ -31,7 +31,7 @@ pub(crate) struct Output {
     pub(crate) width: Option<u16>,
 }
 
-impl Output {
+impl CliOutput {
     /// Decides once, from the flags and from what stdout and stderr are.
     pub(crate) fn new(json: bool, no_color: bool) -> Self {
         let plain = no_color
@@ -90,18 +90,18 @@ impl Output {
         let line = if self.json {
             harmless_json(&json!({ "warning": text }).to_string()).into_owned()
         } else {
-            format!("{} {}", self.err_ink(Ink::Yellow, "warning:"), clean(text))
+            format!("{} {}", self.err_ink(Colour::Yellow, "warning:"), clean(text))
         };
         let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
     /// Text for stdout in a colour, if colours are wanted.
-    pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
+    pub(crate) fn ink(&self, ink: Colour, text: &str) -> String {
         paint::apply(self.colour, ink, text)
     }
 
     /// Text for stderr in a colour, if colours are wanted.
-    pub(crate) fn err_ink(&self, ink: Ink, text: &str) -> String {
+    pub(crate) fn err_ink(&self, ink: Colour, text: &str) -> String {
         paint::apply(self.live, ink, text)
     }
 }

@@ -3,12 +3,12 @@
 use backstop::State;
 use backstop::core::failure::Cause;
 use backstop::core::incident::IncidentState;
-use backstop_server::shape::Level;
+use backstop_server::shape::DoctorLevel;
 use comfy_table::Color;
 
 /// The colours that are used, and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
+pub(crate) enum Colour {
     Green,
     Blue,
     Yellow,
@@ -17,7 +17,7 @@ pub(crate) enum Ink {
     Bold,
 }
 
-impl Ink {
+impl Colour {
     const fn code(self) -> &'static str {
         match self {
             Self::Green => "32",
@@ -52,7 +52,7 @@ impl Ink {
         }
     }
 
-    /// The colour of an incident: red wants somebody, yellow has somebody, green is mended.
+    /// The colour of an incident: red wants somebody, yellow has somebody, green is fixed.
     pub(crate) const fn of_incident(state: IncidentState) -> Self {
         match state {
             IncidentState::New | IncidentState::Regressed => Self::Red,
@@ -73,16 +73,16 @@ impl Ink {
     }
 
     /// The colour of a finding.
-    pub(crate) const fn of_level(level: Level) -> Self {
+    pub(crate) const fn of_level(level: DoctorLevel) -> Self {
         match level {
-            Level::Good => Self::Green,
-            Level::Warning => Self::Yellow,
-            Level::Bad => Self::Red,
+            DoctorLevel::Good => Self::Green,
+            DoctorLevel::Warning => Self::Yellow,
+            DoctorLevel::Bad => Self::Red,
         }
     }
 }
 
 /// `text` in a colour when `colour` is on.
-pub(crate) fn apply(colour: bool, ink: Ink, text: &str) -> String {
+pub(crate) fn apply(colour: bool, ink: Colour, text: &str) -> String {
     if colour { format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code()) } else { text.to_owned() }
 }

@@ -4,8 +4,8 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, presets,
 };
 
-use super::Output;
-use super::paint::Ink;
+use super::CliOutput;
+use super::paint::Colour;
 use super::wrap::wrapped;
 
 /// Characters that a flexible column gets at least.
@@ -16,7 +16,7 @@ const FLEXIBLE_MIN: u16 = 18;
 /// On a terminal only flexible columns are broken over lines, and columns are left out, in a given order, when they
 /// do not fit: an id that is broken cannot be copied, and a word that is broken cannot be read.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct TextTable {
     table: Table,
     flexible: Vec<usize>,
     droppable: Vec<usize>,
@@ -24,9 +24,9 @@ pub(crate) struct Listing {
     row_lines: usize,
 }
 
-impl Listing {
+impl TextTable {
     /// A table with these column heads.
-    pub(crate) fn new(output: &Output, heads: &[&str]) -> Self {
+    pub(crate) fn new(output: &CliOutput, heads: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         if !output.colour {
@@ -130,7 +130,7 @@ pub(crate) fn short(content: &str, chars: usize) -> Cell {
 }
 
 /// A cell in a colour.
-pub(crate) fn inked(ink: Ink, content: &str) -> Cell {
+pub(crate) fn inked(ink: Colour, content: &str) -> Cell {
     Cell::new(super::clean(content)).fg(ink.cell())
 }
 
@@ -140,17 +140,17 @@ pub(crate) fn number(count: u64) -> Cell {
 }
 
 /// A number that stands out when it is not zero.
-pub(crate) fn number_inked(ink: Ink, count: u64) -> Cell {
+pub(crate) fn number_inked(ink: Colour, count: u64) -> Cell {
     if count == 0 { number(count) } else { number(count).fg(ink.cell()) }
 }
 
 /// Names with their values in two columns, as `show` pages have them.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct Properties {
     lines: Vec<(String, String)>,
 }
 
-impl Facts {
+impl Properties {
     /// Adds a fact; the value must be clean already.
     pub(crate) fn add(&mut self, name: &str, value: impl Into<String>) {
         self.lines.push((name.to_owned(), value.into()));
@@ -164,11 +164,11 @@ impl Facts {
     }
 
     /// The finished text, each name in grey.
-    pub(crate) fn page(&self, output: &Output) -> String {
+    pub(crate) fn page(&self, output: &CliOutput) -> String {
         let width = self.lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         let line = |(name, value): &(String, String)| {
             let value = wrapped(value, output.width, width + 4);
-            format!("  {}  {value}\n", output.ink(Ink::Grey, &format!("{name:<width$}")))
+            format!("  {}  {value}\n", output.ink(Colour::Grey, &format!("{name:<width$}")))
         };
         self.lines.iter().map(line).collect()
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, on_engine, played};
 
-/// Plays jobs to these endings, lets one be called off before it ran, and archives all that have ended.
+/// Plays jobs to these endings, lets one be canceled before it ran, and archives all that have ended.
 fn archived(program: &Program, endings: &[&str]) -> (Vec<JobId>, JobId) {
     let ids = played(program, endings);
     let runtime = tokio::runtime::Runtime::new().expect("threads");

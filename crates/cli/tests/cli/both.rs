@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop::store::Duty;
 use backstop::{Backstop, Config, Retention, worker_id};
-use backstop_server::{Api, Settings, serve};
+use backstop_server::{Api, ServerSettings, serve};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -31,7 +31,7 @@ impl Served {
                 let engine = Backstop::open(&store).await.expect("a store");
                 let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
                 tell.send(listener.local_addr().expect("an address")).expect("the test waits");
-                let api = Api::new(engine, Settings::default());
+                let api = Api::new(engine, ServerSettings::default());
                 let until = async {
                     let _ = stopped.await;
                 };

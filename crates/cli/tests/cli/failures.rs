@@ -61,7 +61,7 @@ fn people_say_where_an_incident_stands() {
     program.run(&["incident", "reopen", print]).exits(0).says(&["is new"]);
     let open = program.run(&["incident", "list", "--open", "--json"]).exits(0).json();
     assert_eq!(open["items"].as_array().map(Vec::len), Some(2));
-    program.run(&["incident", "list", "--state", "regressed"]).exits(0).says(&["no incident is like that"]);
+    program.run(&["incident", "list", "--state", "regressed"]).exits(0).says(&["no incident matches"]);
     program.run(&["incident", "list", "--state", "odd"]).exits(2).tells(&["is not a state of an incident"]);
     program.run(&["incident", "fixed", print, "--in", " "]).exits(2).tells(&["is empty"]);
     program.run(&["incident", "ack", "0123456789abcdef"]).exits(1).tells(&["there is no incident"]);
@@ -80,7 +80,7 @@ fn a_rule_is_tried_added_listed_switched_and_removed() {
         .exits(0)
         .says(&["it would have decided 1 of the latest 2 failures", &ids[0].to_string()]);
     let add = ["rule", "add", "stolen", "--text", "card is stolen", "--then", "transient", "--delay", "30s"];
-    program.run(&add).exits(0).says(&["rule `stolen` is kept", "text `card is stolen` → transient in 30"]);
+    program.run(&add).exits(0).says(&["rule `stolen` is saved", "text `card is stolen` → transient in 30"]);
     program.run(&add).exits(1).tells(&["there is a rule `stolen` already"]);
     program.run(&["rule", "list"]).exits(0).says(&["stolen", "on", "transient in 30"]);
     program.run(&["rule", "disable", "stolen"]).exits(0).says(&["is switched off"]);
@@ -106,7 +106,7 @@ fn a_rule_that_cannot_work_is_refused_before_anything_changes() {
         (&["--text", "(", "--then", "permanent"], "text"),
         (
             &["--text", "x", "--then", "permanent", "--delay", "3s"],
-            "--delay means nothing with `--then permanent`",
+            "--delay has no effect with `--then permanent`",
         ),
         (&["--text", "x", "--then", "transient", "--max-retries", "3"], "--max-retries means nothing"),
         (&["--cause", "succeeded", "--then", "permanent"], "succeeded"),

@@ -87,7 +87,7 @@ fn what_goes_is_written_down_first_and_its_keys_keep_answering() {
     program
         .run(&["dead", "purge", "--all", "--yes", "--export", "there.jsonl"])
         .exits(3)
-        .tells(&["file_exists", "there.jsonl is there already"]);
+        .tells(&["file_exists", "there.jsonl already exists"]);
     program.run(&["dead", "purge", "--all", "--yes", "--export", "no/such/folder.jsonl"]).exits(1);
     assert_eq!(dead(&program), 3, "what cannot be kept stays");
     let purged =

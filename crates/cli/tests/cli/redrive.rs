@@ -119,7 +119,7 @@ fn a_plan_halts_at_its_canary_and_drives_all_after_the_fix() {
         "it ended as rain",
         "made: 3 jobs match",
         "halted: job",
-        "the canaries ended well",
+        "the canaries succeeded",
     ]);
     let items = program.run(&["redrive", "show", &id, "--jobs", "--json"]).exits(0).json();
     let items = items["items"].as_array().expect("items").clone();
@@ -140,7 +140,7 @@ fn a_plan_is_started_paused_resumed_and_canceled_without_a_worker() {
     let program = stormy();
     let told =
         program.run(&["redrive", "plan", "--all", "--start", "--note", "all of it", "--json"]).exits(0);
-    assert!(told.stderr.contains("no worker is up"), "{}", told.stderr);
+    assert!(told.stderr.contains("no worker is running"), "{}", told.stderr);
     let id = told.json()["id"].as_str().expect("a plan").to_owned();
     program.run(&["redrive", "pause", &id]).exits(0).says(&["paused by a person while it was canary"]);
     program.run(&["redrive", "pause", &id]).exits(3).tells(&["is paused and cannot be paused"]);
@@ -148,7 +148,7 @@ fn a_plan_is_started_paused_resumed_and_canceled_without_a_worker() {
         .run(&["redrive", "resume", &id])
         .exits(0)
         .says(&["canary: 1 job of 4 goes first"])
-        .tells(&["no worker is up", &format!("redrive show {id} --watch")]);
+        .tells(&["no worker is running", &format!("redrive show {id} --watch")]);
     program.run(&["redrive", "cancel", &id, "--by", "bob"]).exits(0).says(&["canceled by a person"]);
     program.run(&["redrive", "show", &id]).exits(0).says(&["all of it", "bob: canceled", "`--all`"]);
     program.run(&["redrive", "show", &id, "--watch"]).exits(1).says(&["canceled"]);

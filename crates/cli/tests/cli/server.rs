@@ -85,7 +85,7 @@ fn the_api_is_open_on_this_machine_until_a_token_exists() {
         serving.comes_to(401, None);
         serving.comes_to(200, Some(token));
         assert_eq!(serving.get("/api/v1/tokens", Some(token)), 403);
-        program.run(&["token", "revoke", "ci"]).exits(0).says(&["token `ci` is now worth nothing"]);
+        program.run(&["token", "revoke", "ci"]).exits(0).says(&["token `ci` is revoked"]);
         serving.comes_to(401, Some(token));
     }
 }
@@ -143,7 +143,7 @@ fn a_token_is_printed_once_and_listed_without_its_secret() {
     }
     program.run(&args).exits(3).tells(&["there is a token `ci` already"]);
     program.run(&["token", "revoke", "ci"]).exits(0);
-    program.run(&["token", "revoke", "ci"]).exits(0).says(&["was revoked before"]);
+    program.run(&["token", "revoke", "ci"]).exits(0).says(&["was already revoked"]);
     program.run(&["token", "list"]).exits(0).says(&["revoked by"]);
     program.run(&["token", "revoke", "other"]).exits(3).tells(&["there is no token `other`"]);
     program
@@ -186,7 +186,7 @@ fn it_does_not_listen_where_it_should_not_or_cannot() {
     program.run(&["up", "--listen", &address]).exits(1).tells(&[
         "cannot listen on",
         &address,
-        "another program listens there already",
+        "another program is already listening there",
     ]);
     program.run(&["worker", "list"]).exits(0).says(&["no workers"]);
     for wrong in ["7700", "nowhere:x", "example.com:80"] {

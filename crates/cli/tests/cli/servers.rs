@@ -1,6 +1,6 @@
 //! Every command with `--store` on a database server: what works on a file works there too.
 
-use backstop_testbed::{Authority, Folder, Mariadb, Postgres, Settings, shared};
+use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Mariadb, Postgres, shared};
 use serde_json::json;
 
 use crate::program::{Play, Program};
@@ -119,9 +119,9 @@ fn drop_schema(schema: &str) {
 #[test]
 fn a_server_elsewhere_is_verified_by_what_the_machine_trusts() {
     let folder = Folder::new("cli-tls").expect("a folder");
-    let authority = Authority::new(folder.join("authority")).expect("made");
+    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
     let certificate = authority.certify("DNS:db.backstop.invalid,IP:0.0.0.0").expect("signed");
-    let settings = |name: &str| Settings::new(folder.join(name)).certified(certificate.clone());
+    let settings = |name: &str| DatabaseSettings::new(folder.join(name)).certified(certificate.clone());
     let postgres = Postgres::start(settings("postgres")).expect("a server of its own");
     let mariadb = Mariadb::start(settings("mariadb")).expect("a server of its own");
     // Both lead to this machine, and neither is loopback by its name.

@@ -14,7 +14,7 @@ fn job() -> NewJob {
 fn check(change: impl FnOnce(&mut NewJob)) -> Result<(), Refusal> {
     let mut job = job();
     change(&mut job);
-    admit(&job, &Limits::default(), &QueueGate::default())
+    admit(&job, &Limits::default(), &AllowedKinds::default())
 }
 
 #[track_caller]
@@ -72,7 +72,7 @@ fn what_can_never_run_is_refused() {
     refused("timeout_ms", "invalid", |j| j.spec.policy.timeout = Some(Duration::ZERO));
     refused("delay_ms", "invalid", |j| j.start = Start::After(Duration::MAX));
     refused("backoff.cap_ms", "invalid", |j| j.spec.policy.backoff.cap = Duration::MAX);
-    refused("trace_parent", "invalid", |j| j.spec.papers_mut().trace = Some("00-1-2-03".into()));
+    refused("trace_parent", "invalid", |j| j.spec.provenance_mut().trace = Some("00-1-2-03".into()));
     refused("callback kind", "invalid", |j| {
         j.spec.on_failure =
             Some(Callback { kind: "".into(), version: 1, queue: "q".into(), payload: "{}".into() });
@@ -82,7 +82,7 @@ fn what_can_never_run_is_refused() {
 #[test]
 fn the_allow_list_comes_last() {
     // E8, L12: a payload that is no JSON is named before the allow list is asked.
-    let gate = QueueGate { kinds: Some(vec!["other".into()]) };
+    let gate = AllowedKinds { kinds: Some(vec!["other".into()]) };
     let limits = Limits::default();
     let refusal = admit(&job(), &limits, &gate).expect_err("not on the list");
     assert_eq!(refusal.code(), "kind_not_allowed");
@@ -93,5 +93,5 @@ fn the_allow_list_comes_last() {
     let unsigned = |_: &Spec| Err(SignatureError::Missing);
     let code = |job| admit_vouched(job, &limits, &gate, unsigned).expect_err("refused").code();
     assert_eq!((code(&broken), code(&job())), ("invalid", "signature"));
-    assert!(gate.allows("other") && QueueGate::default().allows("anything"));
+    assert!(gate.allows("other") && AllowedKinds::default().allows("anything"));
 }

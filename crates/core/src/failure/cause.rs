@@ -35,7 +35,7 @@ macro_rules! causes {
 }
 
 causes! {
-    Succeeded   "succeeded"    None     "The handler returned well.",
+    Succeeded   "succeeded"    None     "The handler succeeded.",
     Error       "error"        Attempts "The handler returned an error.",
     Permanent   "permanent"    Attempts "The handler returned an error that no retry can fix.",
     Invalid     "invalid"      Attempts "The input can never be handled.",
@@ -43,16 +43,16 @@ causes! {
     Panic       "panic"        Attempts "The handler panicked.",
     Crash       "crash"        Crashes  "The process died while the handler ran.",
     Interrupted "interrupted"  None     "The worker was told to stop.",
-    Rejected    "rejected"     None     "A dependency was away for the moment.",
+    Rejected    "rejected"     None     "A dependency was unavailable.",
     CircuitOpen "circuit_open" None     "The circuit of a dependency was open.",
     RateLimited "rate_limited" None     "A rate limit was reached.",
     NoPermit    "no_permit"    None     "No permit of a pool was free.",
     LockHeld    "lock_held"    None     "Another run held the single-instance lock.",
     Snoozed     "snoozed"      None     "The handler asked to run again later.",
-    Canceled    "canceled"     None     "A person, or the handler itself, called it off.",
+    Canceled    "canceled"     None     "A person or the handler itself canceled it.",
     LeaseLost   "lease_lost"   None     "The lease passed on while the worker was alive.",
     Signature   "signature"    None     "The signature was missing or wrong.",
-    NotAllowed  "not_allowed"  Attempts "The queue's allow list does not hold the kind.",
+    NotAllowed  "not_allowed"  Attempts "The queue's allow list does not include the kind.",
     UnknownKind "unknown_kind" None     "The worker does not know the kind.",
     EngineFault "engine_fault" None     "Backstop itself failed around the handler.",
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rules::{Action, Rule, named};
+use super::rules::{Rule, RuleAction, named};
 use super::{Backoff, Budget, Cause, Decision, TerminalReason, Verdict};
 use crate::job::Policy;
 use crate::limits::Limits;
@@ -21,7 +21,7 @@ pub struct Failure {
     pub why: Option<String>,
     /// When to run again, asked for by the handler or by a server's Retry-After (F9).
     pub retry_in: Option<Duration>,
-    /// The dependency that was away (H1).
+    /// The dependency that was unavailable (H1).
     pub dependency: Option<String>,
     /// True when the handler reported a failure as its result (F16).
     pub reported: bool,
@@ -69,7 +69,7 @@ pub struct HookAnswer {
 
 /// All that the decision rests on.
 #[derive(Debug, Clone, Copy)]
-pub struct Situation<'a> {
+pub struct DecisionInput<'a> {
     /// What the job was promised.
     pub policy: &'a Policy,
     /// Charged runs before this one.
@@ -80,7 +80,7 @@ pub struct Situation<'a> {
     pub deferrals: u32,
     /// What the retry policy hook said.
     pub hook: HookAnswer,
-    /// The operator's rule that matched, if any (F18); see [`super::RuleBook::judge`].
+    /// The operator's rule that matched, if any (F18); see [`super::RuleSet::judge`].
     pub rule: Option<&'a Rule>,
     /// A number in `0.0..1.0` for jitter.
     pub jitter: f64,
@@ -92,7 +92,7 @@ pub struct Situation<'a> {
 /// rule comes before all of them and overrules what code says; `failure` comes in as it happened, and
 /// [`Rule::cause`] says which cause the ending then carries.
 #[must_use]
-pub fn decide(failure: &Failure, situation: &Situation<'_>) -> Decision {
+pub fn decide(failure: &Failure, situation: &DecisionInput<'_>) -> Decision {
     let mut decision = Decision::started_for(failure.cause);
     let rule = situation.rule.filter(|rule| rule.governs(failure));
     if let Some(rule) = rule {
@@ -116,12 +116,12 @@ pub fn decide(failure: &Failure, situation: &Situation<'_>) -> Decision {
 
 fn charged(
     failure: &Failure,
-    situation: &Situation<'_>,
+    situation: &DecisionInput<'_>,
     rule: Option<&Rule>,
     decision: &mut Decision,
 ) -> Verdict {
     let max_retries = match rule.map(|rule| &rule.action) {
-        Some(Action::Retry { max_retries: Some(retries), .. }) => *retries,
+        Some(RuleAction::Retry { max_retries: Some(retries), .. }) => *retries,
         _ => situation.policy.max_retries,
     };
     let attempt = situation.attempt.saturating_add(1);
@@ -143,14 +143,14 @@ fn charged(
 /// The dead letter that a mark or the retry policy asks for, unless a rule overrules them.
 fn final_by_mark_or_policy(
     failure: &Failure,
-    situation: &Situation<'_>,
+    situation: &DecisionInput<'_>,
     rule: Option<&Rule>,
     decision: &mut Decision,
 ) -> Option<Verdict> {
     if let Some(dead) = final_by_rule(rule, decision) {
         return Some(dead);
     }
-    let overruled = matches!(rule.map(|rule| &rule.action), Some(Action::Retry { .. }));
+    let overruled = matches!(rule.map(|rule| &rule.action), Some(RuleAction::Retry { .. }));
     match permanent(failure) {
         Some(_) if overruled => decision.note("permanent", "marked so, overruled by the rule"),
         Some(reason) => {
@@ -173,7 +173,7 @@ fn final_by_mark_or_policy(
 }
 
 fn final_by_rule(rule: Option<&Rule>, decision: &mut Decision) -> Option<Verdict> {
-    rule.filter(|rule| rule.action == Action::Permanent)?;
+    rule.filter(|rule| rule.action == RuleAction::Permanent)?;
     decision.note("permanent", "yes: the rule says so");
     Some(Verdict::Dead { reason: TerminalReason::NonRetryable })
 }
@@ -189,7 +189,7 @@ fn permanent(failure: &Failure) -> Option<TerminalReason> {
 
 fn wait(
     failure: &Failure,
-    situation: &Situation<'_>,
+    situation: &DecisionInput<'_>,
     rule: Option<&Rule>,
     attempt: u32,
     decision: &mut Decision,
@@ -214,13 +214,13 @@ fn wait(
 /// The fixed wait and the backoff that a rule sets.
 fn waits_of(rule: Option<&Rule>) -> (Option<Duration>, Option<&Backoff>) {
     match rule.map(|rule| &rule.action) {
-        Some(Action::Retry { delay, backoff, .. }) => (*delay, backoff.as_ref()),
-        Some(Action::Transient { delay }) => (*delay, None),
+        Some(RuleAction::Retry { delay, backoff, .. }) => (*delay, backoff.as_ref()),
+        Some(RuleAction::Transient { delay }) => (*delay, None),
         _ => (None, None),
     }
 }
 
-fn crashed(situation: &Situation<'_>, rule: Option<&Rule>, decision: &mut Decision) -> Verdict {
+fn crashed(situation: &DecisionInput<'_>, rule: Option<&Rule>, decision: &mut Decision) -> Verdict {
     let crashes = situation.crashes.saturating_add(1);
     let budget = situation.policy.max_crashes;
     decision.note("crashes", format!("{crashes}, {budget} are forgiven"));
@@ -228,7 +228,7 @@ fn crashed(situation: &Situation<'_>, rule: Option<&Rule>, decision: &mut Decisi
         return dead;
     }
     if crashes > budget {
-        decision.note("poisoned", "yes: it took its process down once too often");
+        decision.note("poisoned", "yes: it crashed its process too many times");
         return Verdict::Dead { reason: TerminalReason::Poisoned };
     }
     let (delay, who) = match waits_of(rule) {
@@ -242,7 +242,7 @@ fn crashed(situation: &Situation<'_>, rule: Option<&Rule>, decision: &mut Decisi
 
 fn deferred(
     failure: &Failure,
-    situation: &Situation<'_>,
+    situation: &DecisionInput<'_>,
     rule: Option<&Rule>,
     decision: &mut Decision,
 ) -> Verdict {

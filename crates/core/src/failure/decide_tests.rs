@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::job::Policy;
 
-fn situation(policy: &Policy) -> Situation<'_> {
+fn situation(policy: &Policy) -> DecisionInput<'_> {
     let hook = HookAnswer::default();
-    Situation { policy, attempt: 0, crashes: 0, deferrals: 0, hook, rule: None, jitter: 0.5 }
+    DecisionInput { policy, attempt: 0, crashes: 0, deferrals: 0, hook, rule: None, jitter: 0.5 }
 }
 
 fn error() -> Failure {
@@ -49,7 +49,7 @@ fn max_retries_n_means_n_plus_one_runs() {
         let policy = Policy::default().retries(max_retries);
         let runs = (0..)
             .find(|attempt| {
-                let decision = decide(&error(), &Situation { attempt: *attempt, ..situation(&policy) });
+                let decision = decide(&error(), &DecisionInput { attempt: *attempt, ..situation(&policy) });
                 decision.verdict == Verdict::Dead { reason: TerminalReason::RetryExhausted }
             })
             .expect("it ends")
@@ -94,15 +94,15 @@ fn the_policy_hook_can_say_no_and_give_a_delay() {
     // F7
     let policy = fixed(7);
     let no = HookAnswer { should_retry: Some(false), ..HookAnswer::default() };
-    let decision = decide(&error(), &Situation { hook: no, ..situation(&policy) });
+    let decision = decide(&error(), &DecisionInput { hook: no, ..situation(&policy) });
     assert_eq!(decision.verdict, Verdict::Dead { reason: TerminalReason::PolicyRejected });
 
     let later = HookAnswer { delay: Some(Duration::from_secs(99)), ..HookAnswer::default() };
-    let decision = decide(&error(), &Situation { hook: later, ..situation(&policy) });
+    let decision = decide(&error(), &DecisionInput { hook: later, ..situation(&policy) });
     assert_eq!(decision.verdict, Verdict::Retry { delay: Duration::from_secs(99) });
 
     let panicked = HookAnswer { panicked: true, ..HookAnswer::default() };
-    let decision = decide(&error(), &Situation { hook: panicked, ..situation(&policy) });
+    let decision = decide(&error(), &DecisionInput { hook: panicked, ..situation(&policy) });
     assert_eq!(decision.verdict, Verdict::Retry { delay: Duration::from_secs(7) });
     assert!(trace(&decision).contains(&"retry_policy=panicked, counts as yes".to_owned()));
 }
@@ -113,7 +113,7 @@ fn retry_in_wins_over_hook_and_backoff() {
     let policy = fixed(7);
     let hook = HookAnswer { delay: Some(Duration::from_secs(99)), ..HookAnswer::default() };
     let failure = error().retry_in(Duration::from_secs(3));
-    let decision = decide(&failure, &Situation { hook, ..situation(&policy) });
+    let decision = decide(&failure, &DecisionInput { hook, ..situation(&policy) });
     assert_eq!(decision.verdict, Verdict::Retry { delay: Duration::from_secs(3) });
 }
 
@@ -122,7 +122,7 @@ fn permanent_is_checked_before_the_policy_and_the_policy_before_the_budget() {
     // F4
     let policy = Policy::default().retries(0);
     let no = HookAnswer { should_retry: Some(false), ..HookAnswer::default() };
-    let spent = Situation { attempt: 9, hook: no, ..situation(&policy) };
+    let spent = DecisionInput { attempt: 9, hook: no, ..situation(&policy) };
     let permanent = Failure::new(Cause::Permanent, "X", "x");
     let reason = |failure: &Failure| decide(failure, &spent).verdict;
     assert_eq!(reason(&permanent), Verdict::Dead { reason: TerminalReason::NonRetryable });
@@ -135,10 +135,10 @@ fn ten_crashes_are_forgiven_and_the_eleventh_is_not() {
     let policy = Policy::default();
     let crash = Failure::new(Cause::Crash, "Crash", "died");
     for crashes in 0..10 {
-        let verdict = decide(&crash, &Situation { crashes, ..situation(&policy) }).verdict;
+        let verdict = decide(&crash, &DecisionInput { crashes, ..situation(&policy) }).verdict;
         assert!(matches!(verdict, Verdict::Retry { .. }), "crash {} is forgiven", crashes + 1);
     }
-    let verdict = decide(&crash, &Situation { crashes: 10, ..situation(&policy) }).verdict;
+    let verdict = decide(&crash, &DecisionInput { crashes: 10, ..situation(&policy) }).verdict;
     assert_eq!(verdict, Verdict::Dead { reason: TerminalReason::Poisoned });
 }
 
@@ -146,7 +146,8 @@ fn ten_crashes_are_forgiven_and_the_eleventh_is_not() {
 fn what_nobody_is_to_blame_for_goes_back_for_ever() {
     // F3: none of these ever dies of a budget.
     let policy = Policy::default().retries(0).crashes(0);
-    let spent = Situation { attempt: u32::MAX, crashes: u32::MAX, deferrals: u32::MAX, ..situation(&policy) };
+    let spent =
+        DecisionInput { attempt: u32::MAX, crashes: u32::MAX, deferrals: u32::MAX, ..situation(&policy) };
     let free = [
         Cause::Interrupted,
         Cause::Rejected,
@@ -179,7 +180,7 @@ fn every_cause_has_a_verdict_and_none_overflows() {
     let policy = Policy::default().retries(u32::MAX).crashes(u32::MAX);
     for cause in Cause::ALL {
         for used in [0, 309, u32::MAX - 1, u32::MAX] {
-            let worn = Situation { attempt: used, crashes: used, deferrals: used, ..situation(&policy) };
+            let worn = DecisionInput { attempt: used, crashes: used, deferrals: used, ..situation(&policy) };
             let failure = Failure::new(*cause, "T", "t").retry_in(Duration::MAX);
             let _ = decide(&failure, &worn);
         }

@@ -23,7 +23,7 @@ pub enum Verdict {
         #[cfg_attr(feature = "openapi", schema(value_type = u64))]
         delay: Duration,
     },
-    /// It goes back without blame.
+    /// It goes back uncharged.
     Defer {
         /// How long to wait.
         #[serde(rename = "delay_ms", with = "millis")]
@@ -35,7 +35,7 @@ pub enum Verdict {
         /// Why.
         reason: TerminalReason,
     },
-    /// It was called off.
+    /// It was canceled.
     Cancel {
         /// Why, in the handler's or the person's words.
         reason: String,
@@ -117,7 +117,7 @@ impl Decision {
     #[must_use]
     pub fn handed_back() -> Self {
         let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
-        decision.note("started", "no: claimed, never started, goes back without blame");
+        decision.note("started", "no: claimed, never started; requeued, not charged");
         decision
     }
 
@@ -137,7 +137,7 @@ impl Decision {
         check.answer.strip_prefix('`')?.split_once('`').map(|(id, _)| id)
     }
 
-    /// Why the failure counts as one that no retry can mend, in the words of whoever marked it (F6).
+    /// Why the failure counts as one that no retry can fix, in the words of whoever marked it (F6).
     #[must_use]
     pub fn permanent_because(&self) -> Option<&str> {
         let check = self.trace.iter().find(|check| check.check == "permanent")?;

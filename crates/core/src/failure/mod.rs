@@ -19,9 +19,9 @@ mod decide_tests;
 
 pub use backoff::{Backoff, BackoffError, Growth, Jitter};
 pub use cause::{Budget, Cause, UnknownCause};
-pub use decide::{Failure, HookAnswer, Situation, decide};
+pub use decide::{DecisionInput, Failure, HookAnswer, decide};
 pub use decision::{Check, Decision, Verdict};
 pub use fingerprint::Fingerprint;
 pub use reason::{TerminalReason, UnknownReason};
 pub use retry_budget::{BudgetError, BudgetSettings, RetryBudget};
-pub use rules::{Action, Facts, InvalidRuleId, Match, Rule, RuleBook, RuleError, RuleId};
+pub use rules::{InvalidRuleId, Rule, RuleAction, RuleError, RuleId, RuleInput, RuleMatch, RuleSet};

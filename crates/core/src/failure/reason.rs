@@ -48,15 +48,15 @@ macro_rules! reasons {
 }
 
 reasons! {
-    RetryExhausted    "retry_exhausted"    true  "Every attempt it had was used up.",
+    RetryExhausted    "retry_exhausted"    true  "All its attempts were used.",
     NonRetryable      "non_retryable"      true  "Its error is marked as one that no retry can fix.",
     PolicyRejected    "policy_rejected"    true  "Its retry policy said no.",
     Invalid           "invalid"            false "Its input can never be handled.",
-    Poisoned          "poisoned"           true  "It took its process down once too often.",
+    Poisoned          "poisoned"           true  "It crashed its process too many times.",
     Signature         "signature"          false "Its signature was missing or wrong.",
     Expired           "expired"            true  "It could not start in time.",
     DependencyFailed  "dependency_failed"  true  "A job it depends on failed.",
-    DeferralExhausted "deferral_exhausted" true  "It was put off once too often.",
+    DeferralExhausted "deferral_exhausted" true  "It was deferred too many times.",
     ReportedFailure   "reported_failure"   true  "Its handler reported a failure as its result.",
 }
 

@@ -37,8 +37,8 @@ use crate::text;
 pub use json::{MAX_JSON_DEPTH, mask, mask_json, mask_text};
 pub use key_names::is_sensitive_key;
 
-use spans::Spans;
-use triggers::Triggers;
+use spans::SecretRanges;
+use triggers::RedactionPasses;
 
 /// What stands where a secret was.
 pub const MARKER: &str = "[redacted]";
@@ -126,17 +126,17 @@ impl Redactor for StandardRedactor {
 }
 
 fn redact_once<'a>(text: &'a str, extra: &[Regex]) -> Cow<'a, str> {
-    let triggers = Triggers::of(text);
+    let triggers = RedactionPasses::of(text);
     if triggers.is_quiet() && extra.is_empty() {
         return Cow::Borrowed(text);
     }
-    let mut spans = Spans::default();
+    let mut spans = SecretRanges::default();
     triggers.mark(text, &mut spans);
     extra.iter().for_each(|pattern| mark_pattern(pattern, text, &mut spans));
     spans.replace_in(text)
 }
 
-fn mark_pattern(pattern: &Regex, text: &str, spans: &mut Spans) {
+fn mark_pattern(pattern: &Regex, text: &str, spans: &mut SecretRanges) {
     if pattern.captures_len() == 1 {
         pattern.find_iter(text).for_each(|hit| spans.mark(hit.range()));
     } else {

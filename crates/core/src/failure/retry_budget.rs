@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 use calendar::Calendar;
 use first_runs::FirstRuns;
 
-/// A retry that is due later than this is no part of a storm and is not booked.
+/// A retry that is due later than this is not part of a storm and is not booked.
 const BOOKABLE: Duration = Duration::from_secs(60 * 60);
 
 /// How far a clock may go back before what it told earlier counts as wrong, in seconds. The hosts of a cluster

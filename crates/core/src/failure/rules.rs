@@ -23,9 +23,9 @@ use super::{Backoff, Cause, Failure};
 use crate::limits::Limits;
 use crate::time::{Timestamp, millis};
 
-pub use book::{Facts, RuleBook};
+pub use book::{RuleInput, RuleSet};
 pub use error::{InvalidRuleId, RuleError};
-pub use matching::Match;
+pub use matching::RuleMatch;
 
 /// Characters that a pattern or a note may have.
 const TEXT_CHARS: usize = 1_000;
@@ -79,9 +79,9 @@ pub struct Rule {
     #[serde(default)]
     pub note: String,
     /// Which failures it is about.
-    pub matches: Match,
+    pub matches: RuleMatch,
     /// What becomes of them.
-    pub action: Action,
+    pub action: RuleAction,
     /// False while it is kept but not used.
     pub enabled: bool,
     /// Its place: the lowest is asked first, and among equals the lower id.
@@ -96,7 +96,7 @@ pub struct Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RuleAction))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Action {
+pub enum RuleAction {
     /// The job is a dead letter at once, with the reason `non_retryable`.
     Permanent,
     /// The job is retried, whatever its code or its retry policy says; only used-up attempts end it. What is
@@ -134,7 +134,7 @@ pub enum Action {
     PauseQueue,
 }
 
-impl Action {
+impl RuleAction {
     /// The word used in every interface and in every trace.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -196,12 +196,12 @@ impl Rule {
             _ => Ok(()),
         };
         match &self.action {
-            Action::Permanent | Action::PauseQueue => Ok(()),
-            Action::Transient { .. } if self.matches.cause == Some(Cause::Crash) => {
+            RuleAction::Permanent | RuleAction::PauseQueue => Ok(()),
+            RuleAction::Transient { .. } if self.matches.cause == Some(Cause::Crash) => {
                 Err(RuleError::TransientCrash)
             }
-            Action::Transient { delay } => span("delay_ms", *delay),
-            Action::Retry { max_retries, backoff, delay } => {
+            RuleAction::Transient { delay } => span("delay_ms", *delay),
+            RuleAction::Retry { max_retries, backoff, delay } => {
                 if backoff.is_some() && delay.is_some() {
                     return Err(RuleError::TwoWaits);
                 }

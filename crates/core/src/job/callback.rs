@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{FailureRecord, Job, NewJob, Papers, Record, Spec};
+use super::{FailureRecord, NewJob, Provenance, Record, Spec, StoredJob};
 use crate::failure::TerminalReason;
 use crate::id::JobId;
 use crate::sealing;
@@ -59,7 +59,7 @@ pub struct ParentError {
 
 /// What is known of a job's end when its callback is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct CallbackInput<'a> {
     /// Attempts it had, the last one included.
     pub attempts: u32,
     /// Why it is dead; none for a success.
@@ -72,7 +72,7 @@ pub struct Told<'a> {
     pub room: usize,
 }
 
-impl Told<'_> {
+impl CallbackInput<'_> {
     /// Writes it into the params of the callback. What has no room is left out and named.
     pub fn write(&self, parent: &Spec, callback: &mut Spec) {
         let mut params = object(callback.params.as_deref());
@@ -116,11 +116,11 @@ fn object(text: Option<&str>) -> Map<String, Value> {
     }
 }
 
-impl Job {
+impl StoredJob {
     /// The callback to submit together with this job's final outcome, if it asked for one.
     ///
-    /// Its params tell which job ended; [`Told::write`] adds how. Of a record that died without a run, as one that
-    /// expired, they tell why. Its id follows from that job, so it exists once.
+    /// Its params tell which job ended; [`CallbackInput::write`] adds how. Of a record that died without a run, as one
+    /// that expired, they tell why. Its id follows from that job, so it exists once.
     #[must_use]
     pub fn follow_up(&self, record: &Record, succeeded: bool) -> Option<NewJob> {
         let (role, callback) = if succeeded {
@@ -135,10 +135,10 @@ impl Job {
         spec.correlation_id = self.spec.correlation_id.clone();
         spec.callback_of = Some(self.spec.id);
         // The callback belongs to the same trace. Its parent's signature does not speak for it.
-        spec.papers = self
+        spec.provenance = self
             .spec
             .trace()
-            .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
+            .map(|trace| Box::new(Provenance { trace: Some(trace.clone()), ..Provenance::default() }));
         let mut params = json!({ "callback_of": self.spec.id, "callback": role, "kind": &*self.spec.kind });
         if let Some(reason) = record.reason {
             params[REASON] = reason.as_str().into();
@@ -168,9 +168,9 @@ impl Job {
             }
             let then = Record { redrives: round, reason: None, ..record.clone() };
             let mut found = callback.clone();
-            found.papers = callback
+            found.provenance = callback
                 .trace()
-                .map(|trace| Box::new(Papers { trace: Some(trace.clone()), ..Papers::default() }));
+                .map(|trace| Box::new(Provenance { trace: Some(trace.clone()), ..Provenance::default() }));
             self.follow_up(&then, succeeded).is_some_and(|declared| {
                 let same = without_end(declared.spec.params.as_deref()).0 == told;
                 found.params.clone_from(&declared.spec.params);
@@ -199,13 +199,13 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-    fn parent() -> Job {
+    fn parent() -> StoredJob {
         let callback = Callback { kind: "after".into(), version: 1, queue: "q".into(), payload: "{}".into() };
         let mut spec = Spec::new(JobId::from_u128(7), "charge", r#"{"cents":990}"#);
         spec.params = Some(r#"{"shop":"a"}"#.into());
         spec.on_success = Some(callback.clone());
         spec.on_failure = Some(callback);
-        Job { spec, created_at: NOW }
+        StoredJob { spec, created_at: NOW }
     }
 
     fn read(spec: &Spec) -> ParentEnd {
@@ -216,7 +216,8 @@ mod tests {
     fn a_callback_is_told_how_its_parent_ended() {
         // F14
         let (job, record) = (parent(), Record::new(&parent().spec, NOW));
-        let told = Told { attempts: 1, reason: None, failure: None, result: Some("[1,2]"), room: 16_384 };
+        let told =
+            CallbackInput { attempts: 1, reason: None, failure: None, result: Some("[1,2]"), room: 16_384 };
         let mut good = job.follow_up(&record, true).expect("asked for").spec;
         told.write(&job.spec, &mut good);
         let end = read(&good);
@@ -234,7 +235,7 @@ mod tests {
             fingerprint: fingerprint("charge", "CardError", "declined"),
         };
         let reason = Some(TerminalReason::NonRetryable);
-        let told = Told { attempts: 3, reason, failure: Some(&failure), result: None, room: 16_384 };
+        let told = CallbackInput { attempts: 3, reason, failure: Some(&failure), result: None, room: 16_384 };
         let mut bad = job.follow_up(&record, false).expect("asked for").spec;
         told.write(&job.spec, &mut bad);
         let end = read(&bad);
@@ -251,7 +252,8 @@ mod tests {
         let mut job = parent();
         job.spec.payload = r#"{"$sealed":{"key":"k1","nonce":"AA","data":"BB"}}"#.into();
         let large = format!("\"{}\"", "x".repeat(600));
-        let told = Told { attempts: 1, reason: None, failure: None, result: Some(&large), room: 512 };
+        let told =
+            CallbackInput { attempts: 1, reason: None, failure: None, result: Some(&large), room: 512 };
         let mut spec = job.follow_up(&Record::new(&job.spec, NOW), true).expect("asked for").spec;
         told.write(&job.spec, &mut spec);
         assert!(spec.params.as_ref().is_some_and(|params| params.len() <= 512));

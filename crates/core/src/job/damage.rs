@@ -28,7 +28,7 @@ impl Damage {
     /// Writes what was noted on the job.
     pub fn mark(self, spec: &mut Spec) {
         if let Some(damage) = self.0 {
-            spec.papers_mut().damage = Some(damage);
+            spec.provenance_mut().damage = Some(damage);
         }
     }
 }
@@ -51,6 +51,6 @@ mod tests {
         assert_eq!(damage.decode::<u32>("tags", Some("")), None);
         damage.mark(&mut spec);
         assert!(spec.damage().is_some_and(|damage| damage.starts_with("its stored `policy` cannot be read")));
-        assert_eq!(spec.papers.and_then(|papers| papers.to_text()), None, "it is never written");
+        assert_eq!(spec.provenance.and_then(|provenance| provenance.to_text()), None, "it is never written");
     }
 }

@@ -57,8 +57,8 @@ impl Attempt {
     }
 
     /// True when `ending` says of this run what is stored of it: its cause and its evidence. Where the job goes then
-    /// is decided anew for each report, from counters that have moved on, so only what the run itself asked for counts:
-    /// its delay, and why it calls the job off. What it logged is no part of how it ended.
+    /// is decided again for each report, from counters that have moved on, so only what the run itself asked for
+    /// counts: its delay, and why it cancels the job. What it logged is not part of how it ended.
     fn ended_as(&self, ending: &Ending) -> bool {
         self.cause == ending.cause
             && same_failure(self.failure.as_ref(), ending.failure.as_ref())

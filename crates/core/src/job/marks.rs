@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lines, Record};
+use super::{LogLines, Record};
 use crate::failure::Fingerprint;
 use crate::time::Timestamp;
 
@@ -30,7 +30,7 @@ pub struct Marks {
     pub needs: Option<String>,
     /// What the run that is under way has logged so far (F15); it goes into the ledger with the run's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logged: Option<Lines>,
+    pub logged: Option<LogLines>,
 }
 
 /// The latest alert about a job.

@@ -14,8 +14,8 @@ use crate::time::Timestamp;
 
 /// A job as every interface shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Job))]
-pub struct JobReads {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = StoredJob))]
+pub struct JobJson {
     /// Its identity.
     pub id: JobId,
     /// Which code runs it.
@@ -37,7 +37,7 @@ pub struct JobReads {
     pub attempt: u32,
     /// Runs charged to the crash budget since the last re-drive (C1).
     pub crashes: u32,
-    /// Runs that ended without blame since the last re-drive.
+    /// Runs that ended uncharged since the last re-drive.
     pub deferrals: u32,
     /// Runs started, ever.
     pub runs: u32,
@@ -70,7 +70,7 @@ pub struct JobReads {
     pub error_type: Option<String>,
     /// Why it is a dead letter (F13).
     pub terminal_reason: Option<TerminalReason>,
-    /// Why it was called off.
+    /// Why it was canceled.
     pub cancel_reason: Option<String>,
     /// The fingerprint of its latest failure.
     pub fingerprint: Option<String>,
@@ -114,7 +114,7 @@ pub struct JobReads {
 /// One run of a job as every interface shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Attempt))]
-pub struct AttemptReads {
+pub struct AttemptJson {
     /// Which run of the job it was, from 1.
     pub number: u32,
     /// The hold it ran under (L5).
@@ -158,11 +158,11 @@ pub struct AttemptReads {
 impl JobView {
     /// The job as every interface shows it.
     #[must_use]
-    pub fn reads(&self) -> JobReads {
+    pub fn reads(&self) -> JobJson {
         let (spec, record) = (&self.job.spec, &self.record);
         let failure = self.last_failure.as_ref();
         let params = spec.params.as_deref();
-        JobReads {
+        JobJson {
             id: spec.id,
             kind: spec.kind.clone(),
             version: spec.version,
@@ -211,18 +211,18 @@ impl JobView {
 impl JobDetail {
     /// The job as every interface shows it, with its counters.
     #[must_use]
-    pub fn reads(&self) -> JobReads {
-        JobReads { counters: Some(self.counters.clone()), ..self.view.reads() }
+    pub fn reads(&self) -> JobJson {
+        JobJson { counters: Some(self.counters.clone()), ..self.view.reads() }
     }
 }
 
 impl Attempt {
     /// The run as every interface shows it.
     #[must_use]
-    pub fn reads(&self) -> AttemptReads {
+    pub fn reads(&self) -> AttemptJson {
         let millis = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let failure = self.failure.as_ref();
-        AttemptReads {
+        AttemptJson {
             number: self.number,
             fence: self.fence,
             worker: self.worker,

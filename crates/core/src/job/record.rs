@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, Ending, Job, Marks, PausedFrom, PlanId, Spec, State, Trigger, next};
+use super::{Attempt, Ending, Marks, PausedFrom, PlanId, Spec, State, StoredJob, Trigger, next};
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
 use crate::id::{Fence, JobId, Lease, WorkerId};
 use crate::refusal::Refusal;
@@ -24,7 +24,7 @@ pub struct Record {
     pub attempt: u32,
     /// Runs charged to the crash budget since the last re-drive (C1).
     pub crashes: u32,
-    /// Runs that ended without blame since the last re-drive.
+    /// Runs that ended uncharged since the last re-drive.
     pub deferrals: u32,
     /// Runs started, ever: the number of the latest run (C5).
     pub runs: u32,
@@ -92,7 +92,7 @@ pub enum Unclaimable {
     #[error("a {0} job cannot be claimed")]
     State(State),
     /// The fence that was drawn does not grow: whoever counts them has gone back, as after a restore (L5).
-    #[error("fence {drawn} was drawn, and the job has seen {seen}: the counter of fences has gone back")]
+    #[error("fence {drawn} was drawn, and the job has seen {seen}: the fence counter has gone backwards")]
     FenceWentBack {
         /// What was drawn.
         drawn: Fence,
@@ -312,7 +312,7 @@ impl Record {
             }
             Verdict::Retry { delay } | Verdict::Defer { delay } => {
                 self.run_at = now.after(*delay);
-                // A handed-back job keeps the moment it may not start after; waiting again counts anew.
+                // A handed-back job keeps the moment it may not start after; waiting again counts again.
                 self.expires_at = spec.start_by(self.run_at);
             }
             Verdict::Dead { reason } => {
@@ -374,7 +374,12 @@ impl Record {
     ///
     /// # Errors
     /// [`Refusal::WrongState`] when the state table has no such move.
-    pub fn operate(&mut self, job: &Job, operation: &Operation, now: Timestamp) -> Result<Operated, Refusal> {
+    pub fn operate(
+        &mut self,
+        job: &StoredJob,
+        operation: &Operation,
+        now: Timestamp,
+    ) -> Result<Operated, Refusal> {
         match operation {
             Operation::Cancel { reason } => Ok(self.cancel(reason, now)),
             Operation::Pause => self.pause(job),
@@ -398,7 +403,7 @@ impl Record {
         Operated { changed, state: self.state, ended_run: None }
     }
 
-    fn refuse(&self, job: &Job, verb: &'static str) -> Refusal {
+    fn refuse(&self, job: &StoredJob, verb: &'static str) -> Refusal {
         Refusal::WrongState { job: job.spec.id, state: self.state, verb }
     }
 
@@ -431,7 +436,7 @@ impl Record {
         })
     }
 
-    fn pause(&mut self, job: &Job) -> Result<Operated, Refusal> {
+    fn pause(&mut self, job: &StoredJob) -> Result<Operated, Refusal> {
         if self.state == State::Paused {
             return Ok(self.answer(true));
         }
@@ -441,14 +446,14 @@ impl Record {
         Ok(self.answer(true))
     }
 
-    fn resume(&mut self, job: &Job) -> Result<Operated, Refusal> {
+    fn resume(&mut self, job: &StoredJob) -> Result<Operated, Refusal> {
         let into = self.paused_from.ok_or_else(|| self.refuse(job, "resumed"))?;
         self.state = next(self.state, Trigger::Resume { into }).map_err(|_| self.refuse(job, "resumed"))?;
         self.paused_from = None;
         Ok(self.answer(true))
     }
 
-    fn retry(&mut self, job: &Job, now: Timestamp) -> Result<Operated, Refusal> {
+    fn retry(&mut self, job: &StoredJob, now: Timestamp) -> Result<Operated, Refusal> {
         self.state = next(self.state, Trigger::Redrive).map_err(|_| self.refuse(job, "retried"))?;
         self.attempt = 0;
         self.crashes = 0;
@@ -457,7 +462,7 @@ impl Record {
         self.last_failed_run = None;
         self.finished_at = None;
         self.run_at = now;
-        // A person who drives an expired job again means it to run: only the wait for a worker counts anew.
+        // A person who drives an expired job again means it to run: only the wait for a worker counts again.
         self.expires_at = job.spec.policy.max_wait.map(|wait| now.after(wait));
         self.redrives = self.redrives.saturating_add(1);
         // The alert stays: the same death again within the hour is no news (D3).

@@ -14,8 +14,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::EPOCH.after(Duration::from_secs(seconds))
 }
 
-fn job() -> Job {
-    Job { spec: Spec::new(ID, "send_email", "{}"), created_at: at(0) }
+fn job() -> StoredJob {
+    StoredJob { spec: Spec::new(ID, "send_email", "{}"), created_at: at(0) }
 }
 
 fn lease(fence: i64) -> Lease {
@@ -256,13 +256,13 @@ fn a_job_declares_its_callbacks_and_no_other() {
     let mut job = job();
     let callback = Callback { kind: "mourn".into(), version: 2, queue: "after".into(), payload: "{}".into() };
     job.spec.on_failure = Some(callback);
-    job.spec.papers_mut().trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
+    job.spec.provenance_mut().trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
     let first = Record::new(&job.spec, at(0));
     let later = Record { redrives: 3, ..first.clone() };
     let mut made = job.follow_up(&Record { redrives: 1, ..first.clone() }, false).expect("asked for").spec;
     assert!(job.declares(&later, &made), "also one of an earlier round");
     assert!(!job.declares(&first, &made), "there was no such round yet");
-    made.papers_mut().signature = Some(crate::job::Signature { key: "k".into(), mac: "m".into() });
+    made.provenance_mut().signature = Some(crate::job::Signature { key: "k".into(), mac: "m".into() });
     assert!(job.declares(&later, &made), "whatever signature it carries");
     let changes: [fn(&mut Spec); 9] = [
         |spec| spec.id = JobId::from_u128(9),
@@ -273,7 +273,7 @@ fn a_job_declares_its_callbacks_and_no_other() {
         |spec| spec.params = None,
         |spec| spec.policy.max_retries += 1,
         |spec| spec.callback_of = None,
-        |spec| spec.papers = None,
+        |spec| spec.provenance = None,
     ];
     for (at, change) in changes.iter().enumerate() {
         let mut changed = made.clone();

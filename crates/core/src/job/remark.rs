@@ -21,13 +21,13 @@ pub enum Remark {
 
 /// Lines of one run, up to a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lines {
+pub struct LogLines {
     text: String,
     #[serde(default)]
     dropped: usize,
 }
 
-impl Lines {
+impl LogLines {
     /// Keeps a line, if there is room for it within `limit` bytes.
     pub fn push(&mut self, line: &str, limit: usize) {
         let room = limit.saturating_sub(self.text.len());
@@ -78,7 +78,7 @@ impl Record {
     /// How many bytes the run that is under way has logged so far.
     #[must_use]
     pub fn logged_bytes(&self) -> usize {
-        self.marks.as_ref().and_then(|marks| marks.logged.as_ref()).map_or(0, Lines::bytes)
+        self.marks.as_ref().and_then(|marks| marks.logged.as_ref()).map_or(0, LogLines::bytes)
     }
 
     /// What the run has logged over all its life, ready for the ledger: what it said on the way, then its last words.
@@ -100,17 +100,17 @@ mod tests {
     use super::*;
     use crate::failure::{Cause, Decision};
     use crate::id::{Fence, JobId, WorkerId};
-    use crate::job::{Ending, Job, Operation, Spec};
+    use crate::job::{Ending, Operation, Spec, StoredJob};
     use crate::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-    fn running() -> (Job, Record, Lease) {
+    fn running() -> (StoredJob, Record, Lease) {
         let spec = Spec::new(JobId::from_u128(1), "work", "{}");
         let mut record = Record::new(&spec, NOW);
         let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(3) };
         record.claim(lease.worker, lease.fence, NOW, true).expect("it is pending");
-        (Job { spec, created_at: NOW }, record, lease)
+        (StoredJob { spec, created_at: NOW }, record, lease)
     }
 
     fn log(lines: &[&str]) -> Remark {

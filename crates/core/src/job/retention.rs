@@ -15,9 +15,9 @@ const QUARTER: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retention {
-    /// Jobs that ended well.
+    /// Jobs that succeeded.
     pub succeeded: Option<Duration>,
-    /// Jobs that were called off.
+    /// Jobs that were canceled.
     pub canceled: Option<Duration>,
     /// Dead letters: longer, because people look after them and drive them again.
     pub failed: Option<Duration>,
@@ -41,14 +41,14 @@ impl Retention {
         Self { succeeded: None, canceled: None, failed: None, archive: None }
     }
 
-    /// How long jobs stay that ended well; none for ever.
+    /// How long jobs stay that succeeded; none for ever.
     #[must_use]
     pub const fn succeeded(mut self, span: Option<Duration>) -> Self {
         self.succeeded = span;
         self
     }
 
-    /// How long jobs stay that were called off; none for ever.
+    /// How long jobs stay that were canceled; none for ever.
     #[must_use]
     pub const fn canceled(mut self, span: Option<Duration>) -> Self {
         self.canceled = span;

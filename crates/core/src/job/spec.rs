@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Papers, Policy, Priority, Signature};
+use super::{Policy, Priority, Provenance, Signature};
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -47,7 +47,7 @@ pub struct Spec {
     /// The job whose callback this is.
     pub callback_of: Option<JobId>,
     /// Who vouches for it, and which trace it belongs to.
-    pub papers: Option<Box<Papers>>,
+    pub provenance: Option<Box<Provenance>>,
 }
 
 impl Spec {
@@ -70,7 +70,7 @@ impl Spec {
             on_success: None,
             on_failure: None,
             callback_of: None,
-            papers: None,
+            provenance: None,
         }
     }
 
@@ -90,24 +90,24 @@ impl Spec {
     /// The trace it belongs to.
     #[must_use]
     pub fn trace(&self) -> Option<&Arc<str>> {
-        self.papers.as_ref().and_then(|papers| papers.trace.as_ref())
+        self.provenance.as_ref().and_then(|provenance| provenance.trace.as_ref())
     }
 
     /// Who vouches for it.
     #[must_use]
     pub fn signature(&self) -> Option<&Signature> {
-        self.papers.as_ref().and_then(|papers| papers.signature.as_ref())
+        self.provenance.as_ref().and_then(|provenance| provenance.signature.as_ref())
     }
 
     /// What its store could not read of it: such a job is never run (C7).
     #[must_use]
     pub fn damage(&self) -> Option<&str> {
-        self.papers.as_ref().and_then(|papers| papers.damage.as_deref())
+        self.provenance.as_ref().and_then(|provenance| provenance.damage.as_deref())
     }
 
-    /// The papers, to write something into them.
-    pub fn papers_mut(&mut self) -> &mut Papers {
-        self.papers.get_or_insert_default()
+    /// The provenance, to write something into it.
+    pub fn provenance_mut(&mut self) -> &mut Provenance {
+        self.provenance.get_or_insert_default()
     }
 
     /// The tenant whose job this is; none when its queue has none (E13).
@@ -213,7 +213,7 @@ const fn first_version() -> u32 {
 
 /// A stored job: what was submitted, and when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct StoredJob {
     /// What was submitted.
     pub spec: Spec,
     /// When the store took it.

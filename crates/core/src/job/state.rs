@@ -17,13 +17,13 @@ pub enum State {
     Pending,
     /// A worker holds it.
     Running,
-    /// It ended well. Final.
+    /// It succeeded. Final.
     Succeeded,
     /// It ended badly: a dead letter. Left only by a retry, a re-drive or a pause.
     Failed,
     /// A person holds it back.
     Paused,
-    /// A person, or its own handler, called it off. Final.
+    /// A person, or its own handler, canceled it. Final.
     Canceled,
     /// Something other than time or a free worker is missing: a dependency, a signal, or code.
     Waiting,

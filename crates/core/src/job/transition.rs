@@ -11,15 +11,15 @@ use super::State;
 pub enum Trigger {
     /// A worker takes it.
     Claim,
-    /// Its run ended well.
+    /// Its run succeeded.
     Succeed,
     /// Its run ended badly and another is due.
     Retry,
-    /// Its run ended without blame and it goes back: snoozed, interrupted, deferred, never started.
+    /// Its run ended uncharged and it goes back: snoozed, interrupted, deferred, never started.
     Return,
     /// Its run ended badly for good.
     Die,
-    /// A person, or its own handler, calls it off.
+    /// A person, or its own handler, cancels it.
     Cancel,
     /// A person holds it back.
     Pause,
@@ -88,8 +88,8 @@ pub const TABLE: [Trigger; 13] = [
 /// Where `trigger` takes a job that is in `state`.
 ///
 /// # Errors
-/// [`IllegalMove`] names the pair when the table has no such move.
-pub const fn next(state: State, trigger: Trigger) -> Result<State, IllegalMove> {
+/// [`IllegalTransition`] names the pair when the table has no such move.
+pub const fn next(state: State, trigger: Trigger) -> Result<State, IllegalTransition> {
     use State::{Canceled, Failed, Paused, Pending, Running, Succeeded, Waiting};
     match (state, trigger) {
         (Pending, Trigger::Claim) => Ok(Running),
@@ -103,14 +103,14 @@ pub const fn next(state: State, trigger: Trigger) -> Result<State, IllegalMove> 
         (Pending | Waiting, Trigger::Expire) => Ok(Failed),
         (Pending, Trigger::Hold) => Ok(Waiting),
         (Waiting, Trigger::Release) => Ok(Pending),
-        _ => Err(IllegalMove { state, trigger }),
+        _ => Err(IllegalTransition { state, trigger }),
     }
 }
 
 /// A move the table does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a {state} job cannot {trigger}")]
-pub struct IllegalMove {
+pub struct IllegalTransition {
     /// Where the job is.
     pub state: State,
     /// What was tried.
@@ -161,7 +161,7 @@ mod tests {
         (Trigger::Release,                           "......P"),
     ];
 
-    fn letter(outcome: Result<State, IllegalMove>) -> char {
+    fn letter(outcome: Result<State, IllegalTransition>) -> char {
         match outcome {
             Err(_) => '.',
             Ok(State::Pending) => 'P',

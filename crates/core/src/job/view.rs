@@ -1,10 +1,10 @@
-//! A job with all that belongs to it; [`JobReads`](super::JobReads) is how interfaces show it.
+//! A job with all that belongs to it; [`JobJson`](super::JobReads) is how interfaces show it.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{FailureRecord, Job, Record, State};
+use super::{FailureRecord, Record, State, StoredJob};
 use crate::failure::Cause;
 use crate::id::WorkerId;
 use crate::time::Timestamp;
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobView {
     /// What was submitted.
-    pub job: Job,
+    pub job: StoredJob,
     /// Where it is.
     pub record: Record,
     /// True when its lane is held because no live worker of its queue knows its kind and version (H10).

@@ -1,7 +1,7 @@
 //! Where a plan is and what comes next, in one sentence for people.
 
-use super::selector::Judgement;
-use super::{Phase, Plan};
+use super::selector::CandidateChoice;
+use super::{Plan, PlanPhase};
 use crate::job::JobView;
 
 impl Plan {
@@ -10,7 +10,7 @@ impl Plan {
     pub fn may_still_drive(&self, view: &JobView) -> bool {
         !self.phase.is_final()
             && self.cursor.is_none_or(|cursor| view.job.spec.id < cursor)
-            && self.judge(view) == Judgement::Drive
+            && self.judge(view) == CandidateChoice::Drive
     }
 
     /// Where it is and what comes next, in one sentence.
@@ -18,31 +18,33 @@ impl Plan {
     pub fn describe(&self) -> String {
         let id = &self.id;
         match self.phase {
-            Phase::Planned => format!(
+            PlanPhase::Planned => format!(
                 "planned: {} would be driven again; nothing happens until `backstop redrive start {id}`",
                 jobs(self.expected)
             ),
-            Phase::Paused => format!(
+            PlanPhase::Paused => format!(
                 "paused by a person while it was {}: {}; `backstop redrive resume {id}` lets it go on",
-                self.paused_from.map_or("on its way", Phase::as_str),
+                self.paused_from.map_or("on its way", PlanPhase::as_str),
                 self.tally()
             ),
-            Phase::Halted => {
+            PlanPhase::Halted => {
                 let why = self.halted.as_ref().map_or("no reason was kept", |halt| halt.why.as_str());
                 format!(
                     "halted: {why}; fix it, then `backstop redrive resume {id}` begins again with a canary ({})",
                     self.tally()
                 )
             }
-            Phase::Canceled => format!("canceled by a person: {}", self.tally()),
-            Phase::Done => format!("done: {}", self.tally()),
-            Phase::Canary | Phase::Gate | Phase::Driving | Phase::Draining => self.describe_way(),
+            PlanPhase::Canceled => format!("canceled by a person: {}", self.tally()),
+            PlanPhase::Done => format!("done: {}", self.tally()),
+            PlanPhase::Canary | PlanPhase::Gate | PlanPhase::Driving | PlanPhase::Draining => {
+                self.describe_way()
+            }
         }
     }
 
     fn describe_way(&self) -> String {
         let phase = self.phase;
-        if self.waits_for_code && phase != Phase::Gate && phase != Phase::Draining {
+        if self.waits_for_code && phase != PlanPhase::Gate && phase != PlanPhase::Draining {
             let needs = self.needs.as_deref().unwrap_or("a newer one");
             return format!(
                 "{phase}: waits until a live worker has code version {needs} or a later one ({})",
@@ -50,18 +52,18 @@ impl Plan {
             );
         }
         match phase {
-            Phase::Canary => {
+            PlanPhase::Canary => {
                 let go = if self.settings.canary == 1 { "goes" } else { "go" };
                 format!("canary: {} of {} {go} first", jobs(self.settings.canary.into()), self.expected)
             }
-            Phase::Gate => format!(
+            PlanPhase::Gate => format!(
                 "gate: waits for {} to end; the rest follows only when it has succeeded",
                 match self.round.canaries_open {
                     1 => "its canary".to_owned(),
                     many => format!("its {many} canaries"),
                 }
             ),
-            Phase::Draining => {
+            PlanPhase::Draining => {
                 format!("draining: all are driven; waits for the last to end ({})", self.tally())
             }
             _ => format!("{phase}: {}", self.tally()),

@@ -1,6 +1,6 @@
 //! Why a plan is not made, or does not do what was asked of it. Nothing was changed.
 
-use super::{Phase, Selector};
+use super::{PlanPhase, PlanSelector};
 use crate::job::PlanId;
 
 /// A refusal, in one sentence with the way out.
@@ -31,7 +31,7 @@ pub enum PlanError {
     #[error("no dead letter matches {selector}{left_out}: nothing to drive again")]
     MatchesNothing {
         /// What was asked for.
-        selector: Box<Selector>,
+        selector: Box<PlanSelector>,
         /// What would have matched but for its reason or the ceiling, in words; empty when nothing would.
         left_out: String,
     },
@@ -66,7 +66,7 @@ pub enum PlanError {
         /// The plan.
         plan: PlanId,
         /// Where it is.
-        phase: Phase,
+        phase: PlanPhase,
         /// What was asked for, as a past participle.
         verb: &'static str,
         /// What can be done instead.

@@ -12,12 +12,12 @@ use crate::time::Timestamp;
 
 /// One job that a plan drove, or met and left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanJob))]
-pub struct Item {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanJob {
     /// The job.
     pub job: JobId,
     /// In which part of the plan.
-    pub part: Part,
+    pub part: PlanPart,
     /// In which round: a plan that halted and goes on begins another one.
     pub round: u32,
     /// How often it has been driven again, this time included.
@@ -32,7 +32,7 @@ pub struct Item {
     pub driven_at: Timestamp,
     /// What became of it; none while it is in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<PlanJobOutcome>,
     /// When the plan saw that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -41,14 +41,14 @@ pub struct Item {
 /// The part of a plan in which a job was driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Part {
+pub enum PlanPart {
     /// It went first.
     Canary,
     /// It went with this batch, counted from 1.
     Batch(u32),
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for PlanPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Canary => f.write_str("canary"),
@@ -57,35 +57,35 @@ impl fmt::Display for Part {
     }
 }
 
-impl From<Part> for String {
-    fn from(part: Part) -> Self {
+impl From<PlanPart> for String {
+    fn from(part: PlanPart) -> Self {
         part.to_string()
     }
 }
 
-impl TryFrom<String> for Part {
-    type Error = UnknownPart;
+impl TryFrom<String> for PlanPart {
+    type Error = UnknownPlanPart;
 
-    fn try_from(text: String) -> Result<Self, UnknownPart> {
+    fn try_from(text: String) -> Result<Self, UnknownPlanPart> {
         if text == "canary" {
             return Ok(Self::Canary);
         }
         let number = text.strip_prefix("batch ").and_then(|number| number.parse().ok());
-        number.map(Self::Batch).ok_or_else(|| UnknownPart(truncate_chars(&text, 40).into_owned()))
+        number.map(Self::Batch).ok_or_else(|| UnknownPlanPart(truncate_chars(&text, 40).into_owned()))
     }
 }
 
 /// A text that names no part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a part of a plan: expected `canary` or `batch` and its number")]
-pub struct UnknownPart(String);
+pub struct UnknownPlanPart(String);
 
 /// What became of a job that a plan drove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanJobOutcome))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It ended well.
+pub enum PlanJobOutcome {
+    /// It succeeded.
     Succeeded,
     /// It failed of the same as before, though it may still be retried by its own policy.
     FailedAgain,
@@ -94,7 +94,7 @@ pub enum Outcome {
         /// What, if a run left that.
         fingerprint: Option<Fingerprint>,
     },
-    /// Somebody called it off.
+    /// Somebody canceled it.
     Canceled,
     /// It is no longer there, and nothing tells how it ended.
     Gone,
@@ -107,7 +107,7 @@ pub enum Outcome {
     DrivenByHand,
 }
 
-impl Outcome {
+impl PlanJobOutcome {
     /// The word of a report.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -123,7 +123,7 @@ impl Outcome {
     }
 }
 
-impl From<LeftOut> for Outcome {
+impl From<LeftOut> for PlanJobOutcome {
     fn from(why: LeftOut) -> Self {
         Self::NotDriven { why: why.meaning().to_owned() }
     }

@@ -1,7 +1,7 @@
 //! What people ask of a plan: start, pause, resume, cancel. Each is refused in one sentence or entered in the audit.
 
-use super::plan::Round;
-use super::{Phase, Plan, PlanError};
+use super::plan::PlanRound;
+use super::{Plan, PlanError, PlanPhase};
 use crate::time::Timestamp;
 
 impl Plan {
@@ -10,7 +10,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError::WrongPhase`] when it was started before.
     pub fn start(&mut self, by: &str, now: Timestamp) -> Result<(), PlanError> {
-        if self.phase != Phase::Planned {
+        if self.phase != PlanPhase::Planned {
             return Err(self.refuse("started"));
         }
         self.begin_round(now);
@@ -27,7 +27,7 @@ impl Plan {
             return Err(self.refuse("paused"));
         }
         self.paused_from = Some(self.phase);
-        self.phase = Phase::Paused;
+        self.phase = PlanPhase::Paused;
         self.enter(now, Some(by), "paused".into());
         Ok(())
     }
@@ -38,8 +38,8 @@ impl Plan {
     /// [`PlanError::WrongPhase`] when it is neither paused nor halted.
     pub fn resume(&mut self, by: &str, now: Timestamp) -> Result<(), PlanError> {
         match (self.phase, self.paused_from.take()) {
-            (Phase::Paused, Some(from)) => self.phase = from,
-            (Phase::Halted, _) => self.begin_round(now),
+            (PlanPhase::Paused, Some(from)) => self.phase = from,
+            (PlanPhase::Halted, _) => self.begin_round(now),
             (_, from) => {
                 self.paused_from = from;
                 return Err(self.refuse("resumed"));
@@ -57,7 +57,7 @@ impl Plan {
         if self.phase.is_final() {
             return Err(self.refuse("canceled"));
         }
-        self.phase = Phase::Canceled;
+        self.phase = PlanPhase::Canceled;
         self.paused_from = None;
         self.enter(now, Some(by), "canceled".into());
         Ok(())
@@ -65,21 +65,23 @@ impl Plan {
 
     /// Every round begins at the newest job again: what died since its first drive lies before the old cursor.
     fn begin_round(&mut self, now: Timestamp) {
-        self.phase = Phase::Canary;
+        self.phase = PlanPhase::Canary;
         self.reached = match (self.reached, self.cursor.take()) {
             (Some(before), Some(now)) => Some(before.min(now)),
             (before, now) => before.or(now),
         };
-        self.round = Round::beginning(self.round.number.saturating_add(1), now);
+        self.round = PlanRound::beginning(self.round.number.saturating_add(1), now);
     }
 
     fn refuse(&self, verb: &'static str) -> PlanError {
         let way_out = match self.phase {
-            Phase::Planned => "start it with `backstop redrive start`",
-            Phase::Canary | Phase::Gate | Phase::Driving | Phase::Draining => "it is on its way already",
-            Phase::Paused => "let it go on with `backstop redrive resume`",
-            Phase::Halted => "fix the cause, then `backstop redrive resume` begins again with a canary",
-            Phase::Done | Phase::Canceled => "make a new plan for what is left",
+            PlanPhase::Planned => "start it with `backstop redrive start`",
+            PlanPhase::Canary | PlanPhase::Gate | PlanPhase::Driving | PlanPhase::Draining => {
+                "it has already started"
+            }
+            PlanPhase::Paused => "let it go on with `backstop redrive resume`",
+            PlanPhase::Halted => "fix the cause, then `backstop redrive resume` begins again with a canary",
+            PlanPhase::Done | PlanPhase::Canceled => "make a new plan for what is left",
         };
         PlanError::WrongPhase { plan: self.id.clone(), phase: self.phase, verb, way_out }
     }

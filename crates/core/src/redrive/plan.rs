@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::selector::Judgement;
-use super::{PlanError, Selector, Settings};
+use super::selector::CandidateChoice;
+use super::{PlanError, PlanSelector, PlanSettings};
 use crate::id::JobId;
 use crate::job::{JobView, PlanId};
 use crate::text::truncate_chars;
@@ -23,7 +23,7 @@ const MAX_WORDS_CHARS: usize = 500;
 pub struct Plan {
     /// Its identity.
     pub id: PlanId,
-    /// When it was made. What dies later is no business of this plan, which keeps it bounded.
+    /// When it was made. What dies later is not part of this plan, which keeps it bounded.
     pub created_at: Timestamp,
     /// Who made it.
     pub created_by: String,
@@ -31,10 +31,10 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// Which dead letters it is about.
-    pub selector: Selector,
+    pub selector: PlanSelector,
     /// How carefully it goes.
     #[serde(default)]
-    pub settings: Settings,
+    pub settings: PlanSettings,
     /// Only code of this version or a later one may run what it drives (D7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
@@ -44,10 +44,10 @@ pub struct Plan {
     /// How many jobs the dry run counted.
     pub expected: u64,
     /// Where it is.
-    pub phase: Phase,
+    pub phase: PlanPhase,
     /// Where a resume goes back to, while it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused_from: Option<Phase>,
+    pub paused_from: Option<PlanPhase>,
     /// The last job that it has looked at; the next are behind it, newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<JobId>,
@@ -56,12 +56,12 @@ pub struct Plan {
     pub reached: Option<JobId>,
     /// What happened so far.
     #[serde(default)]
-    pub counts: Counts,
+    pub counts: PlanCounts,
     /// Jobs that are driven and have not ended.
     #[serde(default)]
     pub open: u32,
     /// The round it is in.
-    pub round: Round,
+    pub round: PlanRound,
     /// Batches driven so far.
     #[serde(default)]
     pub batches: u32,
@@ -73,22 +73,22 @@ pub struct Plan {
     pub waits_for_code: bool,
     /// Why it halted, the last time it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub halted: Option<Halt>,
+    pub halted: Option<PlanHalt>,
     /// Who did what, and what it did by itself; bounded.
     #[serde(default)]
-    pub history: Vec<Entry>,
+    pub history: Vec<PlanEntry>,
 }
 
 /// Where a plan is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanPhase))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum PlanPhase {
     /// Made, and nothing driven yet.
     Planned,
     /// The first few jobs are driven.
     Canary,
-    /// Nothing more is driven until the canaries have ended well.
+    /// Nothing more is driven until the canaries have succeeded.
     Gate,
     /// The rest is driven, in batches.
     Driving,
@@ -100,11 +100,11 @@ pub enum Phase {
     Paused,
     /// It stopped by itself, because jobs failed again.
     Halted,
-    /// A person called it off. Final.
+    /// A person canceled it. Final.
     Canceled,
 }
 
-impl Phase {
+impl PlanPhase {
     /// Every phase, in the order of the documentation.
     pub const ALL: [Self; 9] = [
         Self::Planned,
@@ -147,7 +147,7 @@ impl Phase {
     }
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for PlanPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -155,12 +155,12 @@ impl fmt::Display for Phase {
 
 /// What happened to the jobs of a plan. Every drive is counted; a job is driven once in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanCounts))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
-pub struct Counts {
+pub struct PlanCounts {
     /// Driven.
     pub driven: u64,
-    /// Of these, ended well.
+    /// Of these, succeeded.
     pub succeeded: u64,
     /// Failed of the same as before.
     pub failed_same: u64,
@@ -178,23 +178,23 @@ pub struct Counts {
 
 /// One way through the canary and the gate. A plan that halted and goes on begins another round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanRound))]
-pub struct Round {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanRound {
     /// Counted from 1; zero before the plan is started.
     pub number: u32,
     /// When it began. What this plan drove and what died before may be driven once more.
     pub began_at: Timestamp,
     /// Canaries of this round that have not ended.
     pub canaries_open: u32,
-    /// Canaries of this round that ended well.
+    /// Canaries of this round that succeeded.
     pub canaries_passed: u32,
-    /// Failures of this round that were borne.
+    /// Failures of this round that were tolerated.
     pub failures: u32,
     /// True when no candidate is left.
     pub exhausted: bool,
 }
 
-impl Round {
+impl PlanRound {
     pub(super) const fn beginning(number: u32, began_at: Timestamp) -> Self {
         Self { number, began_at, canaries_open: 0, canaries_passed: 0, failures: 0, exhausted: false }
     }
@@ -202,8 +202,8 @@ impl Round {
 
 /// Why a plan stopped by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanHalt))]
-pub struct Halt {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanHalt {
     /// When.
     pub at: Timestamp,
     /// Why, in one sentence.
@@ -214,8 +214,8 @@ pub struct Halt {
 
 /// One entry of the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanEntry))]
-pub struct Entry {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanEntry {
     /// When.
     pub at: Timestamp,
     /// Who; none when the plan did it by itself.
@@ -227,13 +227,13 @@ pub struct Entry {
 
 /// All that a person decides about a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
+pub struct PlanDraft {
     /// Its identity, made outside.
     pub id: PlanId,
     /// Which dead letters.
-    pub selector: Selector,
+    pub selector: PlanSelector,
     /// How carefully.
-    pub settings: Settings,
+    pub settings: PlanSettings,
     /// Only code of this version or a later one may run them (D7).
     pub needs: Option<String>,
     /// What the incident is, for people.
@@ -249,7 +249,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`] when the selector or a setting is refused.
-    pub fn new(draft: Draft, expected: u64, now: Timestamp) -> Result<Self, PlanError> {
+    pub fn new(draft: PlanDraft, expected: u64, now: Timestamp) -> Result<Self, PlanError> {
         draft.selector.validate()?;
         draft.settings.validate()?;
         if expected == 0 {
@@ -267,13 +267,13 @@ impl Plan {
             needs: draft.needs,
             about: draft.about.as_deref().map(words),
             expected,
-            phase: Phase::Planned,
+            phase: PlanPhase::Planned,
             paused_from: None,
             cursor: None,
             reached: None,
-            counts: Counts::default(),
+            counts: PlanCounts::default(),
             open: 0,
-            round: Round::beginning(0, now),
+            round: PlanRound::beginning(0, now),
             batches: 0,
             next_batch_at: None,
             waits_for_code: false,
@@ -298,7 +298,7 @@ impl Plan {
     }
 
     /// What to do with a job that the plan meets in this round.
-    pub(super) fn judge(&self, view: &JobView) -> Judgement {
+    pub(super) fn judge(&self, view: &JobView) -> CandidateChoice {
         let record = &view.record;
         let ended_before = |moment| record.finished_at.is_some_and(|end| end < moment);
         // What this plan drove in an earlier round and what died again is its own business still.
@@ -306,7 +306,7 @@ impl Plan {
         if own || ended_before(self.created_at) {
             self.selector.judge(view, self.settings.ceiling)
         } else {
-            Judgement::Pass
+            CandidateChoice::Pass
         }
     }
 
@@ -315,14 +315,14 @@ impl Plan {
         if self.history.len() >= MAX_HISTORY {
             self.history.remove(1);
         }
-        self.history.push(Entry { at, by: by.map(words), what });
+        self.history.push(PlanEntry { at, by: by.map(words), what });
     }
 
     pub(super) fn halt(&mut self, job: JobId, why: String, now: Timestamp) {
-        self.phase = Phase::Halted;
+        self.phase = PlanPhase::Halted;
         self.paused_from = None;
         self.enter(now, None, format!("halted: {why}"));
-        self.halted = Some(Halt { at: now, why, job });
+        self.halted = Some(PlanHalt { at: now, why, job });
     }
 }
 

@@ -11,9 +11,9 @@ use crate::time::Timestamp;
 
 /// Which dead letters to drive again; all conditions must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSelector))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
-pub struct Selector {
+pub struct PlanSelector {
     /// Those that died of this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incident: Option<Fingerprint>,
@@ -26,7 +26,7 @@ pub struct Selector {
     /// Those with this tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Those that are dead for this reason. A reason that no drive can mend must be asked for here by name.
+    /// Those that are dead for this reason. A reason that no drive can fix must be asked for here by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<TerminalReason>,
     /// Those that ended before this moment.
@@ -45,7 +45,7 @@ pub struct Selector {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
-    /// It is dead for a reason that driving the same input again cannot mend.
+    /// It is dead for a reason that driving the same input again cannot fix.
     NeverRetry,
     /// It was driven again as often as the plan allows.
     Ceiling,
@@ -73,13 +73,13 @@ impl fmt::Display for LeftOut {
 
 /// What a plan does with a job it meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum CandidateChoice {
     Drive,
     LeaveOut(LeftOut),
     Pass,
 }
 
-impl Selector {
+impl PlanSelector {
     /// All dead letters.
     #[must_use]
     pub fn all() -> Self {
@@ -105,7 +105,7 @@ impl Selector {
             }
             if value.as_deref().is_some_and(|value| value.contains('\0')) {
                 // No store has to be asked, and not every store could be.
-                let problem = "it holds a NUL character, which no name has";
+                let problem = "it contains a NUL character, and no name does";
                 return Err(PlanError::ImpossibleCondition { condition, problem });
             }
         }
@@ -151,15 +151,15 @@ impl Selector {
     }
 
     /// What to do with a job, for a plan or a dry run with this ceiling.
-    pub(super) fn judge(&self, view: &JobView, ceiling: u32) -> Judgement {
+    pub(super) fn judge(&self, view: &JobView, ceiling: u32) -> CandidateChoice {
         if !self.covers(view) {
-            Judgement::Pass
+            CandidateChoice::Pass
         } else if self.forbids(view) {
-            Judgement::LeaveOut(LeftOut::NeverRetry)
+            CandidateChoice::LeaveOut(LeftOut::NeverRetry)
         } else if view.record.redrives >= ceiling {
-            Judgement::LeaveOut(LeftOut::Ceiling)
+            CandidateChoice::LeaveOut(LeftOut::Ceiling)
         } else {
-            Judgement::Drive
+            CandidateChoice::Drive
         }
     }
 
@@ -178,7 +178,7 @@ impl Selector {
     }
 }
 
-impl fmt::Display for Selector {
+impl fmt::Display for PlanSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let conditions = self.conditions();
         if conditions.is_empty() {

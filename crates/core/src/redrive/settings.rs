@@ -12,9 +12,9 @@ const MAX_IN_FLIGHT: u32 = 10_000;
 
 /// How carefully a plan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSettings))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
-pub struct Settings {
+pub struct PlanSettings {
     /// Jobs that go first; the rest follow only when they have succeeded.
     pub canary: u32,
     /// Jobs driven in one step at most.
@@ -23,19 +23,19 @@ pub struct Settings {
     pub per_second: u32,
     /// Jobs that are driven and have not ended, at most.
     pub in_flight: u32,
-    /// A job that was driven again this often already is left out.
+    /// A job that was already driven again this often is left out.
     pub ceiling: u32,
-    /// Failures of another kind that are borne before the plan halts.
+    /// Failures of another kind that are tolerated before the plan halts.
     pub max_failures: u32,
 }
 
-impl Default for Settings {
+impl Default for PlanSettings {
     fn default() -> Self {
         Self { canary: 1, batch: 100, per_second: 50, in_flight: 1_000, ceiling: 3, max_failures: 10 }
     }
 }
 
-impl Settings {
+impl PlanSettings {
     /// Checks every bound.
     ///
     /// # Errors

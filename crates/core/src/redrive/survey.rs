@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::selector::Judgement;
-use super::{LeftOut, PlanError, Selector, Settings};
+use super::selector::CandidateChoice;
+use super::{LeftOut, PlanError, PlanSelector, PlanSettings};
 use crate::failure::{Fingerprint, TerminalReason};
 use crate::job::JobView;
 
@@ -14,14 +14,14 @@ const MAX_GROUPS: usize = 1_000;
 
 /// What a plan would find now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSurvey))]
-pub struct Survey {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanSurvey {
     /// Which dead letters.
-    pub selector: Selector,
+    pub selector: PlanSelector,
     /// How many would be driven.
     pub jobs: u64,
     /// The same by kind, queue, reason and fingerprint, largest first once it is finished.
-    pub groups: Vec<Group>,
+    pub groups: Vec<PlanSurveyGroup>,
     /// How many are left out although the conditions fit them, by why.
     pub left_out: BTreeMap<LeftOut, u64>,
     /// False when there was more than was looked at: then the counts are least ones.
@@ -36,8 +36,8 @@ type Key = (String, String, Option<TerminalReason>, Option<Fingerprint>);
 
 /// Dead letters of one sort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlanSurveyGroup))]
-pub struct Group {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanSurveyGroup {
     /// Their kind.
     pub kind: String,
     /// Their queue.
@@ -52,10 +52,10 @@ pub struct Group {
     pub jobs: u64,
 }
 
-impl Survey {
+impl PlanSurvey {
     /// An empty survey.
     #[must_use]
-    pub fn new(selector: Selector, settings: Settings) -> Self {
+    pub fn new(selector: PlanSelector, settings: PlanSettings) -> Self {
         Self {
             selector,
             jobs: 0,
@@ -70,9 +70,9 @@ impl Survey {
     /// Counts one dead letter.
     pub fn count(&mut self, view: &JobView) {
         match self.selector.judge(view, self.ceiling) {
-            Judgement::Pass => {}
-            Judgement::LeaveOut(why) => *self.left_out.entry(why).or_default() += 1,
-            Judgement::Drive => {
+            CandidateChoice::Pass => {}
+            CandidateChoice::LeaveOut(why) => *self.left_out.entry(why).or_default() += 1,
+            CandidateChoice::Drive => {
                 self.jobs += 1;
                 self.group(view);
             }
@@ -81,12 +81,12 @@ impl Survey {
 
     /// Takes the sums of a store instead of counting one by one, when there is too much to look at. Jobs over the
     /// ceiling, which no sum tells, stay among them until the plan meets them.
-    pub fn widen(&mut self, groups: Vec<Group>, complete: bool) {
-        let never = |group: &Group| {
+    pub fn widen(&mut self, groups: Vec<PlanSurveyGroup>, complete: bool) {
+        let never = |group: &PlanSurveyGroup| {
             self.selector.reason.is_none() && group.reason.is_some_and(|reason| !reason.is_retryable())
         };
         let (left_out, groups): (Vec<_>, Vec<_>) = groups.into_iter().partition(never);
-        let sum = |groups: &[Group]| groups.iter().map(|group| group.jobs).sum::<u64>();
+        let sum = |groups: &[PlanSurveyGroup]| groups.iter().map(|group| group.jobs).sum::<u64>();
         if !left_out.is_empty() {
             self.left_out.insert(LeftOut::NeverRetry, sum(&left_out));
         }
@@ -119,7 +119,7 @@ impl Survey {
             None => {
                 let (kind, queue, reason, fingerprint) = key.clone();
                 let sample = failure.map(|failure| failure.message.clone());
-                self.groups.push(Group { kind, queue, reason, fingerprint, sample, jobs: 0 });
+                self.groups.push(PlanSurveyGroup { kind, queue, reason, fingerprint, sample, jobs: 0 });
                 self.index.insert(key, self.groups.len() - 1);
                 self.groups.len() - 1
             }

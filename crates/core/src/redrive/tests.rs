@@ -11,7 +11,7 @@ use super::*;
 use crate::failure::fingerprint::fingerprint;
 use crate::failure::{Fingerprint, TerminalReason};
 use crate::id::JobId;
-use crate::job::{FailureRecord, Glance, Job, JobView, PlanId, Record, Spec, State};
+use crate::job::{FailureRecord, JobSummary, JobView, PlanId, Record, Spec, State, StoredJob};
 use crate::time::Timestamp;
 
 const KIND: &str = "invoice.render";
@@ -39,7 +39,7 @@ fn dead(id: u128, bug: &str) -> JobView {
     record.runs = 6;
     record.last_failed_run = Some(6);
     JobView {
-        job: Job { spec, created_at: at(0) },
+        job: StoredJob { spec, created_at: at(0) },
         record,
         waits_for_code: false,
         last_failure: Some(failure(bug)),
@@ -49,8 +49,8 @@ fn dead(id: u128, bug: &str) -> JobView {
     }
 }
 
-fn draft(selector: Selector, settings: Settings) -> Draft {
-    Draft {
+fn draft(selector: PlanSelector, settings: PlanSettings) -> PlanDraft {
+    PlanDraft {
         id: PlanId::from_number(7),
         selector,
         settings,
@@ -62,8 +62,8 @@ fn draft(selector: Selector, settings: Settings) -> Draft {
 }
 
 /// A plan for the incident `null`, made at second 100.
-fn plan(settings: Settings) -> Plan {
-    let draft = draft(Selector::incident(bug("null")), settings);
+fn plan(settings: PlanSettings) -> Plan {
+    let draft = draft(PlanSelector::incident(bug("null")), settings);
     Plan::new(draft, 5, at(100)).expect("a sound plan")
 }
 
@@ -71,19 +71,19 @@ fn plan(settings: Settings) -> Plan {
 struct World {
     plan: Plan,
     jobs: Vec<JobView>,
-    open: Vec<Item>,
-    ended: Vec<Item>,
+    open: Vec<PlanJob>,
+    ended: Vec<PlanJob>,
     code_is_live: bool,
 }
 
 impl World {
     /// Jobs 1 to `count`, all dead of the bug `null`.
-    fn of(count: u128, settings: Settings) -> Self {
+    fn of(count: u128, settings: PlanSettings) -> Self {
         let jobs = (1..=count).map(|id| dead(id, "null")).collect();
         Self { plan: plan(settings), jobs, open: Vec::new(), ended: Vec::new(), code_is_live: true }
     }
 
-    fn started(count: u128, settings: Settings) -> Self {
+    fn started(count: u128, settings: PlanSettings) -> Self {
         let mut world = Self::of(count, settings);
         world.plan.start("ann", at(100)).expect("planned");
         world
@@ -98,14 +98,15 @@ impl World {
     fn step(&mut self, page: usize, now: Timestamp) -> Vec<u128> {
         let World { plan, jobs, open, ended, .. } = self;
         open.retain_mut(|item| {
-            let job = jobs.iter().find(|view| view.job.spec.id == item.job).map(Glance::from);
-            let is_open = plan.observe(item, job.as_ref().map_or(Sight::Missing, Sight::Job), now).is_none();
+            let job = jobs.iter().find(|view| view.job.spec.id == item.job).map(JobSummary::from);
+            let is_open =
+                plan.observe(item, job.as_ref().map_or(DrivenJob::Missing, DrivenJob::Job), now).is_none();
             if !is_open {
                 ended.push(item.clone());
             }
             is_open
         });
-        let Want::Candidates(_) = self.plan.advance(self.code_is_live, now) else { return Vec::new() };
+        let PlanStep::Candidates(_) = self.plan.advance(self.code_is_live, now) else { return Vec::new() };
         let behind = |view: &&JobView| {
             view.record.state == State::Failed
                 && self.plan.cursor.is_none_or(|cursor| view.job.spec.id < cursor)
@@ -117,7 +118,7 @@ impl World {
         let taken = self.plan.take(&offered, more, now);
         self.ended.extend(taken.left_out);
         let driven = taken.drives.iter().map(|drive| drive.item.job.as_uuid().as_u128()).collect();
-        for Drive { item, operation } in taken.drives {
+        for PlanDrive { item, operation } in taken.drives {
             let view =
                 self.jobs.iter_mut().find(|view| view.job.spec.id == item.job).expect("it was offered");
             view.record.operate(&view.job, &operation, now).expect("a dead letter can be driven");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FORM;
 use crate::failure::{Backoff, Growth, Jitter};
-use crate::job::{Callback, Papers, Policy, Spec};
+use crate::job::{Callback, Policy, Provenance, Spec};
 
 /// Takes bytes, part by part.
 type Put<'p> = &'p mut dyn FnMut(&[u8]);
@@ -31,7 +31,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         on_success,
         on_failure,
         callback_of,
-        papers,
+        provenance,
     } = spec;
     text(FORM, put);
     put(id.as_bytes());
@@ -51,7 +51,8 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     option(on_success.as_ref(), put, callback);
     option(on_failure.as_ref(), put, callback);
     option(*callback_of, put, |parent, put| put(parent.as_bytes()));
-    let trace = papers.as_deref().and_then(|Papers { signature: _, trace, damage: _ }| trace.as_deref());
+    let trace =
+        provenance.as_deref().and_then(|Provenance { signature: _, trace, damage: _ }| trace.as_deref());
     option(trace, put, text);
 }
 

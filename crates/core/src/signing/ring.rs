@@ -109,7 +109,7 @@ pub(crate) fn checked(keys: Vec<SecretKey>) -> Result<Vec<SecretKey>, KeyError> 
 #[non_exhaustive]
 pub enum KeyError {
     /// There is no key.
-    #[error("there is no key; give one at least, the one that is used first")]
+    #[error("there is no key; give at least one, and first the one to use")]
     None,
     /// Its name cannot be stored.
     #[error("the name of a key has 1 to {MOST_NAME} letters, digits, `-`, `_` or `.`")]
@@ -128,7 +128,7 @@ pub enum KeyError {
     },
     /// It is too short.
     #[error(
-        "the secret of the key `{id}` has {bytes} bytes, and {LEAST_BYTES} are the least; \
+        "the secret of the key `{id}` has {bytes} bytes and needs at least {LEAST_BYTES}; \
              `openssl rand -base64 32` makes a good one"
     )]
     Short {

@@ -35,7 +35,7 @@ fn full() -> Spec {
     spec.on_success = Some(callback("good"));
     spec.on_failure = Some(callback("bad"));
     spec.callback_of = Some(JobId::from_u128(6));
-    spec.papers_mut().trace = Some("00-a-b-01".into());
+    spec.provenance_mut().trace = Some("00-a-b-01".into());
     spec
 }
 
@@ -83,7 +83,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("a callback's payload", |spec| spec.on_success.as_mut().expect("set").payload = "2".into()),
     ("callback_of", |spec| spec.callback_of = Some(JobId::from_u128(5))),
     ("no callback_of", |spec| spec.callback_of = None),
-    ("trace", |spec| spec.papers_mut().trace = None),
+    ("trace", |spec| spec.provenance_mut().trace = None),
 ];
 
 #[test]
@@ -134,7 +134,7 @@ fn a_broken_signature_is_refused() {
     assert_eq!(keys.verify(&full()), Err(SignatureError::Missing));
     let mut signed = full();
     sign(&keys, &mut signed);
-    let good = signed.papers_mut().signature.clone().expect("signed");
+    let good = signed.provenance_mut().signature.clone().expect("signed");
     let flipped = |at: usize| {
         let mut digits = good.mac.to_string().into_bytes();
         digits[at] = if digits[at] == b'0' { b'1' } else { b'0' };
@@ -150,10 +150,10 @@ fn a_broken_signature_is_refused() {
     ]);
     broken.push(format!("{}é", &good.mac[..62]));
     for mac in broken.into_iter().filter(|mac| **mac != *good.mac) {
-        signed.papers_mut().signature = Some(Signature { key: "k1".into(), mac: mac.as_str().into() });
+        signed.provenance_mut().signature = Some(Signature { key: "k1".into(), mac: mac.as_str().into() });
         assert_eq!(keys.verify(&signed), Err(SignatureError::Wrong { key: "k1".into() }), "{mac}");
     }
-    signed.papers_mut().signature = Some(Signature { key: "line\nbreak".into(), mac: good.mac });
+    signed.provenance_mut().signature = Some(Signature { key: "line\nbreak".into(), mac: good.mac });
     let refused = keys.verify(&signed).expect_err("no such key").to_string();
     assert!(!refused.contains('\n'), "{refused}");
 }
@@ -162,7 +162,7 @@ fn a_broken_signature_is_refused() {
 fn keys_are_checked() {
     // E9
     let short = SecretKey::new("k", vec![1; 31]).expect_err("too short").to_string();
-    assert!(short.starts_with("the secret of the key `k` has 31 bytes, and 32 are the least"), "{short}");
+    assert!(short.starts_with("the secret of the key `k` has 31 bytes and needs at least 32"), "{short}");
     for name in ["", "a b", "ä", "a\n", &"k".repeat(65)] {
         assert_eq!(SecretKey::new(name, vec![1; 32]), Err(KeyError::Name), "{name}");
     }

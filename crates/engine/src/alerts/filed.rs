@@ -7,7 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_store::{Document, Documents, Drawer, Edit, Error as StoreError, Expect, Page, Shelf, Store};
+use backstop_store::{
+    Document, DocumentRange, Documents, Drawer, Edit, Error as StoreError, Expect, Page, Store,
+};
 
 use super::line::Line;
 use super::{AlertChannel, Alerts};
@@ -78,7 +80,8 @@ pub(crate) async fn open_page(
     limit: usize,
 ) -> Result<OpenPage, StoreError> {
     let prefix = open(channel);
-    let shelf = Shelf { after, ..Shelf::first(Drawer::AlertLog, limit).under(prefix.clone()) };
+    let shelf =
+        DocumentRange { after, ..DocumentRange::first(Drawer::AlertLog, limit).under(prefix.clone()) };
     let found = store.documents(shelf).await?;
     let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
     let items = read(&found, &prefix);
@@ -90,7 +93,7 @@ fn read(found: &Documents, prefix: &str) -> Vec<Filed> {
         incident: document.key.strip_prefix(prefix).unwrap_or_default().to_owned(),
         line: serde_json::from_str(&document.body).unwrap_or_else(|error| {
             // A new account is better than none: it only forgets what it was told.
-            tracing::warn!(key = %document.key, %error, "an account of alerts cannot be read and begins anew");
+            tracing::warn!(key = %document.key, %error, "an account of alerts cannot be read and starts over");
             Line::default()
         }),
         at: Some((document.key.clone(), document.revision)),
@@ -104,7 +107,8 @@ pub(crate) async fn all(
     after: Option<String>,
     limit: usize,
 ) -> Result<Page<(String, Filed), String>, StoreError> {
-    let found = store.documents(Shelf { after, ..Shelf::first(Drawer::AlertLog, limit) }).await?;
+    let found =
+        store.documents(DocumentRange { after, ..DocumentRange::first(Drawer::AlertLog, limit) }).await?;
     let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
     let channel = |document: &Document| document.key.split('/').next().unwrap_or_default().to_owned();
     let channels: Vec<String> = found.items.iter().map(channel).collect();
@@ -125,7 +129,8 @@ pub(crate) async fn one(
     for is_open in [true, false] {
         let exact = key(channel, incident, is_open);
         // A longer key may begin with this one; the shorter comes first.
-        let mut found = store.documents(Shelf::first(Drawer::AlertLog, 1).under(exact.clone())).await?;
+        let mut found =
+            store.documents(DocumentRange::first(Drawer::AlertLog, 1).under(exact.clone())).await?;
         found.items.retain(|document| document.key == exact);
         let prefix = exact.strip_suffix(incident).unwrap_or_default();
         if let Some(filed) = read(&found, prefix).pop() {

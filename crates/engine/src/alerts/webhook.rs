@@ -110,7 +110,7 @@ impl Webhook {
         format!("{scheme}://{authority}")
     }
 
-    /// A new secret: `whsec_` and 32 random bytes in base64; none when this machine has no randomness.
+    /// A new secret: `whsec_` and 32 random bytes in base64; none when this machine returned no random bytes.
     #[must_use]
     pub fn new_secret() -> Option<String> {
         let mut key = [0; 32];

@@ -97,7 +97,7 @@ impl Figures {
             count("backstop_submitted_total", "Jobs stored, by queue.", &self.submitted),
             count(
                 "backstop_duplicates_total",
-                "Submits answered by a job that was there already, by queue.",
+                "Submits answered with a job that was already stored, by queue.",
                 &self.duplicates,
             ),
             count("backstop_refused_total", "Submits refused, by the refusal's code.", &self.refused),

@@ -13,7 +13,8 @@ use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
-    Amend, Amended, Document, Documents, Drawer, Duty, Edit, Error as StoreError, Expect, Shelf, Store, Term,
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Duty, Edit, Error as StoreError, Expect,
+    Store, Term,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -93,7 +94,7 @@ pub(super) async fn gather(engine: &Backstop, lead: &mut Lead) -> Result<bool, S
     // Each alert is one change, and at most two more in the account of each channel.
     let most = BATCH.min(engine.inner.config.limits.batch / (2 * outlets.len() + 1)).max(1);
     for batch in 0..BATCHES {
-        let found = engine.inner.store.documents(Shelf::first(Drawer::Alerts, most)).await?;
+        let found = engine.inner.store.documents(DocumentRange::first(Drawer::Alerts, most)).await?;
         if found.items.is_empty() {
             return Ok(batch > 0);
         }
@@ -281,7 +282,7 @@ async fn attempt(channel: Arc<dyn AlertChannel>, message: AlertMessage) -> Resul
 /// Drops alerts that waited for a day although no node with a channel took them: the outbox must not grow for ever.
 pub(super) async fn sweep(engine: &Backstop) -> Result<(), StoreError> {
     let store = &*engine.inner.store;
-    let found = store.documents(Shelf::first(Drawer::Alerts, BATCH)).await?;
+    let found = store.documents(DocumentRange::first(Drawer::Alerts, BATCH)).await?;
     let stale = |document: &&Document| {
         serde_json::from_str::<Notice>(&document.body)
             .map_or(true, |notice| found.now.since(notice.at) >= TOO_LATE)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::{Amend, Drawer, Edit, Error as StoreError, Expect, Shelf, Term};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Term};
 
 use crate::engine::Backstop;
 use crate::loops::Pulse;
@@ -18,7 +18,7 @@ const BATCHES: usize = 20;
 pub(super) async fn prune(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
     let Some(keep) = engine.inner.config.audit_retention else { return Ok(()) };
     let store = &engine.inner.store;
-    let shelf = Shelf::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
+    let shelf = DocumentRange::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
     for _ in 0..BATCHES {
         pulse.beat();
         let found = store.documents(shelf.clone()).await?;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backstop_store::document::{Amend, Drawer, Edit, Expect, Shelf};
-use backstop_store::{Error as StoreError, Gate};
+use backstop_store::document::{Amend, DocumentRange, Drawer, Edit, Expect};
+use backstop_store::{Error as StoreError, QueueAdmission};
 
 use crate::config::Config;
 use crate::engine::Backstop;
@@ -20,9 +20,9 @@ pub(super) async fn publish(engine: &Backstop) -> Result<(), StoreError> {
     let store = &engine.inner.store;
     let mut known: BTreeMap<String, Arc<str>> = BTreeMap::new();
     loop {
-        let shelf = Shelf::first(Drawer::Gates, PAGE);
+        let shelf = DocumentRange::first(Drawer::Gates, PAGE);
         let last = known.last_key_value().map(|(key, _)| key.clone());
-        let found = store.documents(last.into_iter().fold(shelf, Shelf::after)).await?;
+        let found = store.documents(last.into_iter().fold(shelf, DocumentRange::after)).await?;
         known.extend(found.items.into_iter().map(|one| (one.key, one.body)));
         if !found.more {
             break;
@@ -49,14 +49,14 @@ pub(super) async fn publish(engine: &Backstop) -> Result<(), StoreError> {
 }
 
 /// What is said once these settings have been told. A program without keys says nothing of signatures.
-fn gates(config: &Config, mut gates: BTreeMap<String, Gate>) -> BTreeMap<String, Gate> {
+fn gates(config: &Config, mut gates: BTreeMap<String, QueueAdmission>) -> BTreeMap<String, QueueAdmission> {
     for (name, queue) in &config.queues {
-        gates.entry(Gate::key_of(name)).or_default().kinds.clone_from(&queue.gate.kinds);
+        gates.entry(QueueAdmission::key_of(name)).or_default().kinds.clone_from(&queue.gate.kinds);
     }
     if let Some(signing) = &config.signing {
-        gates.entry(Gate::EVERYWHERE.to_owned()).or_default().signed = Some(signing.required);
+        gates.entry(QueueAdmission::EVERYWHERE.to_owned()).or_default().signed = Some(signing.required);
         for name in config.queues.keys().chain(signing.queues.keys()) {
-            gates.entry(Gate::key_of(name)).or_default().signed = signing.queues.get(name).copied();
+            gates.entry(QueueAdmission::key_of(name)).or_default().signed = signing.queues.get(name).copied();
         }
     }
     gates

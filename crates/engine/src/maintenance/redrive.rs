@@ -8,7 +8,7 @@ mod step;
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_core::redrive::{Phase, Plan, Want};
+use backstop_core::redrive::{Plan, PlanPhase, PlanStep};
 use backstop_store::{Amend, Amended, Duty, Error as StoreError, Term};
 use tokio::time::Instant;
 
@@ -156,7 +156,7 @@ async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result
     let store = &*engine.inner.store;
     let mut step = Step::new(store, &filed);
     let goes_on = step.observe(look).await?;
-    let want = if goes_on { step.advance().await? } else { Want::Nothing };
+    let want = if goes_on { step.advance().await? } else { PlanStep::Nothing };
     if step.plan == filed.plan && !step.has_changes() {
         return Ok(Stepped::Wait { span: pause(&step.plan, want, filed.now), moved: false });
     }
@@ -171,7 +171,7 @@ async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result
             // What was looked at a moment ago and was still in flight is in flight now.
             let has_looked = look != Look::Nothing && plan.must_look() && plan.open > 0;
             if all_seen && (held_back || has_looked) {
-                return Ok(Stepped::Wait { span: pause(&plan, Want::Nothing, now), moved });
+                return Ok(Stepped::Wait { span: pause(&plan, PlanStep::Nothing, now), moved });
             }
             let revision = filed.revision + 1;
             Ok(Stepped::On(Box::new(Filed { plan, revision, now })))
@@ -182,9 +182,9 @@ async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result
 }
 
 /// How long a plan that did what it could now can be left alone.
-fn pause(plan: &Plan, want: Want, now: Timestamp) -> Duration {
+fn pause(plan: &Plan, want: PlanStep, now: Timestamp) -> Duration {
     let until = match (want, plan.next_batch_at) {
-        (Want::Wait(moment), _) | (_, Some(moment)) if moment > now => now.until(moment),
+        (PlanStep::Wait(moment), _) | (_, Some(moment)) if moment > now => now.until(moment),
         _ => LOOK_LATER,
     };
     let in_flight = match plan.phase {
@@ -202,8 +202,8 @@ fn tell(before: &Plan, after: &Plan) {
     }
     let plan = &after.id;
     match after.phase {
-        Phase::Halted => tracing::warn!(%plan, "re-drive {}", after.describe()),
-        Phase::Done => tracing::info!(%plan, "re-drive {}", after.describe()),
+        PlanPhase::Halted => tracing::warn!(%plan, "re-drive {}", after.describe()),
+        PlanPhase::Done => tracing::info!(%plan, "re-drive {}", after.describe()),
         phase => tracing::debug!(%plan, %phase, "a re-drive plan goes on"),
     }
 }

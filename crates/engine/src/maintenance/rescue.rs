@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, RuleBook};
+use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, RuleSet};
 use backstop_core::job::Ending;
 use backstop_store::{Duty, Error as StoreError, Finish, Orphan, Term};
 use tokio::time::Instant;
@@ -79,7 +79,7 @@ pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Resu
     }
 }
 
-fn judge(config: &Config, book: &RuleBook, orphan: &Orphan) -> Concluded {
+fn judge(config: &Config, book: &RuleSet, orphan: &Orphan) -> Concluded {
     if orphan.record.hold.is_some_and(|hold| hold.started_at.is_some()) {
         return crashed(config, book, orphan);
     }
@@ -89,7 +89,7 @@ fn judge(config: &Config, book: &RuleBook, orphan: &Orphan) -> Concluded {
 }
 
 /// The process of a started run died, or was away so long that it counts as dead (C1).
-fn crashed(config: &Config, book: &RuleBook, orphan: &Orphan) -> Concluded {
+fn crashed(config: &Config, book: &RuleSet, orphan: &Orphan) -> Concluded {
     let (job, record) = (&orphan.job, &orphan.record);
     let message = "the worker's process died or stopped renewing its lease while the handler ran";
     let failure = Failure::new(Cause::Crash, "Crash", message);

@@ -7,7 +7,8 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::text::truncate_chars;
 use backstop_core::{Timestamp, tenant};
 use backstop_store::{
-    Amend, Drawer, Edit, Error as StoreError, Expect, Incident, IncidentFilter, Shelf, Store, Term, retire,
+    Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Incident, IncidentFilter, Store, Term,
+    retire,
 };
 
 use super::BATCH;
@@ -76,7 +77,7 @@ async fn plan(
         return mark::remove(store, term, mark).await.map(|()| true);
     }
     loop {
-        let sheets = Shelf::first(Drawer::PlanJobs, SHEETS).under(filed::items(&mark.plan));
+        let sheets = DocumentRange::first(Drawer::PlanJobs, SHEETS).under(filed::items(&mark.plan));
         let sheets = store.documents(sheets).await?.items;
         if sheets.is_empty() {
             break;
@@ -123,7 +124,7 @@ pub(super) async fn incidents(engine: &Backstop, term: Term, pulse: &Pulse) -> R
             store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
             let prints = outworn.into_iter().map(|incident| incident.fingerprint).collect();
             let retired = store.retire_incidents(term, prints, keep).await?;
-            tracing::debug!(retired, "incidents that were over for long were removed");
+            tracing::debug!(retired, "incidents that were over long ago were removed");
         }
         if is_last {
             return Ok(());

@@ -3,7 +3,7 @@
 use backstop_core::Timestamp;
 use backstop_core::job::PlanId;
 use backstop_core::redrive::Plan;
-use backstop_store::{Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
+use backstop_store::{Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
 
 use super::mark;
 
@@ -40,7 +40,7 @@ pub(crate) fn text(document: &impl serde::Serialize) -> std::sync::Arc<str> {
 /// Every plan; one that cannot be read is an error of its own.
 pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Result<Filed, StoreError>>, StoreError> {
     let mut plans = Vec::new();
-    let mut shelf = Shelf::first(Drawer::Plans, PAGE);
+    let mut shelf = DocumentRange::first(Drawer::Plans, PAGE);
     loop {
         let found = store.documents(shelf.clone()).await?;
         plans.extend(found.items.iter().map(|document| read_plan(store, document, found.now)));
@@ -54,7 +54,7 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Result<Filed, StoreErro
 /// One plan, if it is there.
 pub(crate) async fn one(store: &dyn Store, id: &PlanId) -> Result<Option<Filed>, StoreError> {
     // A longer id may begin with this one; the shorter key comes first.
-    let found = store.documents(Shelf::first(Drawer::Plans, 1).under(id.as_str())).await?;
+    let found = store.documents(DocumentRange::first(Drawer::Plans, 1).under(id.as_str())).await?;
     let document = found.items.first().filter(|document| document.key == id.as_str());
     document.map(|document| read_plan(store, document, found.now)).transpose()
 }

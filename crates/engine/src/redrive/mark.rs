@@ -11,7 +11,9 @@ use std::time::Duration;
 use backstop_core::Timestamp;
 use backstop_core::job::PlanId;
 use backstop_core::redrive::Plan;
-use backstop_store::{Amend, Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store, Term};
+use backstop_store::{
+    Amend, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, Term,
+};
 
 use super::filed;
 
@@ -70,7 +72,7 @@ pub(crate) struct Marks {
 
 /// Every mark of a plan that wants steps.
 pub(crate) async fn open(store: &dyn Store) -> Result<Marks, StoreError> {
-    let mut shelf = Shelf::first(Drawer::PlanMarks, PAGE).under(OPEN);
+    let mut shelf = DocumentRange::first(Drawer::PlanMarks, PAGE).under(OPEN);
     let mut plans = Vec::new();
     loop {
         let found = store.documents(shelf.clone()).await?;
@@ -84,7 +86,7 @@ pub(crate) async fn open(store: &dyn Store) -> Result<Marks, StoreError> {
 
 /// The marks of the plans that ended first.
 pub(crate) async fn ended(store: &dyn Store, limit: usize) -> Result<Marks, StoreError> {
-    let found = store.documents(Shelf::first(Drawer::PlanMarks, limit).under(ENDED)).await?;
+    let found = store.documents(DocumentRange::first(Drawer::PlanMarks, limit).under(ENDED)).await?;
     Ok(Marks { now: found.now, plans: found.items.iter().filter_map(read).collect() })
 }
 
@@ -128,7 +130,7 @@ pub(crate) async fn complete(store: &dyn Store, term: Term) -> Result<(), StoreE
 }
 
 async fn keys(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
-    let (mut keys, mut shelf) = (BTreeSet::new(), Shelf::first(Drawer::PlanMarks, PAGE));
+    let (mut keys, mut shelf) = (BTreeSet::new(), DocumentRange::first(Drawer::PlanMarks, PAGE));
     loop {
         let found = store.documents(shelf.clone()).await?;
         let last = found.items.last().map(|last| last.key.clone());

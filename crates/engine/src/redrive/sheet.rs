@@ -6,8 +6,8 @@
 
 use backstop_core::JobId;
 use backstop_core::job::PlanId;
-use backstop_core::redrive::Item;
-use backstop_store::{Document, Drawer, Error as StoreError, Page, PageRequest, Shelf, Store, show};
+use backstop_core::redrive::PlanJob;
+use backstop_store::{Document, DocumentRange, Drawer, Error as StoreError, Page, PageRequest, Store, show};
 
 use super::filed;
 
@@ -29,7 +29,7 @@ const ENDED: &str = "/end/";
 pub(crate) struct Sheet {
     /// Its whole key.
     pub(crate) key: String,
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<PlanJob>,
 }
 
 /// The name of the sheet `number` of the step that leads to `revision` of its plan.
@@ -77,7 +77,7 @@ impl Sheet {
 /// Reads the sheets of a plan, oldest first, up to about a thousand jobs at a time.
 pub(crate) struct Sheets<'a> {
     store: &'a dyn Store,
-    shelf: Shelf,
+    shelf: DocumentRange,
     /// Only keys below this one.
     below: Option<String>,
     /// How many jobs to read at once.
@@ -105,7 +105,7 @@ impl<'a> Sheets<'a> {
     }
 
     fn under(store: &'a dyn Store, prefix: String, below: Option<String>) -> Self {
-        let shelf = Shelf::first(Drawer::PlanJobs, AT_FIRST / JOBS).under(prefix);
+        let shelf = DocumentRange::first(Drawer::PlanJobs, AT_FIRST / JOBS).under(prefix);
         Self { store, shelf, below, jobs: AT_FIRST, over: false }
     }
 
@@ -147,14 +147,14 @@ pub(crate) async fn page(
     store: &dyn Store,
     plan: &PlanId,
     page: PageRequest<String>,
-) -> Result<Page<Item, String>, StoreError> {
+) -> Result<Page<PlanJob, String>, StoreError> {
     show::page_limit(page.limit)?;
     let mut sheets = Sheets::all(store, plan);
     let mut taken = Taken { limit: page.limit, items: Vec::new(), next: None };
     if let Some(cursor) = &page.after {
         let (key, place) = parted(cursor);
         if let Some(place) = place {
-            let begun = store.documents(Shelf::first(Drawer::PlanJobs, 1).under(key)).await?;
+            let begun = store.documents(DocumentRange::first(Drawer::PlanJobs, 1).under(key)).await?;
             // A sheet that has moved meanwhile is passed by, as a document of one job always was.
             let found = begun.items.into_iter().find(|document| document.key == key);
             if let Some(document) = found.filter(|_| key.starts_with(&filed::items(plan))) {
@@ -180,7 +180,7 @@ fn parted(cursor: &str) -> (&str, Option<usize>) {
 /// A page that fills.
 struct Taken {
     limit: usize,
-    items: Vec<Item>,
+    items: Vec<PlanJob>,
     /// Where the next page begins, and whether it is known that there is something.
     next: Option<(String, bool)>,
 }
@@ -205,7 +205,7 @@ impl Taken {
         self.items.extend(sheet.items.into_iter().skip(place).take(room));
     }
 
-    fn page(self, over: bool) -> Page<Item, String> {
+    fn page(self, over: bool) -> Page<PlanJob, String> {
         let next = self.next.filter(|(_, more)| self.items.len() == self.limit && (*more || !over));
         Page { items: self.items, next: next.map(|(cursor, _)| cursor) }
     }

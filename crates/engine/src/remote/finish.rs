@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_core::Lease;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
-use backstop_core::job::{Ending, Job, JobDetail, Record, Stale, State};
+use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::{Ended, Grant, Remote};
@@ -142,7 +142,7 @@ impl Remote {
 
     pub(super) async fn end(
         &self,
-        job: Arc<Job>,
+        job: Arc<StoredJob>,
         record: Record,
         reply: Reply,
         output: Option<String>,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_core::event::What;
+use backstop_core::event::EventKind;
 use backstop_core::job::JobDetail;
 use backstop_core::{JobId, Lease, Timestamp};
 use backstop_store::{Error as StoreError, Finish, HandedRun};
@@ -121,7 +121,7 @@ impl Remote {
             match what {
                 Due::Warning => {
                     let run = detail.view.record.runs;
-                    tell(&self.engine, &detail.view.job, What::TimeoutNear { run }).await;
+                    tell(&self.engine, &detail.view.job, EventKind::TimeoutNear { run }).await;
                 }
                 Due::End(limit) => ends.push((*held, *limit, detail)),
             }

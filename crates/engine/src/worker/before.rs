@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{Job, Record};
+use backstop_core::job::{Record, StoredJob};
 
 use crate::engine::Backstop;
 use crate::outcome::Failed;
@@ -27,7 +27,7 @@ pub(crate) struct Runner<'a> {
 /// code (D7), and that there is code at all (H10).
 pub(crate) async fn before_run(
     engine: &Backstop,
-    job: &Job,
+    job: &StoredJob,
     record: &Record,
     runner: &Runner<'_>,
 ) -> Result<(), Box<Failed>> {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{
-    Action, Cause, Decision, Facts, Failure, HookAnswer, RuleBook, RuleId, Situation, Verdict, decide,
+    Cause, Decision, DecisionInput, Failure, HookAnswer, RuleAction, RuleId, RuleInput, RuleSet, Verdict,
+    decide,
 };
-use backstop_core::job::{Ending, FailureRecord, Job, Record, Told};
+use backstop_core::job::{CallbackInput, Ending, FailureRecord, Record, StoredJob};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -15,7 +16,7 @@ use crate::{sealing, signing};
 
 /// What a finished, failed or stopped handler left.
 pub(crate) struct Happened {
-    pub(crate) job: Arc<Job>,
+    pub(crate) job: Arc<StoredJob>,
     /// The record as it was claimed.
     pub(crate) record: Record,
     pub(crate) reply: Reply,
@@ -40,7 +41,7 @@ impl Concluded {
 /// Turns what happened into an ending. `ask` is the kind's retry policy (F7), `book` the operator's rules (F18).
 pub(crate) fn conclude(
     config: &Config,
-    book: &RuleBook,
+    book: &RuleSet,
     happened: Happened,
     ask: impl FnOnce(u32, &Failure) -> HookAnswer,
 ) -> Concluded {
@@ -77,7 +78,7 @@ pub(crate) fn conclude(
 /// The callback that a final verdict fires (F14): told how its parent ended, and signed like every other job (E9).
 pub(crate) fn follow_up(
     config: &Config,
-    job: &Job,
+    job: &StoredJob,
     record: &Record,
     ending: &Ending,
 ) -> Option<Box<backstop_core::job::NewJob>> {
@@ -87,7 +88,7 @@ pub(crate) fn follow_up(
         _ => return None,
     };
     let counts = ending.cause.charges_attempt() || ending.cause == Cause::Succeeded;
-    let told = Told {
+    let told = CallbackInput {
         attempts: record.attempt.saturating_add(u32::from(counts)),
         reason,
         failure: ending.failure.as_ref(),
@@ -100,7 +101,7 @@ pub(crate) fn follow_up(
 }
 
 /// A reported failure whose message quotes what a view of the result shows, and no more (F11, E12).
-fn without_secrets(config: &Config, job: &Job, mut failed: Box<Failed>) -> Box<Failed> {
+fn without_secrets(config: &Config, job: &StoredJob, mut failed: Box<Failed>) -> Box<Failed> {
     if let Some(value) = &failed.value {
         let (said, shown) = (value.to_string(), sealing::told(config, &job.spec, value.clone()).to_string());
         if said != shown {
@@ -115,14 +116,14 @@ fn with_warning(mut ending: Ending, warning: String) -> Ending {
     ending
 }
 
-fn succeeded(config: &Config, job: &Job, value: Option<Value>) -> Ending {
+fn succeeded(config: &Config, job: &StoredJob, value: Option<Value>) -> Ending {
     let mut ending = Ending::plain(job.spec.header(), Cause::Succeeded, Decision::succeeded());
     (ending.result, ending.warning) = keep(config, job, value);
     ending
 }
 
 /// A result within the limit is kept, sealed if it must be (E12); a larger one becomes a warning (L6).
-fn keep(config: &Config, job: &Job, value: Option<Value>) -> (Option<Arc<str>>, Option<String>) {
+fn keep(config: &Config, job: &StoredJob, value: Option<Value>) -> (Option<Arc<str>>, Option<String>) {
     let Some(value) = value else { return (None, None) };
     let text = value.to_string();
     let limit = config.limits.result_bytes;
@@ -140,22 +141,22 @@ fn keep(config: &Config, job: &Job, value: Option<Value>) -> (Option<Arc<str>>, 
 /// evidence.
 pub(crate) fn judge(
     config: &Config,
-    book: &RuleBook,
-    job: &Job,
+    book: &RuleSet,
+    job: &StoredJob,
     record: &Record,
     failure: &Failure,
     hook: HookAnswer,
 ) -> Concluded {
     // Rules match what people see: the sanitized text.
     let evidence = evidence(config, job, failure);
-    let rule = book.judge(&Facts {
+    let rule = book.judge(&RuleInput {
         kind: &job.spec.kind,
         queue: &job.spec.queue,
         cause: failure.cause,
         error_type: &evidence.error_type,
         message: &evidence.message,
     });
-    let situation = Situation {
+    let situation = DecisionInput {
         policy: &job.spec.policy,
         attempt: record.attempt,
         crashes: record.crashes,
@@ -177,12 +178,12 @@ pub(crate) fn judge(
     if cause.is_failure() || matches!(cause, Cause::Rejected | Cause::EngineFault) {
         ending.failure = Some(evidence);
     }
-    let pauses = decided_by.filter(|rule| rule.action == Action::PauseQueue).map(|rule| rule.id.clone());
+    let pauses = decided_by.filter(|rule| rule.action == RuleAction::PauseQueue).map(|rule| rule.id.clone());
     Concluded { ending, pauses }
 }
 
 /// The sanitized evidence of a failure (F11).
-pub(crate) fn evidence(config: &Config, job: &Job, failure: &Failure) -> FailureRecord {
+pub(crate) fn evidence(config: &Config, job: &StoredJob, failure: &Failure) -> FailureRecord {
     let message = sanitize(&*config.redactor, &failure.message, config.limits.error_chars);
     let error_type = sanitize(&*config.redactor, &failure.error_type, config.limits.name_chars);
     // The failures of a tenant are apart from everybody else's (E13).

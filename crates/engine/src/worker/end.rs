@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::event::{Event, What};
+use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::{Cause, Failure, HookAnswer};
-use backstop_core::job::{Ending, Job};
+use backstop_core::job::{Ending, StoredJob};
 
 use super::conclude::{Happened, conclude};
 use crate::engine::Backstop;
@@ -26,7 +26,7 @@ pub(crate) async fn end(
     }
     let ending = concluded.ending;
     if let (Some(_), Some(failure)) = (job.spec.callback_of, &ending.failure) {
-        let (engine, what) = (engine.clone(), What::CallbackFailed { error: failure.message.clone() });
+        let (engine, what) = (engine.clone(), EventKind::CallbackFailed { error: failure.message.clone() });
         tokio::spawn(async move { tell(&engine, &job, what).await });
     }
     ending
@@ -41,7 +41,7 @@ pub(crate) fn overtime(limit: Duration) -> Failure {
 }
 
 /// Publishes an event that no commit carries.
-pub(crate) async fn tell(engine: &Backstop, job: &Job, what: What) {
+pub(crate) async fn tell(engine: &Backstop, job: &StoredJob, what: EventKind) {
     if let Ok(at) = engine.inner.store.now().await {
         engine.inner.bus.tell(Event { at, node: None, job: Some(job.spec.header()), what });
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::event::What;
+use backstop_core::event::EventKind;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure, HookAnswer, Verdict};
 use backstop_core::job::Ending;
@@ -117,7 +117,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
     async fn completed(&self, info: &RunInfo) {
-        self.tell(info, What::Succeeded { run: info.record.runs });
+        self.tell(info, EventKind::Succeeded { run: info.record.runs });
         self.engine.inner.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
         self.engine.inner.bus.work_arrived();
@@ -173,7 +173,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             };
             let config = &self.engine.inner.config;
             let error = sanitize(&*config.redactor, &error, config.limits.error_chars);
-            self.tell(info, What::HookFailed { hook: "after_run", error });
+            self.tell(info, EventKind::HookFailed { hook: "after_run", error });
         }
     }
 
@@ -228,7 +228,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         let Some(limit) = limit else { return std::future::pending().await };
         let near = limit.mul_f64(0.8);
         tokio::time::sleep(near).await;
-        let what = What::TimeoutNear { run: run.record.runs };
+        let what = EventKind::TimeoutNear { run: run.record.runs };
         self.tell_of(run, what);
         tokio::time::sleep(limit.saturating_sub(near)).await;
     }
@@ -243,7 +243,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         let (engine, run) = (self.engine.clone(), run.clone());
         tokio::spawn(async move {
             if tokio::time::timeout(patience, &mut task).await.is_err() {
-                let what = What::Stuck { run: run.record.runs, slot: slot.number() };
+                let what = EventKind::Stuck { run: run.record.runs, slot: slot.number() };
                 tracing::warn!(job = %run.job.spec.id, kind = %run.job.spec.kind, slot = slot.number(),
                     "a handler ignores that it was told to stop and keeps its slot");
                 tell(&engine, &run.job, what).await;
@@ -253,12 +253,12 @@ impl<C: Send + Sync + 'static> Executor<C> {
         });
     }
 
-    fn tell(&self, info: &RunInfo, what: What) {
+    fn tell(&self, info: &RunInfo, what: EventKind) {
         let (engine, job) = (self.engine.clone(), info.job.clone());
         tokio::spawn(async move { tell(&engine, &job, what).await });
     }
 
-    fn tell_of(&self, run: &Run, what: What) {
+    fn tell_of(&self, run: &Run, what: EventKind) {
         let (engine, job) = (self.engine.clone(), run.job.clone());
         tokio::spawn(async move { tell(&engine, &job, what).await });
     }

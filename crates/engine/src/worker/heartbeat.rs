@@ -36,7 +36,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
                     pulse.warn(&error, || {
-                        tracing::warn!(%error, "the lease cannot be renewed for the moment");
+                        tracing::warn!(%error, "the lease cannot be renewed at the moment");
                     });
                     if renewed.elapsed() >= lease {
                         // Others may run these jobs by now. Their ends would be refused: stop wasting work.

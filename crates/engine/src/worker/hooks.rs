@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Verdict};
-use backstop_core::job::{FailureRecord, Job, Record};
+use backstop_core::job::{FailureRecord, Record, StoredJob};
 use serde_json::Value;
 
 use crate::outcome::BoxError;
@@ -17,7 +17,7 @@ pub type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Se
 #[derive(Debug, Clone)]
 pub struct RunInfo {
     /// The job.
-    pub job: Arc<Job>,
+    pub job: Arc<StoredJob>,
     /// Its record at the start of the run.
     pub record: Record,
 }

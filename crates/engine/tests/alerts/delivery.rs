@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop::What;
+use backstop::EventKind;
 use backstop::core::incident::IncidentVerb;
 
 use crate::stage::{Ear, Mood, Stage};
@@ -69,7 +69,7 @@ async fn a_repeat_of_the_same_job_is_counted_and_published_and_not_told() {
     let told = std::iter::from_fn(|| events.try_next());
     let suppressed: Vec<u32> = told
         .filter_map(|event| match &event.what {
-            What::Alert { suppressed, .. } => Some(*suppressed),
+            EventKind::Alert { suppressed, .. } => Some(*suppressed),
             _ => None,
         })
         .collect();

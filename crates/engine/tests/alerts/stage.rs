@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use backstop::core::alert::Notice;
 use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{IncidentVerb, Statement};
+use backstop::core::incident::{IncidentUpdate, IncidentVerb};
 use backstop::prelude::*;
-use backstop::store::{Amend, Amended, Drawer, Edit, Expect, ManualClock, ModelStore, Shelf, Store};
+use backstop::store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, ManualClock, ModelStore, Store};
 use backstop::{
     AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, Config, JobId, WorkerId, worker_id,
 };
@@ -161,7 +161,7 @@ impl Stage {
 
     pub(crate) async fn say(&self, incident: &str, verb: IncidentVerb) {
         let known: Fingerprint = incident.parse().expect("a fingerprint");
-        let statement = Statement { verb, by: "ann".into(), note: None };
+        let statement = IncidentUpdate { verb, by: "ann".into(), note: None };
         let said = self.engine.store().say(vec![known], statement).await.expect("the model is there");
         assert!(said[0].is_some(), "the incident is known");
     }
@@ -173,14 +173,15 @@ impl Stage {
 
     /// How many alerts wait in the outbox.
     pub(crate) async fn outbox(&self) -> usize {
-        let shelf = Shelf::first(Drawer::Alerts, 1_000);
+        let shelf = DocumentRange::first(Drawer::Alerts, 1_000);
         self.engine.store().documents(shelf).await.expect("the model is there").items.len()
     }
 
     /// Puts copies of the only waiting alert into the outbox, as if more jobs had died of it.
     pub(crate) async fn copy_notice(&self, copies: u32) {
         let store = self.engine.store();
-        let found = store.documents(Shelf::first(Drawer::Alerts, 1)).await.expect("the model is there");
+        let found =
+            store.documents(DocumentRange::first(Drawer::Alerts, 1)).await.expect("the model is there");
         let mut notice: Notice = serde_json::from_str(&found.items[0].body).expect("a notice");
         for batch in (0..copies).collect::<Vec<_>>().chunks(5_000) {
             let edits = batch.iter().map(|_| {

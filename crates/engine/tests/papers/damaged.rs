@@ -56,7 +56,7 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
         // A worker that died with one of them in its hands is dealt with like any other.
         assert!(app.starts.load(Ordering::SeqCst) >= 25);
         engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty goes on");
-        let canceled = engine.cancel(damaged[0], "no use").await.expect("it can be called off");
+        let canceled = engine.cancel(damaged[0], "no use").await.expect("it can be canceled");
         assert!(canceled.changed, "{name}");
         place.done().await;
     }
@@ -122,11 +122,7 @@ async fn an_expiry_that_the_database_refuses_stops_no_other() {
         };
         place.sql(&mended).await;
         engine.maintain(node, Duration::from_secs(30)).await.expect("every duty goes on");
-        assert_eq!(
-            detail(&engine, stuck).await.view.record.state,
-            State::Failed,
-            "{name}: once it is mended"
-        );
+        assert_eq!(detail(&engine, stuck).await.view.record.state, State::Failed, "{name}: once it is fixed");
         place.done().await;
     }
 }

@@ -8,7 +8,7 @@ use backstop::core::sealing::{SealingKeys, is_sealed};
 use backstop::core::signing::SecretKey;
 use backstop::prelude::*;
 use backstop::store::{JobFilter, ModelStore, PageRequest, SystemClock};
-use backstop::{Cause, Config, Encryption, State, TerminalReason, What};
+use backstop::{Cause, Config, Encryption, EventKind, State, TerminalReason};
 
 use crate::place::{App, Place, after, detail, drain, strict, work};
 
@@ -52,9 +52,13 @@ async fn nothing_of_it_stands_in_the_store() {
             Some(format!("\"{NEEDLE}\"").as_str()),
             "{name}"
         );
-        assert_eq!(detail(&engine, plain).await.view.result.as_deref(), Some("\"in clear 7731\""), "{name}");
+        assert_eq!(
+            detail(&engine, plain).await.view.result.as_deref(),
+            Some("\"in the clear 7731\""),
+            "{name}"
+        );
         let dump = place.dump().await;
-        assert!(dump.contains("in clear 7731"), "{name}: the scan sees what is there");
+        assert!(dump.contains("in the clear 7731"), "{name}: the scan sees what is there");
         assert!(!dump.contains(NEEDLE), "{name}");
         drop(engine);
         place.done().await;
@@ -203,7 +207,7 @@ async fn what_a_handler_tells_is_told_as_a_view_would_show_it() {
         let mut told = None;
         while let Some(event) = events.try_next() {
             assert!(!format!("{event:?}").contains(NEEDLE), "{name}: {event:?}");
-            if let What::Published { data, .. } = &event.what {
+            if let EventKind::Published { data, .. } = &event.what {
                 told = Some(data.clone());
             }
         }

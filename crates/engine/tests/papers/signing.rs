@@ -70,7 +70,7 @@ async fn every_way_in_is_signed() {
     assert!(redriven.changed);
     assert_eq!(signed_by(&detail(&engine, many).await), Some("k1"), "a re-drive keeps it");
     drain(&engine, &app).await;
-    assert_eq!(app.callbacks.load(Ordering::SeqCst), 3, "and its callback is signed anew");
+    assert_eq!(app.callbacks.load(Ordering::SeqCst), 3, "and its callback is signed again");
     let transacted = engine.enqueue(work("in a transaction")).into_new_job().expect("admitted");
     assert!(transacted.spec.signature().is_some(), "`submit_in` takes this");
 }
@@ -79,7 +79,7 @@ async fn every_way_in_is_signed() {
 async fn without_keys_nothing_is_signed_and_nothing_checked() {
     let (engine, _) = on_model(Config::default());
     let id = engine.enqueue(work("plain")).submit().await.expect("admitted").id;
-    assert_eq!(detail(&engine, id).await.view.job.spec.papers, None, "no papers at all");
+    assert_eq!(detail(&engine, id).await.view.job.spec.provenance, None, "no papers at all");
 }
 
 /// An engine of the same store with other settings.

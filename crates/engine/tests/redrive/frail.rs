@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backstop::core::JobId;
-use backstop::core::job::Glance;
-use backstop::store::{Answer, Documents, Drawer, Error, Layer, Shelf, Store};
+use backstop::core::job::JobSummary;
+use backstop::store::{Answer, DocumentRange, Documents, Drawer, Error, Layer, Store};
 
 /// Something that happens before a call, such as another node being faster.
 pub(crate) type Before = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -83,12 +83,12 @@ impl Layer for Frail {
         }
     }
 
-    fn glance(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<Glance>>> {
+    fn job_summaries(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobSummary>>> {
         self.looks.fetch_add(ids.len(), Ordering::SeqCst);
-        self.around("glance", |store| store.glance(ids))
+        self.around("job_summaries", |store| store.job_summaries(ids))
     }
 
-    fn documents(&self, shelf: Shelf) -> Answer<'_, Documents> {
+    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
         let drawer = shelf.drawer;
         let verb = self.around("documents", |store| store.documents(shelf));
         Box::pin(async move {

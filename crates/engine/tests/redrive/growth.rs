@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Phase, Plan, Selector};
+use backstop::core::redrive::{Plan, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::{Amend, Documents, Drawer, Edit, Expect, Shelf, Store};
+use backstop::store::{Amend, DocumentRange, Documents, Drawer, Edit, Expect, Store};
 use backstop::{Config, Retirement};
 
 use crate::frail::{Frail, Trouble};
@@ -15,8 +15,8 @@ use crate::stage::{Stage, TERM};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn by_kind() -> Selector {
-    Selector { kind: Some("invoice.render".into()), ..Selector::default() }
+fn by_kind() -> PlanSelector {
+    PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() }
 }
 
 /// A plan that is done.
@@ -24,7 +24,7 @@ async fn done(stage: &Stage) -> Plan {
     stage.shop.mend("no customer");
     let plan = stage.engine.redrive(by_kind()).by("ann").create().await.expect("there are some");
     stage.engine.start_redrive(&plan.id, "ann").await.expect("it is new");
-    stage.reach(&plan.id, Phase::Done).await
+    stage.reach(&plan.id, PlanPhase::Done).await
 }
 
 /// Files copies of a plan as programs of earlier versions have filed theirs: without marks.
@@ -39,7 +39,7 @@ async fn copies(store: &dyn Store, plan: &Plan, count: u64) {
 }
 
 async fn drawer(store: &dyn Store, drawer: Drawer) -> Documents {
-    store.documents(Shelf::first(drawer, 1_000)).await.expect("the model is there")
+    store.documents(DocumentRange::first(drawer, 1_000)).await.expect("the model is there")
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_plan_of_an_earlier_program_is_found_within_minutes() {
         stage.maintain().await;
         stage.work().await;
     }
-    stage.reach(&plan.id, Phase::Done).await;
+    stage.reach(&plan.id, PlanPhase::Done).await;
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use backstop::core::incident::{IncidentVerb, Statement};
+use backstop::core::incident::{IncidentUpdate, IncidentVerb};
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{LeftOut, Outcome, Phase, Selector};
+use backstop::core::redrive::{LeftOut, PlanJobOutcome, PlanPhase, PlanSelector};
 use backstop::prelude::*;
 use backstop::store::PageRequest;
 use backstop::{Config, RedriveError};
@@ -12,8 +12,8 @@ use backstop::{Config, RedriveError};
 use crate::scenario::{incident, jobs, report, submit, worker};
 use crate::stage::{Stage, in_tokio_time};
 
-fn by_kind() -> Selector {
-    Selector { kind: Some("invoice.render".into()), ..Selector::default() }
+fn by_kind() -> PlanSelector {
+    PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() }
 }
 
 fn sentence(refused: &RedriveError) -> String {
@@ -26,10 +26,10 @@ async fn what_is_asked_wrongly_is_refused_before_anything_changes() {
     // D4
     let stage = Stage::dead(&[("no customer", 3)]).await;
     let engine = &stage.engine;
-    let unknown = Selector::incident("0123456789abcdef".parse().expect("a fingerprint"));
-    let nothing = Selector { kind: Some("mail.send".into()), ..Selector::default() };
+    let unknown = PlanSelector::incident("0123456789abcdef".parse().expect("a fingerprint"));
+    let nothing = PlanSelector { kind: Some("mail.send".into()), ..PlanSelector::default() };
     let table = [
-        (engine.redrive(Selector::default()), "selects_everything"),
+        (engine.redrive(PlanSelector::default()), "selects_everything"),
         (engine.redrive(nothing), "matches_nothing"),
         (engine.redrive(unknown), "no_such_incident"),
         (engine.redrive(by_kind()).per_second(0), "invalid"),
@@ -54,7 +54,7 @@ async fn what_is_asked_wrongly_is_refused_before_anything_changes() {
 async fn an_incident_whose_jobs_were_purged_has_nothing_to_drive() {
     // D4, D5
     let stage = Stage::dead(&[("no customer", 3)]).await;
-    let selector = Selector::incident(incident(&stage.engine, "no customer").await);
+    let selector = PlanSelector::incident(incident(&stage.engine, "no customer").await);
     let ids = jobs(&stage.engine, "no customer").await.iter().map(|view| view.job.spec.id).collect();
     assert!(stage.store.purge(ids, None).await.expect("the model is there").iter().all(Result::is_ok));
     let refused = stage.engine.redrive(selector).create().await.expect_err("purged");
@@ -99,14 +99,14 @@ async fn a_plan_can_be_paused_resumed_and_canceled() {
         stage.maintain().await;
     }
     let paused = engine.redrive_plan(&plan.id).await.expect("it is there");
-    assert_eq!((paused.phase, paused.counts.driven, paused.counts.succeeded), (Phase::Paused, 1, 1));
+    assert_eq!((paused.phase, paused.counts.driven, paused.counts.succeeded), (PlanPhase::Paused, 1, 1));
     engine.resume_redrive(&plan.id, "bob").await.expect("paused");
     stage.maintain().await;
     let canceled = engine.cancel_redrive(&plan.id, "cid").await.expect("moving");
     assert_eq!(canceled.counts.driven, 5, "all in one batch");
     let people: Vec<_> = canceled.history.iter().filter_map(|entry| entry.by.as_deref()).collect();
     assert_eq!(people, ["ann", "ann", "bob", "bob", "cid"], "audited");
-    stage.reach(&plan.id, Phase::Canceled).await;
+    stage.reach(&plan.id, PlanPhase::Canceled).await;
     assert_eq!(report(engine, &plan.id).await.len(), 5, "what was in flight is reported");
     assert_eq!(engine.redrive_plans().await.expect("the model is there").len(), 1);
 }
@@ -130,12 +130,12 @@ async fn what_another_live_job_stands_in_the_way_of_is_reported() {
     stage.pass(Duration::from_secs(1));
     let plan = engine.redrive(by_kind()).create().await.expect("made");
     engine.start_redrive(&plan.id, "ann").await.expect("planned");
-    let done = stage.reach(&plan.id, Phase::Done).await;
+    let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!((done.counts.driven, done.counts.succeeded, done.counts.skipped), (1, 1, 1));
     let items = report(engine, &plan.id).await;
     let item = items.iter().find(|item| item.job == held).expect("it is in the report");
     let why = "another live job holds its business key".to_owned();
-    assert_eq!(item.outcome, Some(Outcome::NotDriven { why }));
+    assert_eq!(item.outcome, Some(PlanJobOutcome::NotDriven { why }));
 }
 
 #[tokio::test]
@@ -145,10 +145,10 @@ async fn an_incident_that_is_fixed_in_a_version_waits_for_a_worker_with_it() {
     let engine = &stage.engine;
     let fingerprint = incident(engine, "no customer").await;
     let verb = IncidentVerb::Fix { version: Some("1.4".into()) };
-    let statement = Statement { verb, by: "ann".into(), note: None };
+    let statement = IncidentUpdate { verb, by: "ann".into(), note: None };
     stage.store.say(vec![fingerprint.clone()], statement).await.expect("the model is there");
     stage.shop.mend("no customer");
-    let plan = engine.redrive(Selector::incident(fingerprint)).create().await.expect("made");
+    let plan = engine.redrive(PlanSelector::incident(fingerprint)).create().await.expect("made");
     assert_eq!(plan.needs.as_deref(), Some("1.4"));
     engine.start_redrive(&plan.id, "ann").await.expect("planned");
     let old = worker(engine, &stage.shop).code_version("1.3").start().await.expect("started");
@@ -173,7 +173,7 @@ async fn a_report_is_read_page_by_page() {
     stage.shop.mend("no customer");
     let plan = stage.engine.redrive(by_kind()).create().await.expect("made");
     stage.engine.start_redrive(&plan.id, "ann").await.expect("planned");
-    stage.reach(&plan.id, Phase::Done).await;
+    stage.reach(&plan.id, PlanPhase::Done).await;
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
         let page = stage.engine.redrive_items(&plan.id, PageRequest { limit: 2, after }).await;
@@ -199,7 +199,7 @@ async fn what_dies_after_a_plan_was_made_waits_for_another_plan() {
     stage.work().await;
     stage.shop.mend("no customer");
     stage.engine.start_redrive(&plan.id, "ann").await.expect("planned");
-    let done = stage.reach(&plan.id, Phase::Done).await;
+    let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!(done.counts.driven, 3);
     let mut redrives = stage.redrives("no customer").await;
     redrives.sort_unstable();
@@ -223,6 +223,6 @@ async fn a_plan_that_is_started_beside_a_worker_begins_at_once() {
     engine.start_redrive(&plan.id, "ann").await.expect("planned");
     tokio::time::sleep(second).await;
     let plan = engine.redrive_plan(&plan.id).await.expect("it is there");
-    assert_eq!((plan.phase, plan.counts.succeeded), (Phase::Done, 5), "{}", plan.describe());
+    assert_eq!((plan.phase, plan.counts.succeeded), (PlanPhase::Done, 5), "{}", plan.describe());
     second_worker.stop().await;
 }

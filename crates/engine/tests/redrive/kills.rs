@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::redrive::{Outcome, Phase, Plan, Selector};
+use backstop::core::redrive::{Plan, PlanJobOutcome, PlanPhase, PlanSelector};
 use backstop::prelude::*;
 use backstop::store::Duty;
 use backstop::{Config, worker_id};
@@ -19,7 +19,7 @@ const JOBS: usize = 7;
 async fn on_its_way() -> (Stage, Plan) {
     let stage = Stage::dead(&[("no customer", JOBS), ("disk full", 2)]).await;
     stage.shop.mend("no customer");
-    let selector = Selector::incident(incident(&stage.engine, "no customer").await);
+    let selector = PlanSelector::incident(incident(&stage.engine, "no customer").await);
     let plan = stage.engine.redrive(selector).batch(3).per_second(10).create().await.expect("made");
     stage.engine.start_redrive(&plan.id, "ann").await.expect("planned");
     (stage, plan)
@@ -34,7 +34,7 @@ async fn step_on(stage: &Stage, frail: &Arc<Frail>, plan: &Plan) {
         }
         stage.work().await;
         stage.pass(Duration::from_millis(700));
-        if stage.engine.redrive_plan(&plan.id).await.expect("it is there").phase == Phase::Done {
+        if stage.engine.redrive_plan(&plan.id).await.expect("it is there").phase == PlanPhase::Done {
             return;
         }
     }
@@ -45,14 +45,14 @@ async fn step_on(stage: &Stage, frail: &Arc<Frail>, plan: &Plan) {
 async fn finish_and_check(mut stage: Stage, plan: &Plan, what: &str) {
     stage.node = worker_id();
     stage.pass(TERM * 2);
-    let done = stage.reach(&plan.id, Phase::Done).await;
+    let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!(stage.redrives("no customer").await, [1; JOBS], "{what}");
     assert_eq!(stage.redrives("disk full").await, [0; 2], "{what}");
     let jobs = JOBS as u64;
     assert_eq!((done.counts.driven, done.counts.succeeded, done.open), (jobs, jobs, 0), "{what}");
     let items = report(&stage.engine, &plan.id).await;
     assert_eq!(items.len(), JOBS, "{what}: the report is complete");
-    assert!(items.iter().all(|item| item.outcome == Some(Outcome::Succeeded)), "{what}: {items:?}");
+    assert!(items.iter().all(|item| item.outcome == Some(PlanJobOutcome::Succeeded)), "{what}: {items:?}");
 }
 
 async fn die_at_every_call(trouble: fn() -> Trouble, name: &str) -> usize {
@@ -152,7 +152,7 @@ async fn a_node_that_was_deposed_in_the_middle_of_a_step_writes_nothing() {
         let frail = Frail::new(stage.store.clone(), call, Trouble::Overtaken(deposes(&stage, &plan, &then)));
         let node = Backstop::on(frail.clone(), Config::default());
         while !frail.has_struck()
-            && stage.engine.redrive_plan(&plan.id).await.expect("there").phase != Phase::Done
+            && stage.engine.redrive_plan(&plan.id).await.expect("there").phase != PlanPhase::Done
         {
             node.maintain(stage.node, TERM).await.expect("the model is there");
             let seen = then.lock().expect("plain").clone();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backstop::core::failure::Fingerprint;
 use backstop::core::job::{JobView, PlanId};
-use backstop::core::redrive::{Item, Outcome, Part, Phase, Plan, Selector};
+use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPart, PlanPhase, PlanSelector};
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest, Store};
 use backstop::{Config, State, WorkerBuilder};
@@ -88,7 +88,7 @@ pub(crate) async fn jobs(engine: &Backstop, fault: &str) -> Vec<JobView> {
 }
 
 /// Every line of a plan's report.
-pub(crate) async fn report(engine: &Backstop, id: &PlanId) -> Vec<Item> {
+pub(crate) async fn report(engine: &Backstop, id: &PlanId) -> Vec<PlanJob> {
     let (mut items, mut after) = (Vec::new(), None);
     loop {
         let page = engine.redrive_items(id, PageRequest { limit: 1_000, after }).await;
@@ -102,7 +102,7 @@ pub(crate) async fn report(engine: &Backstop, id: &PlanId) -> Vec<Item> {
 }
 
 /// Lets time pass until the plan is in `phase` with nothing in flight.
-async fn reach(engine: &Backstop, id: &PlanId, phase: Phase, pass: &impl AsyncFn()) -> Plan {
+async fn reach(engine: &Backstop, id: &PlanId, phase: PlanPhase, pass: &impl AsyncFn()) -> Plan {
     for _ in 0..20_000 {
         let plan = engine.redrive_plan(id).await.expect("the plan is there");
         if plan.phase == phase && plan.open == 0 {
@@ -140,13 +140,13 @@ pub(crate) async fn five_thousand_and_forty(store: Arc<dyn Store>, pass: impl As
     let running = worker(&engine, &shop).poll(Duration::from_millis(100)).start().await.expect("started");
     until_idle(&engine, (MANY + FEW) as u64, &pass).await;
 
-    let selector = Selector::incident(incident(&engine, "no customer").await);
+    let selector = PlanSelector::incident(incident(&engine, "no customer").await);
     let plan = engine.redrive(selector).batch(250).per_second(1_000).by("ann").create().await.expect("made");
-    assert_eq!((plan.expected, plan.phase), (MANY as u64, Phase::Planned));
+    assert_eq!((plan.expected, plan.phase), (MANY as u64, PlanPhase::Planned));
 
     // While the bug is there: one job is touched.
     engine.start_redrive(&plan.id, "ann").await.expect("planned");
-    let halted = reach(&engine, &plan.id, Phase::Halted, &pass).await;
+    let halted = reach(&engine, &plan.id, PlanPhase::Halted, &pass).await;
     assert_eq!((halted.counts.driven, halted.counts.failed_same), (1, 1), "{}", halted.describe());
     let touched = jobs(&engine, "no customer").await.iter().filter(|view| view.record.redrives > 0).count();
     assert_eq!(touched, 1);
@@ -154,7 +154,7 @@ pub(crate) async fn five_thousand_and_forty(store: Arc<dyn Store>, pass: impl As
     // After the fix: all 5,000.
     shop.mend("no customer");
     engine.resume_redrive(&plan.id, "ann").await.expect("halted");
-    let done = reach(&engine, &plan.id, Phase::Done, &pass).await;
+    let done = reach(&engine, &plan.id, PlanPhase::Done, &pass).await;
     running.stop().await;
     assert_eq!(done.counts.succeeded, MANY as u64, "{}", done.describe());
     check_jobs(&engine, MANY, FEW, halted.halted.expect("it says why").job).await;
@@ -181,12 +181,12 @@ async fn check_jobs(engine: &Backstop, many: usize, few: usize, canary: backstop
     }
 }
 
-fn check_report(items: &[Item], many: usize) {
+fn check_report(items: &[PlanJob], many: usize) {
     assert_eq!(items.len(), many, "one line for each job");
-    assert!(items.iter().all(|item| item.outcome == Some(Outcome::Succeeded)));
+    assert!(items.iter().all(|item| item.outcome == Some(PlanJobOutcome::Succeeded)));
     let mut batches = BTreeMap::<u32, usize>::new();
     for item in items {
-        if let Part::Batch(number) = item.part {
+        if let PlanPart::Batch(number) = item.part {
             *batches.entry(number).or_default() += 1;
         }
     }

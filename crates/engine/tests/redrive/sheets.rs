@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Item, Outcome, Phase, Plan, Selector};
+use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::{Amend, Amended, Document, Drawer, Edit, Expect, PageRequest, Shelf, Store};
+use backstop::store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Expect, PageRequest, Store};
 use backstop::{Config, JobId};
 
 use crate::frail::{Frail, Trouble};
 use crate::scenario::{Shop, report, submit, worker};
 use crate::stage::{Stage, in_tokio_time};
 
-fn by_kind() -> Selector {
-    Selector { kind: Some("invoice.render".into()), ..Selector::default() }
+fn by_kind() -> PlanSelector {
+    PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() }
 }
 
 /// A plan over everything that goes as fast as it can, on its way.
@@ -26,11 +26,11 @@ async fn started(engine: &Backstop, batch: u32) -> Plan {
 
 /// What is kept of the jobs of a plan.
 async fn kept(store: &dyn Store, plan: &PlanId) -> Vec<Document> {
-    let shelf = Shelf::first(Drawer::PlanJobs, 1_000).under(format!("{plan}/"));
+    let shelf = DocumentRange::first(Drawer::PlanJobs, 1_000).under(format!("{plan}/"));
     store.documents(shelf).await.expect("the model is there").items
 }
 
-fn jobs_of(items: &[Item]) -> BTreeSet<JobId> {
+fn jobs_of(items: &[PlanJob]) -> BTreeSet<JobId> {
     items.iter().map(|item| item.job).collect()
 }
 
@@ -41,7 +41,7 @@ async fn a_batch_is_kept_on_a_few_sheets_and_read_in_pages_of_any_size() {
     let stage = Stage::dead(&[("no customer", JOBS)]).await;
     stage.shop.mend("no customer");
     let plan = started(&stage.engine, 600).await;
-    stage.reach(&plan.id, Phase::Done).await;
+    stage.reach(&plan.id, PlanPhase::Done).await;
     let keys: Vec<String> = kept(&*stage.store, &plan.id).await.into_iter().map(|kept| kept.key).collect();
     assert_eq!(keys.len(), 1 + 3, "the canary, and 250, 250 and 100 of the batch: {keys:?}");
     assert!(keys.iter().all(|key| key.starts_with(&format!("{}/end/", plan.id))), "{keys:?}");
@@ -72,7 +72,7 @@ async fn as_before(store: &dyn Store, plan: &PlanId) -> usize {
     let mut edits = Vec::new();
     for document in kept(store, plan).await {
         let shelf = if document.key.contains("/open/") { "open" } else { "end" };
-        let items: Vec<Item> = serde_json::from_str(&document.body).expect("a sheet");
+        let items: Vec<PlanJob> = serde_json::from_str(&document.body).expect("a sheet");
         let edit = |key, body| Edit { drawer: Drawer::PlanJobs, key, expect: Expect::Any, body };
         edits.push(edit(document.key, None));
         edits.extend(items.iter().map(|item| {
@@ -100,15 +100,15 @@ async fn what_an_earlier_version_kept_is_read_and_comes_to_its_end() {
     assert_eq!(as_before(&*stage.store, &plan.id).await, 41);
     let before = report(&stage.engine, &plan.id).await;
     assert_eq!((before.len(), jobs_of(&before).len()), (41, 41));
-    let halted = stage.reach(&plan.id, Phase::Halted).await;
+    let halted = stage.reach(&plan.id, PlanPhase::Halted).await;
     assert_eq!((halted.counts.succeeded, halted.counts.failed_same), (36, 5), "{}", halted.describe());
     // What is kept of those that are driven once more is taken back, wherever it is.
     stage.shop.mend("disk full");
     stage.engine.resume_redrive(&plan.id, "ann").await.expect("halted");
-    stage.reach(&plan.id, Phase::Done).await;
+    stage.reach(&plan.id, PlanPhase::Done).await;
     let after = report(&stage.engine, &plan.id).await;
     assert_eq!((after.len(), jobs_of(&after)), (41, jobs_of(&before)));
-    assert!(after.iter().all(|item| item.outcome == Some(Outcome::Succeeded)), "{after:?}");
+    assert!(after.iter().all(|item| item.outcome == Some(PlanJobOutcome::Succeeded)), "{after:?}");
 }
 
 #[tokio::test]
@@ -117,15 +117,15 @@ async fn a_job_that_is_driven_in_two_rounds_has_one_line() {
     let stage = Stage::dead(&[("disk full", 20), ("no customer", 301)]).await;
     stage.shop.mend("no customer");
     let plan = started(&stage.engine, 500).await;
-    let halted = stage.reach(&plan.id, Phase::Halted).await;
+    let halted = stage.reach(&plan.id, PlanPhase::Halted).await;
     assert_eq!((halted.counts.succeeded, halted.counts.failed_same), (301, 20), "{}", halted.describe());
     stage.shop.mend("disk full");
     stage.engine.resume_redrive(&plan.id, "ann").await.expect("halted");
-    let done = stage.reach(&plan.id, Phase::Done).await;
+    let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!((done.counts.driven, done.counts.succeeded), (341, 321), "each drive is counted");
     let items = report(&stage.engine, &plan.id).await;
     assert_eq!((items.len(), jobs_of(&items).len()), (321, 321), "each job has one line");
-    assert!(items.iter().all(|item| item.outcome == Some(Outcome::Succeeded)));
+    assert!(items.iter().all(|item| item.outcome == Some(PlanJobOutcome::Succeeded)));
     assert_eq!(items.iter().filter(|item| item.round == 2).count(), 20);
 }
 
@@ -141,7 +141,7 @@ async fn a_sheet_with_one_job_in_flight_stays_open_and_is_counted_once() {
     stage.maintain().await;
     let open = format!("{}/open/", plan.id);
     let in_flight = kept(&*stage.store, &plan.id).await.into_iter().find(|kept| kept.key.starts_with(&open));
-    let items: Vec<Item> = serde_json::from_str(&in_flight.expect("one is open").body).expect("a sheet");
+    let items: Vec<PlanJob> = serde_json::from_str(&in_flight.expect("one is open").body).expect("a sheet");
     let slow = vec![items[7].job];
     let paused = stage.store.operate(slow.clone(), backstop::core::job::Operation::Pause).await;
     assert!(paused.expect("the model is there")[0].is_ok());
@@ -154,7 +154,7 @@ async fn a_sheet_with_one_job_in_flight_stays_open_and_is_counted_once() {
     }
     let resumed = stage.store.operate(slow, backstop::core::job::Operation::Resume).await;
     assert!(resumed.expect("the model is there")[0].is_ok());
-    let done = stage.reach(&plan.id, Phase::Done).await;
+    let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!(done.counts.succeeded, 31);
     assert!(kept(&*stage.store, &plan.id).await.iter().all(|kept| !kept.key.starts_with(&open)));
 }
@@ -175,7 +175,7 @@ async fn jobs_in_flight_are_not_looked_at_again_and_again() {
     shop.mend("no customer");
     tokio::time::advance(Duration::from_secs(1)).await;
     let plan = started(&engine, 150).await;
-    while engine.redrive_plan(&plan.id).await.expect("it is there").phase != Phase::Done {
+    while engine.redrive_plan(&plan.id).await.expect("it is there").phase != PlanPhase::Done {
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     running.stop().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Phase, Plan};
+use backstop::core::redrive::{Plan, PlanPhase};
 use backstop::prelude::*;
 use backstop::store::{Clock, ManualClock, ModelStore, Store};
 use backstop::{Config, Timestamp, WorkerId, worker_id};
@@ -72,7 +72,7 @@ impl Stage {
     }
 
     /// Maintenance, work and time in turns, until the plan is in `phase` with nothing in flight.
-    pub(crate) async fn reach(&self, id: &PlanId, phase: Phase) -> Plan {
+    pub(crate) async fn reach(&self, id: &PlanId, phase: PlanPhase) -> Plan {
         for _ in 0..200 {
             let plan = self.engine.redrive_plan(id).await.expect("the plan is there");
             if plan.phase == phase && plan.open == 0 {

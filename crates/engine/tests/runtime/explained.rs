@@ -6,7 +6,7 @@ use backstop::JobId;
 use backstop::core::explain::Explanation;
 use backstop::core::incident::IncidentVerb;
 use backstop::core::job::State;
-use backstop::core::redrive::Selector;
+use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
 
 use crate::fixture::*;
@@ -71,11 +71,12 @@ async fn a_dead_letter_names_its_incident_its_alert_and_who_has_its_key() {
     engine.retry(id).await.expect("failed");
     reach(&engine, id, State::Failed).await;
     assert!(
-        check(&explained(&engine, id).await, "alert").contains("1 repeats were counted and not told, until")
+        check(&explained(&engine, id).await, "alert")
+            .contains("1 repeats were counted and suppressed, until")
     );
     let fingerprint = engine.incidents(1).await.expect("listed").remove(0).fingerprint;
     engine.say_of_incident(&fingerprint, IncidentVerb::Mute, "ann", None).await.expect("known");
-    assert_eq!(check(&explained(&engine, id).await, "alert"), "not told: its incident is muted");
+    assert_eq!(check(&explained(&engine, id).await, "alert"), "suppressed: its incident is muted");
     engine.pause_queue("default").await.expect("a name");
     let holder = keyed(&["ok"]).submit().await.expect("free").id;
     let told = explained(&engine, id).await;
@@ -90,7 +91,7 @@ async fn a_dead_letter_on_a_plans_list_says_which_and_at_what_step() {
     let id = play(&engine, &["error"], quick().retries(0), State::Failed).await;
     pass(1).await;
     let fingerprint = engine.incidents(1).await.expect("listed").remove(0).fingerprint;
-    let plan = engine.redrive(Selector::incident(fingerprint)).by("ann").create().await.expect("one job");
+    let plan = engine.redrive(PlanSelector::incident(fingerprint)).by("ann").create().await.expect("one job");
     let told = explained(&engine, id).await;
     assert!(
         told.next.contains(&format!("re-drive plan {} has it on its list: planned", plan.id)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop::core::job::State;
 use backstop::core::signing::{SecretKey, SigningKeys};
 use backstop::prelude::*;
-use backstop::store::{Drawer, Duty, Shelf, Store};
+use backstop::store::{DocumentRange, Drawer, Duty, Store};
 use backstop::{Config, JobId, QueueConfig, Signing, WorkerId};
 
 use crate::fixture::*;
@@ -57,7 +57,8 @@ async fn what_queues_let_in_is_told_to_the_store() {
         let maintenance = Backstop::on(store.clone(), config).maintenance().start();
         settle().await;
         maintenance.stop().await;
-        let found = store.documents(Shelf::first(Drawer::Gates, 10)).await.expect("the model is there");
+        let found =
+            store.documents(DocumentRange::first(Drawer::Gates, 10)).await.expect("the model is there");
         found.items.into_iter().map(|one| (one.key, one.body.to_string())).collect::<Vec<_>>()
     };
     let listed =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Action, Match, Rule};
+use backstop::core::failure::{Rule, RuleAction, RuleMatch};
 use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::store::{Amend, Drawer, Edit, Expect, JobFilter};
@@ -10,7 +10,7 @@ use backstop::{Cause, RuleProblem, TerminalReason, Timestamp};
 
 use crate::fixture::*;
 
-fn rule(id: &str, matches: Match, action: Action) -> Rule {
+fn rule(id: &str, matches: RuleMatch, action: RuleAction) -> Rule {
     Rule {
         id: id.parse().expect("a slug"),
         note: String::new(),
@@ -23,8 +23,8 @@ fn rule(id: &str, matches: Match, action: Action) -> Rule {
     }
 }
 
-fn about(text: &str) -> Match {
-    Match { text: Some(text.to_owned()), ..Match::default() }
+fn about(text: &str) -> RuleMatch {
+    RuleMatch { text: Some(text.to_owned()), ..RuleMatch::default() }
 }
 
 async fn decided_by(engine: &Backstop, job: backstop::JobId, run: usize) -> Option<String> {
@@ -36,7 +36,7 @@ async fn decided_by(engine: &Backstop, job: backstop::JobId, run: usize) -> Opti
 async fn a_permanent_rule_ends_the_job_at_once_and_is_named() {
     // F18, F20
     let engine = engine();
-    engine.add_rule(&rule("no-cheese", about("plain trouble"), Action::Permanent)).await.expect("valid");
+    engine.add_rule(&rule("no-cheese", about("plain trouble"), RuleAction::Permanent)).await.expect("valid");
     let id = play(&engine, &["error"], quick(), State::Failed).await;
     let view = detail(&engine, id).await.view;
     assert_eq!((view.record.reason, view.record.attempt), (Some(TerminalReason::NonRetryable), 1));
@@ -50,7 +50,7 @@ async fn a_retry_rule_overrules_what_code_says() {
     // F18
     let engine = engine();
     let delay = Some(Duration::from_secs(7));
-    let action = Action::Retry { max_retries: Some(2), backoff: None, delay };
+    let action = RuleAction::Retry { max_retries: Some(2), backoff: None, delay };
     engine.add_rule(&rule("again", about("it cannot work"), action)).await.expect("valid");
     let id = play(&engine, &["permanent"], quick(), State::Failed).await;
     let rows = ledger(&engine, id).await;
@@ -63,7 +63,7 @@ async fn a_retry_rule_overrules_what_code_says() {
 async fn a_transient_rule_charges_nothing() {
     // F18, F3
     let engine = engine();
-    let action = Action::Transient { delay: Some(Duration::from_secs(3)) };
+    let action = RuleAction::Transient { delay: Some(Duration::from_secs(3)) };
     engine.add_rule(&rule("down", about("plain"), action)).await.expect("valid");
     let id = play(&engine, &["error", "error", "ok"], quick().retries(0), State::Succeeded).await;
     let rows = ledger(&engine, id).await;
@@ -78,7 +78,7 @@ async fn a_transient_rule_charges_nothing() {
 async fn a_pausing_rule_stops_the_queue_and_loses_nothing() {
     // F18, F20
     let engine = engine();
-    engine.add_rule(&rule("stop", about("plain"), Action::PauseQueue)).await.expect("valid");
+    engine.add_rule(&rule("stop", about("plain"), RuleAction::PauseQueue)).await.expect("valid");
     let id = engine.enqueue(act(&["error", "ok"])).policy(quick()).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("the model is there");
     pass(60).await;
@@ -100,7 +100,7 @@ async fn a_rule_added_meanwhile_decides_the_next_failure() {
     let running = worker(&engine).start().await.expect("the model is there");
     pass(2).await;
     assert_eq!(state(&engine, id).await, State::Pending);
-    other.add_rule(&rule("now", about("plain"), Action::Permanent)).await.expect("valid");
+    other.add_rule(&rule("now", about("plain"), RuleAction::Permanent)).await.expect("valid");
     reach(&engine, id, State::Failed).await;
     let rows = ledger(&engine, id).await;
     assert!(rows.len() < 6, "before its retries were used up");
@@ -113,8 +113,9 @@ async fn a_rule_added_meanwhile_decides_the_next_failure() {
 async fn rules_are_asked_in_order_and_disabled_ones_are_not() {
     // F18
     let engine = engine();
-    let second = Rule { position: 2, ..rule("a-second", about("plain"), Action::Permanent) };
-    let first = Rule { position: 1, ..rule("b-first", about("plain"), Action::Transient { delay: None }) };
+    let second = Rule { position: 2, ..rule("a-second", about("plain"), RuleAction::Permanent) };
+    let first =
+        Rule { position: 1, ..rule("b-first", about("plain"), RuleAction::Transient { delay: None }) };
     for rule in [&second, &first] {
         engine.add_rule(rule).await.expect("valid");
     }
@@ -128,7 +129,7 @@ async fn rules_are_asked_in_order_and_disabled_ones_are_not() {
     assert!(matches!(gone, RuleProblem::Unknown(_)), "{gone}");
     let twice = engine.add_rule(&first).await.expect_err("its name is taken");
     assert!(matches!(twice, RuleProblem::Exists(_)), "{twice}");
-    let never = engine.add_rule(&rule("never", Match::default(), Action::Permanent)).await;
+    let never = engine.add_rule(&rule("never", RuleMatch::default(), RuleAction::Permanent)).await;
     assert!(matches!(never.expect_err("it says nothing"), RuleProblem::Invalid(_)));
 }
 
@@ -140,7 +141,7 @@ async fn a_rule_is_tried_on_the_past_and_changes_nothing() {
     play(&engine, &["ok"], quick(), State::Succeeded).await;
     play(&engine, &["invalid"], quick(), State::Failed).await;
     let before = engine.rules().await.expect("listed");
-    let tried = rule("try", about("plain"), Action::Permanent);
+    let tried = rule("try", about("plain"), RuleAction::Permanent);
     let rehearsal = engine.rehearse_rule(&tried, JobFilter::default(), 100).await.expect("valid");
     assert_eq!((rehearsal.looked_at, rehearsal.matched.len()), (2, 1));
     assert_eq!((rehearsal.matched[0].job, rehearsal.matched[0].decided.as_str()), (dead, "dead"));
@@ -161,7 +162,7 @@ async fn a_rule_that_cannot_be_read_harms_nothing() {
     };
     let edits = vec![edit("bad", "{nonsense"), edit("odd", "[]")];
     engine.store().amend(Amend { edits, ..Amend::default() }).await.expect("amend");
-    engine.add_rule(&rule("good", about("plain"), Action::Permanent)).await.expect("valid");
+    engine.add_rule(&rule("good", about("plain"), RuleAction::Permanent)).await.expect("valid");
     let id = play(&engine, &["error"], quick(), State::Failed).await;
     assert_eq!(decided_by(&engine, id, 0).await.as_deref(), Some("good"));
 }
@@ -170,8 +171,8 @@ async fn a_rule_that_cannot_be_read_harms_nothing() {
 async fn a_crash_can_be_ruled_too() {
     // F18, C1
     let engine = engine();
-    let matches = Match { cause: Some(Cause::Crash), ..Match::default() };
-    engine.add_rule(&rule("no-second-try", matches, Action::Permanent)).await.expect("valid");
+    let matches = RuleMatch { cause: Some(Cause::Crash), ..RuleMatch::default() };
+    engine.add_rule(&rule("no-second-try", matches, RuleAction::Permanent)).await.expect("valid");
     let id = engine.enqueue(act(&["hang"])).policy(quick()).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("the model is there");
     reach(&engine, id, State::Running).await;

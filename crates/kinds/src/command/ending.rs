@@ -7,14 +7,14 @@ use std::process::ExitStatus;
 use backstop::{BoxError, Outcome};
 use serde_json::Value;
 
-use super::output::Captured;
+use super::output::CapturedOutput;
 
 /// A program that has ended, with what it printed.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedProgram {
     pub(super) status: ExitStatus,
-    pub(super) stdout: Captured,
-    pub(super) stderr: Captured,
+    pub(super) stdout: CapturedOutput,
+    pub(super) stderr: CapturedOutput,
 }
 
 /// A failure without a mark: it is tried again by the job's backoff.
@@ -22,8 +22,8 @@ pub(super) struct Ended {
 #[error("{0}")]
 struct CommandFailed(String);
 
-/// The result of a program that ended well, or what its end means.
-pub(super) fn of(name: &str, ended: &Ended) -> Result<Option<Value>, BoxError> {
+/// The result of a program that succeeded, or what its end means.
+pub(super) fn of(name: &str, ended: &EndedProgram) -> Result<Option<Value>, BoxError> {
     if let Some(signal) = ended.status.signal() {
         let told = with_words(format!("`{name}` was killed by signal {signal}"), ended);
         return Err(Outcome::crash(told).into());
@@ -48,7 +48,7 @@ pub(super) fn not_started(name: &str, problem: &io::Error) -> BoxError {
     }
 }
 
-fn with_words(mut told: String, ended: &Ended) -> String {
+fn with_words(mut told: String, ended: &EndedProgram) -> String {
     if let Some(line) = ended.stderr.last_line() {
         told.push_str(": ");
         told.push_str(&line);
@@ -57,6 +57,6 @@ fn with_words(mut told: String, ended: &Ended) -> String {
 }
 
 /// What was printed, when it is JSON and all of it was kept.
-fn result(stdout: &Captured) -> Option<Value> {
+fn result(stdout: &CapturedOutput) -> Option<Value> {
     if stdout.dropped > 0 { None } else { serde_json::from_slice(&stdout.kept).ok() }
 }

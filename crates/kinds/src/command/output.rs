@@ -16,14 +16,14 @@ const LINE_MAX: usize = 4 * 1024;
 
 /// What was read of a stream so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Captured {
+pub(super) struct CapturedOutput {
     /// The first bytes.
     pub(super) kept: Vec<u8>,
     /// How many more there were.
     pub(super) dropped: u64,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// The last line with something in it.
     pub(super) fn last_line(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.kept);
@@ -39,11 +39,11 @@ impl Captured {
 
 /// A stream that is being read.
 #[derive(Clone, Default)]
-pub(super) struct Stream(Arc<Mutex<Captured>>);
+pub(super) struct OutputStream(Arc<Mutex<CapturedOutput>>);
 
-impl Stream {
+impl OutputStream {
     /// What was read so far.
-    pub(super) fn captured(&self) -> Captured {
+    pub(super) fn captured(&self) -> CapturedOutput {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

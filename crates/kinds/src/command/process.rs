@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::Log;
-use super::admit::Admitted;
-use super::ending::Ended;
-use super::output::Stream;
+use super::admit::AdmittedCommand;
+use super::ending::EndedProgram;
+use super::output::OutputStream;
 use super::settings::{CommandSettings, ProcessLimits};
-use super::tree::Tree;
+use super::tree::ProcessTree;
 
 /// How often a tree that was told to end is looked at.
 const LOOK: Duration = Duration::from_millis(25);
@@ -30,21 +30,25 @@ pub(super) struct Process {
     /// Closed when the program has ended.
     exit: oneshot::Receiver<()>,
     child: Reaped,
-    tree: Tree,
+    tree: ProcessTree,
     pipes: JoinSet<()>,
-    stdout: Stream,
-    stderr: Stream,
+    stdout: OutputStream,
+    stderr: OutputStream,
 }
 
 impl Process {
     /// Starts what was admitted, in a process group of its own.
-    pub(super) async fn start(admitted: Admitted, settings: &CommandSettings, log: &Log) -> io::Result<Self> {
+    pub(super) async fn start(
+        admitted: AdmittedCommand,
+        settings: &CommandSettings,
+        log: &Log,
+    ) -> io::Result<Self> {
         let mark = backstop::job_id().to_string();
         let mut command = command(&admitted, settings, &mark);
         let (mut child, exit) = spawn(move || Reaped::new(command.spawn()?, mark)).await?;
         let tree = child.tree.clone();
         limit(tree.root(), &settings.limits)?;
-        let (stdout, stderr) = (Stream::default(), Stream::default());
+        let (stdout, stderr) = (OutputStream::default(), OutputStream::default());
         let mut pipes = JoinSet::new();
         if let Some(child) = &mut child.child {
             if let (Some(pipe), Some(bytes)) = (child.stdin.take(), admitted.stdin) {
@@ -84,21 +88,21 @@ impl Process {
     }
 
     /// Kills what the program left behind, and answers how it ended.
-    pub(super) async fn leave(mut self) -> io::Result<Ended> {
+    pub(super) async fn leave(mut self) -> io::Result<EndedProgram> {
         let tree = self.tree.clone();
         let _ = tokio::task::spawn_blocking(move || tree.kill()).await;
         let drained = async { while self.pipes.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, drained).await;
         // One that even SIGKILL has not ended yet is left to the thread that reaps it: nobody here may block.
         let status = self.child.reap()?.ok_or_else(|| io::Error::other("it cannot be killed"))?;
-        Ok(Ended { status, stdout: self.stdout.captured(), stderr: self.stderr.captured() })
+        Ok(EndedProgram { status, stdout: self.stdout.captured(), stderr: self.stderr.captured() })
     }
 }
 
 /// A child that is killed with its tree and reaped when nobody has done it before, wherever it is dropped.
 struct Reaped {
     child: Option<Child>,
-    tree: Tree,
+    tree: ProcessTree,
 }
 
 impl Reaped {
@@ -107,7 +111,7 @@ impl Reaped {
             child.kill()?;
             return Err(io::Error::other("it has no number"));
         };
-        Ok(Self { child: Some(child), tree: Tree::new(root, mark) })
+        Ok(Self { child: Some(child), tree: ProcessTree::new(root, mark) })
     }
 
     /// How it ended, if it has; from then on it is nobody's.
@@ -134,7 +138,7 @@ impl Drop for Reaped {
     }
 }
 
-fn command(admitted: &Admitted, settings: &CommandSettings, mark: &str) -> Command {
+fn command(admitted: &AdmittedCommand, settings: &CommandSettings, mark: &str) -> Command {
     let mut command = Command::new(&admitted.program);
     command
         .args(&admitted.args)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-use super::reach::{Reach, reach};
+use super::danger::{Danger, danger};
 use super::settings::real;
 use crate::SettingsError;
 
@@ -69,10 +69,10 @@ impl Program {
     /// known to do nearly anything by its arguments or its input.
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, SettingsError> {
         let path = listed(path.into())?;
-        match reach(&path) {
+        match danger(&path) {
             None => Ok(Self { path, arguments: Arguments::Plain }),
-            Some(Reach::ByArguments(what)) => Err(SettingsError::ByArguments { path, what }),
-            Some(Reach::ByInput(what)) => Err(SettingsError::ByInput { path, what }),
+            Some(Danger::ByArguments(what)) => Err(SettingsError::ByArguments { path, what }),
+            Some(Danger::ByInput(what)) => Err(SettingsError::ByInput { path, what }),
         }
     }
 
@@ -87,7 +87,7 @@ impl Program {
         patterns: &[impl AsRef<str>],
     ) -> Result<Self, SettingsError> {
         let path = listed(path.into())?;
-        if let Some(Reach::ByInput(what)) = reach(&path) {
+        if let Some(Danger::ByInput(what)) = danger(&path) {
             return Err(SettingsError::ByInput { path, what });
         }
         let arguments = Arguments::Matching(Patterns::new(&path, patterns)?);

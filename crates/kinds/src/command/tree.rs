@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The processes of one run.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
+pub(super) struct ProcessTree {
     root: Pid,
     mark: String,
 }
@@ -36,7 +36,7 @@ struct Member {
     alive: bool,
 }
 
-impl Tree {
+impl ProcessTree {
     /// The tree below `root`, which leads a process group and was not reaped yet.
     pub(super) const fn new(root: Pid, mark: String) -> Self {
         Self { root, mark }

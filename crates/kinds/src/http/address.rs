@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum AddressClass {
     /// Anybody's.
     Public,
     /// The machine's own or a private network's: opened by `allow_private` or by a list.
@@ -17,23 +17,23 @@ pub(super) enum Class {
 
 /// A range of addresses: those whose first `bits` are those of `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Network {
+pub(super) struct AddressRange {
     start: IpAddr,
     bits: u8,
 }
 
-const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Network {
-    Network { start: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> AddressRange {
+    AddressRange { start: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
 }
 
-const fn v6(start: [u16; 8], bits: u8) -> Network {
+const fn v6(start: [u16; 8], bits: u8) -> AddressRange {
     let [a, b, c, d, e, f, g, h] = start;
-    Network { start: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
+    AddressRange { start: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
 }
 
 /// Where clouds hand out credentials to whoever asks from inside. Link-local addresses as a whole are among them: each
 /// cloud has picked others of them.
-const METADATA: &[Network] = &[
+const METADATA: &[AddressRange] = &[
     v4(169, 254, 0, 0, 16),
     v4(100, 100, 100, 200, 32),
     v4(168, 63, 129, 16, 32),
@@ -43,7 +43,7 @@ const METADATA: &[Network] = &[
     v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
 ];
 
-const PRIVATE: &[Network] = &[
+const PRIVATE: &[AddressRange] = &[
     v4(10, 0, 0, 0, 8),
     v4(100, 64, 0, 0, 10),
     v4(127, 0, 0, 0, 8),
@@ -53,7 +53,7 @@ const PRIVATE: &[Network] = &[
     v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7),
 ];
 
-const SPECIAL: &[Network] = &[
+const SPECIAL: &[AddressRange] = &[
     v4(0, 0, 0, 0, 8),
     v4(192, 0, 0, 0, 24),
     v4(192, 0, 2, 0, 24),
@@ -72,9 +72,9 @@ const SPECIAL: &[Network] = &[
 
 /// All public addresses of version 6 are in here, so that what is set aside later is closed already: the mapped and
 /// translated ranges, multicast, and all that nobody was given.
-const GLOBAL: Network = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+const GLOBAL: AddressRange = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-impl Network {
+impl AddressRange {
     /// Reads `10.1.0.0/16`, or an address alone.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (start, bits) = text.split_once('/').map_or((text, None), |(start, bits)| (start, Some(bits)));
@@ -111,17 +111,17 @@ pub(super) fn plain(address: IpAddr) -> IpAddr {
 }
 
 /// What an address is for.
-pub(super) fn class(address: IpAddr) -> Class {
+pub(super) fn class(address: IpAddr) -> AddressClass {
     let address = plain(address);
-    let in_any = |networks: &[Network]| networks.iter().any(|network| network.holds(address));
+    let in_any = |networks: &[AddressRange]| networks.iter().any(|network| network.holds(address));
     if in_any(METADATA) {
-        Class::Metadata
+        AddressClass::Metadata
     } else if in_any(PRIVATE) {
-        Class::Private
+        AddressClass::Private
     } else if in_any(SPECIAL) || (address.is_ipv6() && !GLOBAL.holds(address)) {
-        Class::Special
+        AddressClass::Special
     } else {
-        Class::Public
+        AddressClass::Public
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) fn class(address: IpAddr) -> Class {
 mod tests {
     use super::*;
 
-    fn check(expected: Class, addresses: &[&str]) {
+    fn check(expected: AddressClass, addresses: &[&str]) {
         for address in addresses {
             assert_eq!(class(address.parse().expect(address)), expected, "{address}");
         }
@@ -138,32 +138,62 @@ mod tests {
     #[test]
     fn every_range_is_what_it_is_for() {
         // E5
-        check(Class::Public, &["8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.0", "172.15.255.255"]);
-        check(Class::Public, &["172.32.0.0", "192.167.1.1", "198.17.1.1", "198.20.0.1", "223.255.255.255"]);
-        check(Class::Public, &["2606:4700::1111", "2001:4860::8888", "2a00::1", "::ffff:8.8.8.8", "3ffe::1"]);
-        check(Class::Private, &["10.0.0.1", "127.0.0.1", "127.255.255.255", "172.16.0.1", "172.31.255.255"]);
         check(
-            Class::Private,
+            AddressClass::Public,
+            &["8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.0", "172.15.255.255"],
+        );
+        check(
+            AddressClass::Public,
+            &["172.32.0.0", "192.167.1.1", "198.17.1.1", "198.20.0.1", "223.255.255.255"],
+        );
+        check(
+            AddressClass::Public,
+            &["2606:4700::1111", "2001:4860::8888", "2a00::1", "::ffff:8.8.8.8", "3ffe::1"],
+        );
+        check(
+            AddressClass::Private,
+            &["10.0.0.1", "127.0.0.1", "127.255.255.255", "172.16.0.1", "172.31.255.255"],
+        );
+        check(
+            AddressClass::Private,
             &["192.168.0.1", "100.64.0.1", "::1", "fc00::1", "fd12::1", "::ffff:127.0.0.1"],
         );
-        check(Class::Metadata, &["169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fe80::1", "febf::1"]);
         check(
-            Class::Metadata,
+            AddressClass::Metadata,
+            &["169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fe80::1", "febf::1"],
+        );
+        check(
+            AddressClass::Metadata,
             &["::ffff:169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"],
         );
-        check(Class::Special, &["0.0.0.0", "0.1.2.3", "192.0.0.1", "192.0.2.1", "192.88.99.1", "198.18.0.1"]);
-        check(Class::Special, &["198.19.255.255", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.1.1.1"]);
-        check(Class::Special, &["240.0.0.1", "255.255.255.255", "::", "::127.0.0.1", "::ffff:0:7f00:1"]);
-        check(Class::Special, &["64:ff9b::7f00:1", "64:ff9b:1::a00:1", "100::1", "2001::1", "2001:1ff::1"]);
-        check(Class::Special, &["2001:db8::1", "2002:7f00:1::", "2002:808:808::", "3fff::1", "fec0::1"]);
-        check(Class::Special, &["ff02::1", "4000::1", "5f00::1", "1::1"]);
+        check(
+            AddressClass::Special,
+            &["0.0.0.0", "0.1.2.3", "192.0.0.1", "192.0.2.1", "192.88.99.1", "198.18.0.1"],
+        );
+        check(
+            AddressClass::Special,
+            &["198.19.255.255", "198.51.100.7", "203.0.113.9", "224.0.0.1", "239.1.1.1"],
+        );
+        check(
+            AddressClass::Special,
+            &["240.0.0.1", "255.255.255.255", "::", "::127.0.0.1", "::ffff:0:7f00:1"],
+        );
+        check(
+            AddressClass::Special,
+            &["64:ff9b::7f00:1", "64:ff9b:1::a00:1", "100::1", "2001::1", "2001:1ff::1"],
+        );
+        check(
+            AddressClass::Special,
+            &["2001:db8::1", "2002:7f00:1::", "2002:808:808::", "3fff::1", "fec0::1"],
+        );
+        check(AddressClass::Special, &["ff02::1", "4000::1", "5f00::1", "1::1"]);
     }
 
     #[test]
     fn networks_are_read_strictly() {
         // E5
         let holds = |network: &str, address: &str| {
-            Network::parse(network).expect(network).holds(address.parse().expect(address))
+            AddressRange::parse(network).expect(network).holds(address.parse().expect(address))
         };
         assert!(holds("10.1.0.0/16", "10.1.255.255") && !holds("10.1.0.0/16", "10.2.0.0"));
         assert!(holds("0.0.0.0/0", "8.8.8.8") && !holds("0.0.0.0/0", "::1") && holds("::/0", "::1"));
@@ -171,7 +201,7 @@ mod tests {
         for wrong in
             ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/+8", "a/8", "010.0.0.0/8"]
         {
-            assert_eq!(Network::parse(wrong), None, "{wrong}");
+            assert_eq!(AddressRange::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -9,7 +9,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value, json};
 
 use super::HttpFailed;
-use super::exchange::Answer;
+use super::exchange::HttpResponse;
 use super::target::Target;
 
 /// Headers that are kept with a result.
@@ -26,7 +26,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The result of a request that was answered well, or what the answer means.
-pub(super) fn of(target: &Target, answer: &Answer) -> Result<Value, BoxError> {
+pub(super) fn of(target: &Target, answer: &HttpResponse) -> Result<Value, BoxError> {
     let host = target.host.shown();
     let told = format!("`{host}` answered {}", answer.status.as_u16());
     match (answer.status.as_u16(), retry_after(&answer.headers, SystemTime::now())) {
@@ -53,7 +53,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(asked.clamp(WAIT_MIN, WAIT_MAX))
 }
 
-fn result(answer: &Answer) -> Value {
+fn result(answer: &HttpResponse) -> Value {
     let mut headers = Map::new();
     for name in KEPT {
         if let Some(value) = answer.headers.get(name).and_then(|value| value.to_str().ok()) {
@@ -72,12 +72,12 @@ fn result(answer: &Answer) -> Value {
 }
 
 /// True when there was a body that is no text.
-fn body_is_lost(kept: &Value, answer: &Answer) -> bool {
+fn body_is_lost(kept: &Value, answer: &HttpResponse) -> bool {
     kept.is_null() && !answer.body.is_empty() && std::str::from_utf8(&answer.body).is_err()
 }
 
 /// The body as JSON if it is some, else as text; nothing when it is neither. True when it was cut.
-fn body(answer: &Answer) -> (Value, bool) {
+fn body(answer: &HttpResponse) -> (Value, bool) {
     if answer.body.is_empty() || answer.status == StatusCode::NO_CONTENT {
         return (Value::Null, answer.cut);
     }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn kept(body: &[u8], cut: bool) -> Value {
-        result(&Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: body.to_vec(), cut })
+        result(&HttpResponse { status: StatusCode::OK, headers: HeaderMap::new(), body: body.to_vec(), cut })
     }
 
     #[test]

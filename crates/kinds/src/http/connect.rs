@@ -16,7 +16,7 @@ use super::HttpFailed;
 use super::address::plain;
 use super::settings::HttpSettings;
 use super::target::{Host, Target};
-use crate::refusal::{Code, Refusal, refused};
+use crate::refusal::{PayloadRefusal, RefusalCode, refused};
 
 /// A connection, encrypted or not.
 pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -39,11 +39,11 @@ pub(super) async fn connect(
 }
 
 /// Why a target is closed whatever its name leads to; none when only its addresses can tell.
-pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<Refusal> {
+pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<PayloadRefusal> {
     if !settings.ports.contains(&target.port) {
         let section = settings.section;
         let told = format!("port {} may not be connected to: {section}.ports does not list it", target.port);
-        return Some(Refusal::new(Code::HttpPortNotAllowed, told));
+        return Some(PayloadRefusal::new(RefusalCode::HttpPortNotAllowed, told));
     }
     match &target.host {
         Host::Address(address) if !settings.opens(&target.host, *address) => {
@@ -53,11 +53,12 @@ pub(super) fn closed(target: &Target, settings: &HttpSettings) -> Option<Refusal
     }
 }
 
-fn not_public(target: &Target, settings: &HttpSettings) -> Refusal {
+fn not_public(target: &Target, settings: &HttpSettings) -> PayloadRefusal {
     let (host, section) = (target.host.shown(), settings.section);
-    let told =
-        format!("`{host}` does not lead to public addresses only: list it in {section}.allow if it is meant");
-    Refusal::new(Code::HttpAddressNotPublic, told)
+    let told = format!(
+        "`{host}` does not lead to public addresses only: list it in {section}.allow if that is intended"
+    );
+    PayloadRefusal::new(RefusalCode::HttpAddressNotPublic, told)
 }
 
 async fn connect_now(target: &Target, settings: &HttpSettings) -> Result<Box<dyn Connection>, BoxError> {

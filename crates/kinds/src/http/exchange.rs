@@ -19,7 +19,7 @@ use super::connect::{connect, failed};
 use super::settings::HttpSettings;
 use super::target::{Host, Target};
 use crate::brief;
-use crate::refusal::{Code, Refusal, refused};
+use crate::refusal::{PayloadRefusal, RefusalCode, refused};
 
 /// Bytes that are read of an answer's body; it is left at that.
 const BODY_MAX: usize = 64 * 1024;
@@ -31,14 +31,14 @@ const DEFAULT_SECRET: &str = "default";
 
 /// What is sent, wherever it goes.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct HttpRequest {
     pub(super) method: Method,
     headers: HeaderMap,
     body: Bytes,
     signing: Option<(String, Vec<Secret>)>,
 }
 
-impl Outgoing {
+impl HttpRequest {
     pub(super) fn new(
         method: Method,
         given: Vec<(HeaderName, HeaderValue)>,
@@ -85,12 +85,12 @@ impl Outgoing {
             (_, None) => {}
             (Some(_), Some(name)) => {
                 let told = format!("secret `{}` is not for `{}`", brief(name), host.shown());
-                return Err(refused(Refusal::new(Code::HttpSecretElsewhere, told)));
+                return Err(refused(PayloadRefusal::new(RefusalCode::HttpSecretElsewhere, told)));
             }
             (None, Some(name)) => {
                 let told =
                     format!("there is no secret `{}`: handlers.http.secrets does not have it", brief(name));
-                return Err(refused(Refusal::new(Code::HttpSecretUnknown, told)));
+                return Err(refused(PayloadRefusal::new(RefusalCode::HttpSecretUnknown, told)));
             }
         }
         Ok(())
@@ -154,7 +154,7 @@ fn own_headers() -> HeaderMap {
 
 /// What came back.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
@@ -162,7 +162,7 @@ pub(super) struct Answer {
     pub(super) cut: bool,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Where it sends us instead.
     pub(super) fn redirect(&self) -> Option<&str> {
         let moved = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
@@ -174,9 +174,9 @@ impl Answer {
 /// Sends a request and reads the start of its answer.
 pub(super) async fn exchange(
     target: &Target,
-    outgoing: &Outgoing,
+    outgoing: &HttpRequest,
     settings: &HttpSettings,
-) -> Result<Answer, BoxError> {
+) -> Result<HttpResponse, BoxError> {
     let request = outgoing.request(target)?;
     let stream = connect(target, settings).await?;
     let broken = |problem: hyper::Error| failed(target, &format!("the request failed: {problem}"));
@@ -196,5 +196,5 @@ pub(super) async fn exchange(
     }
     let cut = body.len() > BODY_MAX;
     body.truncate(BODY_MAX);
-    Ok(Answer { status: head.status, headers: head.headers, body, cut })
+    Ok(HttpResponse { status: head.status, headers: head.headers, body, cut })
 }

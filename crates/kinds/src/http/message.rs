@@ -6,7 +6,7 @@ use backstop::standard_webhooks::Secret;
 use backstop::{BoxError, Outcome};
 
 use super::connect::closed;
-use super::exchange::{Outgoing, exchange};
+use super::exchange::{HttpRequest, exchange};
 use super::settings::HttpSettings;
 use super::target::Target;
 use crate::refusal::refused;
@@ -39,7 +39,7 @@ impl HttpSettings {
         let secret = Secret::parse(secret).ok_or_else(|| {
             Outcome::permanent("the secret is not whsec_ followed by 24 to 64 bytes in base64")
         })?;
-        let message = Outgoing::message(body, id, secret);
+        let message = HttpRequest::message(body, id, secret);
         match tokio::time::timeout(self.timeout, exchange(&target, &message, self)).await {
             Ok(answered) => answered.map(|answer| answer.status.as_u16()),
             Err(_) => Err(Outcome::timeout(self.timeout).into()),

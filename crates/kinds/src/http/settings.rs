@@ -9,8 +9,8 @@ use backstop::standard_webhooks::Secret;
 use hyper::Method;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::address::{Class, Network, class, plain};
-use super::resolve::{Resolve, SystemResolver};
+use super::address::{AddressClass, AddressRange, class, plain};
+use super::resolve::{Resolver, SystemResolver};
 use super::target::Host;
 use crate::SettingsError;
 
@@ -32,12 +32,12 @@ const SECRETS_MAX: usize = 5;
 
 /// Secrets, and the hosts that know them.
 #[derive(Clone)]
-pub(super) struct Signing {
+pub(super) struct HttpSigning {
     pub(super) secrets: Vec<Secret>,
     hosts: Vec<String>,
 }
 
-impl Signing {
+impl HttpSigning {
     /// True when this host may be sent what these secrets sign.
     pub(super) fn is_for(&self, host: &Host) -> bool {
         let shown = host.shown();
@@ -51,15 +51,15 @@ pub struct HttpSettings {
     pub(super) section: &'static str,
     allow_private: bool,
     hosts: Vec<String>,
-    networks: Vec<Network>,
+    networks: Vec<AddressRange>,
     pub(super) ports: Vec<u16>,
     pub(super) methods: Vec<Method>,
     pub(super) redirects: u8,
     pub(super) redirects_carry: bool,
     pub(super) connect_timeout: Duration,
     pub(super) timeout: Duration,
-    pub(super) secrets: BTreeMap<String, Signing>,
-    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) secrets: BTreeMap<String, HttpSigning>,
+    pub(super) resolver: Arc<dyn Resolver>,
     pub(super) trust: Option<Arc<ClientConfig>>,
 }
 
@@ -121,7 +121,7 @@ impl HttpSettings {
     /// # Errors
     /// When it is none of them.
     pub fn allow(mut self, target: &str) -> Result<Self, SettingsError> {
-        if let Some(network) = Network::parse(target) {
+        if let Some(network) = AddressRange::parse(target) {
             self.networks.push(network);
             return Ok(self);
         }
@@ -221,13 +221,13 @@ impl HttpSettings {
         let hosts: Option<Vec<String>> = hosts.iter().map(|host| named(host.as_ref())).collect();
         let hosts = hosts.filter(|hosts| !hosts.is_empty());
         let hosts = hosts.ok_or_else(|| SettingsError::SecretHosts { name: crate::brief(name) })?;
-        self.secrets.insert(name.to_owned(), Signing { secrets, hosts });
+        self.secrets.insert(name.to_owned(), HttpSigning { secrets, hosts });
         Ok(self)
     }
 
     /// Another way to find the addresses of hosts.
     #[must_use]
-    pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
+    pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
@@ -247,9 +247,9 @@ impl HttpSettings {
         }
         let listed = matches!(host, Host::Name(name) if self.hosts.contains(name));
         match class(address) {
-            Class::Public => true,
-            Class::Private => self.allow_private || listed,
-            Class::Metadata | Class::Special => false,
+            AddressClass::Public => true,
+            AddressClass::Private => self.allow_private || listed,
+            AddressClass::Metadata | AddressClass::Special => false,
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{PayloadRefusal, RefusalCode};
 
 /// Longest address that is taken.
 const URL_MAX: usize = 8 * 1024;
@@ -35,20 +35,20 @@ impl Target {
     ///
     /// # Errors
     /// A sentence that says what is wrong; it repeats nothing of the address, which may hold a secret.
-    pub(super) fn parse(url: &str) -> Result<Self, Refusal> {
+    pub(super) fn parse(url: &str) -> Result<Self, PayloadRefusal> {
         if url.len() > URL_MAX {
             let told = format!("`url` has {} bytes, the limit is {URL_MAX}", url.len());
-            return Err(Refusal::new(Code::HttpUrlTooLong, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpUrlTooLong, told));
         }
         if let Some(odd) = url.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '\\' | '<' | '>' | '"'))
         {
             let told = match odd {
-                odd if odd.is_ascii() => "`url` has a character that no URL has: encode it",
+                odd if odd.is_ascii() => "`url` contains a character that is not allowed in a URL: encode it",
                 _ => "`url` is not ASCII: write the host in its xn-- form, and encode the rest",
             };
-            return Err(Refusal::new(Code::HttpUrlCharacter, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpUrlCharacter, told));
         }
-        let scheme = |told: &str| Refusal::new(Code::HttpUrlScheme, told);
+        let scheme = |told: &str| PayloadRefusal::new(RefusalCode::HttpUrlScheme, told);
         let (word, rest) =
             url.split_once("://").ok_or_else(|| scheme("`url` is not a URL: write https://HOST/PATH"))?;
         let encrypted = match word.to_ascii_lowercase().as_str() {
@@ -60,7 +60,7 @@ impl Target {
         let (authority, tail) = rest.split_at(end);
         if authority.contains('@') {
             let told = "`url` has a user or a password in it: use a header";
-            return Err(Refusal::new(Code::HttpUrlCredentials, told));
+            return Err(PayloadRefusal::new(RefusalCode::HttpUrlCredentials, told));
         }
         let (host, port) = split(authority);
         let port = port.map_or(Ok(if encrypted { 443 } else { 80 }), port_number)?;
@@ -68,7 +68,7 @@ impl Target {
     }
 
     /// Where a `Location` leads, read from here.
-    pub(super) fn join(&self, location: &str) -> Result<Self, Refusal> {
+    pub(super) fn join(&self, location: &str) -> Result<Self, PayloadRefusal> {
         if let Some(rest) = location.strip_prefix("//") {
             return Self::parse(&format!("{}://{rest}", self.scheme()));
         }
@@ -102,12 +102,12 @@ impl Target {
 }
 
 impl Host {
-    fn parse(text: &str) -> Result<Self, Refusal> {
+    fn parse(text: &str) -> Result<Self, PayloadRefusal> {
         if let Some(inner) = text.strip_prefix('[') {
             let inner = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
             return inner
                 .map(|address| Self::Address(address.into()))
-                .ok_or_else(|| host("`url` has no address of version 6 between its brackets"));
+                .ok_or_else(|| host("`url` has no IPv6 address between its brackets"));
         }
         if let Ok(address) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Address(address.into()));
@@ -119,7 +119,7 @@ impl Host {
             (1..=LABEL_MAX).contains(&label.len()) && label.bytes().all(plain)
         };
         if name.is_empty() || name.len() > HOST_MAX || !labels.iter().all(good) {
-            return Err(host("`url` has no host name as names are: letters, digits and - between dots"));
+            return Err(host("`url` has an invalid host name: use letters, digits and - between dots"));
         }
         // Some systems read such names as addresses, in octal, in hexadecimal, or with parts left out.
         if labels.last().is_some_and(|last| is_number(last)) {
@@ -143,8 +143,8 @@ fn is_number(label: &str) -> bool {
     hex || label.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn host(told: &str) -> Refusal {
-    Refusal::new(Code::HttpUrlHost, told)
+fn host(told: &str) -> PayloadRefusal {
+    PayloadRefusal::new(RefusalCode::HttpUrlHost, told)
 }
 
 /// Host and port, apart.
@@ -157,11 +157,11 @@ fn split(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn port_number(text: &str) -> Result<u16, Refusal> {
+fn port_number(text: &str) -> Result<u16, PayloadRefusal> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let port = if digits { text.parse::<u16>().ok() } else { None };
     port.filter(|port| *port > 0).ok_or_else(|| {
-        Refusal::new(Code::HttpUrlPort, "`url` has a port that is not a number from 1 to 65535")
+        PayloadRefusal::new(RefusalCode::HttpUrlPort, "`url` has a port that is not a number from 1 to 65535")
     })
 }
 

@@ -34,7 +34,7 @@ async fn every_exit_means_what_the_table_says() {
             let told = format!("`exits` ended with code {code}: so {code}");
             assert!(ran.message().contains(&told), "{}", ran.message());
         }
-        // A dependency that is away costs nothing: the job waits for its next run.
+        // A dependency that is unavailable costs nothing: the job waits for its next run.
         let waits = expected == Cause::Rejected;
         assert_eq!(ran.detail.view.record.state == State::Pending, waits, "{code}");
         if waits {

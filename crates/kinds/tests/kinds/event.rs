@@ -1,6 +1,6 @@
 //! `event`: what is allowed is told to subscribers, and nothing else is.
 
-use backstop::{Cause, What};
+use backstop::{Cause, EventKind};
 use backstop_kinds::{EventSettings, Kinds, Publish};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn an_allowed_event_reaches_subscribers_with_its_job() {
     assert_eq!(ran.cause(), Cause::Succeeded);
     let told = loop {
         let event = events.next().await.expect("the engine is there");
-        if let What::Published { name, data } = &event.what {
+        if let EventKind::Published { name, data } = &event.what {
             assert_eq!(event.what.name(), "published");
             break (event.job.as_ref().map(|job| job.id), name.clone(), data.clone());
         }
@@ -41,6 +41,6 @@ async fn an_empty_list_denies_and_wrong_names_are_invalid() {
     let ran = stage.run_raw("event", json!({ "name": "a", "dta": 1 }).to_string()).await;
     assert_eq!(ran.cause(), Cause::Invalid);
     while let Some(event) = events.try_next() {
-        assert!(!matches!(event.what, What::Published { .. }), "{event:?}");
+        assert!(!matches!(event.what, EventKind::Published { .. }), "{event:?}");
     }
 }

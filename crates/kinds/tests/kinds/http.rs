@@ -335,7 +335,7 @@ async fn what_is_said_to_one_host_does_not_go_to_another() {
     let ran = stage.run(full(307)).await;
     assert_eq!(ran.error_type(), "http_redirect_elsewhere", "{}", ran.message());
     assert_eq!(second.requests().len(), 0, "nothing was sent there");
-    assert_eq!(stage.run(full(303)).await.cause(), Cause::Succeeded, "asked anew, without a body");
+    assert_eq!(stage.run(full(303)).await.cause(), Cause::Succeeded, "asked again, without a body");
     let (head, body) = second.requests().remove(0);
     assert!(head.starts_with("GET ") && body.is_empty(), "{head}");
 

@@ -1,20 +1,20 @@
 //! Every refusal of the built-in kinds has a code of its own (E10).
 
 use backstop::Cause;
-use backstop_kinds::{Code, CommandSettings, Kinds, Program};
+use backstop_kinds::{CommandSettings, Kinds, Program, RefusalCode};
 use serde_json::{Value, json};
 
 use crate::stage::{Scripts, Stage};
 
 /// Refusals that need a server to answer; they are looked at where redirects are.
-const BY_ANSWERS: [Code; 4] = [
-    Code::HttpRedirectNotFollowed,
-    Code::HttpRedirectInvalid,
-    Code::HttpRedirectElsewhere,
-    Code::HttpRedirectDowngrade,
+const BY_ANSWERS: [RefusalCode; 4] = [
+    RefusalCode::HttpRedirectNotFollowed,
+    RefusalCode::HttpRedirectInvalid,
+    RefusalCode::HttpRedirectElsewhere,
+    RefusalCode::HttpRedirectDowngrade,
 ];
 
-fn payloads(program: &str, strict: &str) -> Vec<(Code, &'static str, Value)> {
+fn payloads(program: &str, strict: &str) -> Vec<(RefusalCode, &'static str, Value)> {
     let get = |url: &str| json!({ "method": "GET", "url": url });
     let with = |name: &str, value: Value| {
         let mut payload = get("https://a.example/");
@@ -23,36 +23,40 @@ fn payloads(program: &str, strict: &str) -> Vec<(Code, &'static str, Value)> {
     };
     let headers: serde_json::Map<String, Value> = (0..65).map(|n| (format!("x-{n}"), json!("1"))).collect();
     vec![
-        (Code::CommandNoProgram, "command", json!({ "argv": [] })),
-        (Code::CommandRelativePath, "command", json!({ "argv": ["ls"] })),
-        (Code::CommandNul, "command", json!({ "argv": [program, "a\0b"] })),
-        (Code::CommandTooManyArguments, "command", json!({ "argv": vec![program; 2_000] })),
-        (Code::CommandTooLarge, "command", json!({ "argv": [program, "x".repeat(200_000)] })),
-        (Code::CommandZeroTimeout, "command", json!({ "argv": [program], "timeout_ms": 0 })),
-        (Code::CommandProgramNotAllowed, "command", json!({ "argv": ["/no/such"] })),
-        (Code::CommandOptionNotAllowed, "command", json!({ "argv": [program, "-x"] })),
-        (Code::CommandArgumentNotAllowed, "command", json!({ "argv": [strict, "a", "-exec"] })),
-        (Code::CommandVariableNotAllowed, "command", json!({ "argv": [program], "env": { "A": "1" } })),
-        (Code::CommandDirectoryNotAllowed, "command", json!({ "argv": [program], "dir": "/" })),
-        (Code::HttpUrlTooLong, "http", get(&format!("https://a.example/{}", "x".repeat(10_000)))),
-        (Code::HttpUrlCharacter, "http", get("https://a.example/ x")),
-        (Code::HttpUrlScheme, "http", get("ftp://a.example/")),
-        (Code::HttpUrlCredentials, "http", get("https://ann:pw@a.example/")),
-        (Code::HttpUrlHost, "http", get("https://0x7f.1/")),
-        (Code::HttpUrlPort, "http", get("https://a.example:99999/")),
-        (Code::HttpMethodUnknown, "http", json!({ "method": "TRACE", "url": "https://a.example/" })),
-        (Code::HttpBodyNotTaken, "http", with("body", json!(1))),
-        (Code::HttpZeroTimeout, "http", with("timeout_ms", json!(0))),
-        (Code::HttpTooManyHeaders, "http", with("headers", Value::Object(headers))),
-        (Code::HttpHeaderInvalid, "http", with("headers", json!({ "a b": "1" }))),
-        (Code::HttpHeaderReserved, "http", with("headers", json!({ "host": "b" }))),
-        (Code::HttpMethodNotAllowed, "http", json!({ "method": "PUT", "url": "https://a.example/" })),
-        (Code::HttpPortNotAllowed, "http", get("https://a.example:81/")),
-        (Code::HttpAddressNotPublic, "http", get("http://127.0.0.1/")),
-        (Code::HttpSecretUnknown, "http", with("secret", json!("none"))),
-        (Code::HttpSecretElsewhere, "http", with("secret", json!("partner"))),
-        (Code::EventNameInvalid, "event", json!({ "name": "a b" })),
-        (Code::EventNotAllowed, "event", json!({ "name": "orders.created" })),
+        (RefusalCode::CommandNoProgram, "command", json!({ "argv": [] })),
+        (RefusalCode::CommandRelativePath, "command", json!({ "argv": ["ls"] })),
+        (RefusalCode::CommandNul, "command", json!({ "argv": [program, "a\0b"] })),
+        (RefusalCode::CommandTooManyArguments, "command", json!({ "argv": vec![program; 2_000] })),
+        (RefusalCode::CommandTooLarge, "command", json!({ "argv": [program, "x".repeat(200_000)] })),
+        (RefusalCode::CommandZeroTimeout, "command", json!({ "argv": [program], "timeout_ms": 0 })),
+        (RefusalCode::CommandProgramNotAllowed, "command", json!({ "argv": ["/no/such"] })),
+        (RefusalCode::CommandOptionNotAllowed, "command", json!({ "argv": [program, "-x"] })),
+        (RefusalCode::CommandArgumentNotAllowed, "command", json!({ "argv": [strict, "a", "-exec"] })),
+        (
+            RefusalCode::CommandVariableNotAllowed,
+            "command",
+            json!({ "argv": [program], "env": { "A": "1" } }),
+        ),
+        (RefusalCode::CommandDirectoryNotAllowed, "command", json!({ "argv": [program], "dir": "/" })),
+        (RefusalCode::HttpUrlTooLong, "http", get(&format!("https://a.example/{}", "x".repeat(10_000)))),
+        (RefusalCode::HttpUrlCharacter, "http", get("https://a.example/ x")),
+        (RefusalCode::HttpUrlScheme, "http", get("ftp://a.example/")),
+        (RefusalCode::HttpUrlCredentials, "http", get("https://ann:pw@a.example/")),
+        (RefusalCode::HttpUrlHost, "http", get("https://0x7f.1/")),
+        (RefusalCode::HttpUrlPort, "http", get("https://a.example:99999/")),
+        (RefusalCode::HttpMethodUnknown, "http", json!({ "method": "TRACE", "url": "https://a.example/" })),
+        (RefusalCode::HttpBodyNotTaken, "http", with("body", json!(1))),
+        (RefusalCode::HttpZeroTimeout, "http", with("timeout_ms", json!(0))),
+        (RefusalCode::HttpTooManyHeaders, "http", with("headers", Value::Object(headers))),
+        (RefusalCode::HttpHeaderInvalid, "http", with("headers", json!({ "a b": "1" }))),
+        (RefusalCode::HttpHeaderReserved, "http", with("headers", json!({ "host": "b" }))),
+        (RefusalCode::HttpMethodNotAllowed, "http", json!({ "method": "PUT", "url": "https://a.example/" })),
+        (RefusalCode::HttpPortNotAllowed, "http", get("https://a.example:81/")),
+        (RefusalCode::HttpAddressNotPublic, "http", get("http://127.0.0.1/")),
+        (RefusalCode::HttpSecretUnknown, "http", with("secret", json!("none"))),
+        (RefusalCode::HttpSecretElsewhere, "http", with("secret", json!("partner"))),
+        (RefusalCode::EventNameInvalid, "event", json!({ "name": "a b" })),
+        (RefusalCode::EventNotAllowed, "event", json!({ "name": "orders.created" })),
     ]
 }
 
@@ -77,7 +81,7 @@ async fn every_refusal_has_its_code_its_cause_and_a_way_out() {
         assert!(!ran.message().is_empty() && !ran.message().contains('\n'), "{}", ran.message());
         seen.push(code);
     }
-    for code in Code::ALL {
+    for code in RefusalCode::ALL {
         assert!(seen.contains(code), "{} is shown by no payload", code.as_str());
         assert!(!code.way_out().is_empty());
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use backstop::Cause;
-use backstop_kinds::http::{Resolve, Resolving};
+use backstop_kinds::http::{ResolveFuture, Resolver};
 use backstop_kinds::{Http, HttpSettings};
 
 use crate::server::{Server, reply};
@@ -241,8 +241,8 @@ fn tricks(port: u16) -> Vec<String> {
 /// Answers from a list; names that are not in it are not there.
 struct Names(BTreeMap<String, Vec<IpAddr>>);
 
-impl Resolve for Names {
-    fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, host: &'a str) -> ResolveFuture<'a> {
         let found = self.0.get(host).cloned().ok_or(io::ErrorKind::NotFound.into());
         Box::pin(async move { found })
     }
@@ -309,8 +309,8 @@ async fn no_trick_reaches_a_server_inside_by_a_redirect() {
 /// Answers an open address first, and the sink's from then on.
 struct Rebinding(Arc<AtomicUsize>);
 
-impl Resolve for Rebinding {
-    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+impl Resolver for Rebinding {
+    fn resolve<'a>(&'a self, _: &'a str) -> ResolveFuture<'a> {
         let first = self.0.fetch_add(1, Ordering::SeqCst) == 0;
         let address = if first { open_address() } else { Ipv4Addr::LOCALHOST.into() };
         Box::pin(async move { Ok(vec![address]) })

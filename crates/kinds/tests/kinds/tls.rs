@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use backstop::Cause;
-use backstop_kinds::http::{Resolve, Resolving};
+use backstop_kinds::http::{ResolveFuture, Resolver};
 use backstop_kinds::{Http, HttpSettings};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -38,8 +38,8 @@ pZJrMhErREyLwd4eBGDGwjFI21xP5K0AIOdDWx0Zt97PRn5waJHHzKZP
 
 struct ToLoopback;
 
-impl Resolve for ToLoopback {
-    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+impl Resolver for ToLoopback {
+    fn resolve<'a>(&'a self, _: &'a str) -> ResolveFuture<'a> {
         Box::pin(async { Ok(vec!["127.0.0.1".parse().expect("an address")]) })
     }
 }

@@ -102,8 +102,8 @@ fn unusual_types_are_taken() {
 #[test]
 fn wrong_marks_are_refused_with_the_way_out() {
     for (input, message) in [
-        ("enum E { #[job(permanant)] A }", "did you mean `permanent`? known are `permanent`, `invalid`"),
-        ("enum E { #[job(fatal)] A }", "unknown key `fatal`: known are"),
+        ("enum E { #[job(permanant)] A }", "did you mean `permanent`? use one of `permanent`, `invalid`"),
+        ("enum E { #[job(fatal)] A }", "unknown key `fatal`: use one of"),
         ("enum E { #[job(permanent, invalid)] A }", "a second mark: `permanent` is already given"),
         ("enum E { #[job(permanent)] #[job(permanent)] A }", "a second mark"),
         ("enum E { #[job()] A }", "an empty mark"),

@@ -142,7 +142,7 @@ fn functions_that_cannot_be_jobs_are_refused() {
 fn wrong_keys_and_values_are_refused() {
     for (args, message) in [
         (r#"queu = "a""#, "unknown key `queu`: did you mean `queue`?"),
-        ("retries = 5", "known are `kind`, `version`, `queue`, `priority`, `max_retries`, `timeout`"),
+        ("retries = 5", "use one of `kind`, `version`, `queue`, `priority`, `max_retries`, `timeout`"),
         (r#"queue = "a", queue = "b""#, "`queue` is given twice"),
         ("kind = send_email", r#"write kind = "send_email""#),
         ("kind", r#"write kind = "send_email""#),

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{ManualClock, Store};
 use backstop_testbed::shared;
 
@@ -54,7 +54,7 @@ fn apart<F: Future<Output = ()> + Send + 'static>(future: F) {
     done.join().expect("the server obeys");
 }
 
-impl Place for InDatabase {
+impl StorePlace for InDatabase {
     const SEEDS: u64 = 25;
 
     fn fresh() -> Self {

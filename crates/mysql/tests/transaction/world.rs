@@ -13,7 +13,7 @@ use backstop_core::{JobId, Refusal, Timestamp, WorkerId};
 use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, IsolationLevel, Opts, TxOpts};
 use backstop_mysql::{InTransaction, MysqlStore, Options, Prefix, Query, Session, finish_in, submit_in};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Error, Finish, KnownKind, NewWorker, Note, Store, Submitted,
 };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{ManualClock, Store};
 use backstop_testbed::shared;
 
@@ -18,7 +18,7 @@ pub(crate) struct InSchema(String);
 /// case is played on both ways.
 pub(crate) struct BehindPooler(InSchema);
 
-impl Place for BehindPooler {
+impl StorePlace for BehindPooler {
     /// What differs from the place without a pooler is the way to the server and the short claims.
     const SEEDS: u64 = 10;
 
@@ -63,7 +63,7 @@ impl InSchema {
     }
 }
 
-impl Place for InSchema {
+impl StorePlace for InSchema {
     const SEEDS: u64 = 25;
 
     fn fresh() -> Self {

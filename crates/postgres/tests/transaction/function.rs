@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_core::job::{Policy, Priority, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::{Amend, Drawer, Edit, Expect, Gate, JobFilter, PageRequest, Store, Submit};
+use backstop_store::{Amend, Drawer, Edit, Expect, JobFilter, PageRequest, QueueAdmission, Store, Submit};
 use tokio_postgres::Client;
 use tokio_postgres::error::DbError;
 use uuid::Uuid;
@@ -144,12 +144,12 @@ fn what_a_queue_lets_in_is_asked_in_the_order_of_every_submit() {
     block_on(async {
         let world = World::new().await;
         let client = world.connect().await;
-        let say = async |key: String, gate: Gate| {
+        let say = async |key: String, gate: QueueAdmission| {
             let edit = Edit { drawer: Drawer::Gates, key, expect: Expect::Any, body: gate.to_body() };
             world.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.expect("written");
         };
         let kinds = Some(vec!["mail".to_owned(), "sms".to_owned()]);
-        say(Gate::key_of("post"), Gate { kinds: kinds.clone(), signed: None }).await;
+        say(QueueAdmission::key_of("post"), QueueAdmission { kinds: kinds.clone(), signed: None }).await;
         enqueue(&client, &world, "'mail', queue => 'post'").await.expect("on the list");
         enqueue(&client, &world, "'fax', queue => 'other'").await.expect("no list");
         let refused = async |arguments: &str| {
@@ -165,14 +165,14 @@ fn what_a_queue_lets_in_is_asked_in_the_order_of_every_submit() {
         // One that is there already is refused all the same: the list comes before the key.
         enqueue(&client, &world, "'fax', queue => 'other', idempotency_key => 'k'").await.expect("stored");
         assert_eq!(refused("'fax', queue => 'post', idempotency_key => 'k'").await, "kind fax");
-        say(Gate::EVERYWHERE.to_owned(), Gate { kinds: None, signed: Some(true) }).await;
+        say(QueueAdmission::EVERYWHERE.to_owned(), QueueAdmission { kinds: None, signed: Some(true) }).await;
         assert_eq!(refused("'fax', queue => 'post'").await, "the signature");
         assert_eq!(refused("'fax', queue => 'other'").await, "the signature");
-        say(Gate::key_of("post"), Gate { kinds, signed: Some(false) }).await;
+        say(QueueAdmission::key_of("post"), QueueAdmission { kinds, signed: Some(false) }).await;
         enqueue(&client, &world, "'sms', queue => 'post'").await.expect("this queue goes without");
         assert_eq!(refused("'fax', queue => 'post'").await, "kind fax");
-        say(Gate::EVERYWHERE.to_owned(), Gate::default()).await;
-        say(Gate::key_of("post"), Gate::default()).await;
+        say(QueueAdmission::EVERYWHERE.to_owned(), QueueAdmission::default()).await;
+        say(QueueAdmission::key_of("post"), QueueAdmission::default()).await;
         enqueue(&client, &world, "'fax', queue => 'post'").await.expect("nothing is said any more");
         assert_eq!(world.pending().await, 5);
     });

@@ -12,7 +12,7 @@ use backstop_core::job::{
 };
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
-use backstop_store::conformance::Place;
+use backstop_store::conformance::StorePlace;
 use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, NewWorker, Store};
 use tokio::sync::Notify;
 

@@ -17,7 +17,7 @@ const QUEUES: usize = 100;
 /// One token, without its secret.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grant {
+pub struct TokenGrant {
     /// What people call it; the audit log names it.
     pub name: String,
     /// The SHA-256 of the token.
@@ -30,12 +30,12 @@ pub struct Grant {
     /// The queues that it is for, by the names its tenant uses; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// From when on it is worth nothing; none for never.
+    /// When it expires; none for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
-impl Grant {
+impl TokenGrant {
     /// True until it expires.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
@@ -53,25 +53,25 @@ impl Grant {
     ///
     /// # Errors
     /// One sentence about the first thing that is wrong.
-    pub fn validate(&self) -> Result<(), GrantError> {
+    pub fn validate(&self) -> Result<(), TokenGrantError> {
         let plain = |ch: char| ch.is_ascii_alphanumeric() || matches!(ch, '.' | '_' | '-');
         if self.name.is_empty() || self.name.len() > NAME_CHARS || !self.name.chars().all(plain) {
-            return Err(GrantError::Name);
+            return Err(TokenGrantError::Name);
         }
         if super::looks_like_token(&self.name) {
-            return Err(GrantError::Secret);
+            return Err(TokenGrantError::Secret);
         }
         if self.scopes.is_empty() {
-            return Err(GrantError::NoScope);
+            return Err(TokenGrantError::NoScope);
         }
         match self.queues.as_deref() {
-            Some([]) => Err(GrantError::NoQueue),
-            Some(queues) if queues.len() > QUEUES => Err(GrantError::TooManyQueues),
+            Some([]) => Err(TokenGrantError::NoQueue),
+            Some(queues) if queues.len() > QUEUES => Err(TokenGrantError::TooManyQueues),
             Some(queues) => {
                 let limits = backstop::Limits::default();
                 let checked = queues.iter().map(|queue| backstop::core::admit::queue_name(queue, &limits));
                 let first = checked.filter_map(Result::err).next();
-                first.map_or(Ok(()), |refusal| Err(GrantError::Queue(refusal.to_string())))
+                first.map_or(Ok(()), |refusal| Err(TokenGrantError::Queue(refusal.to_string())))
             }
             None => Ok(()),
         }
@@ -81,7 +81,7 @@ impl Grant {
 /// Why a token cannot be as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum GrantError {
+pub enum TokenGrantError {
     /// It has no usable name.
     #[error("the name of a token has 1 to {NAME_CHARS} of A-Z, a-z, 0-9, `.`, `_` and `-`")]
     Name,
@@ -89,7 +89,7 @@ pub enum GrantError {
     #[error("the name of a token must not be a token: names are shown")]
     Secret,
     /// It could do nothing.
-    #[error("a token needs a scope at least: submit, read, logs, operate, admin or work")]
+    #[error("a token needs at least one scope: submit, read, logs, operate, admin or work")]
     NoScope,
     /// It is for no queue.
     #[error("a token with an empty list of queues could touch nothing; leave the list out for all queues")]
@@ -102,7 +102,7 @@ pub enum GrantError {
     Queue(String),
 }
 
-impl GrantError {
+impl TokenGrantError {
     /// The field that is wrong.
     #[must_use]
     pub const fn field(&self) -> &'static str {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_grant_that_cannot_be_used_is_refused_by_its_field() {
-        let good = Grant {
+        let good = TokenGrant {
             name: "ci".to_owned(),
             hash: TokenHash::of("x"),
             scopes: [Scope::Read].into(),
@@ -132,14 +132,14 @@ mod tests {
         assert_eq!(good.validate(), Ok(()));
         let secret = Token::generate().expect("randomness").reveal().to_owned();
         let queues = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let cases: [(Grant, &str); 7] = [
-            (Grant { name: String::new(), ..good.clone() }, "name"),
-            (Grant { name: "a b".to_owned(), ..good.clone() }, "name"),
-            (Grant { name: "n".repeat(65), ..good.clone() }, "name"),
-            (Grant { name: secret, ..good.clone() }, "name"),
-            (Grant { scopes: BTreeSet::new(), ..good.clone() }, "scopes"),
-            (Grant { queues: queues(&[]), ..good.clone() }, "queues"),
-            (Grant { queues: queues(&["mail", " "]), ..good.clone() }, "queues"),
+        let cases: [(TokenGrant, &str); 7] = [
+            (TokenGrant { name: String::new(), ..good.clone() }, "name"),
+            (TokenGrant { name: "a b".to_owned(), ..good.clone() }, "name"),
+            (TokenGrant { name: "n".repeat(65), ..good.clone() }, "name"),
+            (TokenGrant { name: secret, ..good.clone() }, "name"),
+            (TokenGrant { scopes: BTreeSet::new(), ..good.clone() }, "scopes"),
+            (TokenGrant { queues: queues(&[]), ..good.clone() }, "queues"),
+            (TokenGrant { queues: queues(&["mail", " "]), ..good.clone() }, "queues"),
         ];
         for (grant, field) in cases {
             assert_eq!(grant.validate().unwrap_err().field(), field, "{grant:?}");

@@ -4,24 +4,24 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 
-use super::tokens::Found;
+use super::tokens::TokenLookup;
 use super::{Caller, Peer, Scope, peer, throttle};
 use crate::api::Api;
 use crate::error::ApiError;
 use crate::figures;
-use crate::routes::Needs;
+use crate::routes::RouteNeeds;
 
 /// Longest text that is looked at as a token.
 const TOKEN_CHARS: usize = 256;
 
 /// The sender of a request, and why it is not known if it is not. Routes that need nothing do not care.
 #[derive(Debug)]
-pub(crate) struct Who {
+pub(crate) struct Identity {
     pub(crate) caller: Caller,
     unknown: Option<ApiError>,
 }
 
-impl Who {
+impl Identity {
     /// Somebody who was not asked.
     pub(crate) fn nobody() -> Self {
         Self { caller: Caller::nobody(), unknown: None }
@@ -29,18 +29,18 @@ impl Who {
 }
 
 /// Finds out who calls. A caller that is known already (the program itself) stays who it is.
-pub(crate) async fn identify(api: &Api, parts: &Parts) -> Who {
+pub(crate) async fn identify(api: &Api, parts: &Parts) -> Identity {
     let who = match parts.extensions.get::<Caller>() {
-        Some(known) => Who { caller: known.clone(), unknown: None },
+        Some(known) => Identity { caller: known.clone(), unknown: None },
         None => match who(api, parts.extensions.get::<Peer>().copied(), &parts.headers).await {
-            Ok(caller) => Who { caller, unknown: None },
-            Err(refusal) => Who { caller: Caller::nobody(), unknown: Some(refusal) },
+            Ok(caller) => Identity { caller, unknown: None },
+            Err(refusal) => Identity { caller: Caller::nobody(), unknown: Some(refusal) },
         },
     };
     // When figures are open to everybody, whoever asks for them has the right to read, and nothing else.
-    if !who.caller.is_known() && api.settings().telling.open_metrics && parts.uri.path() == figures::PATH {
+    if !who.caller.is_known() && api.settings().reporting.open_metrics && parts.uri.path() == figures::PATH {
         let caller = Caller::holder("metrics", [Scope::Read].into(), None, None);
-        return Who { caller, unknown: None };
+        return Identity { caller, unknown: None };
     }
     who
 }
@@ -48,14 +48,14 @@ pub(crate) async fn identify(api: &Api, parts: &Parts) -> Who {
 async fn who(api: &Api, peer: Option<Peer>, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let (door, token) = (api.door(), bearer(headers)?);
     match door.tokens.find(token).await? {
-        Found::Holder(caller) => {
+        TokenLookup::Holder(caller) => {
             let admitted = door.rates.as_ref().map_or(Ok(()), |rates| rates.admit(caller.name().to_owned()));
             admitted.map_err(|wait| too_many(wait, "this token has made too many requests"))?;
             Ok(caller)
         }
-        Found::Open if is_of_this_machine(peer, headers) => Ok(Caller::of_this_machine()),
-        Found::Open => Err(ApiError::unauthorized()),
-        Found::Nobody => {
+        TokenLookup::Open if is_of_this_machine(peer, headers) => Ok(Caller::of_this_machine()),
+        TokenLookup::Open => Err(ApiError::unauthorized()),
+        TokenLookup::Nobody => {
             // Whoever shows nothing has guessed nothing.
             if let (Some(peer), Some(_)) = (peer, token) {
                 let address = peer::client(headers, peer, &api.settings().access.trusted_proxies);
@@ -95,19 +95,19 @@ fn too_many(wait: std::time::Duration, message: &str) -> ApiError {
 }
 
 /// Whether a caller has what the route needs.
-pub(crate) fn admit(needs: Needs, who: &Who) -> Result<(), ApiError> {
+pub(crate) fn admit(needs: RouteNeeds, who: &Identity) -> Result<(), ApiError> {
     check(needs, &who.caller).map_err(|refusal| match &who.unknown {
-        // Who is unknown because the store is away, or came too often, is told that.
+        // Who is unknown because the store is unavailable, or came too often, is told that.
         Some(why) if refusal.status() == StatusCode::UNAUTHORIZED => why.clone(),
         _ => refusal,
     })
 }
 
-fn check(needs: Needs, caller: &Caller) -> Result<(), ApiError> {
+fn check(needs: RouteNeeds, caller: &Caller) -> Result<(), ApiError> {
     let (scope, everything) = match needs {
-        Needs::Nothing => return Ok(()),
-        Needs::Right(scope) => (scope, false),
-        Needs::RightOverAll(scope) => (scope, true),
+        RouteNeeds::Nothing => return Ok(()),
+        RouteNeeds::Right(scope) => (scope, false),
+        RouteNeeds::RightOverAll(scope) => (scope, true),
     };
     if !caller.is_known() {
         return Err(ApiError::unauthorized());
@@ -138,9 +138,9 @@ mod tests {
         };
         let status =
             |needs, caller: &Caller| check(needs, caller).map_or_else(|e| e.status().as_u16(), |()| 200);
-        assert_eq!(status(Needs::Nothing, &Caller::nobody()), 200);
+        assert_eq!(status(RouteNeeds::Nothing, &Caller::nobody()), 200);
         for needed in Scope::ALL {
-            let (some, all) = (Needs::Right(needed), Needs::RightOverAll(needed));
+            let (some, all) = (RouteNeeds::Right(needed), RouteNeeds::RightOverAll(needed));
             assert_eq!((status(some, &Caller::nobody()), status(all, &Caller::nobody())), (401, 401));
             assert_eq!((status(some, &Caller::local("x")), status(all, &Caller::local("x"))), (200, 200));
             for has in Scope::ALL {

@@ -1,13 +1,12 @@
 //! Who calls, and what they may do. Every request passes [`identify`] once; every route checks what it [`needs`].
 //!
-//! - [`token`], [`grant`]: a secret and what it gives. [`tokens`]: all of them, looked up; [`filed`]: as stored.
+//! - [`token`], [`grant`]: a secret and what it gives. [`tokens`]: all of them, looked up; [`stored_token`]: as stored.
 //! - [`guard`]: who is it, and may they; [`watch`]: and still. [`rate`], [`throttle`]: how often.
 //! - [`peer`]: from where. [`origin`]: by which name, and from which page.
 //!
 //! [`needs`]: crate::Needs
 
 mod caller;
-mod filed;
 mod grant;
 mod guard;
 pub(crate) mod origin;
@@ -15,6 +14,7 @@ pub(crate) mod peer;
 mod rate;
 mod scope;
 mod settings;
+mod stored_token;
 pub(crate) mod throttle;
 mod token;
 mod tokens;
@@ -22,12 +22,12 @@ mod watch;
 
 pub use caller::Caller;
 pub(crate) use caller::RESERVED;
-pub use grant::{Grant, GrantError};
-pub(crate) use guard::{Who, admit, identify};
+pub use grant::{TokenGrant, TokenGrantError};
+pub(crate) use guard::{Identity, admit, identify};
 pub use peer::{Network, NetworkError, Peer};
 pub use rate::Rate;
 pub use scope::{Scope, UnknownScope};
 pub use settings::AccessSettings;
 pub use token::{HashError, NoRandomness, Token, TokenHash, looks_like_token};
-pub use tokens::{Origin, TokenError, TokenInfo, Tokens, Wish};
-pub(crate) use watch::Watched;
+pub use tokens::{TokenError, TokenInfo, TokenOrigin, TokenRequest, Tokens};
+pub(crate) use watch::TokenWatchGuard;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One right. A token has any number of them; `admin` is no superset, so that a token says all it may do.
+/// One right. A token has any number of them; `admin` is not a superset, so that a token says all it may do.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema,
 )]
@@ -15,7 +15,7 @@ pub enum Scope {
     Submit,
     /// Look at jobs, queues, incidents, plans, workers and figures.
     Read,
-    /// Read what runs have logged or printed, and payloads and results in clear.
+    /// Read what runs have logged or printed, and payloads and results in the clear.
     Logs,
     /// Cancel, pause, retry, re-drive, and say what is known of incidents.
     Operate,

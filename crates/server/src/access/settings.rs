@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Grant;
+use super::TokenGrant;
 use super::peer::Network;
 use super::rate::Rate;
 
@@ -10,7 +10,7 @@ use super::rate::Rate;
 #[derive(Debug, Clone)]
 pub struct AccessSettings {
     /// Tokens that stand in the configuration, beside those in the store. They cannot be revoked over HTTP.
-    pub tokens: Vec<Grant>,
+    pub tokens: Vec<TokenGrant>,
     /// Names by which the server may be called, beside loopback ones and the address that was connected to.
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may call it, beside its own. No CORS header is sent for them: this is for a proxy that

@@ -22,7 +22,7 @@ const RANDOM_BYTES: usize = 32;
 /// What stands before the hash in the configuration, so that a later kind of hash can be told from this one.
 const HASH_MARK: &str = "sha256:";
 
-/// A token in clear: shown once, kept nowhere.
+/// A token in the clear: shown once, kept nowhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Token {
 
 /// The system gave no random bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the system gives no random bytes: {0}; nothing was made")]
+#[error("the system returned no random bytes: {0}; nothing was created")]
 pub struct NoRandomness(String);
 
 /// True for a text that has the shape of a token.

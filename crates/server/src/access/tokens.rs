@@ -3,8 +3,8 @@
 //! A process looks the tokens of the store up again when what it knows is a second old, so a token that is revoked on
 //! another node is worth nothing here after at most [`FRESH`] and the time of one read; on the node that revokes it, at
 //! once. What its holder still has open, a stream or a long poll, ends as soon. A token that is not known is looked up
-//! once more, so one that was made on another node is good here at once. A store that is away lets nobody in whose
-//! token is not in the configuration.
+//! once more, so one that was made on another node is good here at once. A store that is unavailable lets nobody in
+//! whose token is not in the configuration.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +14,9 @@ use backstop::store::{Error as StoreError, Store};
 use backstop::{Backstop, Timestamp};
 use tokio::time::Instant;
 
-use super::filed::{self, Filed, Used};
-use super::watch::Watching;
-use super::{Caller, Grant, GrantError, NoRandomness, Token, TokenHash};
+use super::stored_token::{self, StoredToken, TokenUse};
+use super::watch::TokenWatch;
+use super::{Caller, NoRandomness, Token, TokenGrant, TokenGrantError, TokenHash};
 
 /// How old the known tokens of the store may be.
 const FRESH: Duration = Duration::from_secs(1);
@@ -30,20 +30,20 @@ const USE_NOTED: Duration = Duration::from_secs(60);
 /// Every token, and what is known of them. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Tokens {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<TokenCache>,
 }
 
-pub(super) struct Inner {
+pub(super) struct TokenCache {
     store: Arc<dyn Store>,
     configured: Index,
     read: Mutex<Option<Known>>,
     /// One task reads, the others wait for it instead of asking too.
     reading: tokio::sync::Mutex<()>,
     noted: Mutex<HashMap<String, Instant>>,
-    pub(super) watching: Watching,
+    pub(super) watching: TokenWatch,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for TokenCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("configured", &self.configured.all.len()).finish_non_exhaustive()
     }
@@ -61,7 +61,7 @@ struct Known {
 /// Tokens by the first bytes of their hashes.
 struct Index {
     by_head: HashMap<[u8; 8], Vec<usize>>,
-    all: Vec<Filed>,
+    all: Vec<StoredToken>,
     /// The holder of each, made once and not for every request.
     holders: Vec<Caller>,
     tenants: HashSet<String>,
@@ -69,12 +69,12 @@ struct Index {
 
 impl Index {
     /// The same tokens as before have the same holders, so that what those have open can be ended.
-    fn new(all: Vec<Filed>, before: Option<&Self>) -> Self {
+    fn new(all: Vec<StoredToken>, before: Option<&Self>) -> Self {
         let mut by_head: HashMap<_, Vec<usize>> = HashMap::new();
         for (at, one) in all.iter().enumerate() {
             by_head.entry(one.grant.hash.head()).or_default().push(at);
         }
-        let known = |one: &Filed| Some(before?.find(&one.grant.hash)?.1.clone());
+        let known = |one: &StoredToken| Some(before?.find(&one.grant.hash)?.1.clone());
         let holders = all.iter().map(|one| known(one).unwrap_or_else(|| one.grant.caller())).collect();
         let tenants = all.iter().filter_map(|one| Some(one.grant.tenant.as_ref()?.to_string())).collect();
         let index = Self { by_head, all, holders, tenants };
@@ -92,7 +92,7 @@ impl Index {
         dead.for_each(|(_, holder)| holder.end());
     }
 
-    fn find(&self, hash: &TokenHash) -> Option<(&Filed, &Caller)> {
+    fn find(&self, hash: &TokenHash) -> Option<(&StoredToken, &Caller)> {
         let near = self.by_head.get(&hash.head())?;
         let mut near = near.iter().map(|at| (&self.all[*at], &self.holders[*at]));
         near.find(|(one, _)| one.grant.hash.is(hash))
@@ -100,7 +100,7 @@ impl Index {
 }
 
 /// What a text that should be a token is worth.
-pub(crate) enum Found {
+pub(crate) enum TokenLookup {
     /// The right of its holder.
     Holder(Caller),
     /// Nothing.
@@ -112,26 +112,26 @@ pub(crate) enum Found {
 impl Tokens {
     /// The tokens of an engine's store and those that are configured.
     #[must_use]
-    pub fn new(engine: &Backstop, configured: &[Grant]) -> Self {
-        let configured = configured.iter().cloned().map(Filed::of_configuration).collect();
-        let inner = Inner {
+    pub fn new(engine: &Backstop, configured: &[TokenGrant]) -> Self {
+        let configured = configured.iter().cloned().map(StoredToken::of_configuration).collect();
+        let inner = TokenCache {
             store: engine.store().clone(),
             configured: Index::new(configured, None),
             read: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             noted: Mutex::default(),
-            watching: Watching::new(engine.loops()),
+            watching: TokenWatch::new(engine.loops()),
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// Who holds this token; `None` asks for somebody who shows none.
-    pub(crate) async fn find(&self, text: Option<&str>) -> Result<Found, StoreError> {
+    pub(crate) async fn find(&self, text: Option<&str>) -> Result<TokenLookup, StoreError> {
         let hash = text.map(TokenHash::of);
         if let Some((one, holder)) = hash.as_ref().and_then(|hash| self.inner.configured.find(hash)) {
             // Expiry is the only thing about it that needs a clock, and only then the store is asked for one.
             let expired = one.grant.expires.is_some() && !one.is_live(self.known().await?.1);
-            return Ok(if expired { Found::Nobody } else { Found::Holder(holder.clone()) });
+            return Ok(if expired { TokenLookup::Nobody } else { TokenLookup::Holder(holder.clone()) });
         }
         let (mut index, mut now) = self.known().await?;
         if hash.as_ref().is_some_and(|hash| index.find(hash).is_none()) {
@@ -139,19 +139,19 @@ impl Tokens {
         }
         // One that has expired or was revoked still keeps the door shut: otherwise it would open by itself one day.
         if index.all.is_empty() && self.inner.configured.all.is_empty() {
-            return Ok(Found::Open);
+            return Ok(TokenLookup::Open);
         }
         let found = hash.as_ref().and_then(|hash| index.find(hash)).filter(|(one, _)| one.is_live(now));
-        Ok(found.map_or(Found::Nobody, |(one, holder)| {
+        Ok(found.map_or(TokenLookup::Nobody, |(one, holder)| {
             self.note_use(&one.grant.name, now);
-            Found::Holder(holder.clone())
+            TokenLookup::Holder(holder.clone())
         }))
     }
 
     /// True when a token exists that somebody could use now.
     ///
     /// # Errors
-    /// When the store is away.
+    /// When the store is unavailable.
     pub async fn any_live(&self) -> Result<bool, StoreError> {
         let (index, now) = self.known().await?;
         Ok(index.all.iter().chain(&self.inner.configured.all).any(|one| one.is_live(now)))
@@ -189,9 +189,9 @@ impl Tokens {
         }
         // Old from the moment of asking: a revocation that is committed while the answer travels is seen in time.
         let at = Instant::now();
-        let (filed, now) = filed::read(&*self.inner.store).await?;
+        let (stored_token, now) = stored_token::read(&*self.inner.store).await?;
         let mut read = self.inner.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = Arc::new(Index::new(filed, read.as_ref().map(|known| &*known.index)));
+        let index = Arc::new(Index::new(stored_token, read.as_ref().map(|known| &*known.index)));
         *read = Some(Known { at: Some(at), now, index: index.clone() });
         drop(read);
         index.end_dead(now);
@@ -219,7 +219,7 @@ impl Tokens {
         drop(noted);
         let (store, name) = (self.inner.store.clone(), name.to_owned());
         tokio::spawn(async move {
-            if let Err(error) = filed::note_use(&*store, &name, Used { at: now }).await {
+            if let Err(error) = stored_token::note_use(&*store, &name, TokenUse { at: now }).await {
                 // It is a convenience: the request does not depend on it.
                 tracing::debug!(%error, token = name, "when a token was used could not be written down");
             }
@@ -229,32 +229,32 @@ impl Tokens {
     /// Makes a token and keeps its hash. The token itself is answered here and never again.
     ///
     /// # Errors
-    /// When it cannot be as asked, its name is taken, or the store is away.
-    pub async fn create(&self, wish: Wish, by: &str) -> Result<(Token, TokenInfo), TokenError> {
+    /// When it cannot be as asked, its name is taken, or the store is unavailable.
+    pub async fn create(&self, wish: TokenRequest, by: &str) -> Result<(Token, TokenInfo), TokenError> {
         let (token, grant) = wish.granted()?;
-        let taken = |one: &Filed| one.grant.name == grant.name;
+        let taken = |one: &StoredToken| one.grant.name == grant.name;
         if self.inner.configured.all.iter().any(taken) {
             return Err(TokenError::Exists(grant.name));
         }
-        let made = filed::add(&*self.inner.store, grant, by).await;
+        let made = stored_token::add(&*self.inner.store, grant, by).await;
         self.forget();
-        let filed = made?;
-        Ok((token, TokenInfo::of(&filed, Origin::Store, None)))
+        let stored_token = made?;
+        Ok((token, TokenInfo::of(&stored_token, TokenOrigin::Store, None)))
     }
 
     /// Every token, with when it was last used: those of the configuration first, each by name.
     ///
     /// # Errors
-    /// When the store is away.
+    /// When the store is unavailable.
     pub async fn list(&self) -> Result<Vec<TokenInfo>, StoreError> {
-        let (mut filed, _) = filed::read(&*self.inner.store).await?;
-        let used = filed::uses(&*self.inner.store).await?;
-        filed.sort_by(|a, b| a.grant.name.cmp(&b.grant.name));
+        let (mut stored_token, _) = stored_token::read(&*self.inner.store).await?;
+        let used = stored_token::uses(&*self.inner.store).await?;
+        stored_token.sort_by(|a, b| a.grant.name.cmp(&b.grant.name));
         let configured = self.inner.configured.all.iter();
-        let configured = configured.map(|one| TokenInfo::of(one, Origin::Configuration, None));
-        let stored = filed.iter().map(|one| {
+        let configured = configured.map(|one| TokenInfo::of(one, TokenOrigin::Configuration, None));
+        let stored = stored_token.iter().map(|one| {
             let used = used.get(&one.grant.name).map(|used| used.at);
-            TokenInfo::of(one, Origin::Store, used)
+            TokenInfo::of(one, TokenOrigin::Store, used)
         });
         Ok(configured.chain(stored).collect())
     }
@@ -262,12 +262,12 @@ impl Tokens {
     /// Makes a token worthless, here at once and everywhere within two seconds; false when it was so already.
     ///
     /// # Errors
-    /// When there is none of this name in the store, or the store is away.
+    /// When there is none of this name in the store, or the store is unavailable.
     pub async fn revoke(&self, name: &str, by: &str) -> Result<bool, TokenError> {
         if self.inner.configured.all.iter().any(|one| one.grant.name == name) {
             return Err(TokenError::Configured(name.to_owned()));
         }
-        let revoked = filed::revoke(&*self.inner.store, name, by).await;
+        let revoked = stored_token::revoke(&*self.inner.store, name, by).await;
         self.forget();
         revoked
     }
@@ -275,7 +275,7 @@ impl Tokens {
 
 /// What a new token should be.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct TokenRequest {
     /// Its name.
     pub name: String,
     /// What it may do.
@@ -284,19 +284,19 @@ pub struct Wish {
     pub tenant: Option<backstop::core::Tenant>,
     /// The queues that it is for.
     pub queues: Option<Vec<String>>,
-    /// From when on it is worth nothing.
+    /// When it expires.
     pub expires: Option<Timestamp>,
 }
 
-impl Wish {
+impl TokenRequest {
     /// A new token with what is kept of it, which is kept nowhere yet.
     ///
     /// # Errors
     /// When it cannot be as asked.
-    pub fn granted(self) -> Result<(Token, Grant), TokenError> {
+    pub fn granted(self) -> Result<(Token, TokenGrant), TokenError> {
         let Self { name, scopes, tenant, queues, expires } = self;
         let token = Token::generate()?;
-        let grant = Grant { name, hash: token.hash(), scopes, tenant, queues, expires };
+        let grant = TokenGrant { name, hash: token.hash(), scopes, tenant, queues, expires };
         grant.validate()?;
         Ok((token, grant))
     }
@@ -304,7 +304,7 @@ impl Wish {
 
 /// Where a token is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum TokenOrigin {
     /// In `backstop.toml`.
     Configuration,
     /// In the store.
@@ -315,9 +315,9 @@ pub enum Origin {
 #[derive(Debug, Clone)]
 pub struct TokenInfo {
     /// What it gives. Its hash is not for showing.
-    pub grant: Grant,
+    pub grant: TokenGrant,
     /// Where it is kept.
-    pub origin: Origin,
+    pub origin: TokenOrigin,
     /// When it was made, and by whom, if the store knows.
     pub created: Option<(Timestamp, String)>,
     /// When it was revoked, and by whom.
@@ -327,9 +327,9 @@ pub struct TokenInfo {
 }
 
 impl TokenInfo {
-    fn of(filed: &Filed, origin: Origin, last_used: Option<Timestamp>) -> Self {
-        let (created, revoked) = (filed.created.clone(), filed.revoked.clone());
-        Self { grant: filed.grant.clone(), origin, created, revoked, last_used }
+    fn of(stored_token: &StoredToken, origin: TokenOrigin, last_used: Option<Timestamp>) -> Self {
+        let (created, revoked) = (stored_token.created.clone(), stored_token.revoked.clone());
+        Self { grant: stored_token.grant.clone(), origin, created, revoked, last_used }
     }
 }
 
@@ -339,7 +339,7 @@ impl TokenInfo {
 pub enum TokenError {
     /// It cannot be as asked.
     #[error(transparent)]
-    Invalid(#[from] GrantError),
+    Invalid(#[from] TokenGrantError),
     /// Another one has its name, or had it before it was revoked.
     #[error(
         "there is a token `{0}` already, or was one; choose another name: the audit log tells them apart by it"
@@ -352,12 +352,12 @@ pub enum TokenError {
     #[error("token `{0}` stands in backstop.toml; take it out there and start the server again")]
     Configured(String),
     /// There are too many that are in use.
-    #[error("there are {} tokens already; revoke some before making another", filed::MOST)]
+    #[error("there are {} tokens already; revoke some before making another", stored_token::MOST)]
     TooMany,
     /// The system has no randomness.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
-    /// The store is away.
+    /// The store is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use backstop::{Loops, Pulse};
 use tokio_util::sync::CancellationToken;
 
-use super::tokens::{Inner, Tokens};
+use super::tokens::{TokenCache, Tokens};
 
 /// How often the tokens are looked at. What is known of them may be a second old, so a revocation elsewhere is noticed
 /// after one and a half.
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const SILENT: Duration = Duration::from_secs(60);
 
 /// The task, and how many stay because of whom it runs.
-pub(super) struct Watching {
+pub(super) struct TokenWatch {
     loops: Arc<Loops>,
     state: Mutex<State>,
 }
@@ -31,7 +31,7 @@ struct State {
     running: bool,
 }
 
-impl Watching {
+impl TokenWatch {
     pub(super) fn new(loops: Arc<Loops>) -> Self {
         Self { loops, state: Mutex::default() }
     }
@@ -49,9 +49,9 @@ impl Watching {
 }
 
 /// Keeps the tokens watched until it is dropped.
-pub(crate) struct Watched(Arc<Inner>);
+pub(crate) struct TokenWatchGuard(Arc<TokenCache>);
 
-impl Drop for Watched {
+impl Drop for TokenWatchGuard {
     fn drop(&mut self) {
         self.0.watching.state().stay -= 1;
     }
@@ -59,7 +59,7 @@ impl Drop for Watched {
 
 impl Tokens {
     /// Watches the tokens for somebody who stays: [`Caller::ended`](super::Caller::ended) tells it when to go.
-    pub(crate) fn watch(&self) -> Watched {
+    pub(crate) fn watch(&self) -> TokenWatchGuard {
         let mut state = self.inner.watching.state();
         state.stay += 1;
         let starts = !std::mem::replace(&mut state.running, true);
@@ -76,12 +76,12 @@ impl Tokens {
                 }
             }));
         }
-        Watched(self.inner.clone())
+        TokenWatchGuard(self.inner.clone())
     }
 }
 
 /// Looks at the tokens until nobody stays.
-async fn look_after(inner: &Weak<Inner>, pulse: &Pulse) {
+async fn look_after(inner: &Weak<TokenCache>, pulse: &Pulse) {
     loop {
         pulse.beat();
         tokio::time::sleep(LOOK).await;
@@ -89,7 +89,7 @@ async fn look_after(inner: &Weak<Inner>, pulse: &Pulse) {
         if inner.watching.is_over() {
             return;
         }
-        // A store that is away cuts nobody off: it says nothing of any token.
+        // A store that is unavailable cuts nobody off: it says nothing of any token.
         if let Err(error) = (Tokens { inner }).look().await {
             tracing::debug!(%error, "the tokens of open streams could not be looked at");
         }

@@ -8,7 +8,7 @@ use backstop::{Loops, Pulse, Timestamp};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::Line;
+use super::AuditEntry;
 
 /// How long lines are gathered that nobody waits for.
 const GATHER: Duration = Duration::from_millis(100);
@@ -16,7 +16,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// Lines in one document: a document is read as a whole.
 const LINES: usize = 1_000;
 
-/// Lines that wait for a store that is away; more are counted and lost.
+/// Lines that wait for a store that is unavailable; more are counted and lost.
 const WAITING: usize = 10_000;
 
 /// How long a call waits for its line.
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MOST: Duration = Duration::from_secs(5);
 
 /// The lines that are not stored yet, and the task that stores them.
-pub(super) struct Writer {
+pub(super) struct AuditWriter {
     store: Arc<dyn Store>,
     /// Tells the documents of one process from those of another that are written at the same microsecond.
     node: String,
@@ -42,7 +42,7 @@ pub(super) struct Writer {
 
 #[derive(Default)]
 struct Pending {
-    lines: Vec<Line>,
+    lines: Vec<AuditEntry>,
     waiting: Vec<oneshot::Sender<()>>,
     lost: u64,
     written: u64,
@@ -50,13 +50,13 @@ struct Pending {
     running: bool,
 }
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for AuditWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
-impl Writer {
+impl AuditWriter {
     pub(super) fn new(store: Arc<dyn Store>, loops: &Loops) -> Self {
         let pulse = loops.pulse("audit", SILENT);
         pulse.idle();
@@ -71,14 +71,22 @@ impl Writer {
     }
 
     /// Adds a line that is stored soon, or counts it to one that is like it.
-    pub(super) fn add(self: &Arc<Self>, is_like: impl Fn(&Line) -> bool, line: impl FnOnce() -> Line) {
+    pub(super) fn add(
+        self: &Arc<Self>,
+        is_like: impl Fn(&AuditEntry) -> bool,
+        line: impl FnOnce() -> AuditEntry,
+    ) {
         let mut pending = self.pending();
         pending.take(is_like, line);
         self.run(&mut pending);
     }
 
     /// Adds a line and waits until it is stored; false when that took too long.
-    pub(super) async fn add_and_wait(self: &Arc<Self>, is_like: impl Fn(&Line) -> bool, line: Line) -> bool {
+    pub(super) async fn add_and_wait(
+        self: &Arc<Self>,
+        is_like: impl Fn(&AuditEntry) -> bool,
+        line: AuditEntry,
+    ) -> bool {
         let stored = {
             let (tell, stored) = oneshot::channel();
             let mut pending = self.pending();
@@ -151,7 +159,7 @@ impl Writer {
     }
 
     /// The newest come first in the order of keys.
-    fn key(&self, lines: &[Line]) -> String {
+    fn key(&self, lines: &[AuditEntry]) -> String {
         // The newest line, wherever it stands: a document goes only when all of its lines are old enough.
         let moment = lines.iter().map(|line| line.at).max().unwrap_or(Timestamp::EPOCH);
         let mut pending = self.pending();
@@ -162,14 +170,14 @@ impl Writer {
     }
 
     /// Writes, and gives up what takes too long: the same again does no harm.
-    async fn try_write(&self, key: &str, lines: &[Line]) -> Result<(), String> {
+    async fn try_write(&self, key: &str, lines: &[AuditEntry]) -> Result<(), String> {
         match timeout(HANGS, self.write(key, lines)).await {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(_) => Err("the store does not answer".to_owned()),
         }
     }
 
-    async fn write(&self, key: &str, lines: &[Line]) -> Result<(), StoreError> {
+    async fn write(&self, key: &str, lines: &[AuditEntry]) -> Result<(), StoreError> {
         let lines: Vec<String> =
             lines.iter().map(|line| serde_json::to_string(line).expect("a line is plain data")).collect();
         let body = Some(lines.join("\n").into());
@@ -185,7 +193,7 @@ fn told(waiting: oneshot::Sender<()>) {
 }
 
 impl Pending {
-    fn take(&mut self, is_like: impl Fn(&Line) -> bool, line: impl FnOnce() -> Line) {
+    fn take(&mut self, is_like: impl Fn(&AuditEntry) -> bool, line: impl FnOnce() -> AuditEntry) {
         if let Some(known) = self.lines.iter_mut().rev().take(16).find(|known| is_like(known)) {
             known.count += 1;
         } else if self.lines.len() < WAITING {
@@ -196,9 +204,12 @@ impl Pending {
     }
 
     /// What goes into one document, with those who wait for it when it is the last of what there is.
-    fn batch(&mut self) -> (Vec<Line>, Vec<oneshot::Sender<()>>) {
+    fn batch(&mut self) -> (Vec<AuditEntry>, Vec<oneshot::Sender<()>>) {
         if self.lost > 0 {
-            tracing::error!(lost = self.lost, "lines of the audit log were lost while the store was away");
+            tracing::error!(
+                lost = self.lost,
+                "lines of the audit log were lost while the store was unavailable"
+            );
             self.lost = 0;
         }
         let rest = self.lines.split_off(self.lines.len().min(LINES));
@@ -210,7 +221,7 @@ impl Pending {
 
 /// A task that may end with its runtime in the middle of its work; the next line starts another.
 struct Writing {
-    writer: Arc<Writer>,
+    writer: Arc<AuditWriter>,
     /// True when it ended by itself, and another one may run already.
     ended: bool,
 }

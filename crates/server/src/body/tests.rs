@@ -14,7 +14,7 @@ struct Wanted {
     #[serde(default, deserialize_with = "object")]
     inner: Option<Inner>,
     #[serde(default)]
-    limit: Option<Limit>,
+    limit: Option<PageLimit>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +33,7 @@ fn sent(content_type: Option<&str>, body: &str) -> Request {
 }
 
 async fn refused(content_type: Option<&str>, body: &str) -> (u16, &'static str, Value) {
-    let read = <Body<Wanted> as FromRequest<()>>::from_request(sent(content_type, body), &()).await;
+    let read = <JsonBody<Wanted> as FromRequest<()>>::from_request(sent(content_type, body), &()).await;
     let error = read.err().unwrap_or_else(|| panic!("{body} was taken"));
     (error.status().as_u16(), error.code(), error.to_json()["details"]["field"].clone())
 }
@@ -65,7 +65,8 @@ async fn bodies_are_refused_by_what_is_wrong_with_them() {
 
 #[tokio::test]
 async fn a_body_that_may_be_left_out_is_still_checked_when_it_is_there() {
-    let read = async |request| <Body<Wanted> as OptionalFromRequest<()>>::from_request(request, &()).await;
+    let read =
+        async |request| <JsonBody<Wanted> as OptionalFromRequest<()>>::from_request(request, &()).await;
     assert!(read(sent(None, "")).await.expect("no body").is_none());
     assert!(read(sent(Some("application/json"), "")).await.expect("no body").is_none());
     let there = read(sent(Some("Application/JSON; charset=utf-8"), r#"{"name":"x"}"#)).await;
@@ -78,10 +79,10 @@ async fn a_body_that_may_be_left_out_is_still_checked_when_it_is_there() {
 async fn queries_are_refused_with_the_name_of_the_key() {
     let read = async |query: &str| {
         let request = Request::get(format!("/?{query}")).body(()).expect("a request");
-        Query::<Wanted>::from_request_parts(&mut request.into_parts().0, &()).await
+        QueryParams::<Wanted>::from_request_parts(&mut request.into_parts().0, &()).await
     };
-    let Query(fine) = read("name=a%20b&limit=7").await.expect("fine");
-    assert_eq!((fine.name.as_deref(), fine.limit.map(Limit::rows)), (Some("a b"), Some(7)));
+    let QueryParams(fine) = read("name=a%20b&limit=7").await.expect("fine");
+    assert_eq!((fine.name.as_deref(), fine.limit.map(PageLimit::rows)), (Some("a b"), Some(7)));
     assert!(fine.inner.is_none());
     for (query, field) in
         [("lmit=3", "lmit"), ("limit=", "limit"), ("limit=0", "limit"), ("limit=x", "limit")]

@@ -15,7 +15,7 @@ use backstop::figures::{Family, Labelled, SHORT, Sample, Sort, Times, float};
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::routes::Sign;
+use crate::routes::RouteAccess;
 pub(crate) use text::CONTENT_TYPE;
 
 /// How long a scrape stands for the next ones.
@@ -27,7 +27,7 @@ pub(crate) const PATH: &str = "/metrics";
 /// A request that was answered, for whoever traces them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answered {
+pub struct AnsweredRequest {
     /// Its method and route, with parameters in braces; `none` as the route of a path that is unknown.
     pub route: String,
     /// The status of its answer.
@@ -39,24 +39,24 @@ pub struct Answered {
 }
 
 /// Hears of answered requests. It must not wait for anything.
-pub(crate) type Listener = Box<dyn Fn(Answered) + Send + Sync>;
+pub(crate) type RequestListener = Box<dyn Fn(AnsweredRequest) + Send + Sync>;
 
 /// What is counted of requests, and the latest scrape.
-pub(crate) struct Requests {
+pub(crate) struct RequestFigures {
     count: Labelled<AtomicU64>,
     time: Labelled<Times>,
     /// One request at a time gathers; the others wait for its text.
     scrape: tokio::sync::Mutex<Option<(Instant, Arc<str>)>>,
-    pub(crate) listener: OnceLock<Listener>,
+    pub(crate) listener: OnceLock<RequestListener>,
 }
 
-impl std::fmt::Debug for Requests {
+impl std::fmt::Debug for RequestFigures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Requests").finish_non_exhaustive()
     }
 }
 
-impl Default for Requests {
+impl Default for RequestFigures {
     fn default() -> Self {
         let (count, time) = (Labelled::new(["route", "status"]), Labelled::new(["route", ""]));
         Self { count, time, scrape: tokio::sync::Mutex::default(), listener: OnceLock::new() }
@@ -65,16 +65,16 @@ impl Default for Requests {
 
 /// A request that is under way. It is counted by its route, which is one of a fixed list, and not by its path, which
 /// anybody can make up.
-pub(crate) struct Asked<'a> {
-    requests: &'a Requests,
+pub(crate) struct OpenRequest<'a> {
+    requests: &'a RequestFigures,
     route: &'a Arc<str>,
-    heard: Option<(&'a Listener, Option<String>)>,
+    heard: Option<(&'a RequestListener, Option<String>)>,
     began: Instant,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(api: &'a Api, sign: &'a Sign, request: &Request) -> Self {
-        let requests = &api.tell().requests;
+impl<'a> OpenRequest<'a> {
+    pub(crate) fn new(api: &'a Api, sign: &'a RouteAccess, request: &Request) -> Self {
+        let requests = &api.reporting().requests;
         let heard = requests.listener.get().map(|listener| (listener, trace_parent(request)));
         Self { requests, route: sign.name(request.method()), heard, began: Instant::now() }
     }
@@ -85,7 +85,7 @@ impl<'a> Asked<'a> {
         self.requests.time.add(self.route, "", SHORT, took);
         if let Some((listener, trace_parent)) = self.heard {
             let (route, status) = (self.route.to_string(), status.as_u16());
-            listener(Answered { route, status, took, trace_parent });
+            listener(AnsweredRequest { route, status, took, trace_parent });
         }
     }
 }
@@ -96,7 +96,7 @@ fn trace_parent(request: &Request) -> Option<String> {
 
 /// Every figure as text, at most a second old.
 pub(crate) async fn scrape(api: &Api) -> Arc<str> {
-    let mut last = api.tell().requests.scrape.lock().await;
+    let mut last = api.reporting().requests.scrape.lock().await;
     if let Some((at, text)) = &*last
         && at.elapsed() < FRESH
     {
@@ -112,12 +112,12 @@ async fn gather(api: &Api) -> Vec<Family> {
     families.extend(stored::families(api.engine()).await);
     families.extend(loops(api));
     families.extend(of_requests(api));
-    families.extend(api.tell().webhooks.families());
+    families.extend(api.reporting().webhooks.families());
     families
 }
 
 fn of_requests(api: &Api) -> Vec<Family> {
-    let requests = &api.tell().requests;
+    let requests = &api.reporting().requests;
     let count = requests.count.samples();
     let limited = count.iter().filter(|sample| sample.labels.iter().any(|(_, value)| &**value == "429"));
     let limited = limited.map(|sample| match sample.value {
@@ -125,7 +125,7 @@ fn of_requests(api: &Api) -> Vec<Family> {
         backstop::figures::Value::Times { .. } => 0.0,
     });
     let limited = vec![Sample::number(vec![], limited.sum())];
-    let streams = float(u64::try_from(api.tell().hub.subscribers()).unwrap_or(u64::MAX));
+    let streams = float(u64::try_from(api.reporting().hub.subscribers()).unwrap_or(u64::MAX));
     vec![
         Family::new("backstop_rate_limited_total", "Requests answered with 429.", Sort::Counter, limited),
         Family::new("backstop_http_requests_total", "Requests by route and status.", Sort::Counter, count),
@@ -147,7 +147,7 @@ fn of_requests(api: &Api) -> Vec<Family> {
 /// How long ago each loop of the workers here was heard of, and how often it died (H11).
 fn loops(api: &Api) -> Vec<Family> {
     let (mut ages, mut restarts) = (Vec::new(), Vec::new());
-    for (worker, health) in api.tell().checks.workers() {
+    for (worker, health) in api.reporting().checks.workers() {
         for one in health.loops {
             let labels = vec![("worker", Arc::from(worker.as_str())), ("loop", Arc::from(one.name))];
             ages.push(Sample::number(labels.clone(), float(one.age_ms) / 1_000.0));

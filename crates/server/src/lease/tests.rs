@@ -139,11 +139,15 @@ fn what_is_signed_but_says_nothing_is_refused() {
 async fn all_nodes_of_a_store_share_one_key() {
     // E7
     let store = ModelStore::new(Arc::new(ManualClock::default()));
-    let (here, there) = (Leases::default(), Leases::default());
+    let (here, there) = (LeaseSigner::default(), LeaseSigner::default());
     let (here, there) = tokio::join!(here.key(&store), there.key(&store));
     let (here, there) = (here.expect("a key"), there.expect("a key"));
     assert_eq!(here.0, there.0);
     let other = ModelStore::new(Arc::new(ManualClock::default()));
-    assert_ne!(here.0, Leases::default().key(&other).await.expect("a key").0, "another store has its own");
+    assert_ne!(
+        here.0,
+        LeaseSigner::default().key(&other).await.expect("a key").0,
+        "another store has its own"
+    );
     assert_eq!(format!("{here:?}"), "LeaseKey", "it cannot be shown");
 }

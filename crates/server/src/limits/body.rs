@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::shares::Held;
-use super::{Limits, room, too_large};
+use super::shares::HeldShare;
+use super::{ServerLimits, room, too_large};
 use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
@@ -19,14 +19,14 @@ pub(super) async fn read(
     most: usize,
     api: &Api,
     caller: &Caller,
-) -> Result<(Bytes, Option<Held>), ApiError> {
+) -> Result<(Bytes, Option<HeldShare>), ApiError> {
     let (limits, began) = (&api.settings().limits, Instant::now());
-    let (mut whole, mut held) = (Gathered::default(), None::<Held>);
+    let (mut whole, mut held) = (Gathered::default(), None::<HeldShare>);
     while !body.is_end_stream() {
         let patience = began + patience(limits, whole.len(), began.elapsed());
         let Some(frame) = timeout_at(patience, body.frame()).await.map_err(|_| too_slow())? else { break };
         // The sender has gone, or sends no chunks; whichever, nobody learns more than that.
-        let frame = frame.map_err(|_| ApiError::unreadable("the body ended before it was whole"))?;
+        let frame = frame.map_err(|_| ApiError::unreadable("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > most {
             return Err(too_large(most));
@@ -71,7 +71,7 @@ impl Gathered {
 
 /// Until when, from its beginning, the next piece of a body must come: it may pause for the grace and no longer, and
 /// after the grace it must have kept the rate.
-fn patience(limits: &Limits, seen: usize, elapsed: Duration) -> Duration {
+fn patience(limits: &ServerLimits, seen: usize, elapsed: Duration) -> Duration {
     let paid =
         Duration::from_secs(u64::try_from(seen).unwrap_or(u64::MAX) / u64::from(limits.body_rate.max(1)));
     (elapsed + limits.body_grace).min(paid.max(limits.body_grace))
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_body_may_pause_for_the_grace_and_must_keep_the_rate() {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         let secs = Duration::from_secs;
         for (seen, elapsed, until) in [
             (0, 0, 10),

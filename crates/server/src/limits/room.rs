@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::http::StatusCode;
+use backstop::core::tenant::{self, TenantRoom};
 use backstop::store::Holdings;
 use serde_json::json;
 use tokio::time::Instant;
@@ -16,16 +16,12 @@ use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;
 
-/// How long what is known of a tenant counts, and for how long when it has all it may.
-const KNOWN: Duration = Duration::from_secs(60);
-const FULL: Duration = Duration::from_secs(5);
-
 /// Names that are read at most: a tenant may have more than it may make, from before there was a limit.
 const MOST: usize = 100_000;
 
 /// What a submit names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Name<'a> {
+pub(crate) enum TenantName<'a> {
     /// A queue, as its tenant calls it.
     Queue(&'a str),
     Kind(&'a str),
@@ -33,7 +29,7 @@ pub(crate) enum Name<'a> {
 
 /// What is known of tenants.
 #[derive(Debug, Default)]
-pub(crate) struct Rooms(Mutex<HashMap<String, Known>>);
+pub(crate) struct TenantNames(Mutex<HashMap<String, Known>>);
 
 #[derive(Debug)]
 struct Known {
@@ -50,28 +46,28 @@ struct Limits {
 /// Refuses names that a tenant has no room for.
 ///
 /// # Errors
-/// 429 with the limit's name, or when the store is away.
-pub(crate) async fn check(api: &Api, caller: &Caller, names: &[Name<'_>]) -> Result<(), ApiError> {
+/// 429 with the limit's name, or when the store is unavailable.
+pub(crate) async fn check(api: &Api, caller: &Caller, names: &[TenantName<'_>]) -> Result<(), ApiError> {
     let Some(tenant) = caller.tenant() else { return Ok(()) };
     let limits = &api.engine().config().limits;
     let limits = Limits { queues: limits.queues_per_tenant, kinds: limits.kinds_per_tenant };
-    let rooms = &api.door().rooms;
-    match rooms.take(tenant, names, limits, None) {
+    let tenant_names = &api.door().tenant_names;
+    match tenant_names.take(tenant, names, limits, None) {
         Some(Ok(())) => return Ok(()),
-        Some(Err(refusal)) if rooms.was_just_asked(tenant) => return Err(refusal),
+        Some(Err(refusal)) if tenant_names.was_just_asked(tenant) => return Err(refusal),
         _ => {}
     }
     let most = MOST.max(limits.queues).max(limits.kinds);
     let has = api.engine().store().holdings(tenant.to_owned(), most).await?;
-    rooms.take(tenant, names, limits, Some(has)).unwrap_or(Ok(()))
+    tenant_names.take(tenant, names, limits, Some(has)).unwrap_or(Ok(()))
 }
 
-impl Rooms {
+impl TenantNames {
     /// Takes room for names, with what the store has just said or what is known; none when that is nothing, or old.
     fn take(
         &self,
         tenant: &str,
-        names: &[Name<'_>],
+        names: &[TenantName<'_>],
         limits: Limits,
         has: Option<Holdings>,
     ) -> Option<Result<(), ApiError>> {
@@ -79,24 +75,24 @@ impl Rooms {
         if let Some(has) = has {
             all.insert(tenant.to_owned(), Known { has, since: Instant::now() });
         }
-        let known = all.get_mut(tenant).filter(|known| known.since.elapsed() < KNOWN)?;
+        let known = all.get_mut(tenant).filter(|known| known.since.elapsed() < tenant::KNOWN_FOR)?;
         Some(names.iter().try_for_each(|name| known.take(tenant, *name, limits)))
     }
 
     /// True when the store was asked so lately that it would not say anything else to whoever was refused.
     fn was_just_asked(&self, tenant: &str) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(tenant).is_some_and(|known| known.since.elapsed() < FULL)
+        all.get(tenant).is_some_and(|known| known.since.elapsed() < tenant::FULL_FOR)
     }
 }
 
 impl Known {
-    fn take(&mut self, tenant: &str, name: Name<'_>, limits: Limits) -> Result<(), ApiError> {
+    fn take(&mut self, tenant: &str, name: TenantName<'_>, limits: Limits) -> Result<(), ApiError> {
         match name {
-            Name::Queue(name) => {
+            TenantName::Queue(name) => {
                 fit(&mut self.has.queues, format!("{tenant}/{name}"), limits.queues, "queue", name)
             }
-            Name::Kind(name) => fit(&mut self.has.kinds, name.to_owned(), limits.kinds, "kind", name),
+            TenantName::Kind(name) => fit(&mut self.has.kinds, name.to_owned(), limits.kinds, "kind", name),
         }
     }
 }
@@ -108,19 +104,21 @@ fn fit(
     what: &str,
     name: &str,
 ) -> Result<(), ApiError> {
-    if has.contains(&full) {
-        return Ok(());
-    }
-    if has.len() < limit {
-        has.insert(full);
-        return Ok(());
+    match tenant::room(has.contains(&full), has.len(), limit) {
+        TenantRoom::Known => return Ok(()),
+        TenantRoom::Free => {
+            has.insert(full);
+            return Ok(());
+        }
+        TenantRoom::Full => {}
     }
     let setting = format!("{what}s_per_tenant");
     let message =
-        format!("the {what} `{name}` is not made: this tenant has {limit} {what}s, which is the limit");
+        format!("{what} `{name}` was not created: this tenant has reached its limit of {limit} {what}s");
     Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "tenant_limit", message)
         .hint(format!(
-            "use a {what} that is there, or raise `{setting}` in [limits]; what is empty for long counts no more"
+            "use an existing {what}, or raise `{setting}` in [limits]; what has been empty for a long time no longer \
+             counts"
         ))
         .details(json!({ "name": setting, "limit": limit })))
 }
@@ -139,26 +137,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_known_name_costs_no_read_and_a_new_one_takes_room() {
         // E13
-        let rooms = Rooms::default();
-        let take = |names: &[Name<'_>], has| {
-            rooms.take("acme", names, LIMITS, has).map(|it| it.map_err(|e| e.to_json()))
+        let tenant_names = TenantNames::default();
+        let take = |names: &[TenantName<'_>], has| {
+            tenant_names.take("acme", names, LIMITS, has).map(|it| it.map_err(|e| e.to_json()))
         };
-        assert!(take(&[Name::Queue("mail")], None).is_none(), "nothing is known yet");
-        assert!(!rooms.was_just_asked("acme"));
-        assert_eq!(take(&[Name::Queue("mail"), Name::Kind("send")], Some(has(&["mail"]))), Some(Ok(())));
-        assert_eq!(take(&[Name::Queue("bulk"), Name::Kind("send")], None), Some(Ok(())), "the second of two");
-        let refused = take(&[Name::Queue("third")], None).expect("known").expect_err("there is no room");
+        assert!(take(&[TenantName::Queue("mail")], None).is_none(), "nothing is known yet");
+        assert!(!tenant_names.was_just_asked("acme"));
+        assert_eq!(
+            take(&[TenantName::Queue("mail"), TenantName::Kind("send")], Some(has(&["mail"]))),
+            Some(Ok(()))
+        );
+        assert_eq!(
+            take(&[TenantName::Queue("bulk"), TenantName::Kind("send")], None),
+            Some(Ok(())),
+            "the second of two"
+        );
+        let refused =
+            take(&[TenantName::Queue("third")], None).expect("known").expect_err("there is no room");
         assert_eq!(refused["code"], "tenant_limit");
         assert_eq!(refused["details"], json!({ "name": "queues_per_tenant", "limit": 2 }));
-        let refused = take(&[Name::Kind("other")], None).expect("known").expect_err("there is no room");
+        let refused = take(&[TenantName::Kind("other")], None).expect("known").expect_err("there is no room");
         assert_eq!(refused["details"]["name"], "kinds_per_tenant");
-        assert!(rooms.was_just_asked("acme"), "the store was asked a moment ago");
-        tokio::time::advance(FULL).await;
-        assert!(!rooms.was_just_asked("acme"), "it may have become empty meanwhile");
-        assert_eq!(take(&[Name::Queue("third")], Some(has(&["mail"]))), Some(Ok(())));
-        tokio::time::advance(KNOWN).await;
-        assert!(take(&[Name::Queue("mail")], None).is_none(), "others may have made queues");
+        assert!(tenant_names.was_just_asked("acme"), "the store was asked a moment ago");
+        tokio::time::advance(tenant::FULL_FOR).await;
+        assert!(!tenant_names.was_just_asked("acme"), "it may have become empty meanwhile");
+        assert_eq!(take(&[TenantName::Queue("third")], Some(has(&["mail"]))), Some(Ok(())));
+        tokio::time::advance(tenant::KNOWN_FOR).await;
+        assert!(take(&[TenantName::Queue("mail")], None).is_none(), "others may have made queues");
         let many = has(&["a", "b", "c"]);
-        assert_eq!(take(&[Name::Queue("c")], Some(many)), Some(Ok(())), "what is there stays usable");
+        assert_eq!(take(&[TenantName::Queue("c")], Some(many)), Some(Ok(())), "what is there stays usable");
     }
 }

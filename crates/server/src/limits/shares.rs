@@ -39,9 +39,9 @@ enum Owner {
 
 /// What somebody has taken, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Held(Vec<OwnedSemaphorePermit>);
+pub(super) struct HeldShare(Vec<OwnedSemaphorePermit>);
 
-impl Held {
+impl HeldShare {
     /// Takes what was taken by the same caller to it.
     pub(super) fn merge(&mut self, more: Self) {
         self.0.iter_mut().zip(more.0).for_each(|(held, more)| held.merge(more));
@@ -50,7 +50,7 @@ impl Held {
 
 /// Why there is nothing to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum ShareFull {
     /// The token has its share.
     Token(usize),
     /// The tenant has its share.
@@ -59,7 +59,7 @@ pub(super) enum Full {
     All,
 }
 
-impl Full {
+impl ShareFull {
     /// What a caller is told that wanted one more of something that it has many of.
     pub(super) fn refused(self, what: &str, setting: &str) -> ApiError {
         let (whose, limit) = match self {
@@ -83,36 +83,40 @@ impl Shares {
     }
 
     /// What has to be taken from, the caller's own first.
-    fn of(&self, caller: &Caller) -> Vec<(Arc<Semaphore>, Full)> {
+    fn of(&self, caller: &Caller) -> Vec<(Arc<Semaphore>, ShareFull)> {
         let mut from = Vec::with_capacity(3);
         if let Some(token) = caller.token() {
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             let mut own =
                 |owner: Owner, most: usize| taken.entry(owner).or_insert_with(|| semaphore(most)).clone();
-            from.push((own(Owner::Token(token.to_owned()), self.each.token), Full::Token(self.each.token)));
+            from.push((
+                own(Owner::Token(token.to_owned()), self.each.token),
+                ShareFull::Token(self.each.token),
+            ));
             if let Some(tenant) = caller.tenant() {
                 let owner = Owner::Tenant(tenant.to_owned());
-                from.push((own(owner, self.each.tenant), Full::Tenant(self.each.tenant)));
+                from.push((own(owner, self.each.tenant), ShareFull::Tenant(self.each.tenant)));
             }
         }
-        from.push((self.all.clone(), Full::All));
+        from.push((self.all.clone(), ShareFull::All));
         from
     }
 
     /// Takes so much, if it is there.
-    pub(super) fn try_take(&self, caller: &Caller, much: u32) -> Result<Held, Full> {
-        let one = |(from, full): (Arc<Semaphore>, Full)| from.try_acquire_many_owned(much).map_err(|_| full);
-        self.of(caller).into_iter().map(one).collect::<Result<_, _>>().map(Held)
+    pub(super) fn try_take(&self, caller: &Caller, much: u32) -> Result<HeldShare, ShareFull> {
+        let one =
+            |(from, full): (Arc<Semaphore>, ShareFull)| from.try_acquire_many_owned(much).map_err(|_| full);
+        self.of(caller).into_iter().map(one).collect::<Result<_, _>>().map(HeldShare)
     }
 
     /// Takes so much as soon as it is there. Whoever waits for its own share keeps nothing of what is everybody's.
-    pub(super) async fn take(&self, caller: &Caller, much: u32) -> Held {
+    pub(super) async fn take(&self, caller: &Caller, much: u32) -> HeldShare {
         let mut held = Vec::new();
         for (from, _) in self.of(caller) {
             // It is never closed.
             held.extend(from.acquire_many_owned(much).await);
         }
-        Held(held)
+        HeldShare(held)
     }
 }
 
@@ -133,13 +137,14 @@ mod tests {
         let shares = Shares::new(10, Share { token: 3, tenant: 4 });
         let (first, second) = (holder("a", Some("acme")), holder("b", Some("acme")));
         let (other, local) = (holder("c", None), Caller::local("x"));
-        let mut held: Vec<Held> = (0..3).map(|_| shares.try_take(&first, 1).expect("its share")).collect();
-        assert_eq!(shares.try_take(&first, 1).unwrap_err(), Full::Token(3));
+        let mut held: Vec<HeldShare> =
+            (0..3).map(|_| shares.try_take(&first, 1).expect("its share")).collect();
+        assert_eq!(shares.try_take(&first, 1).unwrap_err(), ShareFull::Token(3));
         held.push(shares.try_take(&second, 1).expect("what its tenant has left"));
-        assert_eq!(shares.try_take(&second, 1).unwrap_err(), Full::Tenant(4));
+        assert_eq!(shares.try_take(&second, 1).unwrap_err(), ShareFull::Tenant(4));
         held.push(shares.try_take(&other, 3).expect("its share"));
         held.push(shares.try_take(&local, 3).expect("what is left"));
-        assert_eq!(shares.try_take(&local, 1).unwrap_err(), Full::All);
+        assert_eq!(shares.try_take(&local, 1).unwrap_err(), ShareFull::All);
         // What was refused was not kept by half.
         held.clear();
         assert_eq!(shares.all.available_permits(), 10);

@@ -7,22 +7,22 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::shares::Held;
+use super::shares::HeldShare;
 
 /// The body of a stream.
-pub(super) struct Stoppable {
+pub(super) struct StoppableBody {
     inner: Body,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
-    _place: Held,
+    _place: HeldShare,
 }
 
-impl Stoppable {
-    pub(super) fn new(inner: Body, stopping: CancellationToken, place: Held) -> Self {
+impl StoppableBody {
+    pub(super) fn new(inner: Body, stopping: CancellationToken, place: HeldShare) -> Self {
         Self { inner, stopped: Box::pin(stopping.cancelled_owned()), _place: place }
     }
 }
 
-impl HttpBody for Stoppable {
+impl HttpBody for StoppableBody {
     type Data = Bytes;
     type Error = axum::Error;
 

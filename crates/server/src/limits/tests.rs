@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::api::Settings;
+use crate::api::ServerSettings;
 
 /// A place where requests are handed over to a handler that says that it has begun and then waits for ever.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ struct Waiting {
     begun: mpsc::UnboundedSender<()>,
 }
 
-async fn waiting(settings: Settings) -> (Waiting, mpsc::UnboundedReceiver<()>) {
+async fn waiting(settings: ServerSettings) -> (Waiting, mpsc::UnboundedReceiver<()>) {
     let engine = Backstop::open("memory:").await.expect("a store in memory");
     let (begun, told) = mpsc::unbounded_channel();
     (Waiting { api: Api::new(engine, settings), begun }, told)
@@ -41,7 +41,7 @@ async fn code(response: Response) -> (u16, String) {
 
 #[tokio::test(start_paused = true)]
 async fn requests_wait_for_their_turn_in_a_queue_that_ends() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     (settings.limits.requests, settings.limits.queued) = (1, 1);
     let (place, mut begun) = waiting(settings).await;
     let running = ask(&place, "/plain");
@@ -58,7 +58,7 @@ async fn requests_wait_for_their_turn_in_a_queue_that_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_are_counted_by_themselves() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     (settings.limits.requests, settings.limits.streams, settings.limits.claims) = (1, 2, 2);
     let (place, mut begun) = waiting(settings).await;
     let streams = [ask(&place, STREAM), ask(&place, STREAM)];
@@ -81,7 +81,7 @@ async fn streams_are_counted_by_themselves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_is_cut_when_the_server_goes_down() {
-    let (place, mut begun) = waiting(Settings::default()).await;
+    let (place, mut begun) = waiting(ServerSettings::default()).await;
     let poll = ask(&place, POLL);
     begun.recv().await.expect("it waits");
     let asked = tokio::time::Instant::now();

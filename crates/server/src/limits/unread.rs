@@ -26,13 +26,13 @@ const LONGEST: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A body that whoever answers can go on reading.
-pub(crate) struct Unread {
+pub(crate) struct UnreadBody {
     body: Shared,
     /// The client waits to be told before it sends: until somebody reads, it has nothing under way.
     waits: bool,
 }
 
-impl Unread {
+impl UnreadBody {
     /// Keeps hold of a request's body; none when it has none.
     pub(crate) fn of(request: Request) -> (Request, Option<Self>) {
         if request.body().is_end_stream() {

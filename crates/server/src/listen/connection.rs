@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use super::pulse::{Felt, Pulse};
+use super::activity::{ConnectionActivity, MeteredStream};
 use crate::access::Peer;
 use crate::api::Api;
 
@@ -28,12 +28,12 @@ const HEADERS: usize = 64;
 const HEAD_BYTES: usize = 16 * 1_024;
 
 /// Attends to connections.
-pub(super) struct Attendant {
+pub(super) struct ConnectionServer {
     api: Api,
     router: Router,
 }
 
-impl Attendant {
+impl ConnectionServer {
     pub(super) fn new(api: &Api) -> Self {
         Self { api: api.clone(), router: crate::routes::router(api.clone()) }
     }
@@ -44,11 +44,11 @@ impl Attendant {
     }
 
     /// Serves a connection until it ends, takes too long, or the server goes down.
-    pub(super) async fn attend(&self, stream: TcpStream, peer: Peer, pulse: Arc<Pulse>) {
-        let Some(tls) = &self.api.settings().tls else { return self.speak(stream, peer, pulse).await };
+    pub(super) async fn attend(&self, stream: TcpStream, peer: Peer, activity: Arc<ConnectionActivity>) {
+        let Some(tls) = &self.api.settings().tls else { return self.speak(stream, peer, activity).await };
         // The handshake is a head of its own.
         match timeout(self.api.settings().limits.head, tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.speak(stream, peer, pulse).await,
+            Ok(Ok(stream)) => self.speak(stream, peer, activity).await,
             Ok(Err(error)) => tracing::debug!(%error, remote = %peer.remote, "a TLS handshake failed"),
             Err(_) => tracing::debug!(remote = %peer.remote, "a TLS handshake took too long"),
         }
@@ -58,15 +58,15 @@ impl Attendant {
         &self,
         stream: S,
         peer: Peer,
-        pulse: Arc<Pulse>,
+        activity: Arc<ConnectionActivity>,
     ) {
-        let io = TokioIo::new(Felt { inner: stream, pulse: pulse.clone() });
-        let service = service_fn(|request| self.answer(request, peer, pulse.clone()));
+        let io = TokioIo::new(MeteredStream { inner: stream, activity: activity.clone() });
+        let service = service_fn(|request| self.answer(request, peer, activity.clone()));
         // The times of a connection are kept by its pulse: hyper's own for heads would also count the rest between two.
         let mut protocol = http1::Builder::new();
         protocol.max_headers(HEADERS).max_buf_size(HEAD_BYTES).header_read_timeout(None);
         let mut connection = pin!(protocol.serve_connection(io, service));
-        let mut overdue = pin!(pulse.overdue(&self.api.settings().limits));
+        let mut overdue = pin!(activity.overdue(&self.api.settings().limits));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = overdue.as_mut() => return,
@@ -87,10 +87,10 @@ impl Attendant {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        pulse: Arc<Pulse>,
+        activity: Arc<ConnectionActivity>,
     ) -> Result<Response<Answering>, Infallible> {
-        pulse.busy();
-        let rest = Rest(pulse);
+        activity.busy();
+        let rest = Rest(activity);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let response = self.router.clone().oneshot(request).await?;
@@ -99,7 +99,7 @@ impl Attendant {
 }
 
 /// Lets a connection rest when its request is done with.
-struct Rest(Arc<Pulse>);
+struct Rest(Arc<ConnectionActivity>);
 
 impl Drop for Rest {
     fn drop(&mut self) {

@@ -13,17 +13,17 @@ use super::ListenError;
 
 /// A certificate with its key, ready to be shown. TLS 1.2 and 1.3 are spoken.
 #[derive(Clone)]
-pub struct Tls {
+pub struct TlsSettings {
     config: Arc<ServerConfig>,
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls(…)")
     }
 }
 
-impl Tls {
+impl TlsSettings {
     /// Reads a chain of certificates and the key of the first one, both PEM.
     ///
     /// # Errors

@@ -9,17 +9,17 @@ use utoipa_axum::routes;
 
 use crate::access::Scope;
 use crate::api::Api;
-use crate::body::{Limit, Query, wrong_field};
+use crate::body::{PageLimit, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::whole;
-use crate::routes::{Needs, Routes};
-use crate::shape::{Alert, Failed, Items};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{Alert, ErrorBody, Items};
 
 /// No key of an account is longer.
 const LONGEST_CURSOR: usize = 300;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::RightOverAll(Scope::Read), routes!(list))
+    routes.add(RouteNeeds::RightOverAll(Scope::Read), routes!(list))
 }
 
 /// Which page of the alerts.
@@ -28,15 +28,15 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 #[into_params(parameter_in = Query)]
 struct Page {
     /// How many rows at most.
-    limit: Limit,
+    limit: PageLimit,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
 }
 
 /// What each channel was told of each incident: by channel, and first what has yet to be told.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(Page),
-    responses((status = 200, body = Items<Alert>), (status = 422, body = Failed)))]
-async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Response, ApiError> {
+    responses((status = 200, body = Items<Alert>), (status = 422, body = ErrorBody)))]
+async fn list(State(api): State<Api>, QueryParams(page): QueryParams<Page>) -> Result<Response, ApiError> {
     if page.cursor.as_ref().is_some_and(|cursor| cursor.is_empty() || cursor.len() > LONGEST_CURSOR) {
         return Err(wrong_field("cursor", "it is not a next_cursor of this list"));
     }

@@ -15,12 +15,14 @@ use utoipa_axum::routes;
 use super::{ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query, wrong_field};
+use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::data;
 use crate::error::ApiError;
-use crate::page::Steps;
-use crate::routes::{Needs, Routes};
-use crate::shape::{ArchiveQuery, ArchivedJob, Exported, Failed, Items, Prune, Pruned, Reveal};
+use crate::page::PageSteps;
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{
+    ArchiveQuery, ArchivedJob, ErrorBody, ExportedJob, Items, PruneAnswer, PruneRequest, RevealQuery,
+};
 
 /// Archived jobs that are counted at most.
 const COUNT: usize = 10_000_000;
@@ -36,21 +38,21 @@ static NODE: LazyLock<WorkerId> = LazyLock::new(worker_id);
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Read), routes!(list_archive))
-        .add(Needs::Right(Scope::Read), routes!(show_archived))
-        .add(Needs::Right(Scope::Logs), routes!(export_archive))
-        .add(Needs::RightOverAll(Scope::Admin), routes!(prune_archive))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list_archive))
+        .add(RouteNeeds::Right(Scope::Read), routes!(show_archived))
+        .add(RouteNeeds::Right(Scope::Logs), routes!(export_archive))
+        .add(RouteNeeds::RightOverAll(Scope::Admin), routes!(prune_archive))
 }
 
 /// Archived jobs, newest first. A page may hold fewer than `limit` of them while more follow.
 #[utoipa::path(get, path = "/api/v1/archive", tag = "archive", params(ArchiveQuery),
-    responses((status = 200, body = Items<ArchivedJob>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<ArchivedJob>), (status = 422, body = ErrorBody)))]
 async fn list_archive(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ArchiveQuery>,
+    QueryParams(query): QueryParams<ArchiveQuery>,
 ) -> Result<Response, ApiError> {
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().archive_page(step).await?;
         page.take(found, |(id, archived)| {
@@ -65,13 +67,13 @@ async fn list_archive(
 }
 
 /// All that is kept of one archived job.
-#[utoipa::path(get, path = "/api/v1/archive/{id}", tag = "archive", params(("id" = JobId, Path), Reveal),
-    responses((status = 200, body = ArchivedJob), (status = 404, body = Failed)))]
+#[utoipa::path(get, path = "/api/v1/archive/{id}", tag = "archive", params(("id" = JobId, Path), RevealQuery),
+    responses((status = 200, body = ArchivedJob), (status = 404, body = ErrorBody)))]
 async fn show_archived(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    Query(Reveal { reveal }): Query<Reveal>,
+    PathParams(id): PathParams<String>,
+    QueryParams(RevealQuery { reveal }): QueryParams<RevealQuery>,
 ) -> Result<Json<ArchivedJob>, ApiError> {
     names::may_reveal(&caller, reveal)?;
     let id = ids::job_id(&api, &caller, &id).await?;
@@ -103,15 +105,15 @@ fn shown(api: &Api, caller: &Caller, id: JobId, archived: &Archived, reveal: boo
     Some(ArchivedJob { id, status: state, archived_at, ran, job, attempts: Some(attempts) })
 }
 
-/// Archived jobs with all that is known of each, in clear, newest first.
+/// Archived jobs with all that is known of each, in the clear, newest first.
 #[utoipa::path(get, path = "/api/v1/archive/export", tag = "archive", params(ArchiveQuery),
-    responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<ExportedJob>), (status = 422, body = ErrorBody)))]
 async fn export_archive(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<ArchiveQuery>,
+    QueryParams(query): QueryParams<ArchiveQuery>,
 ) -> Result<Response, ApiError> {
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().archive_page(step).await?;
         page.take(found, |(id, archived)| exported_row(&caller, backstop::Exported::archived(id, archived)))?;
@@ -120,46 +122,49 @@ async fn export_archive(
 }
 
 /// A job with all that is known of it, as a row of a list.
-pub(super) fn exported_row(caller: &Caller, job: backstop::Exported) -> (JobId, usize, Option<Exported>) {
+pub(super) fn exported_row(caller: &Caller, job: backstop::Exported) -> (JobId, usize, Option<ExportedJob>) {
     let (id, bytes) = (job.id, job.document.len());
     (id, bytes, exported(caller, job))
 }
 
 /// A job with all that is known of it, in the caller's names; none when it is not for its eyes.
-fn exported(caller: &Caller, job: backstop::Exported) -> Option<Exported> {
+fn exported(caller: &Caller, job: backstop::Exported) -> Option<ExportedJob> {
     let text = if caller.sees_all() && caller.may(Scope::Operate) {
         job.document.to_string()
     } else {
         let mut document = read_document(&job.document)?;
         names::document(caller, &mut document["job"]).then(|| document.to_string())?
     };
-    Some(Exported { id: job.id, status: job.state, document: RawValue::from_string(text).ok()? })
+    Some(ExportedJob { id: job.id, status: job.state, document: RawValue::from_string(text).ok()? })
 }
 
 /// Removes what was archived long ago for good, one bounded batch a call; a job that never ran stays.
-#[utoipa::path(post, path = "/api/v1/archive/prune", tag = "archive", request_body = Option<Prune>,
-    responses((status = 200, body = Pruned), (status = 409, body = Failed), (status = 422, body = Failed)))]
-async fn prune_archive(State(api): State<Api>, prune: Option<Body<Prune>>) -> Result<Json<Pruned>, ApiError> {
-    let Prune { keep_ms, dry_run } = prune.map(|Body(prune)| prune).unwrap_or_default();
+#[utoipa::path(post, path = "/api/v1/archive/prune", tag = "archive", request_body = Option<PruneRequest>,
+    responses((status = 200, body = PruneAnswer), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
+async fn prune_archive(
+    State(api): State<Api>,
+    prune: Option<JsonBody<PruneRequest>>,
+) -> Result<Json<PruneAnswer>, ApiError> {
+    let PruneRequest { keep_ms, dry_run } = prune.map(|JsonBody(prune)| prune).unwrap_or_default();
     if keep_ms.is_some_and(|keep| keep > CENTURY_MS) {
         return Err(wrong_field("keep_ms", "it is longer than a hundred years"));
     }
     let engine = api.engine();
     let keep = keep_ms.map(Duration::from_millis).or(engine.config().retention.archive).ok_or_else(|| {
         let status = axum::http::StatusCode::BAD_REQUEST;
-        ApiError::new(status, "usage", "nothing says how long archived jobs stay")
+        ApiError::new(status, "usage", "no retention is set for archived jobs")
             .hint("say it, such as `--older-than 90d` or `keep_ms`, or set retention.archive")
     })?;
     let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
     let count = |jobs: usize| u64::try_from(jobs).unwrap_or(u64::MAX);
     if dry_run {
         let jobs = Some(count(engine.prunable(keep, COUNT).await?));
-        return Ok(Json(Pruned { dry_run, keep_ms, jobs, pruned: 0, more: false }));
+        return Ok(Json(PruneAnswer { dry_run, keep_ms, jobs, pruned: 0, more: false }));
     }
     let Some((pruned, more)) = engine.prune(*NODE, TERM, keep).await? else {
         let message = "a running worker does this by itself, by its own retention.archive";
         return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "led_elsewhere", message)
             .hint("set retention.archive where the workers run, or stop them before this"));
     };
-    Ok(Json(Pruned { dry_run, keep_ms, jobs: None, pruned: count(pruned), more }))
+    Ok(Json(PruneAnswer { dry_run, keep_ms, jobs: None, pruned: count(pruned), more }))
 }

@@ -8,15 +8,15 @@ use utoipa_axum::routes;
 
 use crate::access::Scope;
 use crate::api::Api;
-use crate::audit::{Line, Place};
-use crate::body::{Limit, Query, wrong_field};
+use crate::audit::{AuditEntry, AuditPosition};
+use crate::body::{PageLimit, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::whole;
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::{AuditLine, Items};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::RightOverAll(Scope::Admin), routes!(list))
+    routes.add(RouteNeeds::RightOverAll(Scope::Admin), routes!(list))
 }
 
 /// Which page of the log.
@@ -25,15 +25,15 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 #[into_params(parameter_in = Query)]
 struct Page {
     /// How many lines at most.
-    limit: Limit,
+    limit: PageLimit,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
 }
 
 /// Every call that changed something, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Page),
-    responses((status = 200, body = Items<AuditLine>), (status = 422, body = crate::shape::Failed)))]
-async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Response, ApiError> {
+    responses((status = 200, body = Items<AuditLine>), (status = 422, body = crate::shape::ErrorBody)))]
+async fn list(State(api): State<Api>, QueryParams(page): QueryParams<Page>) -> Result<Response, ApiError> {
     let after = page.cursor.as_deref().map(place).transpose()?;
     let mut limit = page.limit.rows();
     loop {
@@ -47,17 +47,17 @@ async fn list(State(api): State<Api>, Query(page): Query<Page>) -> Result<Respon
     }
 }
 
-fn place(cursor: &str) -> Result<Place, ApiError> {
+fn place(cursor: &str) -> Result<AuditPosition, ApiError> {
     let plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let parsed = cursor.rsplit_once('.').and_then(|(key, skip)| {
         let usable = (1..=100).contains(&key.len()) && plain(key);
-        usable.then_some(Place { key: key.to_owned(), skip: skip.parse().ok()? })
+        usable.then_some(AuditPosition { key: key.to_owned(), skip: skip.parse().ok()? })
     });
     parsed.ok_or_else(|| wrong_field("cursor", "it is not a next_cursor of this list"))
 }
 
-fn shown(line: Line) -> AuditLine {
-    let Line { at, who, tenant, method, route, path, status, from, count, what } = line;
+fn shown(line: AuditEntry) -> AuditLine {
+    let AuditEntry { at, who, tenant, method, route, path, status, from, count, what } = line;
     let from = from.map(|from| from.to_string());
     AuditLine { at, who, tenant, method, route, path, status, from, count, what }
 }

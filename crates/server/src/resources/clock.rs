@@ -7,15 +7,15 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::routes::{Needs, Routes};
-use crate::shape::Clock;
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::ServerTime;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::Right(Scope::Read), routes!(clock))
+    routes.add(RouteNeeds::Right(Scope::Read), routes!(clock))
 }
 
 /// The store's clock.
-#[utoipa::path(get, path = "/api/v1/clock", tag = "health", responses((status = 200, body = Clock)))]
-async fn clock(State(api): State<Api>) -> Result<Json<Clock>, ApiError> {
-    Ok(Json(Clock { now: api.engine().store().now().await? }))
+#[utoipa::path(get, path = "/api/v1/clock", tag = "health", responses((status = 200, body = ServerTime)))]
+async fn clock(State(api): State<Api>) -> Result<Json<ServerTime>, ApiError> {
+    Ok(Json(ServerTime { now: api.engine().store().now().await? }))
 }

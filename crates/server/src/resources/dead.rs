@@ -13,14 +13,14 @@ use utoipa_axum::routes;
 use super::{archive, ids, jobs, names};
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query};
+use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::data;
 use crate::error::ApiError;
-use crate::page::Steps;
-use crate::routes::{Needs, Routes};
+use crate::page::PageSteps;
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::{
-    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Exported, Failed, Items, Purge, Purged,
-    Survey, WithEnvelope,
+    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, Envelope, ErrorBody, ExportedJob, Items,
+    Purge, PurgeAnswer, WithEnvelope,
 };
 
 /// Dead letters that are counted at most before any goes.
@@ -34,10 +34,10 @@ const LATEST: usize = 5;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Read), routes!(list_dead_letters))
-        .add(Needs::Right(Scope::Read), routes!(show_dead_letter))
-        .add(Needs::Right(Scope::Logs), routes!(export_dead_letters))
-        .add(Needs::Right(Scope::Admin), routes!(purge_dead_letters))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list_dead_letters))
+        .add(RouteNeeds::Right(Scope::Read), routes!(show_dead_letter))
+        .add(RouteNeeds::Right(Scope::Logs), routes!(export_dead_letters))
+        .add(RouteNeeds::Right(Scope::Admin), routes!(purge_dead_letters))
 }
 
 fn dead(caller: &Caller, conditions: JobFilter) -> Result<JobFilter, ApiError> {
@@ -46,14 +46,14 @@ fn dead(caller: &Caller, conditions: JobFilter) -> Result<JobFilter, ApiError> {
 
 /// Dead letters, newest job first: as jobs, or as envelopes with `envelope=true`.
 #[utoipa::path(get, path = "/api/v1/dead-letters", tag = "dead-letters", params(DeadQuery),
-    responses((status = 200, body = Items<DeadRow>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<DeadRow>), (status = 422, body = ErrorBody)))]
 async fn list_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<DeadQuery>,
+    QueryParams(query): QueryParams<DeadQuery>,
 ) -> Result<Response, ApiError> {
     let filter = dead(&caller, query.conditions())?;
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().jobs(filter.clone(), step).await?;
         if !query.envelope {
@@ -76,12 +76,12 @@ async fn list_dead_letters(
 /// One dead letter: the job, its latest runs, and what to do.
 #[utoipa::path(get, path = "/api/v1/dead-letters/{id}", tag = "dead-letters",
     params(("id" = JobId, Path), WithEnvelope),
-    responses((status = 200, body = DeadLetter), (status = 404, body = Failed), (status = 409, body = Failed)))]
+    responses((status = 200, body = DeadLetter), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn show_dead_letter(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    Query(with): Query<WithEnvelope>,
+    PathParams(id): PathParams<String>,
+    QueryParams(with): QueryParams<WithEnvelope>,
 ) -> Result<Json<DeadLetter>, ApiError> {
     let id = ids::job_id(&api, &caller, &id).await?;
     let mut detail = jobs::seen(&api, &caller, id).await?;
@@ -113,16 +113,16 @@ fn enveloped(caller: &Caller, view: &JobView, latest: &[Attempt]) -> Option<Enve
     serde_json::from_value(envelope).ok()
 }
 
-/// Dead letters with all that is known of each, in clear, newest job first.
+/// Dead letters with all that is known of each, in the clear, newest job first.
 #[utoipa::path(get, path = "/api/v1/dead-letters/export", tag = "dead-letters", params(DeadExportQuery),
-    responses((status = 200, body = Items<Exported>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<ExportedJob>), (status = 422, body = ErrorBody)))]
 async fn export_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<DeadExportQuery>,
+    QueryParams(query): QueryParams<DeadExportQuery>,
 ) -> Result<Response, ApiError> {
     let filter = dead(&caller, query.conditions())?;
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().export(filter.clone(), step).await?;
         page.take(found, |job| archive::exported_row(&caller, job))?;
@@ -132,26 +132,25 @@ async fn export_dead_letters(
 
 /// Removes dead letters for good, one bounded batch a call; their idempotency keys keep answering.
 #[utoipa::path(post, path = "/api/v1/dead-letters/purge", tag = "dead-letters", request_body = Purge,
-    responses((status = 200, body = Purged), (status = 422, body = Failed)))]
+    responses((status = 200, body = PurgeAnswer), (status = 422, body = ErrorBody)))]
 async fn purge_dead_letters(
     State(api): State<Api>,
     caller: Caller,
-    Body(purge): Body<Purge>,
-) -> Result<Json<Purged>, ApiError> {
+    JsonBody(purge): JsonBody<Purge>,
+) -> Result<Json<PurgeAnswer>, ApiError> {
     let conditions = purge.conditions();
     let narrow = conditions != JobFilter::default();
     if let Some(ids) = purge.ids {
         if narrow || purge.all || purge.dry_run || purge.cursor.is_some() {
-            let message =
-                "`ids` stands beside conditions, `all`, `dry_run` or `cursor`, which do not go together";
+            let message = "`ids` cannot be combined with conditions, `all`, `dry_run` or `cursor`";
             return Err(ApiError::invalid(message).hint("send either"));
         }
         return purge_ids(&api, &caller, ids).await;
     }
     let filter = dead(&caller, conditions)?;
     if purge.dry_run {
-        let survey = Some(Survey::of(api.engine().survey(filter, COUNT).await?, &caller));
-        return Ok(Json(Purged { dry_run: true, purged: 0, left: 0, survey, next_cursor: None }));
+        let survey = Some(DeadSurvey::of(api.engine().survey(filter, COUNT).await?, &caller));
+        return Ok(Json(PurgeAnswer { dry_run: true, purged: 0, left: 0, survey, next_cursor: None }));
     }
     if !narrow && !purge.all {
         let status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
@@ -166,7 +165,7 @@ async fn purge_dead_letters(
     Ok(Json(purged(done, next_cursor)))
 }
 
-async fn purge_ids(api: &Api, caller: &Caller, ids: Vec<JobId>) -> Result<Json<Purged>, ApiError> {
+async fn purge_ids(api: &Api, caller: &Caller, ids: Vec<JobId>) -> Result<Json<PurgeAnswer>, ApiError> {
     if ids.len() > MOST_IDS {
         let message = format!("ids has {} jobs, the limit is {MOST_IDS}", ids.len());
         return Err(ApiError::invalid(message).hint("send several requests"));
@@ -180,9 +179,9 @@ async fn purge_ids(api: &Api, caller: &Caller, ids: Vec<JobId>) -> Result<Json<P
         seen.map(|detail| detail.view.job.spec.id).collect()
     };
     let done = api.engine().purge_those(mine, Some(JobState::Failed)).await?;
-    Ok(Json(Purged { left: asked.saturating_sub(done.purged), ..purged(done, None) }))
+    Ok(Json(PurgeAnswer { left: asked.saturating_sub(done.purged), ..purged(done, None) }))
 }
 
-fn purged(done: backstop::Purged, next_cursor: Option<JobId>) -> Purged {
-    Purged { dry_run: false, purged: done.purged, left: done.left, survey: None, next_cursor }
+fn purged(done: backstop::Purged, next_cursor: Option<JobId>) -> PurgeAnswer {
+    PurgeAnswer { dry_run: false, purged: done.purged, left: done.left, survey: None, next_cursor }
 }

@@ -7,15 +7,15 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::routes::{Needs, Routes};
-use crate::shape::{Finding, Items};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{DoctorFinding, Items};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::RightOverAll(Scope::Read), routes!(examine))
+    routes.add(RouteNeeds::RightOverAll(Scope::Read), routes!(examine))
 }
 
 /// What is good and what is not about the store's settings and about this version on it.
-#[utoipa::path(get, path = "/api/v1/doctor", tag = "doctor", responses((status = 200, body = Items<Finding>)))]
-async fn examine(State(api): State<Api>) -> Result<Json<Items<Finding>>, ApiError> {
-    Ok(Json(Items::all(api.engine().doctor().await?.into_iter().map(Finding::from))))
+#[utoipa::path(get, path = "/api/v1/doctor", tag = "doctor", responses((status = 200, body = Items<DoctorFinding>)))]
+async fn examine(State(api): State<Api>) -> Result<Json<Items<DoctorFinding>>, ApiError> {
+    Ok(Json(Items::all(api.engine().doctor().await?.into_iter().map(DoctorFinding::from))))
 }

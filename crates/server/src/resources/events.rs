@@ -2,52 +2,46 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use backstop::{JobId, What};
+use backstop::{EventKind, JobId};
 use serde_json::json;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::Query;
+use crate::body::QueryParams;
 use crate::error::ApiError;
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::EventQuery;
-use crate::stream::{After, Filter};
+use crate::stream::{EventFilter, ResumePoint};
 
 /// Names in one list of a filter at most.
 const MOST_NAMES: usize = 100;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::Right(Scope::Read), routes!(events))
+    routes.add(RouteNeeds::Right(Scope::Read), routes!(events))
 }
 
 /// Events as server-sent events, from now on or behind `Last-Event-ID`. It tells of what is committed through this
 /// process; when events are missing, an event `gap` says so.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventQuery,
-        ("last-event-id" = Option<String>, Header, description = "Go on behind this id; before `after`.")),
+        ("last-event-id" = Option<String>, Header,
+            description = "Continue after this id; takes precedence over `after`.")),
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = 422, body = crate::shape::Failed), (status = 503, body = crate::shape::Failed)))]
+        (status = 422, body = crate::shape::ErrorBody), (status = 503, body = crate::shape::ErrorBody)))]
 async fn events(
     State(api): State<Api>,
     caller: Caller,
     headers: HeaderMap,
-    Query(query): Query<EventQuery>,
+    QueryParams(query): QueryParams<EventQuery>,
 ) -> Result<Response, ApiError> {
     // A browser that comes back sends the address it was given at first, and a header that is newer.
     let header = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into());
-    let after = header.or_else(|| query.after.clone()).map_or(After::Now, After::Id);
+    let after = header.or_else(|| query.after.clone()).map_or(ResumePoint::Now, ResumePoint::Id);
     let filter = filter(&caller, &query)?;
-    let (tell, most) = (api.tell(), api.settings().telling.streams);
     let watched = api.tokens().watch();
-    let Some(subscriber) = tell.hub.subscribe(api.engine(), most, caller, filter, &after) else {
-        let message = "there are as many event streams as this server allows";
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        return Err(ApiError::new(status, "too_many_streams", message)
-            .hint("close some, or raise the bound of the server's settings")
-            .retry_after(5));
-    };
+    let subscriber = api.reporting().hub.subscribe(api.engine(), caller, filter, &after);
     let mut response = Body::new(subscriber.watched(watched)).into_response();
     let fixed = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -61,20 +55,20 @@ async fn events(
     Ok(response)
 }
 
-fn filter(caller: &Caller, query: &EventQuery) -> Result<Filter, ApiError> {
+fn filter(caller: &Caller, query: &EventQuery) -> Result<EventFilter, ApiError> {
     let queues = names("queue", query.queue.as_deref())?;
     let queues = queues.map(|names| names.iter().map(|name| caller.queue(name)).collect::<Result<_, _>>());
     let events = names("event", query.event.as_deref())?;
-    if let Some(unknown) = events.iter().flatten().find(|name| !What::NAMES.contains(&name.as_str())) {
+    if let Some(unknown) = events.iter().flatten().find(|name| !EventKind::NAMES.contains(&name.as_str())) {
         let message = format!("there is no event `{}`", unknown.chars().take(40).collect::<String>());
-        let details = json!({ "field": "event", "known": What::NAMES });
+        let details = json!({ "field": "event", "known": EventKind::NAMES });
         return Err(ApiError::invalid(message).hint("details.known lists every event").details(details));
     }
     let job = query.job.as_deref().map(|text| {
         text.parse::<JobId>()
             .map_err(|_| ApiError::invalid("`job` is not a job id").details(json!({ "field": "job" })))
     });
-    Ok(Filter {
+    Ok(EventFilter {
         queues: queues.transpose()?,
         kinds: names("kind", query.kind.as_deref())?,
         events,

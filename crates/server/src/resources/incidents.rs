@@ -16,23 +16,23 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Limit, Path, Query, wrong_field};
+use crate::body::{JsonBody, PageLimit, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
-use crate::page::Steps;
-use crate::routes::{Needs, Routes};
-use crate::shape::{IncidentShown, Items, Sample, Saying, SayingFixed};
+use crate::page::PageSteps;
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{IncidentFix, IncidentNote, IncidentSample, IncidentShown, Items};
 
 /// Dead letters that one incident is shown with.
 const SAMPLES: usize = 5;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Read), routes!(list))
-        .add(Needs::Right(Scope::Read), routes!(show))
-        .add(Needs::Right(Scope::Operate), routes!(ack))
-        .add(Needs::Right(Scope::Operate), routes!(fixed))
-        .add(Needs::Right(Scope::Operate), routes!(mute))
-        .add(Needs::Right(Scope::Operate), routes!(reopen))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list))
+        .add(RouteNeeds::Right(Scope::Read), routes!(show))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(ack))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(fixed))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(mute))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(reopen))
 }
 
 /// Which incidents are listed.
@@ -45,8 +45,8 @@ struct Which {
     /// Only those that have dead letters now.
     open: Option<bool>,
     /// At most this many.
-    #[param(value_type = Option<Limit>)]
-    limit: Limit,
+    #[param(value_type = Option<PageLimit>)]
+    limit: PageLimit,
     /// Go on after this one: `next_cursor` of the page before.
     #[param(max_length = 300)]
     cursor: Option<String>,
@@ -58,7 +58,7 @@ struct Which {
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(which): Query<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Result<Response, ApiError> {
     over_all_queues(&caller)?;
     let filter = IncidentFilter {
@@ -68,7 +68,7 @@ async fn list(
         after: which.cursor.as_deref().map(place).transpose()?,
         ..IncidentFilter::default()
     };
-    let mut page = Steps::new(Some(which.limit), None);
+    let mut page = PageSteps::new(Some(which.limit), None);
     while let Some(step) = page.next() {
         let after = step.after.as_ref().map(|Place(at, print)| (*at, print.clone())).or(filter.after.clone());
         let filter = IncidentFilter { after, ..filter.clone() };
@@ -113,7 +113,7 @@ fn place(cursor: &str) -> Result<(Timestamp, Fingerprint), ApiError> {
 async fn show(
     State(api): State<Api>,
     caller: Caller,
-    Path(fingerprint): Path<String>,
+    PathParams(fingerprint): PathParams<String>,
 ) -> Result<Json<IncidentShown>, ApiError> {
     let incident = known(&api, &caller, &fingerprint).await?;
     let filter = JobFilter {
@@ -122,11 +122,11 @@ async fn show(
         ..JobFilter::default()
     };
     let found = api.engine().jobs(filter, PageRequest::first(SAMPLES)).await?.items;
-    let sample = |view: &backstop::core::job::JobView| Sample {
+    let sample = |view: &backstop::core::job::JobView| IncidentSample {
         id: view.job.spec.id,
         finished_at: view.record.finished_at,
     };
-    let samples: Vec<Sample> = found.iter().map(sample).collect();
+    let samples: Vec<IncidentSample> = found.iter().map(sample).collect();
     let sample_jobs = samples.iter().map(|sample| sample.id).collect();
     Ok(Json(IncidentShown { incident, sample_jobs, samples }))
 }
@@ -137,12 +137,12 @@ macro_rules! says {
         $(#[$about])*
         #[utoipa::path(post, path = $path, tag = "incidents",
             params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
-            request_body = Option<Saying>, responses((status = 200, body = Incident)))]
+            request_body = Option<IncidentNote>, responses((status = 200, body = Incident)))]
         async fn $handler(
             api: State<Api>,
             caller: Caller,
-            fingerprint: Path<String>,
-            saying: Option<Body<Saying>>,
+            fingerprint: PathParams<String>,
+            saying: Option<JsonBody<IncidentNote>>,
         ) -> Result<Json<Incident>, ApiError> {
             say(&api, &caller, &fingerprint.0, $verb, saying).await
         }
@@ -162,22 +162,22 @@ says! {
     reopen, "/api/v1/incidents/{fingerprint}/reopen", IncidentVerb::Reopen
 }
 
-/// Says that an incident is mended; a failure in that version or a later one makes it a regression.
+/// Says that an incident is fixed; a failure in that version or a later one makes it a regression.
 #[utoipa::path(post, path = "/api/v1/incidents/{fingerprint}/fixed", tag = "incidents",
     params(("fingerprint" = Fingerprint, Path, description = "The incident.")),
-    request_body = Option<SayingFixed>, responses((status = 200, body = Incident)))]
+    request_body = Option<IncidentFix>, responses((status = 200, body = Incident)))]
 async fn fixed(
     api: State<Api>,
     caller: Caller,
-    fingerprint: Path<String>,
-    saying: Option<Body<SayingFixed>>,
+    fingerprint: PathParams<String>,
+    saying: Option<JsonBody<IncidentFix>>,
 ) -> Result<Json<Incident>, ApiError> {
-    let SayingFixed { version, note, by } = saying.map(|Body(saying)| saying).unwrap_or_default();
+    let IncidentFix { version, note, by } = saying.map(|JsonBody(saying)| saying).unwrap_or_default();
     if version.as_deref().is_some_and(|version| version.trim().is_empty()) {
         return Err(crate::body::wrong_field("version", "it is empty")
             .hint("name the first version without the bug, or leave it out"));
     }
-    let saying = Some(Body(Saying { note, by }));
+    let saying = Some(JsonBody(IncidentNote { note, by }));
     say(&api, &caller, &fingerprint.0, IncidentVerb::Fix { version }, saying).await
 }
 
@@ -186,9 +186,9 @@ async fn say(
     caller: &Caller,
     fingerprint: &str,
     verb: IncidentVerb,
-    saying: Option<Body<Saying>>,
+    saying: Option<JsonBody<IncidentNote>>,
 ) -> Result<Json<Incident>, ApiError> {
-    let Saying { note, by } = saying.map(|Body(saying)| saying).unwrap_or_default();
+    let IncidentNote { note, by } = saying.map(|JsonBody(saying)| saying).unwrap_or_default();
     // Somebody else's incident is looked up first: saying something of it would change it.
     let incident = known(api, caller, fingerprint).await?;
     let by = caller.signs(by.as_deref());

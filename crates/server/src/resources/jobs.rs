@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::job::{Attempt, AttemptReads, JobDetail, JobReads, JobView, Operated, read_document};
+use backstop::core::job::{Attempt, AttemptJson, JobDetail, JobJson, JobView, Operated, read_document};
 use backstop::{JobId, OperateError, Refusal};
 use serde::Serialize;
 use serde_json::json;
@@ -13,38 +13,40 @@ use super::ids::job_id;
 use super::names;
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query};
+use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::data::{self, DataLimit};
 use crate::error::ApiError;
-use crate::page::Steps;
-use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Explained, Failed, Items, JobQuery, Logged, Reason, Reveal, RunsQuery};
+use crate::page::PageSteps;
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{
+    Changed, ErrorBody, ExplainedJob, GivenReason, Items, JobQuery, LoggedRun, RevealQuery, RunsQuery,
+};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Read), routes!(list_jobs))
-        .add(Needs::Right(Scope::Read), routes!(show_job))
-        .add(Needs::Right(Scope::Read), routes!(list_attempts))
-        .add(Needs::Right(Scope::Read), routes!(explain_job))
-        .add(Needs::Right(Scope::Logs), routes!(read_logs))
-        .add(Needs::Right(Scope::Operate), routes!(cancel_job))
-        .add(Needs::Right(Scope::Operate), routes!(pause_job))
-        .add(Needs::Right(Scope::Operate), routes!(resume_job))
-        .add(Needs::Right(Scope::Operate), routes!(retry_job))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list_jobs))
+        .add(RouteNeeds::Right(Scope::Read), routes!(show_job))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list_attempts))
+        .add(RouteNeeds::Right(Scope::Read), routes!(explain_job))
+        .add(RouteNeeds::Right(Scope::Logs), routes!(read_logs))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(cancel_job))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(pause_job))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(resume_job))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(retry_job))
 }
 
 /// Jobs, newest first. Large data is left out, see `data_limit`. A page may end before its `limit`, by its size.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(JobQuery),
-    responses((status = 200, body = Items<JobReads>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<JobJson>), (status = 422, body = ErrorBody)))]
 async fn list_jobs(
     State(api): State<Api>,
     caller: Caller,
-    Query(query): Query<JobQuery>,
+    QueryParams(query): QueryParams<JobQuery>,
 ) -> Result<Response, ApiError> {
     names::may_reveal(&caller, query.reveal)?;
     let mut filter = names::filter(&caller, query.conditions())?;
     filter.state = query.status;
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().jobs(filter.clone(), step).await?;
         page.take(found, |view| listed(&api, &caller, view, query.reveal, query.data_limit))?;
@@ -59,21 +61,21 @@ pub(super) fn listed(
     view: JobView,
     reveal: bool,
     limit: DataLimit,
-) -> (JobId, usize, Option<JobReads>) {
+) -> (JobId, usize, Option<JobJson>) {
     let (id, bytes) = (view.job.spec.id, data::bytes_of(&view));
     let shown = |view: &JobView| names::job(caller, names::shown(api, view, reveal).reads());
     (id, bytes, data::listed(view, limit, shown))
 }
 
 /// Everything about one job.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path), Reveal),
-    responses((status = 200, body = JobReads), (status = 404, body = Failed)))]
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path), RevealQuery),
+    responses((status = 200, body = JobJson), (status = 404, body = ErrorBody)))]
 async fn show_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    Query(Reveal { reveal }): Query<Reveal>,
-) -> Result<Json<JobReads>, ApiError> {
+    PathParams(id): PathParams<String>,
+    QueryParams(RevealQuery { reveal }): QueryParams<RevealQuery>,
+) -> Result<Json<JobJson>, ApiError> {
     names::may_reveal(&caller, reveal)?;
     let id = job_id(&api, &caller, &id).await?;
     let mut detail = seen(&api, &caller, id).await?;
@@ -83,12 +85,12 @@ async fn show_job(
 
 /// The runs of a job that have ended, latest first. What they logged is there for those who may read logs.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/attempts", tag = "jobs", params(("id" = JobId, Path), RunsQuery),
-    responses((status = 200, body = Items<AttemptReads>), (status = 404, body = Failed)))]
+    responses((status = 200, body = Items<AttemptJson>), (status = 404, body = ErrorBody)))]
 async fn list_attempts(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    Query(query): Query<RunsQuery>,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<RunsQuery>,
 ) -> Result<Response, ApiError> {
     let id = job_id(&api, &caller, &id).await?;
     runs(&api, &caller, id, query, |run| run).await
@@ -96,12 +98,12 @@ async fn list_attempts(
 
 /// Why a job is where it is, what happens next and when.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/explain", tag = "jobs", params(("id" = JobId, Path)),
-    responses((status = 200, body = Explained), (status = 404, body = Failed)))]
+    responses((status = 200, body = ExplainedJob), (status = 404, body = ErrorBody)))]
 async fn explain_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Json<Explained>, ApiError> {
+    PathParams(id): PathParams<String>,
+) -> Result<Json<ExplainedJob>, ApiError> {
     let id = job_id(&api, &caller, &id).await?;
     let Some((view, mut explanation)) = api.engine().explain(id).await? else {
         return Err(absent(&api, &caller, id).await);
@@ -109,71 +111,71 @@ async fn explain_job(
     names::sentences(&caller, &view, &mut explanation);
     let Some(job) = names::job(&caller, view.reads()) else { return Err(no_such_job(id)) };
     let (kind, queue) = (job.kind.to_string(), job.queue.to_string());
-    Ok(Json(Explained { id, kind, queue, explanation }))
+    Ok(Json(ExplainedJob { id, kind, queue, explanation }))
 }
 
 /// What the runs of a job logged or printed, latest run first.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/logs", tag = "jobs", params(("id" = JobId, Path), RunsQuery),
-    responses((status = 200, body = Items<Logged>), (status = 404, body = Failed)))]
+    responses((status = 200, body = Items<LoggedRun>), (status = 404, body = ErrorBody)))]
 async fn read_logs(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    Query(query): Query<RunsQuery>,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<RunsQuery>,
 ) -> Result<Response, ApiError> {
     let id = job_id(&api, &caller, &id).await?;
     let logged = |run| {
-        let AttemptReads { number, cause, finished_at, output, .. } = run;
-        Logged { number, cause, finished_at, output }
+        let AttemptJson { number, cause, finished_at, output, .. } = run;
+        LoggedRun { number, cause, finished_at, output }
     };
     runs(&api, &caller, id, query, logged).await
 }
 
 /// Calls a job off, also a running one.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path)),
-    request_body = Option<Reason>,
-    responses((status = 200, body = Changed), (status = 404, body = Failed)))]
+    request_body = Option<GivenReason>,
+    responses((status = 200, body = Changed), (status = 404, body = ErrorBody)))]
 async fn cancel_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    said: Option<Body<Reason>>,
+    PathParams(id): PathParams<String>,
+    said: Option<JsonBody<GivenReason>>,
 ) -> Result<Json<Changed>, ApiError> {
     let id = movable(&api, &caller, &id).await?;
-    let reason = said.and_then(|Body(said)| said.reason);
+    let reason = said.and_then(|JsonBody(said)| said.reason);
     let reason = reason.unwrap_or_else(|| format!("canceled by {}", caller.name()));
     changed(api.engine().cancel(id, reason).await)
 }
 
 /// Holds a job back: a pending one, or a dead letter.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", tag = "jobs", params(("id" = JobId, Path)),
-    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+    responses((status = 200, body = Changed), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn pause_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
     changed(api.engine().pause(movable(&api, &caller, &id).await?).await)
 }
 
 /// Puts a paused job back to where it was.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", tag = "jobs", params(("id" = JobId, Path)),
-    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+    responses((status = 200, body = Changed), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn resume_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
     changed(api.engine().resume(movable(&api, &caller, &id).await?).await)
 }
 
 /// Drives a dead letter again, with all its attempts.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs", params(("id" = JobId, Path)),
-    responses((status = 200, body = Changed), (status = 404, body = Failed), (status = 409, body = Failed)))]
+    responses((status = 200, body = Changed), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn retry_job(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathParams(id): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
     changed(api.engine().retry(movable(&api, &caller, &id).await?).await)
 }
@@ -230,11 +232,11 @@ async fn runs<R: Serialize>(
     caller: &Caller,
     id: JobId,
     query: RunsQuery,
-    show: impl Fn(AttemptReads) -> R,
+    show: impl Fn(AttemptJson) -> R,
 ) -> Result<Response, ApiError> {
     // An unknown job has an empty ledger, and should be told from one that has not run.
     let kind = seen(api, caller, id).await?.view.job.spec.kind;
-    let mut page = Steps::new(query.limit, query.cursor);
+    let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
         let found = api.engine().attempts(id, step).await?;
         page.take(found, |run: Attempt| {

@@ -10,11 +10,11 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::api::Api;
 use crate::figures;
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     // Kinds and queues of all tenants are labels here.
-    routes.add(Needs::RightOverAll(Scope::Read), routes!(metrics))
+    routes.add(RouteNeeds::RightOverAll(Scope::Read), routes!(metrics))
 }
 
 /// Every figure, at most a second old.

@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use backstop::Refusal;
 use backstop::core::explain::Explanation;
-use backstop::core::job::{Attempt, AttemptReads, JobReads, JobView};
+use backstop::core::job::{Attempt, AttemptJson, JobJson, JobView};
 use backstop::core::tenant;
 use backstop::store::JobFilter;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub(crate) fn own_key<'k>(caller: &Caller, key: &'k str) -> &'k str {
 }
 
 /// A job as this caller sees it; none when it is not for its eyes.
-pub(crate) fn job(caller: &Caller, mut job: JobReads) -> Option<JobReads> {
+pub(crate) fn job(caller: &Caller, mut job: JobJson) -> Option<JobJson> {
     let queue = caller.sees(&job.queue)?;
     if caller.tenant().is_none() {
         return Some(job);
@@ -154,13 +154,14 @@ pub(crate) fn filter(caller: &Caller, mut filter: JobFilter) -> Result<JobFilter
     Ok(filter)
 }
 
-/// Refuses to show data in clear to those who may not see it.
+/// Refuses to show data in the clear to those who may not see it.
 ///
 /// # Errors
 /// When the token lacks the scope.
 pub(crate) fn may_reveal(caller: &Caller, reveal: bool) -> Result<(), ApiError> {
     if reveal && !caller.may(Scope::Logs) {
-        let message = "showing payloads and results in clear needs the scope `logs`, which this token lacks";
+        let message =
+            "showing payloads and results in the clear needs the scope `logs`, which this token lacks";
         return Err(
             ApiError::forbidden(message).hint("leave `reveal` out, or use a token that has the scope")
         );
@@ -175,7 +176,7 @@ pub(crate) fn shown(api: &Api, view: &JobView, reveal: bool) -> JobView {
 }
 
 /// A run as this caller sees it: its data masked, what it logged only for those who may read logs.
-pub(crate) fn run(api: &Api, caller: &Caller, kind: &str, run: &Attempt) -> AttemptReads {
+pub(crate) fn run(api: &Api, caller: &Caller, kind: &str, run: &Attempt) -> AttemptJson {
     let mut run = run.masked(Some(kind), &api.engine().mask()).reads();
     if !caller.may(Scope::Logs) {
         run.output = None;

@@ -6,14 +6,14 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::routes;
 
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 
 /// The document, written once: it is the same for every caller.
 static WRITTEN: LazyLock<String> =
     LazyLock::new(|| serde_json::to_string(&crate::openapi::document()).unwrap_or_default());
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::Nothing, routes!(document))
+    routes.add(RouteNeeds::Nothing, routes!(document))
 }
 
 /// This document.

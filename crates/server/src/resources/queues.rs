@@ -8,34 +8,34 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query};
+use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::error::ApiError;
-use crate::limits::room::{self, Name};
-use crate::page::Steps;
-use crate::routes::{Needs, Routes};
-use crate::shape::{Changed, Items, Note, PageQuery};
+use crate::limits::room::{self, TenantName};
+use crate::page::PageSteps;
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{Changed, Items, OperationNote, PageQuery};
 
 /// About how many bytes a queue has beside its name.
 const ROW: usize = 250;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Read), routes!(list))
-        .add(Needs::Right(Scope::Operate), routes!(pause))
-        .add(Needs::Right(Scope::Operate), routes!(resume))
+        .add(RouteNeeds::Right(Scope::Read), routes!(list))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(pause))
+        .add(RouteNeeds::Right(Scope::Operate), routes!(resume))
 }
 
 /// Queues by name, with their counts, which are kept, not counted.
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues", params(PageQuery),
-    responses((status = 200, body = Items<QueueView>), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Items<QueueView>), (status = 422, body = crate::shape::ErrorBody)))]
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+    QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
     let tenant = caller.tenant().map(QueueRange::of_tenant);
     let prefix = tenant.map(|range| range.prefix).unwrap_or_default();
-    let mut page = Steps::new(limit, cursor);
+    let mut page = PageSteps::new(limit, cursor);
     while let Some(PageRequest { limit, after }) = page.next() {
         // Only the caller's own are asked for: who has many queues slows nobody else.
         let after = after.map(|name| format!("{prefix}{name}"));
@@ -53,20 +53,20 @@ async fn list(
 /// Lets nothing be claimed from a queue until it is resumed.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues",
     params(("name" = String, Path, description = "The queue.")),
-    request_body = Option<Note>,
-    responses((status = 200, body = Changed), (status = 422, body = crate::shape::Failed),
-        (status = 429, description = "`tenant_limit`: the tenant has as many queues as it may.",
-         body = crate::shape::Failed)))]
+    request_body = Option<OperationNote>,
+    responses((status = 200, body = Changed), (status = 422, body = crate::shape::ErrorBody),
+        (status = 429, description = "`tenant_limit`: the tenant has reached its limit of queues.",
+         body = crate::shape::ErrorBody)))]
 async fn pause(
     State(api): State<Api>,
     caller: Caller,
-    Path(name): Path<String>,
-    note: Option<Body<Note>>,
+    PathParams(name): PathParams<String>,
+    note: Option<JsonBody<OperationNote>>,
 ) -> Result<Json<Changed>, ApiError> {
     let queue = caller.queue(&name)?;
     // A queue that is paused is known from then on.
-    room::check(&api, &caller, &[Name::Queue(&name)]).await?;
-    let note = note.and_then(|Body(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
+    room::check(&api, &caller, &[TenantName::Queue(&name)]).await?;
+    let note = note.and_then(|JsonBody(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
     let changed = api.engine().pause_queue_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))
 }
@@ -74,11 +74,11 @@ async fn pause(
 /// Lets a queue go again.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues",
     params(("name" = String, Path, description = "The queue.")),
-    responses((status = 200, body = Changed), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Changed), (status = 422, body = crate::shape::ErrorBody)))]
 async fn resume(
     State(api): State<Api>,
     caller: Caller,
-    Path(name): Path<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
     let changed = api.engine().resume_queue(&caller.queue(&name)?).await?;
     Ok(Json(Changed { changed, status: "running".to_owned() }))

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use backstop::RedriveError;
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Item, Plan, PlanError};
+use backstop::core::redrive::{Plan, PlanError, PlanJob};
 use backstop::store::PageRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,17 +17,17 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Limit, Path, Query, wrong_field};
+use crate::body::{JsonBody, PageLimit, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{page, whole};
-use crate::routes::{Needs, Routes};
-use crate::shape::{Asking, Failed, Items, NewPlan, PlanMade, PlanShown};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{ErrorBody, Items, NewPlan, PlanActor, PlanMade, PlanShown};
 
 /// Characters of a cursor behind the plan and the shelf: more than any sheet's name and place has.
 const CURSOR_CHARS: usize = 64;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    let (look, change) = (Needs::RightOverAll(Scope::Read), Needs::RightOverAll(Scope::Operate));
+    let (look, change) = (RouteNeeds::RightOverAll(Scope::Read), RouteNeeds::RightOverAll(Scope::Operate));
     routes
         .add(look, routes!(list))
         .add(change, routes!(make))
@@ -45,8 +45,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 #[into_params(parameter_in = Query)]
 struct Page {
     /// At most this many.
-    #[param(value_type = Option<Limit>)]
-    limit: Limit,
+    #[param(value_type = Option<PageLimit>)]
+    limit: PageLimit,
     /// Go on after this one, as `next_cursor` of the page before says.
     cursor: Option<String>,
 }
@@ -54,7 +54,7 @@ struct Page {
 /// Every plan, latest first.
 #[utoipa::path(get, path = "/api/v1/redrives", tag = "redrives", params(Page),
     responses((status = 200, body = Items<PlanShown>)))]
-async fn list(State(api): State<Api>, Query(asked): Query<Page>) -> Result<Response, ApiError> {
+async fn list(State(api): State<Api>, QueryParams(asked): QueryParams<Page>) -> Result<Response, ApiError> {
     let after = asked.cursor.as_deref().map(read_mark).transpose()?;
     let plans = api.engine().redrive_plans().await?.into_iter();
     let rest = plans.filter(|plan| after.as_ref().is_none_or(|after| mark(plan) > *after));
@@ -86,12 +86,12 @@ fn read_mark(text: &str) -> Result<Mark, ApiError> {
     responses(
         (status = 200, description = "What a dry run counted.", body = PlanMade),
         (status = 201, description = "The plan was made; nothing is driven before it is started.", body = PlanMade),
-        (status = 404, description = "There is no such incident.", body = Failed),
-        (status = 409, description = "No dead letter matches.", body = Failed)))]
+        (status = 404, description = "There is no such incident.", body = ErrorBody),
+        (status = 409, description = "No dead letter matches.", body = ErrorBody)))]
 async fn make(
     State(api): State<Api>,
     caller: Caller,
-    Body(new): Body<NewPlan>,
+    JsonBody(new): JsonBody<NewPlan>,
 ) -> Result<(StatusCode, Json<PlanMade>), ApiError> {
     let redrive = api.engine().redrive(new.selector()).settings(new.settings.unwrap_or_default().into());
     let mut redrive = redrive.note(new.note).by(caller.signs(new.by.as_deref()));
@@ -109,17 +109,20 @@ async fn make(
 /// One plan: where it is, what happened so far, and who did what.
 #[utoipa::path(get, path = "/api/v1/redrives/{id}", tag = "redrives",
     params(("id" = PlanId, Path, description = "The plan.")), responses((status = 200, body = PlanShown)))]
-async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<PlanShown>, ApiError> {
+async fn show(
+    State(api): State<Api>,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<PlanShown>, ApiError> {
     Ok(Json(api.engine().redrive_plan(&known(&id)?).await?.into()))
 }
 
 /// What became of each job of a plan: first those of batches that have ended altogether, then the others.
 #[utoipa::path(get, path = "/api/v1/redrives/{id}/jobs", tag = "redrives",
-    params(("id" = PlanId, Path, description = "The plan."), Page), responses((status = 200, body = Items<Item>)))]
+    params(("id" = PlanId, Path, description = "The plan."), Page), responses((status = 200, body = Items<PlanJob>)))]
 async fn jobs(
     State(api): State<Api>,
-    Path(id): Path<String>,
-    Query(asked): Query<Page>,
+    PathParams(id): PathParams<String>,
+    QueryParams(asked): QueryParams<Page>,
 ) -> Result<Response, ApiError> {
     let plan = api.engine().redrive_plan(&known(&id)?).await?;
     if asked.cursor.as_deref().is_some_and(|cursor| !is_job_cursor(cursor, &plan.id)) {
@@ -146,62 +149,62 @@ fn is_job_cursor(cursor: &str, plan: &PlanId) -> bool {
 
 /// Lets a plan go, beginning with its canary.
 #[utoipa::path(post, path = "/api/v1/redrives/{id}/start", tag = "redrives",
-    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<Asking>,
+    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<PlanActor>,
     responses((status = 200, body = PlanShown),
-        (status = 409, description = "It was started before.", body = Failed)))]
+        (status = 409, description = "It was already started.", body = ErrorBody)))]
 async fn start(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    asking: Option<Body<Asking>>,
+    PathParams(id): PathParams<String>,
+    asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
     Ok(Json(api.engine().start_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Drives nothing more until it is resumed; what is in flight goes on.
 #[utoipa::path(post, path = "/api/v1/redrives/{id}/pause", tag = "redrives",
-    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<Asking>,
+    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<PlanActor>,
     responses((status = 200, body = PlanShown),
-        (status = 409, description = "It is not on its way.", body = Failed)))]
+        (status = 409, description = "It is not running.", body = ErrorBody)))]
 async fn pause(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    asking: Option<Body<Asking>>,
+    PathParams(id): PathParams<String>,
+    asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
     Ok(Json(api.engine().pause_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Lets a paused plan go on; one that halted begins again with a canary.
 #[utoipa::path(post, path = "/api/v1/redrives/{id}/resume", tag = "redrives",
-    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<Asking>,
+    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<PlanActor>,
     responses((status = 200, body = PlanShown),
-        (status = 409, description = "It is neither paused nor halted.", body = Failed)))]
+        (status = 409, description = "It is neither paused nor halted.", body = ErrorBody)))]
 async fn resume(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    asking: Option<Body<Asking>>,
+    PathParams(id): PathParams<String>,
+    asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
     Ok(Json(api.engine().resume_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Calls a plan off; what is in flight goes on.
 #[utoipa::path(post, path = "/api/v1/redrives/{id}/cancel", tag = "redrives",
-    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<Asking>,
+    params(("id" = PlanId, Path, description = "The plan.")), request_body = Option<PlanActor>,
     responses((status = 200, body = PlanShown),
-        (status = 409, description = "It has come to its end.", body = Failed)))]
+        (status = 409, description = "It has ended.", body = ErrorBody)))]
 async fn cancel(
     State(api): State<Api>,
     caller: Caller,
-    Path(id): Path<String>,
-    asking: Option<Body<Asking>>,
+    PathParams(id): PathParams<String>,
+    asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
     Ok(Json(api.engine().cancel_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
-fn by(caller: &Caller, asking: Option<Body<Asking>>) -> String {
-    caller.signs(asking.and_then(|Body(asking)| asking.by).as_deref())
+fn by(caller: &Caller, asking: Option<JsonBody<PlanActor>>) -> String {
+    caller.signs(asking.and_then(|JsonBody(asking)| asking.by).as_deref())
 }
 
 /// The id of a plan; a text that is none names no plan.

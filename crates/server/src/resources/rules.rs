@@ -5,24 +5,24 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use backstop::RuleProblem;
-use backstop::core::failure::{Action, Rule, RuleId};
+use backstop::core::failure::{Rule, RuleAction, RuleId};
 use backstop::store::JobFilter;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query, wrong_field};
+use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{Needs, Routes};
-use crate::shape::{Failed, Items, NewRule, PageQuery, Rehearsal, RuleTest};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{ErrorBody, Items, NewRule, PageQuery, RuleRehearsal, RuleTest};
 
 /// Past failures that a test looks at unless it is told otherwise, and at most: each is a read of its own.
 const LOOK_BACK: u32 = 1_000;
 const LOOK_BACK_MOST: u32 = 10_000;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    let (look, change) = (Needs::RightOverAll(Scope::Read), Needs::RightOverAll(Scope::Admin));
+    let (look, change) = (RouteNeeds::RightOverAll(Scope::Read), RouteNeeds::RightOverAll(Scope::Admin));
     routes
         .add(look, routes!(list))
         .add(change, routes!(add))
@@ -34,10 +34,10 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 
 /// Every rule, in the order they are asked.
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", params(PageQuery),
-    responses((status = 200, body = Items<Rule>), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Items<Rule>), (status = 422, body = crate::shape::ErrorBody)))]
 async fn list(
     State(api): State<Api>,
-    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+    QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
     let rows = api.engine().rules().await?;
     page(behind(rows, cursor.as_deref(), |last| last.id.to_string())?, limit.unwrap_or_default(), |last| {
@@ -48,11 +48,11 @@ async fn list(
 /// Keeps a new rule; every worker follows it within a second.
 #[utoipa::path(post, path = "/api/v1/rules", tag = "rules", request_body = NewRule,
     responses((status = 201, body = Rule),
-        (status = 409, description = "A rule has this name, or there are too many.", body = Failed)))]
+        (status = 409, description = "A rule has this name, or there are too many.", body = ErrorBody)))]
 async fn add(
     State(api): State<Api>,
     caller: Caller,
-    Body(new): Body<NewRule>,
+    JsonBody(new): JsonBody<NewRule>,
 ) -> Result<(StatusCode, Json<Rule>), ApiError> {
     let rule = Rule {
         id: new.id,
@@ -70,8 +70,12 @@ async fn add(
 
 /// Tries a rule on past failures before it is switched on; nothing changes.
 #[utoipa::path(post, path = "/api/v1/rules/test", tag = "rules", request_body = RuleTest,
-    responses((status = 200, body = Rehearsal), (status = 404, description = "There is no such rule.", body = Failed)))]
-async fn test(State(api): State<Api>, Body(test): Body<RuleTest>) -> Result<Json<Rehearsal>, ApiError> {
+    responses((status = 200, body = RuleRehearsal),
+        (status = 404, description = "There is no such rule.", body = ErrorBody)))]
+async fn test(
+    State(api): State<Api>,
+    JsonBody(test): JsonBody<RuleTest>,
+) -> Result<Json<RuleRehearsal>, ApiError> {
     let most = test.most.unwrap_or(LOOK_BACK);
     if !(1..=LOOK_BACK_MOST).contains(&most) {
         return Err(wrong_field("most", &format!("{most} is not between 1 and {LOOK_BACK_MOST}")));
@@ -85,7 +89,7 @@ async fn test(State(api): State<Api>, Body(test): Body<RuleTest>) -> Result<Json
             id: "test".parse().map_err(|problem| crate::error::internal(&problem))?,
             note: String::new(),
             matches,
-            action: Action::Permanent,
+            action: RuleAction::Permanent,
             enabled: true,
             position: 0,
             created_at: api.engine().store().now().await?,
@@ -104,24 +108,24 @@ async fn test(State(api): State<Api>, Body(test): Body<RuleTest>) -> Result<Json
 /// Switches a rule on.
 #[utoipa::path(post, path = "/api/v1/rules/{id}/enable", tag = "rules",
     params(("id" = RuleId, Path, description = "The rule.")),
-    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = Failed)))]
-async fn enable(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Rule>, ApiError> {
+    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
+async fn enable(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
     Ok(Json(api.engine().enable_rule(&known(&id)?, true).await?))
 }
 
 /// Switches a rule off and keeps it.
 #[utoipa::path(post, path = "/api/v1/rules/{id}/disable", tag = "rules",
     params(("id" = RuleId, Path, description = "The rule.")),
-    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = Failed)))]
-async fn disable(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Rule>, ApiError> {
+    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
+async fn disable(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
     Ok(Json(api.engine().enable_rule(&known(&id)?, false).await?))
 }
 
 /// Removes a rule, and answers it once more.
 #[utoipa::path(delete, path = "/api/v1/rules/{id}", tag = "rules",
     params(("id" = RuleId, Path, description = "The rule.")),
-    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = Failed)))]
-async fn remove(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Rule>, ApiError> {
+    responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
+async fn remove(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
     Ok(Json(api.engine().remove_rule(&known(&id)?).await?))
 }
 

@@ -24,10 +24,10 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::{RawBody, read, read_part};
 use crate::error::ApiError;
-use crate::limits::room::{self, Name};
-use crate::routes::{Needs, Routes};
+use crate::limits::room::{self, TenantName};
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::{
-    BackoffPart, CallbackJob, Failed, FailedWhy, Items, JobsBatch, Stored, StoredOrRefused, SubmitJob,
+    BackoffPart, CallbackJob, ErrorBody, ErrorDetail, Items, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob,
 };
 
 /// Jobs of one batch at most.
@@ -37,31 +37,31 @@ const MOST: usize = 1_000;
 const HOLDERS: usize = 20;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    let right = Needs::Right(Scope::Submit);
+    let right = RouteNeeds::Right(Scope::Submit);
     routes.add(right, routes!(submit)).add(right, routes!(submit_batch))
 }
 
 /// Stores a job. An answer means that it is durable.
 #[utoipa::path(post, path = "/api/v1/jobs", tag = "jobs", operation_id = "submit_job",
     params(("Idempotency-Key" = Option<String>, Header,
-        description = "Counts when the body has no `idempotency_key`.")),
+        description = "Used when the body has no `idempotency_key`.")),
     request_body = SubmitJob,
     responses(
-        (status = 201, description = "It is stored.", body = Stored),
-        (status = 200, description = "It was there already.", body = Stored),
-        (status = 404, description = "There is no such job to replace.", body = Failed),
+        (status = 201, description = "It is stored.", body = SubmittedJob),
+        (status = 200, description = "It was already stored.", body = SubmittedJob),
+        (status = 404, description = "There is no such job to replace.", body = ErrorBody),
         (status = 409, description = "Another live job holds the business key, or the job to replace has started.",
-         body = Failed),
-        (status = 422, description = "It can never be stored like this.", body = Failed),
-        (status = 429, description = "`tenant_limit`: the tenant has as many queues or kinds as it may. Reserved: \
-         `queue_full`.", body = Failed)))]
+         body = ErrorBody),
+        (status = 422, description = "It can never be stored like this.", body = ErrorBody),
+        (status = 429, description = "`tenant_limit`: the tenant has reached its limit of queues or kinds. Reserved: \
+         `queue_full`.", body = ErrorBody)))]
 async fn submit(
     State(api): State<Api>,
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     TraceParent(trace): TraceParent,
     RawBody(bytes): RawBody,
-) -> Result<(StatusCode, Json<Stored>), ApiError> {
+) -> Result<(StatusCode, Json<SubmittedJob>), ApiError> {
     let mut job: SubmitJob<'_> = read(&bytes)?;
     job.idempotency_key = job.idempotency_key.or(key);
     keys_are_own(&api, &caller, &mut job).await?;
@@ -82,21 +82,21 @@ async fn submit(
 #[utoipa::path(post, path = "/api/v1/jobs/batch", tag = "jobs", operation_id = "submit_jobs",
     request_body = JobsBatch,
     responses(
-        (status = 201, description = "All are stored; some may have been there already.",
-         body = Items<StoredOrRefused>),
-        (status = 200, description = "All were there already.", body = Items<StoredOrRefused>),
-        (status = 207, description = "Some were refused, the others are stored.", body = Items<StoredOrRefused>),
-        (status = 404, description = "There is no such job to replace: nothing was stored.", body = Failed),
-        (status = 409, description = "A business key is held: nothing was stored.", body = Failed),
-        (status = 422, description = "A job can never be stored like this: nothing was stored.", body = Failed),
-        (status = 429, description = "`tenant_limit`: the tenant has as many queues or kinds as it may; nothing was \
-         stored.", body = Failed)))]
+        (status = 201, description = "All are stored; some may have been stored before.",
+         body = Items<SubmitAnswer>),
+        (status = 200, description = "All were already stored.", body = Items<SubmitAnswer>),
+        (status = 207, description = "Some were refused, the others are stored.", body = Items<SubmitAnswer>),
+        (status = 404, description = "There is no such job to replace: nothing was stored.", body = ErrorBody),
+        (status = 409, description = "A business key is held: nothing was stored.", body = ErrorBody),
+        (status = 422, description = "A job can never be stored like this: nothing was stored.", body = ErrorBody),
+        (status = 429, description = "`tenant_limit`: the tenant has reached its limit of queues or kinds; nothing was \
+         stored.", body = ErrorBody)))]
 async fn submit_batch(
     State(api): State<Api>,
     caller: Caller,
     TraceParent(trace): TraceParent,
     RawBody(bytes): RawBody,
-) -> Result<(StatusCode, Json<Items<StoredOrRefused>>), ApiError> {
+) -> Result<(StatusCode, Json<Items<SubmitAnswer>>), ApiError> {
     let batch: Unread<'_> = read(&bytes)?;
     if batch.jobs.len() > MOST {
         let message = format!("the batch has {} jobs, the limit is {MOST}", batch.jobs.len());
@@ -122,8 +122,8 @@ async fn submit_batch(
         }
     }
     let answers = store_all(&api, &caller, prepared, batch.partial).await?;
-    let is_new = |answer: &StoredOrRefused| matches!(answer, StoredOrRefused::Stored(it) if !it.deduplicated);
-    let status = if answers.iter().any(|answer| matches!(answer, StoredOrRefused::Refused { .. })) {
+    let is_new = |answer: &SubmitAnswer| matches!(answer, SubmitAnswer::Stored(it) if !it.deduplicated);
+    let status = if answers.iter().any(|answer| matches!(answer, SubmitAnswer::Refused { .. })) {
         StatusCode::MULTI_STATUS
     } else if answers.iter().any(is_new) {
         StatusCode::CREATED
@@ -139,7 +139,7 @@ async fn store_all(
     caller: &Caller,
     prepared: Vec<Result<Enqueue, ApiError>>,
     partial: bool,
-) -> Result<Vec<StoredOrRefused>, ApiError> {
+) -> Result<Vec<SubmitAnswer>, ApiError> {
     let (mut jobs, mut refused) = (Vec::with_capacity(prepared.len()), Vec::with_capacity(prepared.len()));
     for job in prepared {
         match job {
@@ -170,10 +170,10 @@ async fn answer(
     api: &Api,
     caller: &Caller,
     answer: Option<Result<Submitted, Refusal>>,
-) -> Result<StoredOrRefused, ApiError> {
+) -> Result<SubmitAnswer, ApiError> {
     Ok(match answer {
         Some(Ok(submitted)) => match own(api, caller, &submitted).await {
-            Ok(stored) => StoredOrRefused::Stored(stored),
+            Ok(stored) => SubmitAnswer::Stored(stored),
             Err(error) if error.status().is_server_error() => return Err(error),
             Err(error) => told(&error),
         },
@@ -187,12 +187,12 @@ fn at_fault(answer: &Result<Submitted, Refusal>) -> bool {
     answer.as_ref().is_err_and(|refusal| !matches!(refusal, Refusal::BatchRefused { .. }))
 }
 
-/// What was stored, or was there already and is for this caller's eyes.
-async fn own(api: &Api, caller: &Caller, submitted: &Submitted) -> Result<Stored, ApiError> {
+/// What was stored, or was already stored and is for this caller's eyes.
+async fn own(api: &Api, caller: &Caller, submitted: &Submitted) -> Result<SubmittedJob, ApiError> {
     if submitted.deduplicated && !may_know(api, caller, submitted.id).await? {
         return Err(names::held_elsewhere());
     }
-    Ok(Stored { id: submitted.id, status: submitted.state, deduplicated: submitted.deduplicated })
+    Ok(SubmittedJob { id: submitted.id, status: submitted.state, deduplicated: submitted.deduplicated })
 }
 
 /// A refusal in the caller's own names, which says nothing of a job that is not for its eyes.
@@ -219,10 +219,10 @@ async fn may_know(api: &Api, caller: &Caller, holder: JobId) -> Result<bool, Api
     })
 }
 
-fn told(error: &ApiError) -> StoredOrRefused {
+fn told(error: &ApiError) -> SubmitAnswer {
     let mut said = error.to_json();
-    StoredOrRefused::Refused {
-        error: FailedWhy {
+    SubmitAnswer::Refused {
+        error: ErrorDetail {
             code: error.code().to_owned(),
             message: said["message"].as_str().unwrap_or_default().to_owned(),
             hint: said["hint"].as_str().map(str::to_owned),
@@ -309,7 +309,7 @@ async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(),
     let names = names.into_iter().flat_map(|(queue, kind)| {
         // A queue that this token is not for is refused as such.
         let queue = Some(queue.unwrap_or("default")).filter(|queue| caller.queue(queue).is_ok());
-        queue.into_iter().flat_map(move |queue| [Name::Queue(queue), Name::Kind(kind)])
+        queue.into_iter().flat_map(move |queue| [TenantName::Queue(queue), TenantName::Kind(kind)])
     });
     room::check(api, caller, &names.collect::<Vec<_>>()).await
 }
@@ -369,7 +369,7 @@ fn check_together(job: &SubmitJob<'_>) -> Result<(), ApiError> {
             .details(json!({ "field": field, "problem": problem }))
     };
     if job.run_at.is_some() && job.delay_ms.is_some() {
-        return Err(refused("delay_ms", "it stands beside run_at, and both say when; leave one out"));
+        return Err(refused("delay_ms", "it cannot be combined with run_at; leave one out"));
     }
     if job.ordering_key.is_some() {
         return Err(refused("ordering_key", "jobs cannot be ordered by a key yet; leave it out"));

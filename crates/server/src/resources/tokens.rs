@@ -7,26 +7,26 @@ use axum::response::Response;
 use backstop::core::Tenant;
 use utoipa_axum::routes;
 
-use crate::access::{Caller, Scope, TokenError, Wish};
+use crate::access::{Caller, Scope, TokenError, TokenRequest};
 use crate::api::Api;
-use crate::body::{Body, Path, Query, wrong_field};
+use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::{Changed, Items, MadeToken, NewToken, PageQuery, TokenView};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     // Over all: a token of one tenant must not make one of another.
-    let needs = Needs::RightOverAll(Scope::Admin);
+    let needs = RouteNeeds::RightOverAll(Scope::Admin);
     routes.add(needs, routes!(list, make)).add(needs, routes!(revoke))
 }
 
 /// Every token, without its secret.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
-    responses((status = 200, body = Items<TokenView>), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Items<TokenView>), (status = 422, body = crate::shape::ErrorBody)))]
 async fn list(
     State(api): State<Api>,
-    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+    QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
     let rows = api.tokens().list().await?.into_iter().map(TokenView::of).collect();
     page(behind(rows, cursor.as_deref(), |last| last.name.clone())?, limit.unwrap_or_default(), |last| {
@@ -36,17 +36,17 @@ async fn list(
 
 /// Makes a token and answers it, this once.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = NewToken,
-    responses((status = 201, body = MadeToken), (status = 409, body = crate::shape::Failed),
-        (status = 422, body = crate::shape::Failed)))]
+    responses((status = 201, body = MadeToken), (status = 409, body = crate::shape::ErrorBody),
+        (status = 422, body = crate::shape::ErrorBody)))]
 async fn make(
     State(api): State<Api>,
     caller: Caller,
-    Body(new): Body<NewToken>,
+    JsonBody(new): JsonBody<NewToken>,
 ) -> Result<(StatusCode, Json<MadeToken>), ApiError> {
     let NewToken { name, scopes, tenant, queues, expires_at } = new;
     let tenant = tenant.map(|tenant| tenant.parse::<Tenant>()).transpose();
     let tenant = tenant.map_err(|error| wrong_field("tenant", &error.to_string()))?;
-    let wish = Wish { name, scopes, tenant, queues, expires: expires_at };
+    let wish = TokenRequest { name, scopes, tenant, queues, expires: expires_at };
     let (token, info) = api.tokens().create(wish, caller.name()).await?;
     let made = MadeToken { token: token.reveal().to_owned(), made: TokenView::of(info) };
     Ok((StatusCode::CREATED, Json(made)))
@@ -55,12 +55,12 @@ async fn make(
 /// Makes a token worthless: here at once, on every other node within two seconds.
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", tag = "tokens",
     params(("name" = String, Path, description = "The token's name.")),
-    responses((status = 200, body = Changed), (status = 404, body = crate::shape::Failed),
-        (status = 409, body = crate::shape::Failed)))]
+    responses((status = 200, body = Changed), (status = 404, body = crate::shape::ErrorBody),
+        (status = 409, body = crate::shape::ErrorBody)))]
 async fn revoke(
     State(api): State<Api>,
     caller: Caller,
-    Path(name): Path<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
     let changed = api.tokens().revoke(&name, caller.name()).await?;
     Ok(Json(Changed { changed, status: "revoked".to_owned() }))
@@ -85,7 +85,7 @@ impl From<TokenError> for ApiError {
             error @ TokenError::NoRandomness(_) => {
                 tracing::error!(%error, "no token could be made");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "no token could be made")
-                    .hint("the server's log says more")
+                    .hint("see the server's log")
             }
         }
     }

@@ -4,16 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use backstop::{Webhook, What};
+use backstop::{EventKind, Webhook};
 use serde_json::json;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, Path, Query};
+use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{Needs, Routes};
+use crate::routes::{RouteNeeds, Routes};
 use crate::shape::{Changed, Items, NewWebhook, PageQuery, WebhookMade, WebhookView};
 use crate::webhooks::subscription::{self, MOST, Subscription};
 
@@ -22,16 +22,16 @@ const MOST_NAMES: usize = 100;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     // A receiver's address is reached from this machine's own network, so no tenant may name one.
-    let needs = Needs::RightOverAll(Scope::Admin);
+    let needs = RouteNeeds::RightOverAll(Scope::Admin);
     routes.add(needs, routes!(list, make)).add(needs, routes!(remove))
 }
 
 /// Every webhook, without secrets.
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(PageQuery),
-    responses((status = 200, body = Items<WebhookView>), (status = 422, body = crate::shape::Failed)))]
+    responses((status = 200, body = Items<WebhookView>), (status = 422, body = crate::shape::ErrorBody)))]
 async fn list(
     State(api): State<Api>,
-    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+    QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
     let rows = subscription::all(&**api.engine().store()).await?.into_iter().map(view).collect();
     page(behind(rows, cursor.as_deref(), |last| last.id.clone())?, limit.unwrap_or_default(), |last| {
@@ -41,21 +41,21 @@ async fn list(
 
 /// Makes a webhook. The secret is in this answer and in no other.
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = NewWebhook,
-    responses((status = 201, body = WebhookMade), (status = 400, body = crate::shape::Failed),
-        (status = 409, body = crate::shape::Failed), (status = 415, body = crate::shape::Failed),
-        (status = 422, body = crate::shape::Failed)))]
+    responses((status = 201, body = WebhookMade), (status = 400, body = crate::shape::ErrorBody),
+        (status = 409, body = crate::shape::ErrorBody), (status = 415, body = crate::shape::ErrorBody),
+        (status = 422, body = crate::shape::ErrorBody)))]
 async fn make(
     State(api): State<Api>,
     caller: Caller,
-    Body(wanted): Body<NewWebhook>,
+    JsonBody(wanted): JsonBody<NewWebhook>,
 ) -> Result<(StatusCode, Json<WebhookMade>), ApiError> {
     let store = &**api.engine().store();
     check(&wanted)?;
     let secret = Webhook::new_secret().ok_or_else(|| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "this machine has no randomness")
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "this machine returned no random bytes")
     })?;
     Webhook::new(&wanted.url, &[&secret]).map_err(|problem| invalid("url", problem.to_string()))?;
-    let way_out = &api.settings().telling.webhooks;
+    let way_out = &api.settings().reporting.webhooks;
     way_out.admits(wanted.url.trim()).map_err(|problem| invalid("url", problem))?;
     if subscription::all(store).await?.len() >= MOST {
         let message = format!("there are {MOST} webhooks already");
@@ -79,20 +79,23 @@ async fn make(
     };
     subscription::add(store, &made).await?;
     // What happens after the answer is told.
-    api.tell().webhooks.reload().await;
+    api.reporting().webhooks.reload().await;
     Ok((StatusCode::CREATED, Json(WebhookMade { webhook: view(made), secret })))
 }
 
-/// Removes a webhook. Messages that wait for it are called off when their turn comes.
+/// Removes a webhook. Messages that wait for it are canceled when their turn comes.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = String, Path, description = "The webhook.")),
-    responses((status = 200, body = Changed), (status = 404, body = crate::shape::Failed)))]
-async fn remove(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Changed>, ApiError> {
+    responses((status = 200, body = Changed), (status = 404, body = crate::shape::ErrorBody)))]
+async fn remove(
+    State(api): State<Api>,
+    PathParams(id): PathParams<String>,
+) -> Result<Json<Changed>, ApiError> {
     if !subscription::remove(&**api.engine().store(), &id).await? {
         return Err(ApiError::not_found("no_such_webhook", "there is no such webhook")
             .hint("GET /api/v1/webhooks lists them"));
     }
-    api.tell().webhooks.reload().await;
+    api.reporting().webhooks.reload().await;
     Ok(Json(Changed { changed: true, status: "removed".to_owned() }))
 }
 
@@ -119,15 +122,17 @@ fn check(wanted: &NewWebhook) -> Result<(), ApiError> {
             return Err(invalid(field, "it has a name that is empty or too long".to_owned()));
         }
     }
-    if let Some(unknown) = wanted.events.iter().flatten().find(|name| !What::NAMES.contains(&name.as_str())) {
+    if let Some(unknown) =
+        wanted.events.iter().flatten().find(|name| !EventKind::NAMES.contains(&name.as_str()))
+    {
         let shown: String = unknown.chars().take(40).collect();
-        let details = json!({ "field": "events", "known": What::NAMES });
+        let details = json!({ "field": "events", "known": EventKind::NAMES });
         return Err(ApiError::invalid(format!("there is no event `{shown}`")).details(details));
     }
     let letters =
         |tenant: &str| tenant.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if wanted.tenant.as_ref().is_some_and(|tenant| !(1..=32).contains(&tenant.len()) || !letters(tenant)) {
-        return Err(invalid("tenant", "a tenant has 1 to 32 of a-z, 0-9 and -".to_owned()));
+        return Err(invalid("tenant", "a tenant's name has 1 to 32 of a-z, 0-9 and -".to_owned()));
     }
     Ok(())
 }

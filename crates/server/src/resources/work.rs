@@ -12,11 +12,11 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Body, RawBody, read};
+use crate::body::{JsonBody, RawBody, read};
 use crate::error::ApiError;
 use crate::lease::{LeaseKey, stale};
-use crate::routes::{Needs, Routes};
-use crate::shape::{Failed, FailedWhy, work as shape};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{ErrorBody, ErrorDetail, work as shape};
 
 /// Leases or results in one call at most.
 const MOST_LEASES: usize = 1_000;
@@ -26,23 +26,23 @@ const MOST_LINES: usize = 1_000;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
-        .add(Needs::Right(Scope::Work), routes!(claim))
-        .add(Needs::Right(Scope::Work), routes!(heartbeat))
-        .add(Needs::Right(Scope::Work), routes!(finish))
-        .add(Needs::Right(Scope::Work), routes!(progress))
-        .add(Needs::Right(Scope::Work), routes!(log))
+        .add(RouteNeeds::Right(Scope::Work), routes!(claim))
+        .add(RouteNeeds::Right(Scope::Work), routes!(heartbeat))
+        .add(RouteNeeds::Right(Scope::Work), routes!(finish))
+        .add(RouteNeeds::Right(Scope::Work), routes!(progress))
+        .add(RouteNeeds::Right(Scope::Work), routes!(log))
 }
 
 /// Takes jobs. Answers at once when there is work, else when some arrives or becomes due, or when the wait is over.
-#[utoipa::path(post, path = "/api/v1/work/claim", tag = "work", request_body = shape::Claim,
-    responses((status = 200, body = shape::Claimed), (status = 400, body = Failed),
-        (status = 401, description = "Also when the token is revoked while this waits.", body = Failed),
-        (status = 422, body = Failed)))]
+#[utoipa::path(post, path = "/api/v1/work/claim", tag = "work", request_body = shape::ClaimRequest,
+    responses((status = 200, body = shape::ClaimAnswer), (status = 400, body = ErrorBody),
+        (status = 401, description = "Also when the token is revoked while this waits.", body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn claim(
     State(api): State<Api>,
     caller: Caller,
-    Body(request): Body<shape::Claim>,
-) -> Result<Json<shape::Claimed>, ApiError> {
+    JsonBody(request): JsonBody<shape::ClaimRequest>,
+) -> Result<Json<shape::ClaimAnswer>, ApiError> {
     let request = reading::work_request(&caller, &request, &api.engine().config().limits)?;
     // Everything that can fail comes before jobs are taken.
     let key = api.leases().key(&**api.engine().store()).await?;
@@ -50,24 +50,25 @@ async fn claim(
     let _watched = api.tokens().watch();
     let handed = tokio::select! {
         biased;
-        // What is taken meanwhile goes back without blame: nobody waits for it any more.
+        // What is taken meanwhile goes back uncharged: nobody waits for it any more.
         () = caller.ended() => return Err(ApiError::unauthorized()),
         handed = remote.claim(request) => handed?,
         () = api.stopping().cancelled() => Vec::new(),
     };
     let jobs = handed.iter().map(|one| claimed_job(key, &caller, one)).collect();
-    Ok(Json(shape::Claimed { jobs }))
+    Ok(Json(shape::ClaimAnswer { jobs }))
 }
 
 /// Keeps leases, and tells which are lost and why.
-#[utoipa::path(post, path = "/api/v1/work/heartbeat", tag = "work", request_body = shape::Heartbeat,
-    responses((status = 200, body = shape::Kept), (status = 400, body = Failed), (status = 422, body = Failed)))]
+#[utoipa::path(post, path = "/api/v1/work/heartbeat", tag = "work", request_body = shape::HeartbeatRequest,
+    responses((status = 200, body = shape::HeartbeatAnswer), (status = 400, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn heartbeat(
     State(api): State<Api>,
     caller: Caller,
     RawBody(bytes): RawBody,
-) -> Result<Json<shape::Kept>, ApiError> {
-    let request: shape::Heartbeat<'_> = read(&bytes)?;
+) -> Result<Json<shape::HeartbeatAnswer>, ApiError> {
+    let request: shape::HeartbeatRequest<'_> = read(&bytes)?;
     reading::few_enough("leases", request.leases.len(), MOST_LEASES)?;
     let worker = reading::worker(&caller, &request.worker, &api.engine().config().limits)?;
     let key = api.leases().key(&**api.engine().store()).await?;
@@ -87,7 +88,7 @@ async fn beat(
     api: &Api,
     worker: &RemoteWorker,
     read: Vec<(String, Option<Grant>)>,
-) -> Result<shape::Kept, ApiError> {
+) -> Result<shape::HeartbeatAnswer, ApiError> {
     let grants = read.iter().filter_map(|(_, grant)| grant.clone()).collect();
     let beat = api.engine().remote().heartbeat(worker, grants).await?;
     let held: HashSet<Lease> = beat.held.iter().copied().collect();
@@ -97,7 +98,7 @@ async fn beat(
         .filter(|lost| lost.reason == backstop::LostReason::Canceled)
         .map(|lost| lost.lease)
         .collect();
-    let mut kept = shape::Kept { held: Vec::new(), lost: Vec::new(), expires_at: beat.expires_at };
+    let mut kept = shape::HeartbeatAnswer { held: Vec::new(), lost: Vec::new(), expires_at: beat.expires_at };
     for (token, grant) in read {
         let lease = grant.map(|grant| grant.lease);
         if lease.is_some_and(|lease| held.contains(&lease)) {
@@ -105,25 +106,25 @@ async fn beat(
             continue;
         }
         let reason = if lease.is_some_and(|lease| canceled.contains(&lease)) {
-            shape::LostReason::Canceled
+            shape::LostTokenReason::Canceled
         } else {
-            shape::LostReason::StaleLease
+            shape::LostTokenReason::StaleLease
         };
-        kept.lost.push(shape::Lost { lease: token, reason });
+        kept.lost.push(shape::LostToken { lease: token, reason });
     }
     Ok(kept)
 }
 
 /// Ends runs. Each result is taken or refused by itself; the answers come in the same order.
-#[utoipa::path(post, path = "/api/v1/work/finish", tag = "work", request_body = shape::Finish,
-    responses((status = 200, body = shape::FinishAnswers), (status = 400, body = Failed),
-        (status = 422, body = Failed)))]
+#[utoipa::path(post, path = "/api/v1/work/finish", tag = "work", request_body = shape::FinishRequest,
+    responses((status = 200, body = shape::FinishAnswers), (status = 400, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn finish(
     State(api): State<Api>,
     caller: Caller,
     RawBody(bytes): RawBody,
 ) -> Result<Json<shape::FinishAnswers>, ApiError> {
-    let request: shape::Finish<'_> = read(&bytes)?;
+    let request: shape::FinishRequest<'_> = read(&bytes)?;
     reading::few_enough("results", request.results.len(), MOST_LEASES)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let read: Vec<Result<backstop::Finished, ApiError>> =
@@ -139,46 +140,48 @@ async fn finish(
 }
 
 /// Keeps what a run says of how far it is.
-#[utoipa::path(post, path = "/api/v1/work/progress", tag = "work", request_body = shape::Progress,
-    responses((status = 200, body = shape::Noted), (status = 400, body = Failed), (status = 409, body = Failed),
-        (status = 422, body = Failed)))]
+#[utoipa::path(post, path = "/api/v1/work/progress", tag = "work", request_body = shape::RunProgress,
+    responses((status = 200, body = shape::LogAnswer), (status = 400, body = ErrorBody),
+        (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn progress(
     State(api): State<Api>,
     caller: Caller,
-    Body(request): Body<shape::Progress>,
-) -> Result<Json<shape::Noted>, ApiError> {
+    JsonBody(request): JsonBody<shape::RunProgress>,
+) -> Result<Json<shape::LogAnswer>, ApiError> {
     reading::percent(request.percent)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let grant = key.open(&caller, &request.lease).ok_or_else(stale)?;
     let note = request.note.unwrap_or_default();
     let noted = api.engine().remote().progress(&grant, request.percent, &note).await?;
     noted.map_err(|_| stale())?;
-    Ok(Json(shape::Noted { ok: true }))
+    Ok(Json(shape::LogAnswer { ok: true }))
 }
 
 /// Keeps lines with a run that is under way; they stand before those that come with its end.
-#[utoipa::path(post, path = "/api/v1/work/log", tag = "work", request_body = shape::Log,
-    responses((status = 200, body = shape::Noted), (status = 400, body = Failed), (status = 409, body = Failed),
-        (status = 422, body = Failed)))]
+#[utoipa::path(post, path = "/api/v1/work/log", tag = "work", request_body = shape::LogRequest,
+    responses((status = 200, body = shape::LogAnswer), (status = 400, body = ErrorBody),
+        (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn log(
     State(api): State<Api>,
     caller: Caller,
-    Body(request): Body<shape::Log>,
-) -> Result<Json<shape::Noted>, ApiError> {
+    JsonBody(request): JsonBody<shape::LogRequest>,
+) -> Result<Json<shape::LogAnswer>, ApiError> {
     reading::few_enough("lines", request.lines.len(), MOST_LINES)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let grant = key.open(&caller, &request.lease).ok_or_else(stale)?;
     let kept = api.engine().remote().log(&grant, &request.lines).await?;
     kept.map_err(|_| stale())?;
-    Ok(Json(shape::Noted { ok: true }))
+    Ok(Json(shape::LogAnswer { ok: true }))
 }
 
-fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::ClaimedJob {
+fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::RemoteJob {
     let timeout = handed.view.job.spec.policy.timeout;
-    shape::ClaimedJob {
+    shape::RemoteJob {
         job: reading::job(caller, &handed.view),
         timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-        lease: shape::Lease {
+        lease: shape::LeaseToken {
             token: key.seal(caller, &handed.grant),
             fence: handed.grant.lease.fence.0,
             expires_at: handed.expires_at,
@@ -187,6 +190,6 @@ fn claimed_job(key: &LeaseKey, caller: &Caller, handed: &Handed) -> shape::Claim
 }
 
 fn refused(error: &ApiError) -> shape::FinishAnswer {
-    let why: Option<FailedWhy> = serde_json::from_value(error.to_json()).ok();
+    let why: Option<ErrorDetail> = serde_json::from_value(error.to_json()).ok();
     shape::FinishAnswer { ok: false, status: None, error: why }
 }

@@ -8,25 +8,25 @@ use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
 use crate::api::Api;
-use crate::body::{Query, wrong_field};
+use crate::body::{QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::page;
-use crate::routes::{Needs, Routes};
-use crate::shape::{Failed, Items, PageQuery, Worker};
+use crate::routes::{RouteNeeds, Routes};
+use crate::shape::{ErrorBody, Items, PageQuery, Worker};
 
 pub(crate) fn routes(routes: Routes) -> Routes {
-    routes.add(Needs::Right(Scope::Read), routes!(list))
+    routes.add(RouteNeeds::Right(Scope::Read), routes!(list))
 }
 
 /// Every worker that is live, or was until it stopped renewing its lease: the live ones first, each by name.
 ///
 /// A caller that sees some queues sees the workers of those.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "workers", params(PageQuery),
-    responses((status = 200, body = Items<Worker>), (status = 422, body = Failed)))]
+    responses((status = 200, body = Items<Worker>), (status = 422, body = ErrorBody)))]
 async fn list(
     State(api): State<Api>,
     caller: Caller,
-    Query(PageQuery { limit, cursor }): Query<PageQuery>,
+    QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
     let after = cursor.as_deref().map(place).transpose()?;
     let mut workers = api.engine().workers().await?;

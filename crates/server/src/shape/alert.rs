@@ -20,7 +20,7 @@ pub struct Alert {
     pub suppressed: u64,
     /// Deaths that were not told because the incident was muted.
     pub muted: u64,
-    /// Deaths that were never told because the channel was away for too long.
+    /// Deaths that were never told because the channel was unavailable for too long.
     pub dropped: u64,
     /// Deaths that wait to be told.
     pub waiting: u64,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::body::Limit;
+use crate::body::PageLimit;
 use crate::data::DataLimit;
 
 /// What is kept of an archived job (L16).
@@ -29,9 +29,10 @@ pub struct ArchivedJob {
     pub attempts: Option<Value>,
 }
 
-/// All that is known of a job, in clear.
+/// All that is known of a job, in the clear.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Exported {
+#[schema(as = Exported)]
+pub struct ExportedJob {
     /// The job.
     pub id: JobId,
     /// How it ended, or where it is.
@@ -48,7 +49,7 @@ pub struct Exported {
 pub struct ArchiveQuery {
     /// Rows of the page at most.
     #[param(inline)]
-    pub limit: Option<Limit>,
+    pub limit: Option<PageLimit>,
     /// Go on after this job: `next_cursor` of the page before.
     pub cursor: Option<JobId>,
     /// As for the list of jobs; an export holds everything.
@@ -59,7 +60,8 @@ pub struct ArchiveQuery {
 /// Which archived jobs to remove for good.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Prune {
+#[schema(as = Prune)]
+pub struct PruneRequest {
     /// Archived at least this long ago; as the server's configuration says when it is left out.
     #[schema(maximum = 3155760000000.0)]
     pub keep_ms: Option<u64>,
@@ -69,7 +71,8 @@ pub struct Prune {
 
 /// What a prune did. One call removes one bounded batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Pruned {
+#[schema(as = Pruned)]
+pub struct PruneAnswer {
     /// True when nothing was removed because that was asked for.
     pub dry_run: bool,
     /// How long archived jobs stay.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop::core::job::{AttemptReads, JobReads};
+use backstop::core::job::{AttemptJson, JobJson};
 use backstop::{JobId, TerminalReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::filter::with_conditions;
 use crate::access::Caller;
-use crate::body::Limit;
+use crate::body::PageLimit;
 use crate::data::DataLimit;
 
 with_conditions! {
@@ -21,7 +21,7 @@ with_conditions! {
     DeadQuery {
         /// Rows of the page at most.
         #[param(inline)]
-        limit: Option<Limit>,
+        limit: Option<PageLimit>,
         /// Go on after this job: `next_cursor` of the page before.
         cursor: Option<JobId>,
         /// Envelopes instead of jobs.
@@ -39,7 +39,7 @@ with_conditions! {
     DeadExportQuery {
         /// Rows of the page at most.
         #[param(inline)]
-        limit: Option<Limit>,
+        limit: Option<PageLimit>,
         /// Go on after this job: `next_cursor` of the page before.
         cursor: Option<JobId>,
     }
@@ -75,7 +75,7 @@ with_conditions! {
 #[serde(untagged)]
 pub enum DeadRow {
     /// The job, as every list shows it.
-    Job(Box<JobReads>),
+    Job(Box<JobJson>),
     /// Its envelope.
     Envelope(Envelope),
 }
@@ -99,9 +99,9 @@ pub struct Envelope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeadLetter {
     /// The job.
-    pub job: JobReads,
+    pub job: JobJson,
     /// Its latest runs, latest first.
-    pub attempts: Vec<AttemptReads>,
+    pub attempts: Vec<AttemptJson>,
     /// Why it is dead.
     pub because: String,
     /// What to do.
@@ -113,7 +113,8 @@ pub struct DeadLetter {
 
 /// What a purge did. One call removes one bounded batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Purged {
+#[schema(as = Purged)]
+pub struct PurgeAnswer {
     /// True when nothing was removed because that was asked for.
     pub dry_run: bool,
     /// Dead letters that are gone.
@@ -122,23 +123,25 @@ pub struct Purged {
     pub left: u64,
     /// What would go, when only that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub survey: Option<Survey>,
+    pub survey: Option<DeadSurvey>,
     /// There are more: send the same again with this as `cursor`.
     pub next_cursor: Option<JobId>,
 }
 
 /// How many jobs there are, by what they have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Survey {
+#[schema(as = Survey)]
+pub struct DeadSurvey {
     /// The groups, largest first.
-    pub groups: Vec<SurveyGroup>,
+    pub groups: Vec<DeadSurveyGroup>,
     /// False when there are more than were counted: then the sums are lower bounds.
     pub complete: bool,
 }
 
 /// Jobs that have everything in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SurveyGroup {
+#[schema(as = SurveyGroup)]
+pub struct DeadSurveyGroup {
     /// Their queue.
     pub queue: String,
     /// Their kind.
@@ -151,14 +154,14 @@ pub struct SurveyGroup {
     pub jobs: u64,
 }
 
-impl Survey {
+impl DeadSurvey {
     /// A survey with queues under the names that the caller knows them by.
     #[must_use]
     pub fn of(survey: backstop::store::Survey, caller: &Caller) -> Self {
         let groups = survey.groups.into_iter().filter_map(|group| {
             let queue = caller.sees(&group.queue)?.to_owned();
             let (kind, reason, fingerprint) = (group.kind, group.reason, group.fingerprint);
-            Some(SurveyGroup { queue, kind, reason, fingerprint, jobs: group.jobs })
+            Some(DeadSurveyGroup { queue, kind, reason, fingerprint, jobs: group.jobs })
         });
         Self { groups: groups.collect(), complete: survey.complete }
     }

@@ -5,9 +5,10 @@ use utoipa::ToSchema;
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Finding {
+#[schema(as = Finding)]
+pub struct DoctorFinding {
     /// How bad it is.
-    pub level: Level,
+    pub level: DoctorLevel,
     /// What was looked at.
     pub subject: String,
     /// What was found.
@@ -19,7 +20,8 @@ pub struct Finding {
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+#[schema(as = Level)]
+pub enum DoctorLevel {
     /// As it should be.
     Good,
     /// It works, and could be better.
@@ -28,12 +30,12 @@ pub enum Level {
     Bad,
 }
 
-impl From<backstop::store::Finding> for Finding {
+impl From<backstop::store::Finding> for DoctorFinding {
     fn from(found: backstop::store::Finding) -> Self {
         let level = match found.level {
-            backstop::store::Level::Good => Level::Good,
-            backstop::store::Level::Warning => Level::Warning,
-            backstop::store::Level::Bad => Level::Bad,
+            backstop::store::Level::Good => DoctorLevel::Good,
+            backstop::store::Level::Warning => DoctorLevel::Warning,
+            backstop::store::Level::Bad => DoctorLevel::Bad,
         };
         Self { level, subject: found.subject, message: found.message, hint: found.hint }
     }

@@ -9,13 +9,12 @@ pub struct Readiness {
     /// `ready` or `not_ready`.
     pub status: String,
     /// Each check with its last result.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ReadyCheck>,
 }
 
 /// The last result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = ReadyCheck)]
-pub struct Check {
+pub struct ReadyCheck {
     /// What was checked: `store`; a duty of maintenance as `duty/DUTY`; a loop of the process as `WORKER/LOOP`, where
     /// `server` and `maintenance` stand beside the workers.
     pub name: String,

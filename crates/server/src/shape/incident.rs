@@ -14,12 +14,13 @@ pub struct IncidentShown {
     /// Its latest dead letters, a few of them.
     pub sample_jobs: Vec<JobId>,
     /// The same with the moment each of them died.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<IncidentSample>,
 }
 
 /// A dead letter of an incident.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Sample {
+#[schema(as = Sample)]
+pub struct IncidentSample {
     /// The job.
     pub id: JobId,
     /// When it died.
@@ -29,19 +30,21 @@ pub struct Sample {
 /// What a person says of an incident, beyond the verb.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schema(example = json!({ "note": "I am at it" }))]
-pub struct Saying {
+#[schema(example = json!({ "note": "looking into it" }))]
+#[schema(as = Saying)]
+pub struct IncidentNote {
     /// In which words.
     pub note: Option<String>,
     /// Who says it, when the caller speaks for somebody else. A token's own name stays in front of it.
     pub by: Option<String>,
 }
 
-/// What a person says of an incident that is mended.
+/// What a person says of an incident that is fixed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({ "version": "1.4.0", "note": "the null check was missing" }))]
-pub struct SayingFixed {
+#[schema(as = SayingFixed)]
+pub struct IncidentFix {
     /// The first version of the code without the bug; without it any further failure is a regression.
     pub version: Option<String>,
     /// In which words.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::filter::with_conditions;
-use crate::body::Limit;
+use crate::body::PageLimit;
 use crate::data::DataLimit;
 
 with_conditions! {
@@ -18,10 +18,10 @@ with_conditions! {
         status: Option<State>,
         /// Rows of the page at most.
         #[param(inline)]
-        limit: Option<Limit>,
+        limit: Option<PageLimit>,
         /// Go on after this job: `next_cursor` of the page before.
         cursor: Option<JobId>,
-        /// Payloads, parameters and results in clear; needs the scope `logs`.
+        /// Payloads, parameters and results in the clear; needs the scope `logs`.
         reveal: bool,
         /// Bytes that are shown of a payload, parameters or a result of more than 1,024 bytes: its beginning, as text.
         /// Its size stands in `left_out`.
@@ -34,8 +34,8 @@ with_conditions! {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reveal {
-    /// Payload, parameters and result in clear; needs the scope `logs`.
+pub struct RevealQuery {
+    /// Payload, parameters and result in the clear; needs the scope `logs`.
     pub reveal: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Reveal {
 pub struct RunsQuery {
     /// Rows of the page at most.
     #[param(inline)]
-    pub limit: Option<Limit>,
+    pub limit: Option<PageLimit>,
     /// Go on after this run: `next_cursor` of the page before.
     #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295.0)]
     pub cursor: Option<u32>,
@@ -54,7 +54,8 @@ pub struct RunsQuery {
 
 /// What one run logged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Logged {
+#[schema(as = Logged)]
+pub struct LoggedRun {
     /// Which run of the job it was.
     pub number: u32,
     /// Why it ended.
@@ -67,7 +68,8 @@ pub struct Logged {
 
 /// Why a job is where it is, and what happens next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Explained {
+#[schema(as = Explained)]
+pub struct ExplainedJob {
     /// The job.
     pub id: JobId,
     /// Its kind.
@@ -82,7 +84,8 @@ pub struct Explained {
 /// Why something is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Reason {
+#[schema(as = Reason)]
+pub struct GivenReason {
     /// In words; kept with the job.
     pub reason: Option<String>,
 }

@@ -23,23 +23,23 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::body::Limit;
+use crate::body::PageLimit;
 
 pub use alert::Alert;
-pub use archive::{ArchiveQuery, ArchivedJob, Exported, Prune, Pruned};
+pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequest};
 pub use audit::AuditLine;
 pub use dead::{
-    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, Envelope, Purge, Purged, Survey, SurveyGroup,
-    WithEnvelope,
+    DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, DeadSurveyGroup, Envelope, Purge,
+    PurgeAnswer, WithEnvelope,
 };
-pub use doctor::{Finding, Level};
+pub use doctor::{DoctorFinding, DoctorLevel};
 pub use event::EventQuery;
-pub use health::{Check, Readiness};
-pub use incident::{IncidentShown, Sample, Saying, SayingFixed};
-pub use job::{Explained, JobQuery, Logged, Reason, Reveal, RunsQuery};
-pub use redrive::{Asking, Care, NewPlan, PlanMade, PlanShown};
-pub use rule::{NewRule, Rehearsal, RuleTest, Trial};
-pub use submit::{BackoffPart, CallbackJob, JobsBatch, Stored, StoredOrRefused, SubmitJob};
+pub use health::{Readiness, ReadyCheck};
+pub use incident::{IncidentFix, IncidentNote, IncidentSample, IncidentShown};
+pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQuery};
+pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
+pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};
+pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob};
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 pub use worker::{Worker, WorkerKind};
@@ -67,7 +67,7 @@ impl<T> Items<T> {
 pub struct PageQuery {
     /// Rows of the page at most.
     #[param(inline)]
-    pub limit: Option<Limit>,
+    pub limit: Option<PageLimit>,
     /// Go on after this row: `next_cursor` of the page before.
     #[param(max_length = 300)]
     #[serde(deserialize_with = "cursor")]
@@ -99,7 +99,8 @@ pub struct Changed {
 /// What may be said with an operation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Note {
+#[schema(as = Note)]
+pub struct OperationNote {
     /// Who asks for it, and why, in words.
     #[serde(default)]
     pub note: Option<String>,
@@ -107,7 +108,8 @@ pub struct Note {
 
 /// The clock that all moments of the API are measured by.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Clock {
+#[schema(as = Clock)]
+pub struct ServerTime {
     /// The store's clock.
     #[schema(value_type = String, format = DateTime)]
     pub now: backstop::Timestamp,
@@ -115,21 +117,24 @@ pub struct Clock {
 
 /// The answer of a health check.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Alive {
+#[schema(as = Alive)]
+pub struct LiveStatus {
     /// In one word.
     pub status: String,
 }
 
 /// Every refusal.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Failed {
+#[schema(as = Failed)]
+pub struct ErrorBody {
     /// Why.
-    pub error: FailedWhy,
+    pub error: ErrorDetail,
 }
 
 /// Why a request was refused.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct FailedWhy {
+#[schema(as = FailedWhy)]
+pub struct ErrorDetail {
     /// A stable word that machines switch on.
     pub code: String,
     /// What happened, in one sentence.

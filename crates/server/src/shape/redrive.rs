@@ -2,7 +2,7 @@
 
 use backstop::Timestamp;
 use backstop::core::failure::{Fingerprint, TerminalReason};
-use backstop::core::redrive::{Plan, Selector, Settings, Survey};
+use backstop::core::redrive::{Plan, PlanSelector, PlanSettings, PlanSurvey};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,7 +29,7 @@ pub struct NewPlan {
     pub all: bool,
     /// How carefully it goes.
     #[serde(deserialize_with = "crate::body::object")]
-    pub settings: Option<Care>,
+    pub settings: Option<NewPlanSettings>,
     /// Only code of this version or a later one may run them; by default what the incident is fixed in.
     pub needs: Option<String>,
     /// Why, for whoever reads the plan later.
@@ -43,8 +43,8 @@ pub struct NewPlan {
 impl NewPlan {
     /// Which dead letters it is about.
     #[must_use]
-    pub fn selector(&self) -> Selector {
-        Selector {
+    pub fn selector(&self) -> PlanSelector {
+        PlanSelector {
             incident: self.incident.clone(),
             kind: self.kind.clone(),
             queue: self.queue.clone(),
@@ -60,8 +60,7 @@ impl NewPlan {
 /// How carefully a plan goes. What is left out has its default.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schema(as = NewPlanSettings)]
-pub struct Care {
+pub struct NewPlanSettings {
     /// Jobs that go first; the rest follow only when they have succeeded.
     #[schema(minimum = 1, maximum = 10_000)]
     pub canary: u32,
@@ -74,23 +73,24 @@ pub struct Care {
     /// Jobs that are driven and have not ended, at most.
     #[schema(minimum = 1, maximum = 10_000)]
     pub in_flight: u32,
-    /// A job that was driven again this often already is left out.
+    /// A job that was already driven again this often is left out.
     #[schema(minimum = 1)]
     pub ceiling: u32,
-    /// Failures of another kind that are borne before the plan halts.
+    /// Failures of another kind that are tolerated before the plan halts.
     pub max_failures: u32,
 }
 
-impl Default for Care {
+impl Default for NewPlanSettings {
     fn default() -> Self {
-        let Settings { canary, batch, per_second, in_flight, ceiling, max_failures } = Settings::default();
+        let PlanSettings { canary, batch, per_second, in_flight, ceiling, max_failures } =
+            PlanSettings::default();
         Self { canary, batch, per_second, in_flight, ceiling, max_failures }
     }
 }
 
-impl From<Care> for Settings {
-    fn from(care: Care) -> Self {
-        let Care { canary, batch, per_second, in_flight, ceiling, max_failures } = care;
+impl From<NewPlanSettings> for PlanSettings {
+    fn from(care: NewPlanSettings) -> Self {
+        let NewPlanSettings { canary, batch, per_second, in_flight, ceiling, max_failures } = care;
         Self { canary, batch, per_second, in_flight, ceiling, max_failures }
     }
 }
@@ -115,7 +115,7 @@ impl From<Plan> for PlanShown {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PlanMade {
     /// What the dry run counted; none when a plan was made, whose `expected` tells its number.
-    pub survey: Option<Survey>,
+    pub survey: Option<PlanSurvey>,
     /// The plan; none after a dry run.
     pub plan: Option<PlanShown>,
 }
@@ -124,7 +124,8 @@ pub struct PlanMade {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({ "by": "ann" }))]
-pub struct Asking {
+#[schema(as = Asking)]
+pub struct PlanActor {
     /// Who asks, when the caller speaks for somebody else. A token's own name stays in front of it.
     pub by: Option<String>,
 }

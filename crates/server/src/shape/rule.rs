@@ -1,6 +1,6 @@
 //! Failure rules as they are asked for, and how one fares against the past.
 
-use backstop::core::failure::{Action, Match, RuleId};
+use backstop::core::failure::{RuleAction, RuleId, RuleMatch};
 use backstop::{JobId, Timestamp};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -22,10 +22,10 @@ pub struct NewRule {
     pub note: String,
     /// Which failures it is about; at least one condition.
     #[serde(deserialize_with = "listless")]
-    pub matches: Match,
+    pub matches: RuleMatch,
     /// What becomes of them.
     #[serde(deserialize_with = "listless")]
-    pub action: Action,
+    pub action: RuleAction,
     /// False to keep it switched off for now.
     #[serde(default = "yes")]
     pub enabled: bool,
@@ -53,7 +53,7 @@ fn listless<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> 
     }
     let value = Value::deserialize(deserializer)?;
     if has_list(&value) {
-        return Err(D::Error::custom("there is a list where an object belongs"));
+        return Err(D::Error::custom("expected an object, got a list"));
     }
     serde_json::from_value(value).map_err(D::Error::custom)
 }
@@ -67,7 +67,7 @@ pub struct RuleTest {
     pub id: Option<RuleId>,
     /// Conditions to try.
     #[serde(deserialize_with = "listless")]
-    pub matches: Option<Match>,
+    pub matches: Option<RuleMatch>,
     /// Failed jobs to look at, the newest first; 1,000 when it is left out.
     #[schema(minimum = 1, maximum = 10_000)]
     pub most: Option<u32>,
@@ -75,16 +75,18 @@ pub struct RuleTest {
 
 /// How a rule fared against past failures.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Rehearsal {
+#[schema(as = Rehearsal)]
+pub struct RuleRehearsal {
     /// Failed runs that were looked at.
     pub looked_at: u64,
     /// Those it would have decided about, newest job first.
-    pub matched: Vec<Trial>,
+    pub matched: Vec<RuleTrial>,
 }
 
 /// What a rule would have done to a failure of the past.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Trial {
+#[schema(as = Trial)]
+pub struct RuleTrial {
     /// The job.
     pub job: JobId,
     /// Its kind.
@@ -101,9 +103,9 @@ pub struct Trial {
     pub decided: String,
 }
 
-impl From<backstop::Rehearsal> for Rehearsal {
+impl From<backstop::Rehearsal> for RuleRehearsal {
     fn from(tried: backstop::Rehearsal) -> Self {
-        let matched = tried.matched.into_iter().map(|trial| Trial {
+        let matched = tried.matched.into_iter().map(|trial| RuleTrial {
             job: trial.job,
             kind: trial.kind,
             queue: trial.queue,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 
-use super::FailedWhy;
+use super::ErrorDetail;
 use crate::body::{object, objects, raw};
 
 /// A job to store. Payload and params are kept as the text that was sent.
@@ -157,24 +157,26 @@ pub struct JobsBatch<'a> {
 
 /// A job that is stored, for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Stored {
+#[schema(as = Stored)]
+pub struct SubmittedJob {
     /// The job.
     pub id: JobId,
     /// Where it is.
     pub status: State,
-    /// True when it was there already: by its idempotency key, or as the holder of its business key.
+    /// True when it was already stored: by its idempotency key, or as the holder of its business key.
     pub deduplicated: bool,
 }
 
 /// What became of one job of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum StoredOrRefused {
+#[schema(as = StoredOrRefused)]
+pub enum SubmitAnswer {
     /// It is stored.
-    Stored(Stored),
+    Stored(SubmittedJob),
     /// It is not.
     Refused {
         /// Why.
-        error: FailedWhy,
+        error: ErrorDetail,
     },
 }

@@ -6,7 +6,7 @@ use backstop::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::access::{Origin, Scope, TokenInfo};
+use crate::access::{Scope, TokenInfo, TokenOrigin};
 
 /// A token to be made.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -24,7 +24,7 @@ pub struct NewToken {
     /// The queues it is for, by the names its tenant uses; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<Vec<String>>,
-    /// From when on it is worth nothing; none for never.
+    /// When it expires; none for never.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -41,7 +41,7 @@ pub struct TokenView {
     pub tenant: Option<String>,
     /// The queues it is for.
     pub queues: Option<Vec<String>>,
-    /// From when on it is worth nothing.
+    /// When it expires.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// Where it is kept: `configuration` or `store`.
@@ -69,8 +69,8 @@ impl TokenView {
         let (created_at, created_by) = created.unzip();
         let (revoked_at, revoked_by) = revoked.unzip();
         let kept_in = match origin {
-            Origin::Configuration => "configuration",
-            Origin::Store => "store",
+            TokenOrigin::Configuration => "configuration",
+            TokenOrigin::Store => "store",
         };
         Self {
             name: grant.name,

@@ -6,12 +6,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::FailedWhy;
+use super::ErrorDetail;
 
 /// A request for work.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+#[schema(as = Claim)]
+pub struct ClaimRequest {
     /// Who asks: a name for people, one for each process.
     pub worker: String,
     /// The queues to take from, in this order.
@@ -19,15 +20,15 @@ pub struct Claim {
     pub queues: Vec<String>,
     /// What the worker can run.
     #[schema(min_items = 1, max_items = 1000)]
-    pub kinds: Vec<Kind>,
-    /// Jobs to take at most, over all queues; 1 unless told.
+    pub kinds: Vec<ClaimKind>,
+    /// Jobs to take at most, over all queues; 1 by default.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 500, default = 1)]
     pub limit: u32,
-    /// How long to wait for work when there is none, 60,000 at most; 0 unless told.
+    /// How long to wait for work when there is none, 60,000 at most; 0 by default.
     #[serde(default)]
     pub wait_ms: u64,
-    /// How long the worker may be silent about what it takes; 30,000 unless told.
+    /// How long the worker may be silent about what it takes; 30,000 by default.
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 1000, maximum = 3_600_000, default = 30_000)]
     pub lease_ms: u64,
@@ -47,7 +48,8 @@ const fn half_a_minute() -> u64 {
 /// A kind of job that a worker can run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum Kind {
+#[schema(as = Kind)]
+pub enum ClaimKind {
     /// By its name: payloads of version 1.
     Name(String),
     /// Up to a version of its payload.
@@ -67,14 +69,16 @@ pub struct VersionedKind {
 
 /// The jobs that were handed out; none when the wait is over.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Claimed {
+#[schema(as = Claimed)]
+pub struct ClaimAnswer {
     /// Each with its lease.
-    pub jobs: Vec<ClaimedJob>,
+    pub jobs: Vec<RemoteJob>,
 }
 
 /// A job as it reads everywhere, with the right to write about its run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct ClaimedJob {
+#[schema(as = ClaimedJob)]
+pub struct RemoteJob {
     /// The job.
     #[serde(flatten)]
     #[schema(value_type = Object)]
@@ -82,12 +86,13 @@ pub struct ClaimedJob {
     /// How long the run may take; keeping to it is the worker's business.
     pub timeout_ms: Option<u64>,
     /// The right to write about it.
-    pub lease: Lease,
+    pub lease: LeaseToken,
 }
 
 /// The right to write about one run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Lease {
+#[schema(as = Lease)]
+pub struct LeaseToken {
     /// Shown with everything that is said of the run.
     pub token: String,
     /// The number of the hold; a later hold has a greater one.
@@ -100,7 +105,8 @@ pub struct Lease {
 /// A heartbeat.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Heartbeat<'a> {
+#[schema(as = Heartbeat)]
+pub struct HeartbeatRequest<'a> {
     /// Who is alive.
     pub worker: String,
     /// The tokens of the leases to keep. They are read one by one: what is none is lost.
@@ -111,11 +117,12 @@ pub struct Heartbeat<'a> {
 
 /// What a heartbeat has kept.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Kept {
+#[schema(as = Kept)]
+pub struct HeartbeatAnswer {
     /// The tokens whose leases are still held.
     pub held: Vec<String>,
     /// Those whose are not: their runs should stop.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostToken>,
     /// Until when all that is held is safe; none when nothing is.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
@@ -123,18 +130,20 @@ pub struct Kept {
 
 /// A lease that is no longer held.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Lost {
+#[schema(as = Lost)]
+pub struct LostToken {
     /// Its token.
     pub lease: String,
     /// Why.
-    pub reason: LostReason,
+    pub reason: LostTokenReason,
 }
 
 /// Why a lease is no longer held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LostReason {
-    /// Somebody called the job off.
+#[schema(as = LostReason)]
+pub enum LostTokenReason {
+    /// Somebody canceled the job.
     Canceled,
     /// The run has ended, or the lease ran out.
     StaleLease,
@@ -143,27 +152,30 @@ pub enum LostReason {
 /// Ends of runs.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Finish<'a> {
+#[schema(as = Finish)]
+pub struct FinishRequest<'a> {
     /// One for each run. They are read one by one: a bad one never fails the others.
     #[serde(borrow)]
-    #[schema(value_type = Vec<Finished>, max_items = 1000)]
+    #[schema(value_type = Vec<FinishedRun>, max_items = 1000)]
     pub results: Vec<&'a RawValue>,
 }
 
 /// The end of one run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Finished {
+#[schema(as = Finished)]
+pub struct FinishedRun {
     /// The token of its lease.
     pub lease: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Outcome {
+#[schema(as = Outcome)]
+pub enum RunOutcome {
     /// It went well.
     Succeeded {
         /// What it came to.
@@ -172,7 +184,7 @@ pub enum Outcome {
         result: Option<Value>,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
     /// It failed.
     Failed {
@@ -186,12 +198,12 @@ pub enum Outcome {
         /// When to try again, if the failure says so itself.
         #[serde(default)]
         retry_in_ms: Option<u64>,
-        /// The dependency that was away.
+        /// The dependency that was unavailable.
         #[serde(default)]
         dependency: Option<String>,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
     /// It asks to run again later, at no cost.
     Snoozed {
@@ -199,15 +211,15 @@ pub enum Outcome {
         delay_ms: u64,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
-    /// The handler calls the job off.
+    /// The handler cancels the job.
     Canceled {
         /// Why.
         reason: String,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
     /// It failed, and that is its result: kept, never retried, no incident.
     ReportedFailure {
@@ -216,7 +228,7 @@ pub enum Outcome {
         result: Value,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
     /// Somebody asks for patience: it runs again later, at no cost.
     RateLimited {
@@ -224,13 +236,13 @@ pub enum Outcome {
         retry_in_ms: u64,
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
     /// The worker stops and hands the job back, at no cost.
     Interrupted {
         /// What it logged.
         #[serde(default)]
-        logs: Option<Logs>,
+        logs: Option<LogText>,
     },
 }
 
@@ -238,13 +250,13 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// An error that a retry may mend.
+    /// An error that a retry may fix.
     Error,
     /// An error that no retry can fix.
     Permanent,
     /// The input can never be handled.
     Invalid,
-    /// A dependency was away for the moment: nobody is to blame.
+    /// A dependency was unavailable: nobody is to blame.
     Transient,
     /// The run took longer than it may.
     Timeout,
@@ -255,7 +267,8 @@ pub enum FailureClass {
 /// What a run logged.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum Logs {
+#[schema(as = Logs)]
+pub enum LogText {
     /// As one text.
     Text(String),
     /// Line by line.
@@ -279,14 +292,13 @@ pub struct FinishAnswer {
     pub status: Option<String>,
     /// Why it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<FailedWhy>,
+    pub error: Option<ErrorDetail>,
 }
 
 /// How far a run is.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = RunProgress)]
-pub struct Progress {
+pub struct RunProgress {
     /// The token of its lease.
     pub lease: String,
     /// From 0 to 100.
@@ -300,7 +312,8 @@ pub struct Progress {
 /// Lines to keep with a run that is under way.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Log {
+#[schema(as = Log)]
+pub struct LogRequest {
     /// The token of its lease.
     pub lease: String,
     /// The lines, in order.
@@ -310,7 +323,8 @@ pub struct Log {
 
 /// That something was noted.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Noted {
+#[schema(as = Noted)]
+pub struct LogAnswer {
     /// Always true: refusals have a shape of their own.
     pub ok: bool,
 }

@@ -1,12 +1,12 @@
 //! Which events a subscriber is sent: those that are for its eyes, and of those the ones it asked for.
 
-use backstop::{Event, JobId, What};
+use backstop::{Event, EventKind, JobId};
 
 use crate::access::Caller;
 
 /// What a subscriber asked for. What is none lets everything through.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Filter {
+pub(crate) struct EventFilter {
     /// Queues, by the names of the store.
     pub(crate) queues: Option<Vec<String>>,
     /// Kinds.
@@ -17,7 +17,7 @@ pub(crate) struct Filter {
     pub(crate) job: Option<JobId>,
 }
 
-impl Filter {
+impl EventFilter {
     /// True when the event was asked for.
     pub(crate) fn wants(&self, event: &Event) -> bool {
         let listed = |list: &Option<Vec<String>>, name: Option<&str>| {
@@ -35,7 +35,7 @@ impl Filter {
 pub(crate) fn about(event: &Event) -> (Option<&str>, Option<&str>) {
     match (&event.job, &event.what) {
         (Some(job), _) => (Some(&job.queue), Some(&job.kind)),
-        (None, What::WaitingForCode { kind, queue, .. }) => (Some(queue), Some(kind)),
+        (None, EventKind::WaitingForCode { kind, queue, .. }) => (Some(queue), Some(kind)),
         _ => (None, None),
     }
 }

@@ -17,7 +17,7 @@ const NAMED_BY_TENANT: [&str; 4] = ["queue", "kind", "business_key", "correlatio
 
 /// Why events are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum GapReason {
     /// The id is of another process, or of this one at another time.
     OtherEpoch,
     /// The id is none that was ever given.
@@ -28,7 +28,7 @@ pub(crate) enum Why {
     TooFast,
 }
 
-impl Why {
+impl GapReason {
     const fn as_str(self) -> &'static str {
         match self {
             Self::OtherEpoch => "other_epoch",
@@ -59,7 +59,13 @@ pub(crate) fn keep_alive(epoch: &str, seen: u64) -> Bytes {
 }
 
 /// Says that events are missing: which id was asked for, where it goes on, and how many there were, if that is known.
-pub(crate) fn gap(epoch: &str, through: u64, why: Why, after: Option<&str>, missed: Option<u64>) -> Bytes {
+pub(crate) fn gap(
+    epoch: &str,
+    through: u64,
+    why: GapReason,
+    after: Option<&str>,
+    missed: Option<u64>,
+) -> Bytes {
     let resumes_after = format!("{epoch}-{through}");
     let data =
         json!({ "reason": why.as_str(), "after": after, "resumes_after": resumes_after, "missed": missed });

@@ -2,10 +2,10 @@
 //!
 //! One task takes the engine's events, numbers them and writes each of them once, into a ring that all subscribers
 //! read. It starts with the first subscriber and stops some minutes after the last: who does not look pays nothing.
-//! Subscribers that ask for the same form a circle, and only a circle that has something to read is woken. Nothing here
+//! Subscribers that ask for the same form an audience, and only one that has something to read is woken. Nothing here
 //! ever waits for a subscriber.
 
-mod circle;
+mod audience;
 mod filter;
 mod frame;
 mod ring;
@@ -21,13 +21,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Caller;
-use circle::Circles;
-pub(crate) use filter::{Filter, about};
-use frame::Why;
+use audience::Audiences;
+pub(crate) use filter::{EventFilter, about};
+use frame::GapReason;
 pub(crate) use frame::of_tenant;
-use ring::Ring;
-use subscriber::Seen;
+use ring::EventRing;
 pub(crate) use subscriber::Subscriber;
+use subscriber::SubscriberPosition;
 
 /// How long events are kept for subscribers that come back, when none is there.
 const LINGER: Duration = Duration::from_secs(300);
@@ -45,11 +45,11 @@ const PAUSE_PER_SUBSCRIBER: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The ring and those who read it.
-pub(crate) struct Hub {
-    ring: RwLock<Ring>,
+pub(crate) struct EventHub {
+    ring: RwLock<EventRing>,
     /// Locked after the ring, where both are.
-    circles: Mutex<Circles>,
-    seats: Arc<AtomicUsize>,
+    audiences: Mutex<Audiences>,
+    count: Arc<AtomicUsize>,
     closed: AtomicBool,
     pump: Mutex<Pump>,
     loops: Arc<Loops>,
@@ -62,10 +62,10 @@ struct Pump {
     idle_since: Option<Instant>,
 }
 
-/// A subscriber's place, given back when it leaves.
-pub(crate) struct Seat(Arc<AtomicUsize>);
+/// Counts a subscriber until it leaves. How many there may be is the door's to say.
+pub(crate) struct CountedSubscriber(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for CountedSubscriber {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -73,26 +73,26 @@ impl Drop for Seat {
 
 /// Where a subscriber wants to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum ResumePoint {
     /// Here: it has seen nothing before.
     Now,
     /// Behind this id.
     Id(String),
 }
 
-impl std::fmt::Debug for Hub {
+impl std::fmt::Debug for EventHub {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").field("subscribers", &self.subscribers()).finish_non_exhaustive()
+        f.debug_struct("EventHub").field("subscribers", &self.subscribers()).finish_non_exhaustive()
     }
 }
 
-impl Hub {
+impl EventHub {
     /// A hub that keeps so many events and bytes of them.
     pub(crate) fn new(events: usize, bytes: usize, loops: Arc<Loops>) -> Arc<Self> {
         Arc::new(Self {
-            ring: RwLock::new(Ring::new(&new_epoch(), events, bytes)),
-            circles: Mutex::default(),
-            seats: Arc::new(AtomicUsize::new(0)),
+            ring: RwLock::new(EventRing::new(&new_epoch(), events, bytes)),
+            audiences: Mutex::default(),
+            count: Arc::new(AtomicUsize::new(0)),
             closed: AtomicBool::new(false),
             pump: Mutex::new(Pump::default()),
             loops,
@@ -101,7 +101,7 @@ impl Hub {
 
     /// How many subscribers there are.
     pub(crate) fn subscribers(&self) -> usize {
-        self.seats.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
     /// Ends every stream, now and for good.
@@ -116,50 +116,41 @@ impl Hub {
 
     /// Wakes those who have something to read, or everybody.
     fn wake(&self, everybody: bool) {
-        let bells = self.circles().bells(everybody);
+        let bells = self.audiences().bells(everybody);
         bells.iter().for_each(|bell| bell.notify_waiters());
     }
 
-    fn circles(&self) -> MutexGuard<'_, Circles> {
-        self.circles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn audiences(&self) -> MutexGuard<'_, Audiences> {
+        self.audiences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Ring> {
+    fn read(&self) -> RwLockReadGuard<'_, EventRing> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more, unless there are `most`.
-    fn seat(&self, most: usize) -> Option<Seat> {
-        let more = |taken: usize| (taken < most).then_some(taken + 1);
-        self.seats.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Seat(self.seats.clone()))
+    fn count(&self) -> CountedSubscriber {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        CountedSubscriber(self.count.clone())
     }
 
-    /// A new subscriber; none when there are `most` already.
+    /// A new subscriber.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         engine: &Backstop,
-        most: usize,
         caller: Caller,
-        filter: Filter,
-        after: &After,
-    ) -> Option<Subscriber> {
-        let seat = self.seat(most)?;
+        filter: EventFilter,
+        after: &ResumePoint,
+    ) -> Subscriber {
+        let counted = self.count();
         self.start(engine);
-        // Before the ring is read: from its last number on, the circle knows what is for it.
-        let circle = self.circles().join(caller.clone(), filter);
+        // Before the ring is read: from its last number on, the audience knows what is for it.
+        let audience = self.audiences().join(caller.clone(), filter);
         let ring = self.read();
         let (seen, first) = begin(&ring, after);
         let (epoch, known_from) = (ring.epoch.clone(), ring.last());
         drop(ring);
-        Some(Subscriber::new(
-            self.clone(),
-            seat,
-            &caller,
-            circle,
-            Seen { epoch, seq: seen, known_from },
-            first,
-        ))
+        let position = SubscriberPosition { epoch, seq: seen, known_from };
+        Subscriber::new(self.clone(), counted, &caller, audience, position, first)
     }
 
     /// Starts taking events, unless that is done already.
@@ -170,7 +161,7 @@ impl Hub {
             return;
         }
         pump.running = true;
-        // What happened while nobody took events is unknown: the numbers begin anew under another name.
+        // What happened while nobody took events is unknown: the numbers begin again under another name.
         self.begin_anew();
         let (hub, engine, stop) = (Arc::downgrade(self), engine.clone(), CancellationToken::new());
         let (first, over) = (Mutex::new(Some(engine.events())), stop.clone());
@@ -215,31 +206,33 @@ impl Hub {
     /// something to read now.
     fn put(&self, batch: Vec<(u64, Arc<Event>)>) -> usize {
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        let circles = self.circles();
+        let audiences = self.audiences();
         for (lost, event) in batch {
             if lost > 0 {
                 ring.lose(lost);
-                circles.tell_all(ring.last());
+                audiences.tell_all(ring.last());
             }
             ring.push(event.clone());
-            circles.tell(&event, ring.last());
+            audiences.reporting(&event, ring.last());
         }
-        circles.stirred()
+        audiences.stirred()
     }
 }
 
 /// What a subscriber has seen when it begins, and what it is told first.
-fn begin(ring: &Ring, after: &After) -> (u64, Vec<Bytes>) {
-    let After::Id(id) = after else { return (ring.last(), vec![frame::opening(&ring.epoch, ring.last())]) };
+fn begin(ring: &EventRing, after: &ResumePoint) -> (u64, Vec<Bytes>) {
+    let ResumePoint::Id(id) = after else {
+        return (ring.last(), vec![frame::opening(&ring.epoch, ring.last())]);
+    };
     let oldest = ring.before_first();
     let (why, through, missed) = match parse(id) {
         Some((epoch, seq)) if *epoch == *ring.epoch => match seq {
-            seq if seq > ring.last() => (Why::UnknownId, ring.last(), None),
-            seq if seq < oldest => (Why::TooOld, oldest, Some(oldest - seq)),
+            seq if seq > ring.last() => (GapReason::UnknownId, ring.last(), None),
+            seq if seq < oldest => (GapReason::TooOld, oldest, Some(oldest - seq)),
             seq => return (seq, vec![frame::opening(&ring.epoch, seq)]),
         },
-        Some(_) => (Why::OtherEpoch, oldest, None),
-        None => (Why::UnknownId, oldest, None),
+        Some(_) => (GapReason::OtherEpoch, oldest, None),
+        None => (GapReason::UnknownId, oldest, None),
     };
     // What is repeated of a stranger's id is short and has no line in it.
     let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
@@ -260,7 +253,7 @@ fn new_epoch() -> String {
 }
 
 /// Takes events off the engine until it is gone, the hub is gone, or nobody has listened for long.
-async fn run(hub: Weak<Hub>, mut events: Events, pulse: &Pulse) {
+async fn run(hub: Weak<EventHub>, mut events: Events, pulse: &Pulse) {
     let mut missed = 0;
     // When the subscribers may be woken next; none when they know everything.
     let mut due: Option<Instant> = None;

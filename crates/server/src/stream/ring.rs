@@ -14,7 +14,7 @@ use super::frame;
 const OVERHEAD: usize = 512;
 
 /// An event with its number and the bytes that every subscriber is sent.
-pub(crate) struct Told {
+pub(crate) struct NumberedEvent {
     /// Its number.
     pub(crate) seq: u64,
     /// What happened.
@@ -25,7 +25,7 @@ pub(crate) struct Told {
     local: OnceLock<Bytes>,
 }
 
-impl Told {
+impl NumberedEvent {
     /// The bytes for a subscriber; `tenant` is the one it belongs to.
     pub(crate) fn frame(&self, epoch: &str, tenant: Option<&str>) -> Bytes {
         match tenant {
@@ -44,7 +44,7 @@ impl Told {
 
 /// One place of the ring.
 enum Place {
-    Told(Arc<Told>),
+    Told(Arc<NumberedEvent>),
     /// So many events before the next place were lost before they came here.
     Lost {
         seq: u64,
@@ -53,11 +53,11 @@ enum Place {
 }
 
 /// What a reader finds behind a number.
-pub(crate) enum Next {
+pub(crate) enum RingRead {
     /// Nothing yet.
     Nothing,
     /// An event.
-    Told(Arc<Told>),
+    Told(Arc<NumberedEvent>),
     /// The numbers up to `through` are not to be had any more.
     Gone {
         /// The last one.
@@ -66,7 +66,7 @@ pub(crate) enum Next {
 }
 
 /// The ring. Numbers count from 1.
-pub(crate) struct Ring {
+pub(crate) struct EventRing {
     /// Names this ring: the numbers of another mean nothing here.
     pub(crate) epoch: Arc<str>,
     places: VecDeque<Place>,
@@ -76,7 +76,7 @@ pub(crate) struct Ring {
     last: u64,
 }
 
-impl Ring {
+impl EventRing {
     /// An empty ring for so many events and bytes of them.
     pub(crate) fn new(epoch: &str, events: usize, bytes: usize) -> Self {
         Self { epoch: epoch.into(), places: VecDeque::new(), bytes: 0, most: (events, bytes), last: 0 }
@@ -102,7 +102,7 @@ impl Ring {
         self.last += 1;
         let whole = frame::event(&self.epoch, self.last, event.what.name(), &*event);
         self.bytes += whole.len() + OVERHEAD;
-        let told = Told { seq: self.last, event, whole, local: OnceLock::new() };
+        let told = NumberedEvent { seq: self.last, event, whole, local: OnceLock::new() };
         self.places.push_back(Place::Told(Arc::new(told)));
         self.trim();
     }
@@ -127,18 +127,18 @@ impl Ring {
     }
 
     /// What comes after `seen`, and the number that is seen then.
-    pub(crate) fn after(&self, seen: u64) -> Next {
+    pub(crate) fn after(&self, seen: u64) -> RingRead {
         if seen >= self.last {
-            return Next::Nothing;
+            return RingRead::Nothing;
         }
         let before = self.before_first();
         if seen < before {
-            return Next::Gone { through: before };
+            return RingRead::Gone { through: before };
         }
         match self.places.get(self.at(seen)) {
-            Some(Place::Told(told)) => Next::Told(told.clone()),
-            Some(Place::Lost { seq, .. }) => Next::Gone { through: *seq },
-            None => Next::Nothing,
+            Some(Place::Told(told)) => RingRead::Told(told.clone()),
+            Some(Place::Lost { seq, .. }) => RingRead::Gone { through: *seq },
+            None => RingRead::Nothing,
         }
     }
 
@@ -168,25 +168,25 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use backstop::{Event, Timestamp, What};
+    use backstop::{Event, EventKind, Timestamp};
 
     use super::*;
 
     fn event() -> Arc<Event> {
-        Arc::new(Event { at: Timestamp::from_micros(0), node: None, job: None, what: What::Paused })
+        Arc::new(Event { at: Timestamp::from_micros(0), node: None, job: None, what: EventKind::Paused })
     }
 
     /// What a reader that has seen `seen` gets until there is nothing more: numbers, and `-n` for a gap up to n.
-    fn read(ring: &Ring, mut seen: u64) -> Vec<i64> {
+    fn read(ring: &EventRing, mut seen: u64) -> Vec<i64> {
         let mut got = Vec::new();
         loop {
             match ring.after(seen) {
-                Next::Nothing => return got,
-                Next::Told(told) => {
+                RingRead::Nothing => return got,
+                RingRead::Told(told) => {
                     seen = told.seq;
                     got.push(i64::try_from(seen).unwrap());
                 }
-                Next::Gone { through } => {
+                RingRead::Gone { through } => {
                     seen = through;
                     got.push(-i64::try_from(seen).unwrap());
                 }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_reader_goes_on_where_it_stopped_and_is_told_of_what_is_gone() {
         // V2
-        let mut ring = Ring::new("e", 4, usize::MAX);
+        let mut ring = EventRing::new("e", 4, usize::MAX);
         assert_eq!(read(&ring, 0), [] as [i64; 0]);
         (0..3).for_each(|_| ring.push(event()));
         assert_eq!(read(&ring, 0), [1, 2, 3]);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn it_is_bounded_by_bytes_too() {
         // V2
-        let mut ring = Ring::new("e", usize::MAX, 10 * (OVERHEAD + 100));
+        let mut ring = EventRing::new("e", usize::MAX, 10 * (OVERHEAD + 100));
         (0..1_000).for_each(|_| ring.push(event()));
         assert!(ring.places.len() <= 12 && ring.places.len() >= 5, "{}", ring.places.len());
         assert!(ring.bytes <= ring.most.1);

@@ -15,11 +15,11 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::circle::Circle;
-use super::frame::{self, Why};
-use super::ring::Next;
-use super::{Hub, Seat};
-use crate::access::{Caller, Watched};
+use super::audience::Audience;
+use super::frame::{self, GapReason};
+use super::ring::RingRead;
+use super::{CountedSubscriber, EventHub};
+use crate::access::{Caller, TokenWatchGuard};
 
 /// How long nothing may be sent, so that proxies and clients know that the connection lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,54 +32,54 @@ const PASSED: usize = 4_096;
 
 /// The body of one subscriber.
 pub(crate) struct Subscriber {
-    hub: Arc<Hub>,
-    circle: Arc<Circle>,
-    seen: Seen,
+    hub: Arc<EventHub>,
+    audience: Arc<Audience>,
+    seen: SubscriberPosition,
     ready: VecDeque<Bytes>,
     news: Pin<Box<OwnedNotified>>,
     silence: Pin<Box<Sleep>>,
     sent_at: Instant,
     /// Resolves when its token is worth nothing any more.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    _watched: Option<Watched>,
-    _seat: Seat,
+    _watched: Option<TokenWatchGuard>,
+    _counted: CountedSubscriber,
 }
 
 /// How far a subscriber has come.
-pub(super) struct Seen {
+pub(super) struct SubscriberPosition {
     pub(super) epoch: Arc<str>,
     /// It has seen everything up to here.
     pub(super) seq: u64,
-    /// Behind this number its circle knows what is for it; what came before it must look through itself.
+    /// Behind this number its audience knows what is for it; what came before it must look through itself.
     pub(super) known_from: u64,
 }
 
 impl Subscriber {
     /// A subscriber that has seen everything up to `seen`, and is sent `first` before anything else.
     pub(super) fn new(
-        hub: Arc<Hub>,
-        seat: Seat,
+        hub: Arc<EventHub>,
+        counted: CountedSubscriber,
         caller: &Caller,
-        circle: Arc<Circle>,
-        seen: Seen,
+        audience: Arc<Audience>,
+        seen: SubscriberPosition,
         first: Vec<Bytes>,
     ) -> Self {
         Self {
             ended: Box::pin(caller.ended()),
             _watched: None,
-            news: Box::pin(circle.news.clone().notified_owned()),
+            news: Box::pin(audience.news.clone().notified_owned()),
             silence: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
             sent_at: Instant::now(),
             ready: first.into(),
             seen,
             hub,
-            circle,
-            _seat: seat,
+            audience,
+            _counted: counted,
         }
     }
 
     /// Keeps the tokens watched for as long as it reads.
-    pub(crate) fn watched(mut self, watched: Watched) -> Self {
+    pub(crate) fn watched(mut self, watched: TokenWatchGuard) -> Self {
         self._watched = Some(watched);
         self
     }
@@ -88,23 +88,23 @@ impl Subscriber {
     fn take(&mut self) -> bool {
         let hub = self.hub.clone();
         let ring = hub.read();
-        let Seen { epoch, seq, known_from } = &mut self.seen;
-        if *seq >= *known_from && self.circle.latest() <= *seq {
+        let SubscriberPosition { epoch, seq, known_from } = &mut self.seen;
+        if *seq >= *known_from && self.audience.latest() <= *seq {
             *seq = ring.last().max(*seq);
             return true;
         }
         for _ in 0..PASSED {
             match ring.after(*seq) {
-                Next::Nothing => return true,
-                Next::Gone { through } => {
+                RingRead::Nothing => return true,
+                RingRead::Gone { through } => {
                     let missed = through.checked_sub(*seq);
-                    self.ready.push_back(frame::gap(epoch, through, Why::TooFast, None, missed));
+                    self.ready.push_back(frame::gap(epoch, through, GapReason::TooFast, None, missed));
                     *seq = through;
                 }
-                Next::Told(told) => {
+                RingRead::Told(told) => {
                     *seq = told.seq;
-                    if self.circle.wants(&told.event) {
-                        self.ready.push_back(told.frame(epoch, self.circle.tenant()));
+                    if self.audience.wants(&told.event) {
+                        self.ready.push_back(told.frame(epoch, self.audience.tenant()));
                     }
                 }
             }
@@ -143,7 +143,7 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.hub.circles().leave(&self.circle);
+        self.hub.audiences().leave(&self.audience);
     }
 }
 
@@ -181,7 +181,7 @@ impl Body for Subscriber {
                 return Poll::Pending;
             }
             // Listens again before it looks again, so that nothing falls in between.
-            let news = this.circle.news.clone().notified_owned();
+            let news = this.audience.news.clone().notified_owned();
             this.news.as_mut().set(news);
         }
     }
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::access::Caller;
-    use crate::stream::{After, Filter};
+    use crate::stream::{EventFilter, ResumePoint};
 
     /// Counts how often a task is woken.
     #[derive(Default)]
@@ -213,10 +213,10 @@ mod tests {
     async fn whoever_has_nothing_to_read_is_not_woken_and_keeps_its_place() {
         // V2
         let engine = Backstop::open("memory:").await.expect("a store in memory");
-        let hub = Hub::new(1_000, 1_000_000, Arc::default());
+        let hub = EventHub::new(1_000, 1_000_000, Arc::default());
         let subscribe = |events: Option<Vec<String>>| {
-            let filter = Filter { events, ..Filter::default() };
-            hub.subscribe(&engine, 2, Caller::local("me"), filter, &After::Now).expect("a place")
+            let filter = EventFilter { events, ..EventFilter::default() };
+            hub.subscribe(&engine, Caller::local("me"), filter, &ResumePoint::Now)
         };
         let (mut busy, mut idle) = (subscribe(None), subscribe(Some(vec!["dead".to_owned()])));
         let (wakes, opening) = (Arc::new(Wakes::default()), idle.frame().await);

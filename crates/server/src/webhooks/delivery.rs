@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A message on its way.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Delivery {
+pub(crate) struct WebhookDelivery {
     /// Whose it is.
     pub(crate) webhook: String,
     /// The message's identity: the same for every try, so that receivers can tell a repeat.
@@ -31,7 +31,7 @@ pub(crate) struct Delivery {
     pub(crate) message: Value,
 }
 
-impl Delivery {
+impl WebhookDelivery {
     /// A message about an event, which its receiver sees as `view`.
     pub(crate) fn new(subscription: &Subscription, event: &Event, view: Value) -> Self {
         let kind = format!("backstop.event.{}", event.what.name());
@@ -44,18 +44,18 @@ impl Delivery {
 }
 
 /// What deliveries share.
-pub(crate) struct Courier {
+pub(crate) struct DeliveryContext {
     pub(crate) engine: Backstop,
     /// Where messages may go: public addresses, until more is opened.
     pub(crate) way_out: HttpSettings,
 }
 
-impl Job for Delivery {
+impl Job for WebhookDelivery {
     const KIND: &'static str = "backstop.webhook";
-    type Context = Courier;
+    type Context = DeliveryContext;
     type Output = JobResult;
 
-    async fn run(self, cx: JobContext<Courier>) -> JobResult {
+    async fn run(self, cx: JobContext<DeliveryContext>) -> JobResult {
         let courier = cx.app();
         let Some(subscription) = subscription::one(&**courier.engine.store(), &self.webhook).await? else {
             return Err(Outcome::cancel("the webhook was removed"))?;

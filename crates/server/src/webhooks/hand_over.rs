@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop::{Backstop, Pulse};
 use tokio::sync::mpsc;
 
-use super::delivery::Delivery;
+use super::delivery::WebhookDelivery;
 use crate::api::Api;
 
 /// Messages that become jobs in one commit at most.
@@ -19,13 +19,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const BEAT: Duration = Duration::from_secs(5);
 
 /// Messages that have not become jobs: what was taken off the queue stays here until it has, whoever takes it on.
-pub(super) struct Waiting {
-    queue: mpsc::Receiver<Delivery>,
-    batch: Vec<Delivery>,
+pub(super) struct WaitingMessages {
+    queue: mpsc::Receiver<WebhookDelivery>,
+    batch: Vec<WebhookDelivery>,
 }
 
-impl Waiting {
-    pub(super) const fn new(queue: mpsc::Receiver<Delivery>) -> Self {
+impl WaitingMessages {
+    pub(super) const fn new(queue: mpsc::Receiver<WebhookDelivery>) -> Self {
         Self { queue, batch: Vec::new() }
     }
 
@@ -43,11 +43,11 @@ impl Waiting {
 }
 
 /// Makes jobs of messages until there are no more to come.
-pub(super) async fn hand_over(api: &Api, waiting: &mut Waiting, pulse: &Pulse) {
+pub(super) async fn hand_over(api: &Api, waiting: &mut WaitingMessages, pulse: &Pulse) {
     while waiting.gather(pulse).await {
         store(api.engine(), &waiting.batch, pulse).await;
         let count = u64::try_from(waiting.batch.len()).unwrap_or(u64::MAX);
-        let counts = &api.tell().webhooks;
+        let counts = &api.reporting().webhooks;
         counts.waiting.fetch_sub(count, Ordering::Relaxed);
         counts.handed_over.fetch_add(count, Ordering::Relaxed);
         waiting.batch.clear();
@@ -55,7 +55,7 @@ pub(super) async fn hand_over(api: &Api, waiting: &mut Waiting, pulse: &Pulse) {
 }
 
 /// Stores messages as jobs, however often that has to be tried. A repeat keeps the message's id.
-async fn store(engine: &Backstop, batch: &[Delivery], pulse: &Pulse) {
+async fn store(engine: &Backstop, batch: &[WebhookDelivery], pulse: &Pulse) {
     let mut pause = PAUSE_MIN;
     loop {
         pulse.beat();

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::Api;
-use delivery::Delivery;
-use hand_over::{Waiting, hand_over};
-use watch::Watch;
+use delivery::WebhookDelivery;
+use hand_over::{WaitingMessages, hand_over};
+use watch::EventWatch;
 
 /// Messages that wait to become jobs at most.
 const BACKLOG: usize = 10_000;
@@ -31,20 +31,20 @@ const BACKLOG: usize = 10_000;
 /// How long the last messages of a server that stops may take to become jobs.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
 
-/// Asks the hand-over to read the subscriptions anew; it answers when it has.
+/// Asks the hand-over to read the subscriptions again; it answers when it has.
 type Ask = mpsc::UnboundedSender<oneshot::Sender<()>>;
 
 /// What requests and figures know of the hand-over.
 #[derive(Debug, Default)]
-pub(crate) struct HandOver {
-    /// Asks the hand-over to read the subscriptions anew; none while it does not run here.
+pub(crate) struct WebhookBacklog {
+    /// Asks the hand-over to read the subscriptions again; none while it does not run here.
     reload: Mutex<Option<Ask>>,
     waiting: AtomicU64,
     handed_over: AtomicU64,
     dropped: AtomicU64,
 }
 
-impl HandOver {
+impl WebhookBacklog {
     /// Resolves when the hand-over of this process knows the subscriptions as they are now.
     pub(crate) async fn reload(&self) {
         let (done, known) = oneshot::channel();
@@ -91,14 +91,14 @@ impl HandOver {
 const SILENT: Duration = Duration::from_secs(60);
 
 /// What delivers: kept where a task that is started again finds it.
-type Courier = Arc<tokio::sync::Mutex<Option<WorkerHandle>>>;
+type SharedWorker = Arc<tokio::sync::Mutex<Option<WorkerHandle>>>;
 
 /// Deliveries under way. Dropping it stops them without waiting.
 pub struct Webhooks {
     api: Api,
     watch: AbortOnDropHandle<()>,
     hand_over: AbortOnDropHandle<()>,
-    worker: Courier,
+    worker: SharedWorker,
     stop: CancellationToken,
 }
 
@@ -114,14 +114,15 @@ impl Api {
     /// costs is a look into the store every two seconds.
     pub async fn deliver_webhooks(&self) -> Webhooks {
         let (messages, waiting) = mpsc::channel(BACKLOG);
-        let (worker, stop) = (Courier::default(), CancellationToken::new());
+        let (worker, stop) = (SharedWorker::default(), CancellationToken::new());
         let watch = self.watch_events(messages, worker.clone(), stop.clone());
-        self.tell().webhooks.reload().await;
-        let (api, waiting) = (self.clone(), Arc::new(tokio::sync::Mutex::new(Waiting::new(waiting))));
-        let hand_over = self.tell().loops.supervise("webhook jobs", SILENT, stop.clone(), move |pulse| {
-            let (api, waiting) = (api.clone(), waiting.clone());
-            async move { hand_over(&api, &mut *waiting.lock().await, &pulse).await }
-        });
+        self.reporting().webhooks.reload().await;
+        let (api, waiting) = (self.clone(), Arc::new(tokio::sync::Mutex::new(WaitingMessages::new(waiting))));
+        let hand_over =
+            self.reporting().loops.supervise("webhook jobs", SILENT, stop.clone(), move |pulse| {
+                let (api, waiting) = (api.clone(), waiting.clone());
+                async move { hand_over(&api, &mut *waiting.lock().await, &pulse).await }
+            });
         Webhooks {
             api: self.clone(),
             watch: AbortOnDropHandle::new(watch),
@@ -134,21 +135,21 @@ impl Api {
     /// Starts the task that hears of events.
     fn watch_events(
         &self,
-        messages: mpsc::Sender<Delivery>,
-        worker: Courier,
+        messages: mpsc::Sender<WebhookDelivery>,
+        worker: SharedWorker,
         stop: CancellationToken,
     ) -> JoinHandle<()> {
         let ways = |api: &Self| {
             let (reload, reloads) = mpsc::unbounded_channel();
-            *api.tell().webhooks.lock() = Some(reload);
+            *api.reporting().webhooks.lock() = Some(reload);
             reloads
         };
         // There before the task is, for whoever asks at once.
         let (api, first) = (self.clone(), Mutex::new(Some(ways(self))));
-        self.tell().loops.supervise("webhooks", SILENT, stop, move |pulse| {
+        self.reporting().loops.supervise("webhooks", SILENT, stop, move |pulse| {
             let reloads = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let reloads = reloads.unwrap_or_else(|| ways(&api));
-            let watch = Watch::new(api.clone(), messages.clone(), worker.clone());
+            let watch = EventWatch::new(api.clone(), messages.clone(), worker.clone());
             async move { watch.run(reloads, &pulse).await }
         })
     }
@@ -160,7 +161,7 @@ impl Webhooks {
         let Self { api, watch, hand_over, worker, stop } = self;
         stop.cancel();
         // With nobody left who could ask, the watch ends, and with it what the hand-over waits for.
-        *api.tell().webhooks.lock() = None;
+        *api.reporting().webhooks.lock() = None;
         // One that takes too long is ended by being dropped.
         let _ = tokio::time::timeout(LAST_MESSAGES, watch).await;
         let _ = tokio::time::timeout(LAST_MESSAGES, hand_over).await;

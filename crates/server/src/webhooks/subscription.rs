@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use backstop::store::{Amend, Amended, Document, Drawer, Edit, Error as StoreError, Expect, Shelf, Store};
+use backstop::store::{
+    Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store,
+};
 use backstop::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,13 +70,13 @@ impl Subscription {
 
 /// Every subscription, by id.
 pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Subscription>, StoreError> {
-    let found = store.documents(Shelf::first(Drawer::Webhooks, MOST)).await?;
+    let found = store.documents(DocumentRange::first(Drawer::Webhooks, MOST)).await?;
     Ok(found.items.iter().filter_map(Subscription::read).collect())
 }
 
 /// One subscription.
 pub(crate) async fn one(store: &dyn Store, id: &str) -> Result<Option<Subscription>, StoreError> {
-    let found = store.documents(Shelf::first(Drawer::Webhooks, 1).under(id)).await?;
+    let found = store.documents(DocumentRange::first(Drawer::Webhooks, 1).under(id)).await?;
     Ok(found.items.iter().find(|document| document.key == id).and_then(Subscription::read))
 }
 

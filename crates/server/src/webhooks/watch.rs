@@ -8,8 +8,8 @@ use backstop::store::QueueView;
 use backstop::{Event, Events, Pulse};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Courier;
-use super::delivery::{self, Delivery, QUEUE};
+use super::SharedWorker;
+use super::delivery::{self, QUEUE, WebhookDelivery};
 use super::subscription::{self, Subscription};
 use crate::api::Api;
 
@@ -19,25 +19,25 @@ const CONCURRENCY: usize = 16;
 /// How soon a subscription that another node has made or removed is known here.
 const RELOAD: Duration = Duration::from_secs(2);
 
-/// Those who ask that the subscriptions be read anew.
+/// Those who ask that the subscriptions be read again.
 type Reloads = mpsc::UnboundedReceiver<oneshot::Sender<()>>;
 
 /// The task that hears of events and picks out what somebody wants.
-pub(super) struct Watch {
+pub(super) struct EventWatch {
     api: Api,
-    messages: mpsc::Sender<Delivery>,
+    messages: mpsc::Sender<WebhookDelivery>,
     subscriptions: Vec<Subscription>,
     /// None while nobody subscribes: then the engine tells nothing.
     events: Option<Events>,
     missed: u64,
     /// What delivers; none until there is something to deliver.
-    worker: Courier,
+    worker: SharedWorker,
     /// True once it is known that no other process has left messages.
     looked: bool,
 }
 
-impl Watch {
-    pub(super) fn new(api: Api, messages: mpsc::Sender<Delivery>, worker: Courier) -> Self {
+impl EventWatch {
+    pub(super) fn new(api: Api, messages: mpsc::Sender<WebhookDelivery>, worker: SharedWorker) -> Self {
         let (subscriptions, events) = (Vec::new(), None);
         Self { api, messages, subscriptions, events, missed: 0, worker, looked: false }
     }
@@ -56,7 +56,7 @@ impl Watch {
                 }
                 _ = tick.tick() => self.reload().await,
                 event = next(&mut self.events) => match event {
-                    Some(event) => self.tell(&event),
+                    Some(event) => self.reporting(&event),
                     None => return,
                 },
             }
@@ -67,7 +67,7 @@ impl Watch {
         match subscription::all(&**self.api.engine().store()).await {
             Ok(subscriptions) => self.subscriptions = subscriptions,
             // They stay as they were; the engine's own loops complain of the store.
-            Err(error) => tracing::debug!(%error, "webhooks cannot be read for the moment"),
+            Err(error) => tracing::debug!(%error, "webhooks cannot be read at the moment"),
         }
         if let Err(error) = self.work().await {
             tracing::warn!(%error, "messages to webhooks wait: what delivers them could not be started");
@@ -86,16 +86,17 @@ impl Watch {
             return Ok(());
         }
         let engine = self.api.engine();
-        let way_out = self.api.settings().telling.webhooks.clone();
-        let worker = engine.worker(delivery::Courier { engine: engine.clone(), way_out });
-        let worker = worker.register::<Delivery>().queue(QUEUE, CONCURRENCY).name("webhooks").start().await?;
+        let way_out = self.api.settings().reporting.webhooks.clone();
+        let worker = engine.worker(delivery::DeliveryContext { engine: engine.clone(), way_out });
+        let worker =
+            worker.register::<WebhookDelivery>().queue(QUEUE, CONCURRENCY).name("webhooks").start().await?;
         let watched = worker.watch();
         self.api.watch("webhooks", move || watched.health());
         *courier = Some(worker);
         Ok(())
     }
 
-    /// True when messages wait although nobody subscribes any more: they are called off when their turn comes.
+    /// True when messages wait although nobody subscribes any more: they are canceled when their turn comes.
     async fn left_by_others(&mut self) -> Result<bool, backstop::Error> {
         if self.looked {
             return Ok(false);
@@ -108,15 +109,15 @@ impl Watch {
         Ok(left)
     }
 
-    fn tell(&mut self, event: &Event) {
-        let counts = &self.api.tell().webhooks;
+    fn reporting(&mut self, event: &Event) {
+        let counts = &self.api.reporting().webhooks;
         let missed = self.events.as_ref().map_or(0, Events::missed);
         counts.dropped.fetch_add(missed - self.missed, Ordering::Relaxed);
         self.missed = missed;
         for subscription in &self.subscriptions {
             let Some(view) = subscription.view(event) else { continue };
             counts.waiting.fetch_add(1, Ordering::Relaxed);
-            if self.messages.try_send(Delivery::new(subscription, event, view)).is_err() {
+            if self.messages.try_send(WebhookDelivery::new(subscription, event, view)).is_err() {
                 counts.waiting.fetch_sub(1, Ordering::Relaxed);
                 counts.dropped.fetch_add(1, Ordering::Relaxed);
             }

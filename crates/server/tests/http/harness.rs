@@ -4,7 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use backstop::{Backstop, Config};
-use backstop_server::{Api, Caller, Settings, router};
+use backstop_server::{Api, Caller, ServerSettings, router};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -46,17 +46,17 @@ impl Answer {
 impl Harness {
     /// On a store in memory.
     pub(crate) async fn new() -> Self {
-        Self::with(Config::default(), Settings::default()).await
+        Self::with(Config::default(), ServerSettings::default()).await
     }
 
     /// With settings.
-    pub(crate) async fn with(config: Config, settings: Settings) -> Self {
+    pub(crate) async fn with(config: Config, settings: ServerSettings) -> Self {
         let engine = Backstop::open_with("memory:", config).await.expect("a store in memory opens");
         Self::of(engine, settings)
     }
 
     /// On an engine.
-    pub(crate) fn of(engine: Backstop, settings: Settings) -> Self {
+    pub(crate) fn of(engine: Backstop, settings: ServerSettings) -> Self {
         let api = Api::new(engine, settings);
         Self { router: router(api.clone()), api }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use backstop_server::{Needs, document, table};
+use backstop_server::{RouteNeeds, document, table};
 use serde_json::{Value, json};
 
 use crate::harness::Harness;
 
-/// What HTTP calls a method, and OpenAPI in small letters.
+/// What HTTP calls a method, and OpenAPI in lower case.
 const METHODS: [&str; 4] = ["get", "post", "put", "delete"];
 
 fn written() -> Value {
@@ -41,12 +41,14 @@ fn every_operation_says_who_may_call_and_how_it_refuses() {
         let route =
             table().into_iter().find(|route| (&route.method, &route.path) == (&method, &path)).unwrap();
         let expected = match route.needs {
-            Needs::Nothing => json!([]),
-            Needs::Right(scope) | Needs::RightOverAll(scope) => json!([{ "bearer": [scope.as_str()] }]),
+            RouteNeeds::Nothing => json!([]),
+            RouteNeeds::Right(scope) | RouteNeeds::RightOverAll(scope) => {
+                json!([{ "bearer": [scope.as_str()] }])
+            }
         };
         assert_eq!(operation["security"], expected, "{what}");
         let mut refusals = vec!["429", "503"];
-        if route.needs != Needs::Nothing {
+        if route.needs != RouteNeeds::Nothing {
             refusals.extend(["401", "403"]);
         }
         if path.contains('{') {

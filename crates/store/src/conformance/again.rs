@@ -4,12 +4,12 @@ use backstop_core::failure::Cause;
 use backstop_core::job::{Ending, Operation, State};
 use backstop_core::{JobId, Lease};
 
-use super::World;
-use super::build::{Draft, ending, ends_by, failure, handed_back, id, job, success, worker_id};
+use super::Fixture;
+use super::build::{JobDraft, ending, ends_by, failure, handed_back, id, job, success, worker_id};
 use crate::{ClaimedJob, Finish};
 
 /// Jobs that may fail often.
-fn patient(number: u64) -> Draft {
+fn patient(number: u64) -> JobDraft {
     job(number).policy(|policy| policy.max_retries = 9)
 }
 
@@ -36,14 +36,14 @@ fn endings(taken: &ClaimedJob) -> Vec<(Ending, State)> {
     ]
 }
 
-async fn nothing_changes(w: &World, job: JobId, lease: Lease, ending: Ending, answer: Option<State>) {
+async fn nothing_changes(w: &Fixture, job: JobId, lease: Lease, ending: Ending, answer: Option<State>) {
     let before = (w.detail(job).await, w.runs(job).await);
     assert_eq!(w.try_finish(lease, ending).await.ok(), answer);
     assert_eq!((w.detail(job).await, w.runs(job).await), before);
 }
 
 /// L5: the same ending of the same run again, whatever it was.
-pub async fn the_same_ending_is_answered_as_the_first_time(w: World) {
+pub async fn the_same_ending_is_answered_as_the_first_time(w: Fixture) {
     for at in 0..11 {
         let number = u64::try_from(at + 1).expect("small");
         let taken = w.running(patient(number)).await;
@@ -56,7 +56,7 @@ pub async fn the_same_ending_is_answered_as_the_first_time(w: World) {
 }
 
 /// L5: every ending after every other one.
-pub async fn another_ending_of_the_same_run_is_stale(w: World) {
+pub async fn another_ending_of_the_same_run_is_stale(w: Fixture) {
     for at in 0..11 {
         let number = u64::try_from(at + 1).expect("small");
         let taken = w.running(patient(number)).await;
@@ -71,7 +71,7 @@ pub async fn another_ending_of_the_same_run_is_stale(w: World) {
 }
 
 /// L5: while a new lease runs the job, the old one is answered for its own run and changes nothing of this one.
-pub async fn an_old_lease_speaks_of_its_own_run(w: World) {
+pub async fn an_old_lease_speaks_of_its_own_run(w: Fixture) {
     let first = w.running(patient(1)).await;
     w.finish(&first, ends_by(&first, Cause::Error)).await;
     let second = w.take(first.lease.worker).await;
@@ -87,7 +87,7 @@ pub async fn an_old_lease_speaks_of_its_own_run(w: World) {
 }
 
 /// L5: within one call the first ending counts.
-pub async fn the_same_and_other_endings_in_one_batch(w: World) {
+pub async fn the_same_and_other_endings_in_one_batch(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=3).map(patient)).await;
     let taken = w.claim(worker, 3).await;
@@ -114,7 +114,7 @@ pub async fn the_same_and_other_endings_in_one_batch(w: World) {
 }
 
 /// L5: the answer to what has ended does not depend on the worker, who may have gone since.
-pub async fn an_answer_outlives_its_worker(w: World) {
+pub async fn an_answer_outlives_its_worker(w: Fixture) {
     let taken = w.running(patient(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Error)).await;
     w.store.retire(taken.lease.worker).await.expect("retire");
@@ -125,7 +125,7 @@ pub async fn an_answer_outlives_its_worker(w: World) {
 }
 
 /// L5, L7, L15: a run that others have ended did not end as its worker says.
-pub async fn what_others_ended_is_stale(w: World) {
+pub async fn what_others_ended_is_stale(w: Fixture) {
     let taken = w.running(patient(1)).await;
     w.operate(id(1), Operation::Cancel { reason: "it ended by canceled".into() }).await.expect("running");
     for ending in [success(&taken), ends_by(&taken, Cause::Error), ends_by(&taken, Cause::Canceled)] {
@@ -140,7 +140,7 @@ pub async fn what_others_ended_is_stale(w: World) {
 }
 
 /// L5: a repeated ending counts, tells and starts nothing.
-pub async fn a_repeated_ending_leaves_no_trace(w: World) {
+pub async fn a_repeated_ending_leaves_no_trace(w: Fixture) {
     let taken = w.running(job(1).callbacks()).await;
     let dead = ends_by(&taken, Cause::Permanent);
     let made = id(1).callback("on_failure", 0);
@@ -155,7 +155,7 @@ pub async fn a_repeated_ending_leaves_no_trace(w: World) {
 }
 
 /// L5: also after the store was closed and opened, and for a hold that went back unstarted there is no run to speak of.
-pub async fn endings_are_known_after_a_reopening(w: World) {
+pub async fn endings_are_known_after_a_reopening(w: Fixture) {
     let taken = w.running(patient(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Error)).await;
     let w = w.reopen().await;

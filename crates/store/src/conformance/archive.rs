@@ -7,8 +7,8 @@ use backstop_core::job::{OnConflict, Operation, Retention, Start, State};
 use backstop_core::{JobId, Timestamp};
 use serde_json::Value;
 
-use super::build::{Crew, ends_by, id, job, success, worker_id};
-use super::fixture::{LEASE, World, ids, secs};
+use super::build::{WorkerDraft, ends_by, id, job, success, worker_id};
+use super::fixture::{Fixture, LEASE, ids, secs};
 use crate::{Archived, Duty, Error, JobFilter, PageRequest, Term};
 
 /// Archives at once whatever has ended.
@@ -17,19 +17,19 @@ fn at_once() -> Retention {
     Retention::default().succeeded(none).canceled(none).failed(none)
 }
 
-async fn archive(w: &World, retention: Retention, limit: usize) -> usize {
+async fn archive(w: &Fixture, retention: Retention, limit: usize) -> usize {
     let term = w.leader(Duty::Archive).await;
     w.store.archive(term, retention, limit).await.expect("the term runs")
 }
 
-async fn archived(w: &World, job: JobId) -> Option<Archived> {
+async fn archived(w: &Fixture, job: JobId) -> Option<Archived> {
     let mut found = w.store.archived(vec![job]).await.expect("archived");
     assert_eq!(found.len(), 1, "one answer per id");
     found.remove(0)
 }
 
 /// Those of the jobs `1..=last` that are archived; each job must be in exactly one place.
-async fn gone(w: &World, last: u64) -> Vec<u64> {
+async fn gone(w: &Fixture, last: u64) -> Vec<u64> {
     let mut gone = Vec::new();
     for number in 1..=last {
         let is_archived = archived(w, id(number)).await.is_some();
@@ -41,23 +41,23 @@ async fn gone(w: &World, last: u64) -> Vec<u64> {
     gone
 }
 
-async fn succeeded(w: &World, number: u64) {
+async fn succeeded(w: &Fixture, number: u64) {
     let taken = w.running(job(number)).await;
     w.finish(&taken, success(&taken)).await;
 }
 
-async fn died(w: &World, number: u64) {
+async fn died(w: &Fixture, number: u64) {
     let taken = w.running(job(number)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
 }
 
-async fn canceled(w: &World, number: u64) {
+async fn canceled(w: &Fixture, number: u64) {
     w.submit(job(number)).await;
     w.cancel(id(number)).await;
 }
 
 /// L16: each ended job leaves when its own retention is over, not a microsecond before.
-pub async fn a_job_leaves_when_its_retention_is_over(w: World) {
+pub async fn a_job_leaves_when_its_retention_is_over(w: Fixture) {
     succeeded(&w, 1).await;
     canceled(&w, 2).await;
     died(&w, 3).await;
@@ -80,7 +80,7 @@ pub async fn a_job_leaves_when_its_retention_is_over(w: World) {
 }
 
 /// L16: without a retention jobs stay for ever, each ending for itself.
-pub async fn no_retention_keeps_jobs_for_ever(w: World) {
+pub async fn no_retention_keeps_jobs_for_ever(w: Fixture) {
     succeeded(&w, 1).await;
     canceled(&w, 2).await;
     died(&w, 3).await;
@@ -91,7 +91,7 @@ pub async fn no_retention_keeps_jobs_for_ever(w: World) {
 }
 
 /// L16: successes go first, then the canceled, then dead letters; each the longest ended first, up to the limit.
-pub async fn the_longest_ended_go_first(w: World) {
+pub async fn the_longest_ended_go_first(w: Fixture) {
     died(&w, 1).await;
     w.pass(secs(1));
     canceled(&w, 2).await;
@@ -112,7 +112,7 @@ pub async fn the_longest_ended_go_first(w: World) {
 }
 
 /// L16: a job that has not ended is never archived, whatever its age.
-pub async fn what_has_not_ended_stays_whatever_its_age(w: World) {
+pub async fn what_has_not_ended_stays_whatever_its_age(w: Fixture) {
     w.running(job(1)).await;
     w.submit(job(2).with(|new| new.start = Start::At(Timestamp::MIN))).await;
     w.submit(job(3)).await;
@@ -121,14 +121,14 @@ pub async fn what_has_not_ended_stays_whatever_its_age(w: World) {
     w.submit(job(5).at(w.now().after(secs(100 * 365 * 24 * 3_600)))).await;
     assert_eq!(w.state(id(4)).await, State::Waiting, "no worker of its queue knows it");
     w.pass(secs(50 * 365 * 24 * 3_600));
-    w.enlist(Crew::new(2)).await;
+    w.enlist(WorkerDraft::new(2)).await;
     assert_eq!(w.state(id(4)).await, State::Waiting);
     assert_eq!(archive(&w, at_once(), 10).await, 0);
     assert_eq!(gone(&w, 5).await, Vec::<u64>::new());
 }
 
 /// L16, L8: a dead letter that a person holds back stays until it is let go.
-pub async fn a_paused_dead_letter_stays(w: World) {
+pub async fn a_paused_dead_letter_stays(w: Fixture) {
     died(&w, 1).await;
     w.operate(id(1), Operation::Pause).await.expect("failed");
     w.pass(secs(1_000));
@@ -137,8 +137,8 @@ pub async fn a_paused_dead_letter_stays(w: World) {
     assert_eq!(archive(&w, at_once(), 10).await, 1);
 }
 
-/// L16, L9: a dead letter that was driven again has not ended, and counts anew once it has.
-pub async fn a_retried_job_counts_anew(w: World) {
+/// L16, L9: a dead letter that was driven again has not ended, and counts again once it has.
+pub async fn a_retried_job_counts_anew(w: Fixture) {
     died(&w, 1).await;
     w.pass(secs(100));
     w.operate(id(1), Operation::Retry).await.expect("failed");
@@ -152,7 +152,7 @@ pub async fn a_retried_job_counts_anew(w: World) {
 }
 
 /// L16, L17: a leader that is deposed, late or of another duty archives nothing.
-pub async fn a_deposed_leader_archives_nothing(w: World) {
+pub async fn a_deposed_leader_archives_nothing(w: Fixture) {
     canceled(&w, 1).await;
     let old = w.lead(1, Duty::Archive).await.expect("free");
     w.pass(secs(60));
@@ -173,7 +173,7 @@ pub async fn a_deposed_leader_archives_nothing(w: World) {
 }
 
 /// L16, L10: the idempotency key of an archived job still answers with that job and how it ended.
-pub async fn an_idempotency_key_outlives_archival(w: World) {
+pub async fn an_idempotency_key_outlives_archival(w: Fixture) {
     for (number, key) in [(1, "a"), (2, "b")] {
         w.submit(job(number).once(key)).await;
     }
@@ -194,7 +194,7 @@ pub async fn an_idempotency_key_outlives_archival(w: World) {
 }
 
 /// L16, L11: an archived job is in nobody's way: its business key is free and nothing of it can be operated on.
-pub async fn an_archived_job_holds_nothing(w: World) {
+pub async fn an_archived_job_holds_nothing(w: Fixture) {
     w.submit(job(1).key("order", OnConflict::Reject)).await;
     w.cancel(id(1)).await;
     archive(&w, at_once(), 10).await;
@@ -206,7 +206,7 @@ pub async fn an_archived_job_holds_nothing(w: World) {
 }
 
 /// L16: an archived job is gone from every view and every count, and its queue stays known.
-pub async fn an_archived_job_is_out_of_sight(w: World) {
+pub async fn an_archived_job_is_out_of_sight(w: Fixture) {
     let taken = w.running(job(1).with(|new| new.spec.tags = vec!["red".into()])).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
     canceled(&w, 2).await;
@@ -232,7 +232,7 @@ pub async fn an_archived_job_is_out_of_sight(w: World) {
 }
 
 /// L16, F2: the document holds the job and its whole ledger, as they were shown while it was hot.
-pub async fn the_document_holds_the_ledger(w: World) {
+pub async fn the_document_holds_the_ledger(w: Fixture) {
     let taken = w.running(job(1).once("a key")).await;
     w.finish(&taken, ends_by(&taken, Cause::Error)).await;
     w.pass(secs(1));
@@ -253,7 +253,7 @@ pub async fn the_document_holds_the_ledger(w: World) {
 }
 
 /// L16: a ledger that is longer than any page is kept whole.
-pub async fn a_long_ledger_is_kept_whole(w: World) {
+pub async fn a_long_ledger_is_kept_whole(w: Fixture) {
     const RUNS: u64 = 1_050;
     let mut taken = w.running(job(1)).await;
     for _ in 1..RUNS {
@@ -275,7 +275,7 @@ pub async fn a_long_ledger_is_kept_whole(w: World) {
 }
 
 /// L16: archiving again finds nothing to do, and leaves what was archived as it is.
-pub async fn archiving_again_changes_nothing(w: World) {
+pub async fn archiving_again_changes_nothing(w: Fixture) {
     canceled(&w, 1).await;
     assert_eq!(archive(&w, at_once(), 10).await, 1);
     let first = archived(&w, id(1)).await;
@@ -287,7 +287,7 @@ pub async fn archiving_again_changes_nothing(w: World) {
 }
 
 /// L16: an id is remembered while its job is hot; after that it stands for a new job, with a life of its own.
-pub async fn an_archived_id_may_come_again(w: World) {
+pub async fn an_archived_id_may_come_again(w: Fixture) {
     succeeded(&w, 1).await;
     archive(&w, at_once(), 10).await;
     w.pass(secs(10));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{
-    Backoff, Cause, Decision, Failure, Fingerprint, HookAnswer, Situation, Verdict, decide,
+    Backoff, Cause, Decision, DecisionInput, Failure, Fingerprint, HookAnswer, Verdict, decide,
 };
 use backstop_core::job::{
     Callback, Ending, FailureRecord, NewJob, OnConflict, Policy, Priority, Spec, Start,
@@ -34,17 +34,17 @@ pub(super) fn worker_id(number: u64) -> WorkerId {
 
 /// A job to submit: kind `work`, queue `default`, one retry, and no wait before it.
 #[derive(Debug, Clone)]
-pub(super) struct Draft(pub(super) NewJob);
+pub(super) struct JobDraft(pub(super) NewJob);
 
 /// The job with this number.
-pub(super) fn job(number: u64) -> Draft {
+pub(super) fn job(number: u64) -> JobDraft {
     let mut spec = Spec::new(id(number), "work", format!("{{\"n\":{number}}}"));
     spec.policy.max_retries = 1;
     spec.policy.backoff = Backoff::none();
-    Draft(NewJob::new(spec))
+    JobDraft(NewJob::new(spec))
 }
 
-impl Draft {
+impl JobDraft {
     /// Changes anything that has no word of its own here.
     pub(super) fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
         change(&mut self.0);
@@ -109,9 +109,9 @@ fn callback(kind: &str) -> Callback {
 
 /// A worker to enlist.
 #[derive(Debug, Clone)]
-pub(super) struct Crew(pub(super) NewWorker);
+pub(super) struct WorkerDraft(pub(super) NewWorker);
 
-impl Crew {
+impl WorkerDraft {
     /// Worker `number`, for the queue `default` and the kind `work`.
     pub(super) fn new(number: u64) -> Self {
         Self(NewWorker {
@@ -169,7 +169,7 @@ pub(super) fn success(claimed: &ClaimedJob) -> Ending {
 /// How the engine ends a run that did not go well.
 pub(super) fn ending(claimed: &ClaimedJob, failure: &Failure) -> Ending {
     let record = &claimed.record;
-    let situation = Situation {
+    let situation = DecisionInput {
         policy: &claimed.job.spec.policy,
         attempt: record.attempt,
         crashes: record.crashes,

@@ -5,11 +5,11 @@ use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{Operation, State};
 
 use super::build::{ending, ends_by, failure, fingerprint, id, job, success};
-use super::fixture::{World, secs};
+use super::fixture::{Fixture, secs};
 use crate::{ClaimedJob, Incident, JobFilter};
 
 /// The callbacks that are stored for a job, newest id first.
-async fn callbacks(w: &World, of: JobId) -> Vec<(String, JobId)> {
+async fn callbacks(w: &Fixture, of: JobId) -> Vec<(String, JobId)> {
     let filter = JobFilter { queue: Some("after".into()), ..JobFilter::default() };
     let page = w.store.list(filter, crate::PageRequest::first(100)).await.expect("list");
     let mine = page.items.into_iter().filter(|view| view.job.spec.callback_of == Some(of));
@@ -17,7 +17,7 @@ async fn callbacks(w: &World, of: JobId) -> Vec<(String, JobId)> {
 }
 
 /// F14: the callback of the final outcome is stored with it, as a job of its own.
-pub async fn a_callback_is_a_job_of_its_own(w: World) {
+pub async fn a_callback_is_a_job_of_its_own(w: Fixture) {
     let draft = job(1).callbacks().with(|new| new.spec.correlation_id = Some("trace".into()));
     let taken = w.running(draft).await;
     w.pass(secs(3));
@@ -37,7 +37,7 @@ pub async fn a_callback_is_a_job_of_its_own(w: World) {
 }
 
 /// F14: a failure that is retried fires nothing; the last one fires once.
-pub async fn only_the_final_outcome_fires(w: World) {
+pub async fn only_the_final_outcome_fires(w: Fixture) {
     let taken = w.running(job(1).callbacks()).await;
     w.finish(&taken, ends_by(&taken, Cause::Error)).await;
     assert_eq!(callbacks(&w, id(1)).await, []);
@@ -46,8 +46,8 @@ pub async fn only_the_final_outcome_fires(w: World) {
     assert_eq!(callbacks(&w, id(1)).await, [("mourn".to_owned(), id(1).callback("on_failure", 0))]);
 }
 
-/// F14: a repeated report fires nothing more; a callback that is there already is left alone.
-pub async fn a_callback_is_stored_exactly_once(w: World) {
+/// F14: a repeated report fires nothing more; a callback that already exists is left alone.
+pub async fn a_callback_is_stored_exactly_once(w: Fixture) {
     let taken = w.running(job(1).callbacks()).await;
     let callback = taken.job.follow_up(&taken.record, true).expect("it asked for one");
     let mut early = job(50);
@@ -62,7 +62,7 @@ pub async fn a_callback_is_stored_exactly_once(w: World) {
 }
 
 /// F14: a dead letter that is driven again and dies again fires again.
-pub async fn a_redrive_fires_anew(w: World) {
+pub async fn a_redrive_fires_anew(w: Fixture) {
     let mut taken = w.running(job(1).callbacks()).await;
     for redrive in 0..2 {
         w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
@@ -74,20 +74,20 @@ pub async fn a_redrive_fires_anew(w: World) {
     assert_eq!(callbacks(&w, id(1)).await.len(), 3);
 }
 
-/// F14: being called off by a person is no failure, so nobody mourns.
-pub async fn a_canceled_job_fires_nothing(w: World) {
+/// F14: being canceled by a person is no failure, so nobody mourns.
+pub async fn a_canceled_job_fires_nothing(w: Fixture) {
     w.running(job(1).callbacks()).await;
     w.cancel(id(1)).await;
     assert_eq!(callbacks(&w, id(1)).await, []);
 }
 
-async fn incident(w: &World) -> Incident {
+async fn incident(w: &Fixture) -> Incident {
     let mut all = w.store.incidents(10).await.expect("incidents");
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
 
-async fn dies(w: &World, number: u64, cause: Cause) -> ClaimedJob {
+async fn dies(w: &Fixture, number: u64, cause: Cause) -> ClaimedJob {
     let taken = w.running(job(number)).await;
     let failed = backstop_core::failure::Failure::new(cause, "Boom", "it broke");
     w.finish(&taken, ending(&taken, &failed)).await;
@@ -95,7 +95,7 @@ async fn dies(w: &World, number: u64, cause: Cause) -> ClaimedJob {
 }
 
 /// F12: failures with one fingerprint are counted as one incident while they are written.
-pub async fn failures_are_counted_as_incidents(w: World) {
+pub async fn failures_are_counted_as_incidents(w: Fixture) {
     let first_seen = w.now();
     dies(&w, 1, Cause::Error).await;
     w.cancel(id(1)).await;
@@ -109,14 +109,14 @@ pub async fn failures_are_counted_as_incidents(w: World) {
 }
 
 /// F12: an ending that was refused as stale is counted nowhere.
-pub async fn a_stale_ending_is_no_incident(w: World) {
+pub async fn a_stale_ending_is_no_incident(w: Fixture) {
     let taken = dies(&w, 1, Cause::Permanent).await;
     w.try_finish(taken.lease, ends_by(&taken, Cause::Permanent)).await.expect_err("stale");
     assert_eq!(incident(&w).await.failures, 1);
 }
 
 /// F13: a failure that its handler reported as a result is a dead letter and no incident.
-pub async fn a_reported_failure_is_no_incident(w: World) {
+pub async fn a_reported_failure_is_no_incident(w: Fixture) {
     let taken = w.running(job(1)).await;
     let mut reported = failure(Cause::Permanent);
     reported.reported = true;

@@ -10,12 +10,12 @@ use backstop_core::failure::Cause;
 use backstop_core::job::{Aging, Operation, Priority, State};
 
 use super::build::{ends_by, handed_back, id, job, knows, success, worker_id};
-use super::fixture::{LEASE, World, claim, numbers, room, secs};
+use super::fixture::{Fixture, LEASE, claim, numbers, room, secs};
 use super::place::at_once;
 use crate::{Answer, Claimed, ClaimedJob, Duty, Error, JobFilter, Level, Silent, Submit};
 
 /// L2: a job is taken when its time has come by the store's clock, and not a microsecond before.
-pub async fn a_job_is_taken_when_it_is_due(w: World) {
+pub async fn a_job_is_taken_when_it_is_due(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1).after(secs(10))).await;
     w.pass(secs(10) - Duration::from_micros(1));
@@ -25,7 +25,7 @@ pub async fn a_job_is_taken_when_it_is_due(w: World) {
 }
 
 /// L3: without aging the level goes first, then the older due time, then the id.
-pub async fn without_aging_the_level_goes_first(w: World) {
+pub async fn without_aging_the_level_goes_first(w: Fixture) {
     let worker = w.worker(1).await;
     let early = w.now().before(secs(60));
     w.offer_all(false, [job(4), job(3), job(2).at(early), job(1).priority(Priority::Low).at(early)]).await;
@@ -36,7 +36,7 @@ pub async fn without_aging_the_level_goes_first(w: World) {
 }
 
 /// L3: every level goes before the ones below it.
-pub async fn all_five_levels_are_in_order(w: World) {
+pub async fn all_five_levels_are_in_order(w: Fixture) {
     let worker = w.worker(1).await;
     for (number, priority) in Priority::ALL.into_iter().enumerate() {
         w.submit(job(number as u64).priority(priority)).await;
@@ -45,7 +45,7 @@ pub async fn all_five_levels_are_in_order(w: World) {
 }
 
 /// L3: each interval of waiting is worth one level, to the second.
-pub async fn waiting_is_worth_levels(w: World) {
+pub async fn waiting_is_worth_levels(w: Fixture) {
     let worker = w.worker(1).await;
     let ago = |seconds| w.now().before(secs(seconds));
     w.submit(job(1).priority(Priority::High)).await;
@@ -55,7 +55,7 @@ pub async fn waiting_is_worth_levels(w: World) {
 }
 
 /// L3: an old lowest job overtakes a steady stream of fresh high ones, and its priority is never rewritten.
-pub async fn an_old_job_is_not_starved(w: World) {
+pub async fn an_old_job_is_not_starved(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1).priority(Priority::Lowest)).await;
     let mut rounds = 0;
@@ -76,7 +76,7 @@ pub async fn an_old_job_is_not_starved(w: World) {
 }
 
 /// L2, L3: what becomes due behind the last claim is found, by whomever it was stored, and goes first if it was we.
-pub async fn what_is_stored_behind_the_last_claim_is_found(w: World) {
+pub async fn what_is_stored_behind_the_last_claim_is_found(w: Fixture) {
     let (worker, other) = (w.worker(1).await, w.beside().await);
     let then = w.now();
     w.offer_all(false, [job(10), job(20), job(30)]).await;
@@ -101,7 +101,7 @@ pub async fn what_is_stored_behind_the_last_claim_is_found(w: World) {
 }
 
 /// L3: a retried job goes by its new due time.
-pub async fn order_follows_the_current_due_time(w: World) {
+pub async fn order_follows_the_current_due_time(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.take(worker).await;
@@ -113,7 +113,7 @@ pub async fn order_follows_the_current_due_time(w: World) {
 }
 
 /// H10: a worker takes the kinds it knows, up to the version it knows.
-pub async fn a_worker_takes_what_it_knows(w: World) {
+pub async fn a_worker_takes_what_it_knows(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(
         false,
@@ -132,7 +132,7 @@ pub async fn a_worker_takes_what_it_knows(w: World) {
 }
 
 /// H10: a worker that knows nothing takes nothing, unless the queue lets it take any kind.
-pub async fn a_queue_may_give_any_kind(w: World) {
+pub async fn a_queue_may_give_any_kind(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1).kind("strange", 9)).await;
     let mut wanted = claim(worker, 10);
@@ -143,7 +143,7 @@ pub async fn a_queue_may_give_any_kind(w: World) {
 }
 
 /// L1: only pending jobs are taken.
-pub async fn paused_and_ended_jobs_are_passed_by(w: World) {
+pub async fn paused_and_ended_jobs_are_passed_by(w: Fixture) {
     let claimed = w.running(job(1)).await;
     w.offer_all(false, [job(2), job(3), job(4)]).await;
     w.operate(id(2), Operation::Pause).await.expect("pending");
@@ -152,7 +152,7 @@ pub async fn paused_and_ended_jobs_are_passed_by(w: World) {
 }
 
 /// Ends a job's run five times, so that it has seen fences; the job then waits. Answers the highest fence.
-async fn worn(w: &World, number: u64) -> Fence {
+async fn worn(w: &Fixture, number: u64) -> Fence {
     w.submit(job(number).policy(|policy| policy.max_retries = 50)).await;
     let worker = w.worker(1).await;
     let mut highest = Fence::default();
@@ -166,13 +166,13 @@ async fn worn(w: &World, number: u64) -> Fence {
 }
 
 /// What `doctor` says of the counter of fences.
-async fn word_on_fences(w: &World) -> Option<Level> {
+async fn word_on_fences(w: &Fixture) -> Option<Level> {
     let findings = w.store.check().await.expect("check");
     findings.into_iter().find(|finding| finding.subject == "fences").map(|finding| finding.level)
 }
 
 /// L4: a paused queue gives nothing until it is resumed.
-pub async fn a_paused_queue_gives_nothing(w: World) {
+pub async fn a_paused_queue_gives_nothing(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     assert!(w.store.pause_queue("default", true, None).await.expect("pause"));
@@ -182,7 +182,7 @@ pub async fn a_paused_queue_gives_nothing(w: World) {
 }
 
 /// L3: a claim takes no more than there is room for, the best first.
-pub async fn a_claim_takes_no_more_than_its_limit(w: World) {
+pub async fn a_claim_takes_no_more_than_its_limit(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=5).map(job)).await;
     assert!(w.claim(worker, 0).await.is_empty());
@@ -192,7 +192,7 @@ pub async fn a_claim_takes_no_more_than_its_limit(w: World) {
 }
 
 /// L3: queues are served in the order asked for, each with its own room.
-pub async fn queues_are_served_in_the_order_asked_for(w: World) {
+pub async fn queues_are_served_in_the_order_asked_for(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, [job(1).queue("a"), job(2).queue("b"), job(3).queue("b"), job(4).queue("c")]).await;
     w.submit(job(5).queue("a").priority(Priority::High)).await;
@@ -203,7 +203,7 @@ pub async fn queues_are_served_in_the_order_asked_for(w: World) {
 }
 
 /// L3: a queue is served however many others were asked for before it, and how much room they have.
-pub async fn the_last_of_many_queues_is_served(w: World) {
+pub async fn the_last_of_many_queues_is_served(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, [job(1).queue("last"), job(2).queue("last")]).await;
     for (start, number) in [(1, 1), (0, 2)] {
@@ -216,7 +216,7 @@ pub async fn the_last_of_many_queues_is_served(w: World) {
 }
 
 /// C2, C5: the first few are started and counted at once; the rest is prefetched and not.
-pub async fn prefetched_jobs_are_not_started(w: World) {
+pub async fn prefetched_jobs_are_not_started(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=3).map(job)).await;
     let mut wanted = claim(worker, 3);
@@ -231,7 +231,7 @@ pub async fn prefetched_jobs_are_not_started(w: World) {
 }
 
 /// C2, C5: how many start at once is counted for each queue by itself.
-pub async fn each_queue_starts_its_own(w: World) {
+pub async fn each_queue_starts_its_own(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, [job(1).queue("a"), job(2).queue("a"), job(3).queue("b"), job(4).queue("b")]).await;
     let mut wanted = claim(worker, 0);
@@ -242,7 +242,7 @@ pub async fn each_queue_starts_its_own(w: World) {
 }
 
 /// L5: a claim stores who took the job, when, and under which fence.
-pub async fn a_claim_stores_worker_time_and_fence(w: World) {
+pub async fn a_claim_stores_worker_time_and_fence(w: Fixture) {
     let taken = w.running(job(1)).await;
     let record = w.record(id(1)).await;
     let hold = record.hold.expect("held");
@@ -252,7 +252,7 @@ pub async fn a_claim_stores_worker_time_and_fence(w: World) {
 }
 
 /// L5: fences start at 1 and grow by one with every claim that takes something; all jobs of it share one.
-pub async fn fences_only_grow(w: World) {
+pub async fn fences_only_grow(w: Fixture) {
     let worker = w.worker(1).await;
     assert!(w.claim(worker, 5).await.is_empty());
     w.offer_all(false, (1..=4).map(job)).await;
@@ -266,7 +266,7 @@ pub async fn fences_only_grow(w: World) {
 }
 
 /// L5: a store that was closed and opened goes on where it was.
-pub async fn fences_survive_a_reopened_store(w: World) {
+pub async fn fences_survive_a_reopened_store(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.submit(job(2)).await;
     let w = w.reopen().await;
@@ -275,7 +275,7 @@ pub async fn fences_survive_a_reopened_store(w: World) {
 }
 
 /// L5: a counter that a restore has lost is raised by the claim that meets it; nothing else stops meanwhile.
-pub async fn fences_that_went_back_are_raised(w: World) {
+pub async fn fences_that_went_back_are_raised(w: Fixture) {
     let seen = worn(&w, 1).await;
     if !w.lose_fences().await {
         return;
@@ -296,7 +296,7 @@ pub async fn fences_that_went_back_are_raised(w: World) {
 }
 
 /// L5: and by whoever opens the store next.
-pub async fn fences_that_went_back_are_raised_on_opening(w: World) {
+pub async fn fences_that_went_back_are_raised_on_opening(w: Fixture) {
     let seen = worn(&w, 1).await;
     let taken = w.take(worker_id(1)).await;
     w.finish(&taken, success(&taken)).await;
@@ -314,7 +314,7 @@ pub async fn fences_that_went_back_are_raised_on_opening(w: World) {
 }
 
 /// L4: workers that claim at once never hold the same job.
-pub async fn no_job_is_held_twice(w: World) {
+pub async fn no_job_is_held_twice(w: Fixture) {
     w.offer_all(false, (1..=40).map(job)).await;
     for number in 1..=8 {
         w.worker(number).await;
@@ -329,7 +329,7 @@ pub async fn no_job_is_held_twice(w: World) {
 }
 
 /// L15: an unknown worker, and one whose lease has run out, get nothing.
-pub async fn only_a_live_worker_claims(w: World) {
+pub async fn only_a_live_worker_claims(w: Fixture) {
     w.submit(job(1)).await;
     let refused = w.store.claim(claim(worker_id(9), 1)).await.expect_err("unknown");
     assert!(matches!(refused, Error::NotEnlisted { worker } if worker == worker_id(9)), "{refused}");
@@ -342,7 +342,7 @@ pub async fn only_a_live_worker_claims(w: World) {
 
 /// L19, C7: a due job that must not start any more is passed by and takes no room, whatever becomes of it: the claim
 /// writes nothing about it. What expires at this very moment may still start.
-pub async fn an_overdue_job_is_passed_by(w: World) {
+pub async fn an_overdue_job_is_passed_by(w: Fixture) {
     let worker = w.worker(1).await;
     for number in 1..=3 {
         w.submit(job(number).callbacks().expires(w.now().after(secs(5)))).await;
@@ -362,7 +362,7 @@ pub async fn an_overdue_job_is_passed_by(w: World) {
 }
 
 /// L13, L19: a peek sees no work in what a claim would pass by, so nobody claims it over and over.
-pub async fn a_peek_passes_by_what_is_overdue(w: World) {
+pub async fn a_peek_passes_by_what_is_overdue(w: Fixture) {
     let wanted = claim(w.worker(1).await, 1);
     w.submit(job(1).expires(w.now().after(secs(5)))).await;
     assert!(w.store.peek(&wanted).await.expect("peek").has_work());
@@ -374,7 +374,7 @@ pub async fn a_peek_passes_by_what_is_overdue(w: World) {
 }
 
 /// L13: a peek says when there will be work, and changes nothing.
-pub async fn a_peek_says_when_there_is_work(w: World) {
+pub async fn a_peek_says_when_there_is_work(w: Fixture) {
     let wanted = claim(worker_id(1), 1);
     let peek = w.store.peek(&wanted).await.expect("peek");
     assert_eq!((peek.now, peek.next_due, peek.has_work()), (w.now(), None, false));
@@ -388,7 +388,7 @@ pub async fn a_peek_says_when_there_is_work(w: World) {
 }
 
 /// L13: a peek looks only where the claim would: known kinds, open queues, queues with room.
-pub async fn a_peek_looks_where_the_claim_would(w: World) {
+pub async fn a_peek_looks_where_the_claim_would(w: Fixture) {
     w.submit(job(1).kind("other", 1)).await;
     w.submit(job(2).queue("elsewhere")).await;
     w.submit(job(3)).await;
@@ -407,7 +407,7 @@ pub async fn a_peek_looks_where_the_claim_would(w: World) {
 }
 
 /// L13: a worker that leaves a claim with the store gets each job once, whether or not the store takes it up.
-pub async fn an_offer_takes_what_a_claim_would_or_nothing(w: World) {
+pub async fn an_offer_takes_what_a_claim_would_or_nothing(w: Fixture) {
     w.store.observe(Arc::new(Silent));
     let worker = w.worker(1).await;
     let stored = AtomicBool::new(false);

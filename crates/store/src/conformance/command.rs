@@ -4,18 +4,18 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use backstop_core::failure::Fingerprint;
-use backstop_core::incident::Statement;
+use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{Operation, Retention, State};
 use backstop_core::{JobId, Lease, WorkerId};
 
 use crate::{
-    Amend, Claim, ClaimedJob, Duty, Error, Finish, IncidentFilter, JobFilter, NewWorker, Note, PageRequest,
-    Shelf, Store, Submit, Term,
+    Amend, Claim, ClaimedJob, DocumentRange, Duty, Error, Finish, IncidentFilter, JobFilter, NewWorker, Note,
+    PageRequest, Store, Submit, Term,
 };
 
 /// One step of a script.
 #[derive(Debug, Clone)]
-pub(super) enum Command {
+pub(super) enum ScriptCommand {
     /// The clock moves; no store is asked.
     Advance(Duration),
     /// The store is closed and opened; no store is asked.
@@ -45,9 +45,9 @@ pub(super) enum Command {
     Workers,
     Incidents(IncidentFilter, usize),
     HeldLanes,
-    Say(Vec<Fingerprint>, Statement),
+    Say(Vec<Fingerprint>, IncidentUpdate),
     Survey(Box<JobFilter>, usize),
-    Documents(Shelf),
+    Documents(DocumentRange),
     Amend(Amend),
     Purge(Vec<JobId>, Option<State>),
     Prune(Term, Duration, usize),
@@ -56,7 +56,7 @@ pub(super) enum Command {
 
 /// What later commands can build on.
 #[derive(Debug, Default)]
-pub(super) struct Learned {
+pub(super) struct ScriptState {
     /// Jobs that a worker now holds.
     pub(super) claimed: Vec<ClaimedJob>,
     /// Jobs whose worker is silent.
@@ -65,10 +65,10 @@ pub(super) struct Learned {
     pub(super) terms: Vec<Term>,
 }
 
-impl Command {
+impl ScriptCommand {
     /// Asks `store`, and answers what it said in full, as text that can be compared and printed.
-    pub(super) async fn play(&self, store: &dyn Store) -> (String, Learned) {
-        let mut learned = Learned::default();
+    pub(super) async fn play(&self, store: &dyn Store) -> (String, ScriptState) {
+        let mut learned = ScriptState::default();
         let said = match self.clone() {
             Self::Advance(_) | Self::Reopen => String::new(),
             Self::Claim(claim) => {
@@ -132,7 +132,7 @@ impl Command {
             Self::Incidents(filter, limit) => said(store.incidents_like(filter, limit).await),
             Self::HeldLanes => said(store.held_lanes().await),
             Self::Survey(filter, most) => said(store.survey(*filter, most).await),
-            Self::Documents(shelf) => said(store.documents(shelf).await),
+            Self::Documents(range) => said(store.documents(range).await),
             Self::ArchivePage(page) => said(store.archive_page(page).await),
             other => format!("{other:?} only writes"),
         }

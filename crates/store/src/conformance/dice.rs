@@ -2,9 +2,9 @@
 
 /// `SplitMix64`: one addition and three mixing steps a number.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(super) struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -7,8 +7,8 @@ use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{Limits, WorkerId};
 
 use super::build::{ends_by, id, job};
-use super::fixture::{World, secs};
-use crate::{Amend, Amended, Drawer, Duty, Edit, Error, Expect, Shelf, Term};
+use super::fixture::{Fixture, secs};
+use crate::{Amend, Amended, DocumentRange, Drawer, Duty, Edit, Error, Expect, Term};
 
 fn edit(key: &str, expect: Expect, body: Option<&str>) -> Edit {
     Edit { drawer: Drawer::Rules, key: key.to_owned(), expect, body: body.map(Arc::from) }
@@ -18,7 +18,7 @@ fn write(key: &str, body: &str) -> Edit {
     edit(key, Expect::Any, Some(body))
 }
 
-async fn amend(w: &World, edits: Vec<Edit>) -> Amended {
+async fn amend(w: &Fixture, edits: Vec<Edit>) -> Amended {
     w.store.amend(Amend { edits, ..Amend::default() }).await.expect("amend")
 }
 
@@ -31,13 +31,13 @@ fn conflict(key: &str) -> Amended {
 }
 
 /// What a drawer holds: key, revision, body.
-async fn held(w: &World, shelf: Shelf) -> Vec<(String, i64, String)> {
-    let found = w.store.documents(shelf).await.expect("documents");
+async fn held(w: &Fixture, range: DocumentRange) -> Vec<(String, i64, String)> {
+    let found = w.store.documents(range).await.expect("documents");
     found.items.into_iter().map(|item| (item.key, item.revision, item.body.to_string())).collect()
 }
 
-async fn rules(w: &World) -> Vec<(String, i64, String)> {
-    held(w, Shelf::first(Drawer::Rules, 100)).await
+async fn rules(w: &Fixture) -> Vec<(String, i64, String)> {
+    held(w, DocumentRange::first(Drawer::Rules, 100)).await
 }
 
 fn row(key: &str, revision: i64, body: &str) -> (String, i64, String) {
@@ -45,7 +45,7 @@ fn row(key: &str, revision: i64, body: &str) -> (String, i64, String) {
 }
 
 /// L17: documents are written, written again with the next revision, removed, and are there after a restart.
-pub async fn a_document_is_kept(w: World) {
+pub async fn a_document_is_kept(w: Fixture) {
     assert!(is_done(&amend(&w, vec![write("a", "one"), write("b", "two")]).await));
     assert!(is_done(&amend(&w, vec![write("a", "one more")]).await));
     let w = w.reopen().await;
@@ -53,11 +53,11 @@ pub async fn a_document_is_kept(w: World) {
     let gone = vec![edit("a", Expect::Any, None), edit("never there", Expect::Any, None)];
     assert!(is_done(&amend(&w, gone).await));
     assert_eq!(rules(&w).await, [row("b", 1, "two")]);
-    assert!(held(&w, Shelf::first(Drawer::Plans, 100)).await.is_empty(), "each drawer for itself");
+    assert!(held(&w, DocumentRange::first(Drawer::Plans, 100)).await.is_empty(), "each drawer for itself");
 }
 
 /// D4: a change is made only on what it rests on; otherwise nothing of the amendment is.
-pub async fn a_change_rests_on_a_revision(w: World) {
+pub async fn a_change_rests_on_a_revision(w: Fixture) {
     amend(&w, vec![write("a", "one")]).await;
     let table = [
         (Expect::Absent, false),
@@ -82,38 +82,40 @@ pub async fn a_change_rests_on_a_revision(w: World) {
 }
 
 /// D4: keys are read in the order of their bytes, by prefix and in pages; each is compared as it is.
-pub async fn documents_are_read_in_pages(w: World) {
+pub async fn documents_are_read_in_pages(w: Fixture) {
     let keys = ["a", "a ", "A", "a/1", "a/2", "a0", "b", "ä", "%", "a_", "a%"];
     amend(&w, keys.iter().map(|key| write(key, key)).collect()).await;
     let mut sorted = keys.to_vec();
     sorted.sort_unstable();
     let all: Vec<String> = rules(&w).await.into_iter().map(|(key, ..)| key).collect();
     assert_eq!(all, sorted);
-    let mut shelf = Shelf::first(Drawer::Rules, 4).under("a");
+    let mut range = DocumentRange::first(Drawer::Rules, 4).under("a");
     let mut read = Vec::new();
     loop {
-        let page = w.store.documents(shelf.clone()).await.expect("documents");
+        let page = w.store.documents(range.clone()).await.expect("documents");
         assert_eq!(page.now, w.now());
         read.extend(page.items.iter().map(|item| item.key.clone()));
         let Some(last) = page.items.last().filter(|_| page.more) else { break };
-        shelf = shelf.after(last.key.clone());
+        range = range.after(last.key.clone());
     }
     let expected: Vec<_> = sorted.iter().copied().filter(|key| key.starts_with('a')).collect();
     assert_eq!(read, expected);
     // A page may begin behind a key that nobody has.
     let behind: Vec<_> = sorted.iter().copied().filter(|key| *key > "a/~").collect();
-    let found = w.store.documents(Shelf::first(Drawer::Rules, 100).after("a/~")).await.expect("documents");
+    let found =
+        w.store.documents(DocumentRange::first(Drawer::Rules, 100).after("a/~")).await.expect("documents");
     assert_eq!(found.items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), behind);
     for (prefix, count) in [("a/", 2), ("a_", 1), ("a%", 1), ("z", 0), ("ä", 1)] {
-        let shelf = Shelf::first(Drawer::Rules, 100).under(prefix);
-        assert_eq!(held(&w, shelf).await.len(), count, "{prefix}");
+        let range = DocumentRange::first(Drawer::Rules, 100).under(prefix);
+        assert_eq!(held(&w, range).await.len(), count, "{prefix}");
     }
 }
 
 /// L20: more than a page or a batch is refused, and nothing is written.
-pub async fn too_much_is_refused(w: World) {
+pub async fn too_much_is_refused(w: Fixture) {
     let limits = Limits::default();
-    let refused = w.store.documents(Shelf::first(Drawer::Rules, limits.page + 1)).await.expect_err("a page");
+    let refused =
+        w.store.documents(DocumentRange::first(Drawer::Rules, limits.page + 1)).await.expect_err("a page");
     assert!(matches!(refused, Error::TooMany { .. }));
     let edits = (0..=limits.batch).map(|number| write(&number.to_string(), "x")).collect();
     let refused = w.store.amend(Amend { edits, ..Amend::default() }).await.expect_err("a batch");
@@ -123,7 +125,7 @@ pub async fn too_much_is_refused(w: World) {
 }
 
 /// D4: a long body and odd texts come back as they were written.
-pub async fn bodies_come_back(w: World) {
+pub async fn bodies_come_back(w: Fixture) {
     let long = "x".repeat(300_000);
     let bodies = [long.as_str(), "", "{\"a\":\"ü\u{1F600}\"}", "line\nline\ttab '\"`\\"];
     let edits = bodies.iter().zip(["a", "b", "c", "d"]).map(|(body, key)| write(key, body)).collect();
@@ -134,7 +136,7 @@ pub async fn bodies_come_back(w: World) {
 }
 
 /// D4: two writers on the same revision: one writes, the other learns of it.
-pub async fn of_two_writers_one_wins(w: World) {
+pub async fn of_two_writers_one_wins(w: Fixture) {
     amend(&w, vec![write("a", "one")]).await;
     for (key, expect) in [("a", Expect::Revision(1)), ("new", Expect::Absent)] {
         let change = |body| {
@@ -168,13 +170,13 @@ async fn join_all<T>(calls: Vec<crate::Answer<'_, T>>) -> Vec<Result<T, Error>> 
     calls.into_iter().filter_map(|(_, answer)| answer).collect()
 }
 
-async fn died(w: &World, number: u64) {
+async fn died(w: &Fixture, number: u64) {
     let taken = w.running(job(number)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
 }
 
 /// D4: documents and jobs change together: what was said and what was done are one.
-pub async fn operations_go_with_the_change(w: World) {
+pub async fn operations_go_with_the_change(w: Fixture) {
     died(&w, 1).await;
     w.submit(job(2)).await;
     w.told.take();
@@ -194,7 +196,7 @@ pub async fn operations_go_with_the_change(w: World) {
 }
 
 /// D4: when a document is not as expected, no job is touched.
-pub async fn a_conflict_touches_no_job(w: World) {
+pub async fn a_conflict_touches_no_job(w: Fixture) {
     died(&w, 1).await;
     w.told.take();
     let edits = vec![edit("plan", Expect::Revision(3), Some("driven"))];
@@ -205,7 +207,7 @@ pub async fn a_conflict_touches_no_job(w: World) {
 }
 
 /// D4, L11: a dead letter whose business key another job holds is refused, and the rest goes on.
-pub async fn a_held_key_refuses_its_job_alone(w: World) {
+pub async fn a_held_key_refuses_its_job_alone(w: Fixture) {
     let keyed = |number| job(number).key("order", OnConflict::Reject);
     let taken = w.running(keyed(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
@@ -221,7 +223,7 @@ pub async fn a_held_key_refuses_its_job_alone(w: World) {
 }
 
 /// L17: a leader whose term has passed on changes nothing.
-pub async fn a_deposed_leader_amends_nothing(w: World) {
+pub async fn a_deposed_leader_amends_nothing(w: Fixture) {
     died(&w, 1).await;
     let old = w.lead(1, Duty::Redrive).await.expect("free");
     w.pass(secs(60));

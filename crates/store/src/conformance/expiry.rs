@@ -5,17 +5,17 @@ use std::time::Duration;
 use backstop_core::failure::TerminalReason;
 use backstop_core::job::{Operation, State};
 
-use super::build::{Crew, id, job, success};
-use super::fixture::{World, secs};
+use super::build::{WorkerDraft, id, job, success};
+use super::fixture::{Fixture, secs};
 use crate::{Duty, Overdue};
 
-async fn expire(w: &World, limit: usize) -> usize {
+async fn expire(w: &Fixture, limit: usize) -> usize {
     let term = w.leader(Duty::Expire).await;
     w.expire(term, limit).await.expect("the term runs")
 }
 
 /// L19, F13: a job that may not start any more is failed with reason `expired`; one that just may is left.
-pub async fn an_overdue_job_is_failed(w: World) {
+pub async fn an_overdue_job_is_failed(w: Fixture) {
     w.submit(job(1).expires(w.now().after(secs(5)))).await;
     w.pass(secs(5));
     assert_eq!(expire(&w, 10).await, 0, "it may start at that very moment");
@@ -28,7 +28,7 @@ pub async fn an_overdue_job_is_failed(w: World) {
 }
 
 /// L19: the longest overdue go first, up to the limit.
-pub async fn the_longest_overdue_go_first(w: World) {
+pub async fn the_longest_overdue_go_first(w: Fixture) {
     for (number, span) in [(1, 3), (2, 1), (3, 2), (4, 1)] {
         w.submit(job(number).expires(w.now().after(secs(span)))).await;
     }
@@ -40,7 +40,7 @@ pub async fn the_longest_overdue_go_first(w: World) {
 }
 
 /// L19, C7: what is overdue is told in pages, so that one that cannot be failed does not hide those behind it.
-pub async fn what_is_overdue_is_told_in_pages(w: World) {
+pub async fn what_is_overdue_is_told_in_pages(w: Fixture) {
     let moments = [(1, 3), (2, 1), (3, 2), (4, 1), (5, 99)];
     for (number, span) in moments {
         w.submit(job(number).expires(w.now().after(secs(span)))).await;
@@ -57,7 +57,7 @@ pub async fn what_is_overdue_is_told_in_pages(w: World) {
 }
 
 /// L19: only what is still unclaimed and overdue by the moment that was told is failed, and that once.
-pub async fn what_changed_meanwhile_does_not_expire(w: World) {
+pub async fn what_changed_meanwhile_does_not_expire(w: Fixture) {
     let soon = w.now().after(secs(1));
     for number in 1..=4 {
         w.submit(job(number).expires(soon).policy(|policy| policy.max_wait = Some(secs(60)))).await;
@@ -81,7 +81,7 @@ pub async fn what_changed_meanwhile_does_not_expire(w: World) {
 }
 
 /// L19: a running job has started in time, a paused one is held back by a person; neither expires.
-pub async fn running_and_paused_jobs_do_not_expire(w: World) {
+pub async fn running_and_paused_jobs_do_not_expire(w: Fixture) {
     let taken = w.running(job(1).expires(w.now().after(secs(1)))).await;
     w.submit(job(2).expires(w.now().after(secs(1)))).await;
     w.operate(id(2), Operation::Pause).await.expect("pending");
@@ -93,8 +93,8 @@ pub async fn running_and_paused_jobs_do_not_expire(w: World) {
 }
 
 /// L19: jobs expire in paused queues, in lanes without code, and before they are due.
-pub async fn jobs_expire_wherever_they_wait(w: World) {
-    w.enlist(Crew::new(1).queues(&["strange"])).await;
+pub async fn jobs_expire_wherever_they_wait(w: Fixture) {
+    w.enlist(WorkerDraft::new(1).queues(&["strange"])).await;
     w.store.pause_queue("paused", true, None).await.expect("pause");
     let soon = w.now().after(secs(1));
     w.submit(job(1).queue("paused").expires(soon)).await;
@@ -105,7 +105,7 @@ pub async fn jobs_expire_wherever_they_wait(w: World) {
 }
 
 /// L19: a job waits no longer than its patience, counted from its due time.
-pub async fn a_job_waits_no_longer_than_its_patience(w: World) {
+pub async fn a_job_waits_no_longer_than_its_patience(w: Fixture) {
     w.submit(job(1).after(secs(60)).policy(|policy| policy.max_wait = Some(secs(5)))).await;
     w.pass(secs(64));
     assert_eq!(expire(&w, 10).await, 0);
@@ -114,7 +114,7 @@ pub async fn a_job_waits_no_longer_than_its_patience(w: World) {
 }
 
 /// F14, L19: an expired job has failed for good, so its callback is stored.
-pub async fn an_expired_job_fires_its_callback(w: World) {
+pub async fn an_expired_job_fires_its_callback(w: Fixture) {
     w.submit(job(1).callbacks().expires(w.now())).await;
     w.pass(secs(1));
     expire(&w, 10).await;
@@ -122,8 +122,8 @@ pub async fn an_expired_job_fires_its_callback(w: World) {
     assert_eq!((&*callback.job.spec.kind, callback.record.run_at), ("mourn", w.now()));
 }
 
-/// L9, L19: an expired job that is driven again may run: only its patience counts anew.
-pub async fn an_expired_job_can_be_driven_again(w: World) {
+/// L9, L19: an expired job that is driven again may run: only its patience counts again.
+pub async fn an_expired_job_can_be_driven_again(w: Fixture) {
     let draft = job(1).policy(|policy| policy.max_wait = Some(secs(9)));
     w.submit(draft.expires(w.now().after(secs(1)))).await;
     w.pass(secs(2));
@@ -136,7 +136,7 @@ pub async fn an_expired_job_can_be_driven_again(w: World) {
 }
 
 /// F12: an expired job was never run, so it is no incident and has no ledger row.
-pub async fn an_expired_job_is_no_incident(w: World) {
+pub async fn an_expired_job_is_no_incident(w: Fixture) {
     w.submit(job(1).expires(w.now())).await;
     w.pass(secs(1));
     expire(&w, 10).await;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use backstop_core::job::{Aging, Attempt, Ending, JobDetail, Operated, Operation, Record, Stale, State};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
-use super::build::{Crew, Draft, id, knows, worker_id};
-use super::place::Place;
-use super::told::Told;
+use super::build::{JobDraft, WorkerDraft, id, knows, worker_id};
+use super::place::StorePlace;
+use super::told::ObservedEvents;
 use crate::{
     Claim, ClaimQueue, Claimed, ClaimedJob, Clock, Duty, Error, Finish, JobFilter, ManualClock, PageRequest,
     QueueView, Store, Submit, Submitted, Term,
@@ -20,13 +20,13 @@ type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>>>>;
 type Losing = Pin<Box<dyn Future<Output = bool>>>;
 
 /// A store, its clock, and what it has told.
-pub struct World {
+pub struct Fixture {
     /// The store under test.
     pub(super) store: Arc<dyn Store>,
     /// The clock it reads.
     pub(super) clock: ManualClock,
     /// What its observer has heard.
-    pub(super) told: Arc<Told>,
+    pub(super) told: Arc<ObservedEvents>,
     open: Box<dyn Fn() -> Opening>,
     lose_fences: Box<dyn Fn() -> Losing>,
 }
@@ -38,14 +38,14 @@ pub(super) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-impl World {
+impl Fixture {
     /// A new store in a new place.
-    pub(super) async fn fresh<P: Place>() -> Self {
+    pub(super) async fn fresh<P: StorePlace>() -> Self {
         Self::fresh_at::<P>(ManualClock::default()).await
     }
 
     /// A new store in a new place that reads `clock`.
-    pub(super) async fn fresh_at<P: Place>(clock: ManualClock) -> Self {
+    pub(super) async fn fresh_at<P: StorePlace>(clock: ManualClock) -> Self {
         let (place, time) = (Rc::new(P::fresh()), clock.clone());
         let restored = place.clone();
         let lose_fences: Box<dyn Fn() -> Losing> = Box::new(move || {
@@ -57,7 +57,7 @@ impl World {
             Box::pin(async move { place.open(time).await })
         });
         let store = open().await;
-        let told = Arc::new(Told::default());
+        let told = Arc::new(ObservedEvents::default());
         store.observe(told.clone());
         Self { store, clock, told, open, lose_fences }
     }
@@ -67,7 +67,7 @@ impl World {
         (self.lose_fences)().await
     }
 
-    /// The same data in a store that was opened anew.
+    /// The same data in a store that was opened again.
     pub(super) async fn reopen(self) -> Self {
         let Self { store, clock, told, open, lose_fences } = self;
         drop(store);
@@ -93,27 +93,27 @@ impl World {
     pub(super) async fn offer_all(
         &self,
         atomic: bool,
-        drafts: impl IntoIterator<Item = Draft>,
+        drafts: impl IntoIterator<Item = JobDraft>,
     ) -> Vec<Result<Submitted, Refusal>> {
         let jobs = drafts.into_iter().map(|draft| draft.0).collect();
         self.store.submit(Submit { jobs, atomic }).await.expect("submit")
     }
 
     /// Submits one job.
-    pub(super) async fn offer(&self, draft: Draft) -> Result<Submitted, Refusal> {
+    pub(super) async fn offer(&self, draft: JobDraft) -> Result<Submitted, Refusal> {
         let mut answers = self.offer_all(true, [draft]).await;
         assert_eq!(answers.len(), 1, "one answer per job");
         answers.remove(0)
     }
 
     /// Submits one job that must be stored.
-    pub(super) async fn submit(&self, draft: Draft) -> JobId {
+    pub(super) async fn submit(&self, draft: JobDraft) -> JobId {
         let answer = self.offer(draft).await.expect("nothing stands in its way");
         assert!(!answer.deduplicated, "it is new");
         answer.id
     }
 
-    pub(super) async fn enlist(&self, crew: Crew) -> WorkerId {
+    pub(super) async fn enlist(&self, crew: WorkerDraft) -> WorkerId {
         let id = crew.0.id;
         self.store.enlist(crew.0).await.expect("enlist");
         id
@@ -121,7 +121,7 @@ impl World {
 
     /// Enlists worker `number` for the queue `default` and the kind `work`.
     pub(super) async fn worker(&self, number: u64) -> WorkerId {
-        self.enlist(Crew::new(number)).await
+        self.enlist(WorkerDraft::new(number)).await
     }
 
     /// Claims from the queue `default`, and starts all that is taken.
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// Submits a job and lets a worker take it.
-    pub(super) async fn running(&self, draft: Draft) -> ClaimedJob {
+    pub(super) async fn running(&self, draft: JobDraft) -> ClaimedJob {
         let worker = self.worker(1).await;
         let wanted = self.submit(draft).await;
         let claimed = self.take(worker).await;

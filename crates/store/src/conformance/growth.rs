@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use backstop_core::WorkerId;
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::incident::{IncidentVerb, Statement};
+use backstop_core::incident::{IncidentUpdate, IncidentVerb};
 use backstop_core::job::State;
 
-use super::build::{Crew, ending, fingerprint, id, job, success, worker_id};
-use super::fixture::{World, claim, room, secs};
+use super::build::{WorkerDraft, ending, fingerprint, id, job, success, worker_id};
+use super::fixture::{Fixture, claim, room, secs};
 use crate::{Claim, Duty, Error, IncidentFilter, JobFilter, QueueRange, Term};
 
 const DAY: Duration = secs(24 * 60 * 60);
 
 /// Names of the queues that a range finds, and the name to go on after.
-async fn names(w: &World, range: QueueRange) -> (Vec<String>, Option<String>) {
+async fn names(w: &Fixture, range: QueueRange) -> (Vec<String>, Option<String>) {
     let page = w.store.queue_page(range).await.expect("queue_page");
     (page.items.into_iter().map(|queue| queue.name).collect(), page.next)
 }
 
-async fn all_names(w: &World) -> Vec<String> {
+async fn all_names(w: &Fixture) -> Vec<String> {
     w.store.queues().await.expect("queues").into_iter().map(|queue| queue.name).collect()
 }
 
 /// A job that has come and gone.
-async fn passes_through(w: &World, number: u64, queue: &str) {
+async fn passes_through(w: &Fixture, number: u64, queue: &str) {
     w.submit(job(number).queue(queue)).await;
     w.cancel(id(number)).await;
     w.store.purge(vec![id(number)], None).await.expect("purge").remove(0).expect("it has ended");
 }
 
 /// Looks at all lanes, once.
-async fn look(w: &World, idle: Duration) -> usize {
+async fn look(w: &Fixture, idle: Duration) -> usize {
     // Counts that lie beside those of lanes are of lanes that somebody uses.
     w.store.fold(1_000).await.expect("fold");
     let term = w.leader(Duty::Prune).await;
@@ -39,14 +39,14 @@ async fn look(w: &World, idle: Duration) -> usize {
 }
 
 /// E13: a range finds the queues whose names begin alike, page by page, as the whole list shows them.
-pub async fn queues_are_read_by_name(w: World) {
+pub async fn queues_are_read_by_name(w: Fixture) {
     let queues = ["acme/b", "acme/a", "acme-2/a", "acme", "other/mail", "acme/\u{e9}t\u{e9}", "plain"];
     for (number, queue) in (1..).zip(queues) {
         w.submit(job(number).queue(queue)).await;
     }
     w.store.pause_queue("acme/c", true, Some("ann")).await.expect("pause");
     w.store.pause_queue("other/c", true, None).await.expect("pause");
-    w.enlist(Crew::new(1).queues(&["acme/d", "other/mail", "acme/a"])).await;
+    w.enlist(WorkerDraft::new(1).queues(&["acme/d", "other/mail", "acme/a"])).await;
     let acme = QueueRange::of_tenant("acme");
     let own = ["acme/a", "acme/b", "acme/c", "acme/d", "acme/\u{e9}t\u{e9}"];
     assert_eq!(names(&w, acme.clone()).await, (own.map(str::to_owned).to_vec(), None));
@@ -75,7 +75,7 @@ pub async fn queues_are_read_by_name(w: World) {
 }
 
 /// E13: what a tenant has is told by its own queues and incidents, and by nobody else's.
-pub async fn holdings_are_of_one_tenant(w: World) {
+pub async fn holdings_are_of_one_tenant(w: Fixture) {
     for (number, queue, kind) in [
         (1, "acme/mail", "send"),
         (2, "acme/mail", "bill"),
@@ -89,7 +89,7 @@ pub async fn holdings_are_of_one_tenant(w: World) {
     w.store.pause_queue("acme/held", true, None).await.expect("pause");
     for (number, queue) in [(7, "acme/mail"), (8, "acme/bulk"), (9, "acme-2/mail"), (10, "default")] {
         w.submit(job(number).queue(queue)).await;
-        let worker = w.enlist(Crew::new(1).queues(&[queue])).await;
+        let worker = w.enlist(WorkerDraft::new(1).queues(&[queue])).await;
         let taken = w.claim_with(from_queue(worker, queue)).await.jobs.remove(0);
         let failed = Failure::new(Cause::Permanent, "Boom", format!("broke {queue}"));
         assert_eq!(w.finish(&taken, ending(&taken, &failed)).await, State::Failed);
@@ -111,7 +111,7 @@ fn from_queue(worker: WorkerId, queue: &str) -> Claim {
 
 /// L20, E13: a queue whose lanes are empty for long is left out of lists and holdings, not before, and not one with a
 /// job in any state, that is paused or that is served.
-pub async fn empty_lanes_are_retired(w: World) {
+pub async fn empty_lanes_are_retired(w: Fixture) {
     for (number, queue) in [(1, "acme/gone"), (2, "acme/held"), (3, "acme/served"), (4, "acme/resumed")] {
         passes_through(&w, number, queue).await;
     }
@@ -129,7 +129,7 @@ pub async fn empty_lanes_are_retired(w: World) {
     w.pass(secs(1));
     assert_eq!(look(&w, DAY).await, 4, "to the second");
     assert_eq!(look(&w, DAY).await, 0, "once");
-    w.enlist(Crew::new(1).queues(&["acme/served"])).await;
+    w.enlist(WorkerDraft::new(1).queues(&["acme/served"])).await;
     let rest = ["acme/held", "acme/kept", "acme/served"];
     assert_eq!(all_names(&w).await, rest);
     assert_eq!(names(&w, QueueRange { limit: Some(9), ..QueueRange::of_tenant("acme") }).await.0, rest);
@@ -141,8 +141,8 @@ pub async fn empty_lanes_are_retired(w: World) {
 }
 
 /// L20: the next job brings its lane back, in the commit that stores it; it is claimed like any other, and when it has
-/// gone too the lane counts anew.
-pub async fn a_job_brings_its_lane_back(w: World) {
+/// gone too the lane counts again.
+pub async fn a_job_brings_its_lane_back(w: Fixture) {
     passes_through(&w, 1, "acme/mail").await;
     look(&w, DAY).await;
     w.pass(DAY);
@@ -153,7 +153,7 @@ pub async fn a_job_brings_its_lane_back(w: World) {
     assert_eq!(w.queue("acme/mail").await.pending, 1);
     let has = w.store.holdings("acme".to_owned(), 100).await.expect("holdings");
     assert_eq!((has.queues.len(), has.kinds.len()), (1, 1));
-    let worker = w.enlist(Crew::new(1).queues(&["acme/mail"])).await;
+    let worker = w.enlist(WorkerDraft::new(1).queues(&["acme/mail"])).await;
     let taken = w.claim_with(from_queue(worker, "acme/mail")).await.jobs.remove(0);
     assert_eq!(taken.job.spec.id, id(2));
     assert_eq!(w.finish(&taken, success(&taken)).await, State::Succeeded);
@@ -170,29 +170,29 @@ pub async fn a_job_brings_its_lane_back(w: World) {
 }
 
 /// Dies of `text`; answers what it died of.
-async fn dies(w: &World, number: u64, text: &str) {
+async fn dies(w: &Fixture, number: u64, text: &str) {
     let taken = w.running(job(number)).await;
     let failed = Failure::new(Cause::Permanent, "Boom", text);
     assert_eq!(w.finish(&taken, ending(&taken, &failed)).await, State::Failed);
 }
 
-async fn retire(w: &World, texts: &[&str], keep: Duration) -> usize {
+async fn retire(w: &Fixture, texts: &[&str], keep: Duration) -> usize {
     let term = w.leader(Duty::Prune).await;
     let prints = texts.iter().map(|text| fingerprint(text)).collect();
     w.store.retire_incidents(term, prints, keep).await.expect("the term runs")
 }
 
-async fn known(w: &World, text: &str) -> bool {
+async fn known(w: &Fixture, text: &str) -> bool {
     w.store.incidents_of(vec![fingerprint(text)]).await.expect("incidents_of")[0].is_some()
 }
 
 /// D2: an incident goes when no dead letter of it is here and neither a failure nor a person's word is younger; the
 /// next failure opens a new one.
-pub async fn incidents_that_are_over_are_retired(w: World) {
+pub async fn incidents_that_are_over_are_retired(w: Fixture) {
     for (number, text) in [(1, "over"), (2, "open"), (3, "muted"), (4, "young")] {
         dies(&w, number, text).await;
     }
-    let closed = async |w: &World| {
+    let closed = async |w: &Fixture| {
         let filter = IncidentFilter { closed: true, ..IncidentFilter::default() };
         w.store.incidents_like(filter, 10).await.expect("incidents_like").len()
     };
@@ -200,7 +200,7 @@ pub async fn incidents_that_are_over_are_retired(w: World) {
     w.store.purge(vec![id(1), id(3), id(4)], None).await.expect("purge");
     assert_eq!(closed(&w).await, 3);
     w.pass(DAY);
-    let statement = Statement { verb: IncidentVerb::Mute, by: "ann".into(), note: None };
+    let statement = IncidentUpdate { verb: IncidentVerb::Mute, by: "ann".into(), note: None };
     w.store.say(vec![fingerprint("muted")], statement).await.expect("say");
     dies(&w, 5, "young").await;
     w.store.purge(vec![id(5)], None).await.expect("purge");
@@ -218,14 +218,14 @@ pub async fn incidents_that_are_over_are_retired(w: World) {
     dies(&w, 6, "over").await;
     let again = w.store.incidents_of(vec![fingerprint("over")]).await.expect("incidents_of").remove(0);
     let again = again.expect("it was counted");
-    assert_eq!((again.failures, again.open, again.first_seen), (1, 1, w.now()), "it begins anew");
+    assert_eq!((again.failures, again.open, again.first_seen), (1, 1, w.now()), "it begins again");
     assert!(w.told.take().iter().any(|event| event.what.name() == "incident_opened"));
     let w = w.reopen().await;
     assert!(!known(&w, "young").await, "what is gone stays gone");
 }
 
 /// L17: who does not lead any more, or leads something else, retires nothing.
-pub async fn only_the_leader_retires(w: World) {
+pub async fn only_the_leader_retires(w: Fixture) {
     passes_through(&w, 1, "acme/mail").await;
     dies(&w, 2, "over").await;
     w.store.purge(vec![id(2)], None).await.expect("purge");

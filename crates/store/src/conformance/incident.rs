@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use backstop_core::alert::Notice;
-use backstop_core::event::What;
+use backstop_core::event::EventKind;
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::incident::{Incident, IncidentState, IncidentVerb, Statement};
+use backstop_core::incident::{Incident, IncidentState, IncidentUpdate, IncidentVerb};
 use backstop_core::job::{Ending, Operation, PlanId, Retention, State};
 
-use super::build::{Crew, ending, fingerprint, id, job, success};
-use super::fixture::{World, secs};
-use super::told::Told;
-use crate::{ClaimedJob, Drawer, Duty, Shelf};
+use super::build::{WorkerDraft, ending, fingerprint, id, job, success};
+use super::fixture::{Fixture, secs};
+use super::told::ObservedEvents;
+use crate::{ClaimedJob, DocumentRange, Drawer, Duty};
 
 const TEXT: &str = "it broke";
 
@@ -21,18 +21,18 @@ fn broken(taken: &ClaimedJob, text: &str, version: Option<&str>) -> Ending {
     Ending { code_version: version.map(Into::into), ..ending(taken, &failed) }
 }
 
-async fn dies(w: &World, number: u64, text: &str, version: Option<&str>) {
+async fn dies(w: &Fixture, number: u64, text: &str, version: Option<&str>) {
     let taken = w.running(job(number)).await;
     assert_eq!(w.finish(&taken, broken(&taken, text, version)).await, State::Failed);
 }
 
-async fn incident(w: &World, text: &str) -> Incident {
+async fn incident(w: &Fixture, text: &str) -> Incident {
     let mut found = w.store.incidents_of(vec![fingerprint(text)]).await.expect("incidents_of");
     found.remove(0).expect("it was counted")
 }
 
-async fn say(w: &World, verb: IncidentVerb) -> Incident {
-    let statement = Statement { verb, by: "ann".into(), note: Some("at it".into()) };
+async fn say(w: &Fixture, verb: IncidentVerb) -> Incident {
+    let statement = IncidentUpdate { verb, by: "ann".into(), note: Some("at it".into()) };
     let mut said = w.store.say(vec![fingerprint(TEXT)], statement).await.expect("say");
     said.remove(0).expect("it is known")
 }
@@ -42,14 +42,14 @@ fn fix(version: &str) -> IncidentVerb {
 }
 
 /// The names of the events that are about no job.
-fn told_of_incidents(w: &World) -> Vec<&'static str> {
+fn told_of_incidents(w: &Fixture) -> Vec<&'static str> {
     let events = w.told.take();
     events.iter().filter(|event| event.job.is_none()).map(|event| event.what.name()).collect()
 }
 
 /// D2: an incident counts the dead letters that are here now: up with a death, down when one is driven again, archived
 /// or purged; not by a pause, which leaves it a dead letter.
-pub async fn open_follows_the_dead_letters(w: World) {
+pub async fn open_follows_the_dead_letters(w: Fixture) {
     for number in 1..=4 {
         dies(&w, number, TEXT, None).await;
     }
@@ -74,7 +74,7 @@ pub async fn open_follows_the_dead_letters(w: World) {
 }
 
 /// D2: a job that dies of something else the next time moves to that incident.
-pub async fn a_dead_letter_is_open_in_one_incident(w: World) {
+pub async fn a_dead_letter_is_open_in_one_incident(w: Fixture) {
     dies(&w, 1, "first", None).await;
     w.operate(id(1), Operation::Retry).await.expect("failed");
     let worker = w.worker(1).await;
@@ -88,7 +88,7 @@ pub async fn a_dead_letter_is_open_in_one_incident(w: World) {
 }
 
 /// D2: the versions of the first and of the latest failure are kept; an unknown one hides nothing.
-pub async fn versions_are_kept(w: World) {
+pub async fn versions_are_kept(w: Fixture) {
     for (number, version) in [(1, Some("1.1")), (2, Some("1.3")), (3, None)] {
         dies(&w, number, TEXT, version).await;
     }
@@ -101,7 +101,7 @@ pub async fn versions_are_kept(w: World) {
 }
 
 /// D2: what people say is kept, by whom and when, and is there after a restart; unknown incidents answer none.
-pub async fn what_people_say_is_kept(w: World) {
+pub async fn what_people_say_is_kept(w: Fixture) {
     dies(&w, 1, TEXT, None).await;
     assert_eq!(incident(&w, TEXT).await.standing.state, IncidentState::New);
     w.pass(secs(5));
@@ -118,7 +118,7 @@ pub async fn what_people_say_is_kept(w: World) {
     );
     assert_eq!(w.store.incidents(10).await.expect("incidents"), [found]);
     let both = vec![fingerprint("never seen"), fingerprint(TEXT)];
-    let statement = Statement { verb: IncidentVerb::Mute, by: "bob".into(), note: None };
+    let statement = IncidentUpdate { verb: IncidentVerb::Mute, by: "bob".into(), note: None };
     let said = w.store.say(both.clone(), statement).await.expect("say");
     assert!(
         said[0].is_none() && said[1].as_ref().is_some_and(|it| it.standing.state == IncidentState::Muted)
@@ -127,7 +127,7 @@ pub async fn what_people_say_is_kept(w: World) {
 }
 
 /// D7: a failure in code that should have the fix is a regression; one in older or unknown code is not.
-pub async fn only_fixed_code_regresses(w: World) {
+pub async fn only_fixed_code_regresses(w: Fixture) {
     dies(&w, 1, TEXT, Some("1.0")).await;
     say(&w, fix("1.4")).await;
     w.told.take();
@@ -146,7 +146,7 @@ pub async fn only_fixed_code_regresses(w: World) {
 }
 
 /// D7: in one call the latest version counts, wherever it stands.
-pub async fn a_batch_regresses_by_its_latest_version(w: World) {
+pub async fn a_batch_regresses_by_its_latest_version(w: Fixture) {
     dies(&w, 1, TEXT, None).await;
     say(&w, fix("2.0")).await;
     let worker = w.worker(1).await;
@@ -166,20 +166,20 @@ pub async fn a_batch_regresses_by_its_latest_version(w: World) {
 }
 
 /// V1, D2: an incident is told when it is seen for the first time, after everything else of its commit.
-pub async fn a_new_incident_is_told(w: World) {
+pub async fn a_new_incident_is_told(w: Fixture) {
     dies(&w, 1, TEXT, None).await;
     let events = w.told.take();
     let last = events.last().expect("it was told");
     assert_eq!(
         (&last.what, last.job.is_none()),
-        (&What::IncidentOpened { fingerprint: fingerprint(TEXT), kind: "work".into() }, true)
+        (&EventKind::IncidentOpened { fingerprint: fingerprint(TEXT), kind: "work".into() }, true)
     );
     dies(&w, 2, TEXT, None).await;
     assert_eq!(told_of_incidents(&w), Vec::<&str>::new());
 }
 
-async fn notices(w: &World) -> Vec<Notice> {
-    let found = w.store.documents(Shelf::first(Drawer::Alerts, 100)).await.expect("documents");
+async fn notices(w: &Fixture) -> Vec<Notice> {
+    let found = w.store.documents(DocumentRange::first(Drawer::Alerts, 100)).await.expect("documents");
     let read = |document: &crate::Document| serde_json::from_str(&document.body).expect("a notice");
     let notices: Vec<Notice> = found.items.iter().map(read).collect();
     for (notice, document) in notices.iter().zip(&found.items) {
@@ -190,7 +190,7 @@ async fn notices(w: &World) -> Vec<Notice> {
 
 /// D3, F12: each death leaves a notice, by the same transaction; the same death of the same job within the hour is
 /// counted and leaves none, but is told as an event.
-pub async fn a_death_is_noticed_once_an_hour(w: World) {
+pub async fn a_death_is_noticed_once_an_hour(w: Fixture) {
     dies(&w, 1, TEXT, Some("1.2")).await;
     let noticed = notices(&w).await;
     assert_eq!(noticed.len(), 1);
@@ -220,7 +220,7 @@ pub async fn a_death_is_noticed_once_an_hour(w: World) {
 }
 
 /// D3, L19: a job that expired is noticed too, although no run killed it.
-pub async fn an_expired_job_is_noticed(w: World) {
+pub async fn an_expired_job_is_noticed(w: Fixture) {
     w.submit(job(1).expires(w.now())).await;
     w.pass(secs(1));
     let term = w.leader(Duty::Expire).await;
@@ -230,15 +230,15 @@ pub async fn an_expired_job_is_noticed(w: World) {
 }
 
 /// D3: nothing is put into the drawer when nobody delivers it; the mark is set all the same.
-pub async fn without_listeners_nothing_is_noticed(w: World) {
-    w.store.observe(Arc::new(Told::deaf()));
+pub async fn without_listeners_nothing_is_noticed(w: Fixture) {
+    w.store.observe(Arc::new(ObservedEvents::deaf()));
     dies(&w, 1, TEXT, None).await;
     assert!(notices(&w).await.is_empty());
     assert!(w.record(id(1)).await.alert().is_some());
 }
 
 /// D4, D7: a plan's drive leaves its marks, once, and only on the job as the plan saw it.
-pub async fn a_plan_drives_a_job_once(w: World) {
+pub async fn a_plan_drives_a_job_once(w: Fixture) {
     dies(&w, 1, TEXT, None).await;
     let redrive =
         |redrives| Operation::Redrive { plan: PlanId::from_number(7), needs: Some("1.4".into()), redrives };
@@ -257,11 +257,11 @@ pub async fn a_plan_drives_a_job_once(w: World) {
 }
 
 /// F20, D7: surroundings count the workers whose code is new enough.
-pub async fn surroundings_know_the_code_it_needs(w: World) {
+pub async fn surroundings_know_the_code_it_needs(w: Fixture) {
     dies(&w, 1, TEXT, None).await;
     let versions = [(2, Some("1.3")), (3, Some("1.4")), (4, None)];
     for (number, version) in versions {
-        let mut crew = Crew::new(number);
+        let mut crew = WorkerDraft::new(number);
         crew.0.code_version = version.map(ToOwned::to_owned);
         w.enlist(crew).await;
     }

@@ -5,14 +5,14 @@ use backstop_core::failure::Cause;
 use backstop_core::job::{OnConflict, Operation, State};
 
 use super::build::{ends_by, id, job, success};
-use super::fixture::World;
+use super::fixture::Fixture;
 use super::place::at_once;
 use crate::{JobFilter, Submit, Submitted};
 
 use OnConflict::{Reject, Replace, Skip};
 
 /// L10: the second submit answers with the first job.
-pub async fn an_idempotency_key_makes_one_job(w: World) {
+pub async fn an_idempotency_key_makes_one_job(w: Fixture) {
     w.submit(job(1).once("order 7")).await;
     let again = w.offer(job(2).once("order 7")).await.expect("deduplicated");
     assert_eq!(again, Submitted { id: id(1), state: State::Pending, deduplicated: true });
@@ -20,7 +20,7 @@ pub async fn an_idempotency_key_makes_one_job(w: World) {
 }
 
 /// L10: the key is unique for ever, also after the job has ended in any way.
-pub async fn an_idempotency_key_outlives_its_job(w: World) {
+pub async fn an_idempotency_key_outlives_its_job(w: Fixture) {
     let claimed = w.running(job(1).once("a")).await;
     w.finish(&claimed, success(&claimed)).await;
     let claimed = w.running(job(2).once("b")).await;
@@ -36,14 +36,14 @@ pub async fn an_idempotency_key_outlives_its_job(w: World) {
 }
 
 /// L10: keys are compared as they are.
-pub async fn idempotency_keys_differ_in_case_and_space(w: World) {
+pub async fn idempotency_keys_differ_in_case_and_space(w: Fixture) {
     for (number, key) in ["a", "A", "a ", "ä", "a\u{308}"].into_iter().enumerate() {
         w.submit(job(number as u64).once(key)).await;
     }
 }
 
 /// L10: 64 clients at once make one job.
-pub async fn racing_clients_make_one_job(w: World) {
+pub async fn racing_clients_make_one_job(w: Fixture) {
     let calls = (1..=64)
         .map(|number| w.store.submit(Submit { jobs: vec![job(number).once("race").0], atomic: true }));
     let answers = at_once(calls.collect()).await;
@@ -58,14 +58,14 @@ pub async fn racing_clients_make_one_job(w: World) {
 }
 
 /// L10: the key is known to a store that was closed and opened.
-pub async fn an_idempotency_key_survives_a_reopened_store(w: World) {
+pub async fn an_idempotency_key_survives_a_reopened_store(w: Fixture) {
     w.submit(job(1).once("k")).await;
     let w = w.reopen().await;
     assert_eq!(w.offer(job(2).once("k")).await.expect("known").id, id(1));
 }
 
 /// L11: the default refuses and names the holder.
-pub async fn a_business_key_conflict_names_the_holder(w: World) {
+pub async fn a_business_key_conflict_names_the_holder(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     let refused = w.offer(job(2).key("k", Reject)).await.expect_err("held");
     let expected = Refusal::BusinessKeyConflict { key: "k".into(), holder: id(1), state: State::Pending };
@@ -75,7 +75,7 @@ pub async fn a_business_key_conflict_names_the_holder(w: World) {
 }
 
 /// L11: running and paused jobs hold their key, with any policy but skip.
-pub async fn running_and_paused_jobs_hold_their_key(w: World) {
+pub async fn running_and_paused_jobs_hold_their_key(w: Fixture) {
     w.running(job(1).key("k", Reject)).await;
     for policy in [Reject, Replace] {
         let refused = w.offer(job(2).key("k", policy)).await.expect_err("held");
@@ -88,7 +88,7 @@ pub async fn running_and_paused_jobs_hold_their_key(w: World) {
 }
 
 /// L11: a job that has ended holds no key.
-pub async fn an_ended_job_frees_its_key(w: World) {
+pub async fn an_ended_job_frees_its_key(w: Fixture) {
     let claimed = w.running(job(1).key("k", Reject)).await;
     w.finish(&claimed, success(&claimed)).await;
     let claimed = w.running(job(2).key("k", Reject)).await;
@@ -99,7 +99,7 @@ pub async fn an_ended_job_frees_its_key(w: World) {
 }
 
 /// L11: skip keeps the holder and answers with it, wherever it is.
-pub async fn skip_answers_with_the_holder(w: World) {
+pub async fn skip_answers_with_the_holder(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     let answer = w.offer(job(2).key("k", Skip)).await.expect("skipped");
     assert_eq!(answer, Submitted { id: id(1), state: State::Pending, deduplicated: true });
@@ -109,14 +109,14 @@ pub async fn skip_answers_with_the_holder(w: World) {
 }
 
 /// L10, L11: a skipped submit stored nothing, so its idempotency key is still free.
-pub async fn a_skipped_submit_uses_no_idempotency_key(w: World) {
+pub async fn a_skipped_submit_uses_no_idempotency_key(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     w.offer(job(2).key("k", Skip).once("o")).await.expect("skipped");
     assert!(!w.offer(job(3).once("o")).await.expect("free").deduplicated);
 }
 
 /// L11, L22: replace cancels the holder and stores the new job, in one step.
-pub async fn replace_takes_the_place_of_the_holder(w: World) {
+pub async fn replace_takes_the_place_of_the_holder(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     w.submit(job(2).key("k", Replace)).await;
     let old = w.record(id(1)).await;
@@ -129,7 +129,7 @@ pub async fn replace_takes_the_place_of_the_holder(w: World) {
 }
 
 /// L11: a paused holder can be replaced too, and is not resumed afterwards.
-pub async fn replace_takes_the_place_of_a_paused_holder(w: World) {
+pub async fn replace_takes_the_place_of_a_paused_holder(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     w.operate(id(1), Operation::Pause).await.expect("pending");
     w.submit(job(2).key("k", Replace)).await;
@@ -139,7 +139,7 @@ pub async fn replace_takes_the_place_of_a_paused_holder(w: World) {
 }
 
 /// L12: the idempotency key is looked at before the business key.
-pub async fn idempotency_comes_before_the_business_key(w: World) {
+pub async fn idempotency_comes_before_the_business_key(w: Fixture) {
     w.submit(job(1).once("o")).await;
     w.submit(job(2).key("k", Reject)).await;
     let answer = w.offer(job(3).once("o").key("k", Reject)).await.expect("deduplicated, not refused");
@@ -149,7 +149,7 @@ pub async fn idempotency_comes_before_the_business_key(w: World) {
 }
 
 /// L11: 64 clients at once put one job under a business key.
-pub async fn racing_clients_share_one_business_key(w: World) {
+pub async fn racing_clients_share_one_business_key(w: Fixture) {
     let calls = (1..=64)
         .map(|number| w.store.submit(Submit { jobs: vec![job(number).key("race", Reject).0], atomic: true }));
     let answers = at_once(calls.collect()).await;
@@ -158,7 +158,7 @@ pub async fn racing_clients_share_one_business_key(w: World) {
 }
 
 /// L22: an unstarted job is canceled and another stored in one step, with the successor kept.
-pub async fn a_job_supersedes_an_unstarted_one(w: World) {
+pub async fn a_job_supersedes_an_unstarted_one(w: Fixture) {
     w.submit(job(1)).await;
     w.submit(job(2).supersedes(1)).await;
     let old = w.record(id(1)).await;
@@ -170,7 +170,7 @@ pub async fn a_job_supersedes_an_unstarted_one(w: World) {
 }
 
 /// L22: what has started, has ended or never was cannot be superseded, and then nothing is stored.
-pub async fn only_an_unstarted_job_is_superseded(w: World) {
+pub async fn only_an_unstarted_job_is_superseded(w: Fixture) {
     let claimed = w.running(job(1)).await;
     let refused = w.offer(job(2).supersedes(1)).await.expect_err("running");
     assert_eq!(refused, Refusal::NotReplaceable { job: id(1), state: State::Running });
@@ -183,14 +183,14 @@ pub async fn only_an_unstarted_job_is_superseded(w: World) {
 }
 
 /// L11, L22: the superseded job does not stand in the way of its successor's business key.
-pub async fn a_successor_inherits_the_business_key(w: World) {
+pub async fn a_successor_inherits_the_business_key(w: Fixture) {
     w.submit(job(1).key("k", Reject)).await;
     w.submit(job(2).key("k", Reject).supersedes(1)).await;
     assert_eq!((w.state(id(1)).await, w.state(id(2)).await), (State::Canceled, State::Pending));
 }
 
 /// L11, L22: an item that is skipped or refused by its business key supersedes nothing.
-pub async fn a_refused_item_supersedes_nothing(w: World) {
+pub async fn a_refused_item_supersedes_nothing(w: Fixture) {
     w.submit(job(1)).await;
     w.submit(job(2).key("k", Reject)).await;
     w.offer(job(3).supersedes(1).key("k", Skip)).await.expect("skipped");
@@ -199,7 +199,7 @@ pub async fn a_refused_item_supersedes_nothing(w: World) {
 }
 
 /// L22: one job may supersede another and replace the holder of its key in one step.
-pub async fn one_job_may_take_two_places(w: World) {
+pub async fn one_job_may_take_two_places(w: Fixture) {
     w.submit(job(1)).await;
     w.submit(job(2).key("k", Reject)).await;
     w.submit(job(3).supersedes(1).key("k", Replace)).await;
@@ -208,7 +208,7 @@ pub async fn one_job_may_take_two_places(w: World) {
 }
 
 /// L11: a dead letter cannot come back to life while another live job holds its key.
-pub async fn a_dead_letter_waits_for_its_key(w: World) {
+pub async fn a_dead_letter_waits_for_its_key(w: Fixture) {
     let claimed = w.running(job(1).key("k", Reject)).await;
     w.finish(&claimed, ends_by(&claimed, Cause::Permanent)).await;
     w.submit(job(2).key("k", Reject)).await;

@@ -5,14 +5,14 @@ use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{JobView, Operation, Priority, State};
 use backstop_core::tenant;
 
-use super::build::{Crew, ends_by, id, job, knows, success};
-use super::fixture::{World, claim, ids};
+use super::build::{WorkerDraft, ends_by, id, job, knows, success};
+use super::fixture::{Fixture, claim, ids};
 use crate::{JobFilter, PageRequest};
 
 /// Jobs in every state on a large queue, on a small one and on one whose jobs are the oldest.
-async fn crowd(w: &World) {
+async fn crowd(w: &Fixture) {
     let queues = ["default", "acme/mail", "b"];
-    let worker = w.enlist(Crew::new(1).queues(&queues).kinds(&[("work", 1), ("other", 1)])).await;
+    let worker = w.enlist(WorkerDraft::new(1).queues(&queues).kinds(&[("work", 1), ("other", 1)])).await;
     let draft = |(number, priority): (u64, Priority)| match number {
         3 | 6 | 9 | 12 | 15 => job(number).queue("acme/mail").kind("other", 1),
         1..=16 => job(number).queue("acme/mail"),
@@ -46,7 +46,7 @@ async fn crowd(w: &World) {
 }
 
 /// The ids that a filter finds, page by page.
-async fn paged(w: &World, filter: &JobFilter, limit: usize) -> Vec<JobId> {
+async fn paged(w: &Fixture, filter: &JobFilter, limit: usize) -> Vec<JobId> {
     let (mut found, mut request) = (Vec::new(), PageRequest::first(limit));
     loop {
         let page = w.store.list(filter.clone(), request).await.expect("list");
@@ -69,7 +69,7 @@ fn matches(filter: &JobFilter, view: &JobView) -> bool {
 }
 
 /// F20: every name with every state, and with a reason: pages and surveys of them are parts of the whole list.
-pub async fn names_and_states_agree_with_the_whole(w: World) {
+pub async fn names_and_states_agree_with_the_whole(w: Fixture) {
     crowd(&w).await;
     let whole = w.store.list(JobFilter::default(), PageRequest::first(1_000)).await.expect("list").items;
     assert_eq!(whole.len(), 150);
@@ -100,7 +100,7 @@ pub async fn names_and_states_agree_with_the_whole(w: World) {
 }
 
 /// F20: the ids between two, whatever else is asked: what a person's first characters of an id mean.
-pub async fn ids_between_two_are_found(w: World) {
+pub async fn ids_between_two_are_found(w: Fixture) {
     crowd(&w).await;
     let whole = w.store.list(JobFilter::default(), PageRequest::first(1_000)).await.expect("list").items;
     let text = |text: &str| Some(text.to_owned());
@@ -137,7 +137,7 @@ pub async fn ids_between_two_are_found(w: World) {
 }
 
 /// F20: the oldest jobs, in many lanes, behind many others.
-pub async fn the_oldest_jobs_of_many_lanes_are_found(w: World) {
+pub async fn the_oldest_jobs_of_many_lanes_are_found(w: Fixture) {
     let lane = |number: u64| job(number).queue("acme/mail").kind(&format!("kind-{}", number % 20), 1);
     w.offer_all(false, (1..=50).map(lane)).await;
     w.offer_all(false, (51..=950).map(job)).await;

@@ -5,10 +5,10 @@ use backstop_core::job::{Operated, Operation, PausedFrom, State};
 use backstop_core::{JobId, Refusal};
 
 use super::build::{ends_by, id, job, success};
-use super::fixture::{World, secs};
+use super::fixture::{Fixture, secs};
 
 /// One job in each state that people can meet, by what it is.
-async fn one_of_each(w: &World) -> [(&'static str, JobId); 7] {
+async fn one_of_each(w: &Fixture) -> [(&'static str, JobId); 7] {
     let taken = w.running(job(1)).await;
     w.finish(&taken, success(&taken)).await;
     for number in [2, 3] {
@@ -26,7 +26,7 @@ async fn one_of_each(w: &World) -> [(&'static str, JobId); 7] {
 }
 
 /// What an operation answers in each state: `+state` changed, `=state` did not, `!state` was refused.
-async fn table(w: &World, operation: Operation) -> Vec<(&'static str, String)> {
+async fn table(w: &Fixture, operation: Operation) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     for (name, job) in one_of_each(w).await {
         let said = match w.operate(job, operation.clone()).await {
@@ -47,7 +47,7 @@ fn rows(said: [&str; 7]) -> Vec<(&'static str, String)> {
 }
 
 /// L1, L7: cancel ends whatever has not ended, and answers false for the rest.
-pub async fn cancel_in_every_state(w: World) {
+pub async fn cancel_in_every_state(w: Fixture) {
     let said = table(&w, Operation::Cancel { reason: "enough".into() }).await;
     let expected =
         rows(["=succeeded", "=failed", "+canceled", "+canceled", "+canceled", "+canceled", "=canceled"]);
@@ -55,14 +55,14 @@ pub async fn cancel_in_every_state(w: World) {
 }
 
 /// L1, L8: pending and failed jobs can be paused; pausing a paused job is fine; the rest is refused.
-pub async fn pause_in_every_state(w: World) {
+pub async fn pause_in_every_state(w: Fixture) {
     let said = table(&w, Operation::Pause).await;
     let expected = rows(["!succeeded", "+paused", "+paused", "!running", "+paused", "+paused", "!canceled"]);
     assert_eq!(said, expected);
 }
 
 /// L1, L8: only a paused job resumes, to exactly where it was.
-pub async fn resume_in_every_state(w: World) {
+pub async fn resume_in_every_state(w: Fixture) {
     let said = table(&w, Operation::Resume).await;
     let expected =
         rows(["!succeeded", "!failed", "+failed", "!running", "!pending", "+pending", "!canceled"]);
@@ -70,7 +70,7 @@ pub async fn resume_in_every_state(w: World) {
 }
 
 /// L1, L9: only a dead letter is retried.
-pub async fn retry_in_every_state(w: World) {
+pub async fn retry_in_every_state(w: Fixture) {
     let said = table(&w, Operation::Retry).await;
     let expected =
         rows(["!succeeded", "+pending", "!paused", "!running", "!pending", "!paused", "!canceled"]);
@@ -78,7 +78,7 @@ pub async fn retry_in_every_state(w: World) {
 }
 
 /// L7: canceling a running job ends its run in the ledger at once, and its handler's result is discarded.
-pub async fn canceling_ends_the_run(w: World) {
+pub async fn canceling_ends_the_run(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(secs(4));
     let operated = w.cancel(id(1)).await;
@@ -94,7 +94,7 @@ pub async fn canceling_ends_the_run(w: World) {
 }
 
 /// L7, C2: canceling what was only prefetched ends no run.
-pub async fn canceling_a_prefetched_job_ends_no_run(w: World) {
+pub async fn canceling_a_prefetched_job_ends_no_run(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -104,7 +104,7 @@ pub async fn canceling_a_prefetched_job_ends_no_run(w: World) {
 }
 
 /// L7: canceling twice changes nothing, not even the reason.
-pub async fn canceling_twice_changes_nothing(w: World) {
+pub async fn canceling_twice_changes_nothing(w: Fixture) {
     w.submit(job(1)).await;
     w.cancel(id(1)).await;
     let before = w.record(id(1)).await;
@@ -115,7 +115,7 @@ pub async fn canceling_twice_changes_nothing(w: World) {
 }
 
 /// L8: a pause remembers from where, and a resume restores every field.
-pub async fn resume_restores_the_earlier_state(w: World) {
+pub async fn resume_restores_the_earlier_state(w: Fixture) {
     w.submit(job(1).after(secs(60))).await;
     let pending = w.record(id(1)).await;
     w.operate(id(1), Operation::Pause).await.expect("pending");
@@ -132,7 +132,7 @@ pub async fn resume_restores_the_earlier_state(w: World) {
 }
 
 /// L9: a retry starts the budgets over, clears the error, and keeps the lineage.
-pub async fn a_retry_starts_over_and_keeps_the_lineage(w: World) {
+pub async fn a_retry_starts_over_and_keeps_the_lineage(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
     w.pass(secs(30));
@@ -151,7 +151,7 @@ pub async fn a_retry_starts_over_and_keeps_the_lineage(w: World) {
 }
 
 /// L9: after a retry the full budget is there again.
-pub async fn a_retried_job_has_its_budget_again(w: World) {
+pub async fn a_retried_job_has_its_budget_again(w: Fixture) {
     let mut taken = w.running(job(1)).await;
     for _ in 0..2 {
         assert_eq!(w.finish(&taken, ends_by(&taken, Cause::Error)).await, State::Pending);
@@ -164,7 +164,7 @@ pub async fn a_retried_job_has_its_budget_again(w: World) {
 }
 
 /// L7, L8: a batch is handled in order, ids may repeat, and an unknown one is named.
-pub async fn operations_come_in_order(w: World) {
+pub async fn operations_come_in_order(w: Fixture) {
     w.submit(job(1)).await;
     let batch = vec![id(1), id(9), id(1)];
     let answers = w.store.operate(batch.clone(), Operation::Pause).await.expect("operate");
@@ -176,7 +176,7 @@ pub async fn operations_come_in_order(w: World) {
 }
 
 /// L8: pausing a queue answers whether that changed anything, and pauses no job of it.
-pub async fn pausing_a_queue_answers_whether_it_changed(w: World) {
+pub async fn pausing_a_queue_answers_whether_it_changed(w: Fixture) {
     w.submit(job(1)).await;
     for (paused, changed) in [(false, false), (true, true), (true, false), (false, true), (false, false)] {
         assert_eq!(w.store.pause_queue("default", paused, None).await.expect("pause"), changed);
@@ -186,7 +186,7 @@ pub async fn pausing_a_queue_answers_whether_it_changed(w: World) {
 }
 
 /// L8: a queue may be paused before it has a job, and stays so in a store that was closed and opened.
-pub async fn a_paused_queue_survives_a_reopened_store(w: World) {
+pub async fn a_paused_queue_survives_a_reopened_store(w: Fixture) {
     assert!(!w.store.pause_queue("unknown", false, None).await.expect("resume"));
     assert!(w.store.queues().await.expect("queues").is_empty(), "resuming makes no queue known");
     assert!(w.store.pause_queue("default", true, None).await.expect("pause"));

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use backstop_core::JobId;
-use backstop_core::incident::{IncidentVerb, Statement};
+use backstop_core::incident::{IncidentUpdate, IncidentVerb};
 use backstop_core::job::{Operation, PlanId, State};
 
 use super::build::fingerprint;
-use super::command::Command;
+use super::command::ScriptCommand;
 use super::script::{KEYS, MESSAGES, Script};
 use crate::{Amend, Drawer, Duty, Edit, Expect};
 
 pub(super) const VERSIONS: [&str; 4] = ["v1", "1.4", "2.0", "no version"];
 
 impl Script {
-    pub(super) fn say(&mut self) -> Command {
+    pub(super) fn say(&mut self) -> ScriptCommand {
         let version = self.dice.percent(30).then(|| self.dice.one_of(&VERSIONS).to_owned());
         let verb = match self.dice.between(1, 8) {
             1 => IncidentVerb::Acknowledge,
@@ -24,7 +24,7 @@ impl Script {
         };
         let note = self.dice.percent(50).then(|| self.dice.one_of(&MESSAGES).to_owned());
         let fingerprints = (0..self.count(2)).map(|_| fingerprint(self.dice.one_of(&MESSAGES))).collect();
-        Command::Say(fingerprints, Statement { verb, by: "ann".to_owned(), note })
+        ScriptCommand::Say(fingerprints, IncidentUpdate { verb, by: "ann".to_owned(), note })
     }
 
     pub(super) fn redrive(&mut self) -> Operation {
@@ -42,7 +42,7 @@ impl Script {
         dead.unwrap_or_else(|| self.job())
     }
 
-    pub(super) fn amend(&mut self) -> Command {
+    pub(super) fn amend(&mut self) -> ScriptCommand {
         let mut edits: Vec<Edit> = (0..self.count(3)).map(|_| self.edit()).collect();
         edits.sort_by(|a, b| (a.drawer, &a.key).cmp(&(b.drawer, &b.key)));
         edits.dedup_by(|a, b| (a.drawer, &a.key) == (b.drawer, &b.key));
@@ -55,7 +55,7 @@ impl Script {
             }
         }
         let term = if self.dice.percent(30) { self.term(Duty::Redrive) } else { None };
-        Command::Amend(Amend { term, edits, operations })
+        ScriptCommand::Amend(Amend { term, edits, operations })
     }
 
     fn edit(&mut self) -> Edit {
@@ -73,15 +73,19 @@ impl Script {
         }
     }
 
-    pub(super) fn purge(&mut self) -> Command {
+    pub(super) fn purge(&mut self) -> ScriptCommand {
         let only = self.dice.percent(50).then_some(State::Failed);
-        Command::Purge((0..self.count(2)).map(|_| self.dead_letter()).collect(), only)
+        ScriptCommand::Purge((0..self.count(2)).map(|_| self.dead_letter()).collect(), only)
     }
 
-    pub(super) fn prune(&mut self) -> Command {
+    pub(super) fn prune(&mut self) -> ScriptCommand {
         let Some(term) = self.term(Duty::Prune) else {
-            return Command::Lead(super::build::worker_id(1), vec![Duty::Prune], Duration::from_secs(60));
+            return ScriptCommand::Lead(
+                super::build::worker_id(1),
+                vec![Duty::Prune],
+                Duration::from_secs(60),
+            );
         };
-        Command::Prune(term, self.millis(6_000), self.count(3))
+        ScriptCommand::Prune(term, self.millis(6_000), self.count(3))
     }
 }

@@ -9,7 +9,7 @@ use std::thread::Thread;
 use crate::{Answer, Error, ManualClock, ModelStore, Store};
 
 /// A place that holds the data of one store, so that the store can be opened there more than once.
-pub trait Place: Sized + 'static {
+pub trait StorePlace: Sized + 'static {
     /// How many seeds the short form of [`property`](super::property()) plays here: fewer where every step
     /// travels.
     const SEEDS: u64 = 50;
@@ -85,9 +85,9 @@ impl<T> Call<'_, T> {
 
 /// A place in memory for the model. Opening it again gives the same store: nothing else could keep the data.
 #[derive(Debug, Default)]
-pub struct Memory(OnceLock<Arc<ModelStore>>);
+pub struct MemoryPlace(OnceLock<Arc<ModelStore>>);
 
-impl Place for Memory {
+impl StorePlace for MemoryPlace {
     fn fresh() -> Self {
         Self::default()
     }

@@ -4,9 +4,9 @@ use std::fmt;
 
 use backstop_core::event::Event;
 
-use super::command::Command;
-use super::fixture::World;
-use super::place::{Memory, Place};
+use super::command::ScriptCommand;
+use super::fixture::Fixture;
+use super::place::{MemoryPlace, StorePlace};
 use super::script::{QUEUES, Script};
 use super::snapshot;
 use crate::{Clock, ManualClock};
@@ -45,11 +45,11 @@ impl std::error::Error for Divergence {}
 ///
 /// # Errors
 /// The first [`Divergence`].
-pub fn compare<P: Place>(seed: u64, steps: usize) -> Result<Vec<String>, Box<Divergence>> {
+pub fn compare<P: StorePlace>(seed: u64, steps: usize) -> Result<Vec<String>, Box<Divergence>> {
     P::block_on(async {
         let clock = ManualClock::default();
-        let model = World::fresh_at::<Memory>(clock.clone()).await;
-        let other = World::fresh_at::<P>(clock.clone()).await;
+        let model = Fixture::fresh_at::<MemoryPlace>(clock.clone()).await;
+        let other = Fixture::fresh_at::<P>(clock.clone()).await;
         let script = Script::new(seed, clock.now());
         Match { seed, script, model, other, played: Vec::new() }.play(steps).await
     })
@@ -59,8 +59,8 @@ pub fn compare<P: Place>(seed: u64, steps: usize) -> Result<Vec<String>, Box<Div
 struct Match {
     seed: u64,
     script: Script,
-    model: World,
-    other: World,
+    model: Fixture,
+    other: Fixture,
     played: Vec<String>,
 }
 
@@ -69,11 +69,11 @@ impl Match {
         for _ in 0..steps {
             let command = self.script.next();
             self.played.push(format!("{command:?}"));
-            if let Command::Advance(span) = command {
+            if let ScriptCommand::Advance(span) = command {
                 self.model.pass(span);
                 self.script.now = self.model.now();
             }
-            if let Command::Reopen = command {
+            if let ScriptCommand::Reopen = command {
                 self.other = self.other.reopen().await;
             }
             let (expected, learned) = command.play(&*self.model.store).await;
@@ -130,7 +130,7 @@ fn by_job(mut events: Vec<Event>) -> String {
 ///
 /// # Panics
 /// On the first divergence, with the shortest run of its seed that shows it.
-pub fn property<P: Place>() {
+pub fn property<P: StorePlace>() {
     const SHORT: usize = 160;
     const LONG: usize = 250;
     if let Ok(seed) = std::env::var("BACKSTOP_SEED") {
@@ -147,7 +147,7 @@ pub fn property<P: Place>() {
     }
 }
 
-fn expect_same<P: Place>(seed: u64, steps: usize) {
+fn expect_same<P: StorePlace>(seed: u64, steps: usize) {
     let Err(found) = compare::<P>(seed, steps) else { return };
     // The same seed plays the same commands, so every shorter run is a beginning of the longer one.
     let shortest = (1..found.steps.len()).find_map(|fewer| compare::<P>(seed, fewer).err());

@@ -5,36 +5,36 @@ use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{OnConflict, Operation, Retention, State};
 
 use super::build::{ends_by, fingerprint, id, job, success, worker_id};
-use super::fixture::{LEASE, World, secs};
+use super::fixture::{Fixture, LEASE, secs};
 use crate::{Duty, Error, JobFilter, PageRequest, Survey, Term};
 
 fn ids(numbers: &[u64]) -> Vec<JobId> {
     numbers.iter().map(|number| id(*number)).collect()
 }
 
-async fn died(w: &World, number: u64) {
+async fn died(w: &Fixture, number: u64) {
     let taken = w.running(job(number)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
 }
 
-async fn archive_all(w: &World) -> usize {
+async fn archive_all(w: &Fixture) -> usize {
     let at_once = Some(secs(0));
     let retention = Retention::default().succeeded(at_once).canceled(at_once).failed(at_once);
     let term = w.leader(Duty::Archive).await;
     w.store.archive(term, retention, 100).await.expect("archive")
 }
 
-async fn purge(w: &World, numbers: &[u64]) -> Vec<Result<State, &'static str>> {
+async fn purge(w: &Fixture, numbers: &[u64]) -> Vec<Result<State, &'static str>> {
     let answers = w.store.purge(ids(numbers), None).await.expect("purge");
     answers.into_iter().map(|answer| answer.map_err(|refusal| refusal.code())).collect()
 }
 
-async fn in_archive(w: &World, number: u64) -> bool {
+async fn in_archive(w: &Fixture, number: u64) -> bool {
     w.store.archived(vec![id(number)]).await.expect("archived")[0].is_some()
 }
 
 /// D5: an ended job is removed wherever it is; one that has not ended, and an unknown one, are refused.
-pub async fn only_what_has_ended_is_purged(w: World) {
+pub async fn only_what_has_ended_is_purged(w: Fixture) {
     died(&w, 1).await;
     assert_eq!(archive_all(&w).await, 1);
     died(&w, 2).await;
@@ -63,7 +63,7 @@ pub async fn only_what_has_ended_is_purged(w: World) {
     assert!(!in_archive(&w, 1).await);
 }
 
-async fn died_while_paused(w: &World, number: u64) {
+async fn died_while_paused(w: &Fixture, number: u64) {
     w.operate(id(5), Operation::Pause).await.expect("pending");
     died(w, number).await;
     w.operate(id(number), Operation::Pause).await.expect("failed");
@@ -71,7 +71,7 @@ async fn died_while_paused(w: &World, number: u64) {
 }
 
 /// D5: who asks for dead letters only removes nothing that is none by now, hot or archived.
-pub async fn a_state_can_be_asked_for(w: World) {
+pub async fn a_state_can_be_asked_for(w: Fixture) {
     died(&w, 1).await;
     died(&w, 2).await;
     w.operate(id(2), Operation::Retry).await.expect("failed");
@@ -89,7 +89,7 @@ pub async fn a_state_can_be_asked_for(w: World) {
 }
 
 /// D5: nothing of a purged job is left: no ledger, no tag, no count, no place in a list; and nobody is told.
-pub async fn nothing_is_left_of_a_purged_job(w: World) {
+pub async fn nothing_is_left_of_a_purged_job(w: Fixture) {
     let tagged = |number| job(number).with(|new| new.spec.tags = vec!["red".into()]);
     let taken = w.running(tagged(1).key("order", OnConflict::Reject)).await;
     w.finish(&taken, ends_by(&taken, Cause::Permanent)).await;
@@ -109,7 +109,7 @@ pub async fn nothing_is_left_of_a_purged_job(w: World) {
 }
 
 /// L10, D5: the idempotency key of a purged job answers for ever with its id and how it had ended.
-pub async fn an_idempotency_key_outlives_a_purge(w: World) {
+pub async fn an_idempotency_key_outlives_a_purge(w: Fixture) {
     for (number, key) in [(1, "a"), (2, "b")] {
         w.submit(job(number).once(key)).await;
     }
@@ -133,7 +133,7 @@ pub async fn an_idempotency_key_outlives_a_purge(w: World) {
 }
 
 /// D5, L16: archived jobs go by the moment of their archival, in bounded steps; one that never ran stays for ever.
-pub async fn pruning_takes_the_oldest_and_leaves_what_never_ran(w: World) {
+pub async fn pruning_takes_the_oldest_and_leaves_what_never_ran(w: Fixture) {
     for number in [1, 2] {
         died(&w, number).await;
         archive_all(&w).await;
@@ -158,7 +158,7 @@ pub async fn pruning_takes_the_oldest_and_leaves_what_never_ran(w: World) {
 }
 
 /// D5, L17: a leader that is deposed, late or of another duty removes nothing.
-pub async fn a_deposed_leader_prunes_nothing(w: World) {
+pub async fn a_deposed_leader_prunes_nothing(w: Fixture) {
     died(&w, 1).await;
     archive_all(&w).await;
     let old = w.lead(1, Duty::Prune).await.expect("free");
@@ -175,7 +175,7 @@ pub async fn a_deposed_leader_prunes_nothing(w: World) {
 }
 
 /// L16: the archive is listed newest first, in pages without gaps.
-pub async fn the_archive_is_listed_in_pages(w: World) {
+pub async fn the_archive_is_listed_in_pages(w: Fixture) {
     for number in 1..=5 {
         w.submit(job(number)).await;
         w.cancel(id(number)).await;
@@ -201,12 +201,12 @@ pub async fn the_archive_is_listed_in_pages(w: World) {
     assert!(matches!(refused, Error::TooMany { .. }));
 }
 
-async fn survey(w: &World, filter: JobFilter, most: usize) -> Survey {
+async fn survey(w: &Fixture, filter: JobFilter, most: usize) -> Survey {
     w.store.survey(filter, most).await.expect("survey")
 }
 
 /// D4, D5: a survey counts what a filter finds, by what the jobs have in common, up to a bound.
-pub async fn a_survey_counts_by_group(w: World) {
+pub async fn a_survey_counts_by_group(w: Fixture) {
     for number in 1..=3 {
         died(&w, number).await;
     }
@@ -238,7 +238,7 @@ pub async fn a_survey_counts_by_group(w: World) {
 }
 
 /// D4: lists and surveys can be bounded by when jobs ended.
-pub async fn endings_bound_a_list(w: World) {
+pub async fn endings_bound_a_list(w: Fixture) {
     let mut ends = Vec::new();
     for number in 1..=3 {
         died(&w, number).await;
@@ -264,7 +264,7 @@ pub async fn endings_bound_a_list(w: World) {
 }
 
 /// F20: a paused queue says who or what paused it, until it is resumed.
-pub async fn a_pause_keeps_its_note(w: World) {
+pub async fn a_pause_keeps_its_note(w: Fixture) {
     w.submit(job(1)).await;
     assert!(w.store.pause_queue("default", true, Some("rule `r1`")).await.expect("pause"));
     assert!(!w.store.pause_queue("default", true, Some("somebody else")).await.expect("pause"));

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_core::explain::{Beyond, explain};
+use backstop_core::explain::{ExplainRelated, explain};
 use backstop_core::failure::{Cause, TerminalReason};
-use backstop_core::incident::{IncidentState, IncidentVerb, Statement};
+use backstop_core::incident::{IncidentState, IncidentUpdate, IncidentVerb};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Limits, Timestamp, tenant};
 
-use super::build::{Crew, ending, ends_by, fingerprint, id, job, knows, success, worker_id};
-use super::fixture::{LEASE, World, claim, ids, secs};
+use super::build::{WorkerDraft, ending, ends_by, fingerprint, id, job, knows, success, worker_id};
+use super::fixture::{Fixture, LEASE, claim, ids, secs};
 use crate::{Error, IncidentFilter, JobFilter, PageRequest, QueueView};
 
 /// A store in which jobs have met every fate.
-async fn varied(w: &World) {
-    let worker = w.enlist(Crew::new(1).queues(&["default", "b"]).kinds(&[("work", 1), ("other", 1)])).await;
+async fn varied(w: &Fixture) {
+    let worker =
+        w.enlist(WorkerDraft::new(1).queues(&["default", "b"]).kinds(&[("work", 1), ("other", 1)])).await;
     w.offer_all(false, (1..=6).map(job)).await;
     w.pass(secs(1));
     w.offer_all(false, [job(7).queue("b"), job(8).queue("b").kind("other", 1), job(9).kind("unheard", 1)])
@@ -32,7 +33,7 @@ async fn varied(w: &World) {
 }
 
 /// F20: each condition of a filter, and several together.
-pub async fn every_filter_filters(w: World) {
+pub async fn every_filter_filters(w: Fixture) {
     let start = w.now();
     varied(&w).await;
     let all = JobFilter::default;
@@ -64,7 +65,7 @@ pub async fn every_filter_filters(w: World) {
 }
 
 /// E13: a tenant's jobs are those on its queues, in lists, pages and surveys; `default` is everybody else's.
-pub async fn a_tenant_sees_only_its_own(w: World) {
+pub async fn a_tenant_sees_only_its_own(w: Fixture) {
     let queues = ["acme/mail", "mail", "acme/print", "acmes/mail", "Acme/mail", "default/mail", "acme/mail"];
     let jobs = queues.iter().zip(1..);
     w.offer_all(false, jobs.map(|(queue, number)| job(number).queue(queue))).await;
@@ -93,7 +94,7 @@ pub async fn a_tenant_sees_only_its_own(w: World) {
 }
 
 /// F20: pages follow each other without gap or repetition, also while jobs are added.
-pub async fn pages_have_no_gaps(w: World) {
+pub async fn pages_have_no_gaps(w: Fixture) {
     w.offer_all(false, (1..=7).map(job)).await;
     let mut seen = Vec::new();
     let mut request = PageRequest::<JobId>::first(3);
@@ -110,7 +111,7 @@ pub async fn pages_have_no_gaps(w: World) {
 }
 
 /// F20: the last page has no next one, even when it is full; a page of no rows is empty.
-pub async fn the_last_page_has_no_next(w: World) {
+pub async fn the_last_page_has_no_next(w: Fixture) {
     w.offer_all(false, (1..=4).map(job)).await;
     let page = |limit, after| w.store.list(JobFilter::default(), PageRequest { limit, after });
     assert_eq!(page(4, None).await.expect("list").next, None);
@@ -121,7 +122,7 @@ pub async fn the_last_page_has_no_next(w: World) {
 }
 
 /// F20: filters and pages work together.
-pub async fn a_filtered_list_is_paged_too(w: World) {
+pub async fn a_filtered_list_is_paged_too(w: Fixture) {
     w.offer_all(false, (1..=6).map(|number| job(number).queue(if number % 2 == 0 { "even" } else { "odd" })))
         .await;
     let filter = JobFilter { queue: Some("even".into()), ..JobFilter::default() };
@@ -132,7 +133,7 @@ pub async fn a_filtered_list_is_paged_too(w: World) {
 }
 
 /// F20: a page over the limit is refused with the limit in the message.
-pub async fn a_page_over_the_limit_is_refused(w: World) {
+pub async fn a_page_over_the_limit_is_refused(w: Fixture) {
     let limit = Limits::default().page;
     let over = |refused: Error| assert!(matches!(refused, Error::TooMany { .. }), "{refused}");
     over(w.store.list(JobFilter::default(), PageRequest::first(limit + 1)).await.expect_err("too many"));
@@ -142,7 +143,7 @@ pub async fn a_page_over_the_limit_is_refused(w: World) {
 }
 
 /// L9, F2: the ledger comes latest first, in pages by the number of the run.
-pub async fn a_ledger_is_paged(w: World) {
+pub async fn a_ledger_is_paged(w: Fixture) {
     let mut taken = w.running(job(1).policy(|policy| policy.max_retries = 9)).await;
     for _ in 0..4 {
         w.finish(&taken, ends_by(&taken, Cause::Error)).await;
@@ -159,7 +160,7 @@ pub async fn a_ledger_is_paged(w: World) {
 }
 
 /// F20: jobs are looked up in the order asked; an unknown id answers none.
-pub async fn jobs_are_looked_up_in_order(w: World) {
+pub async fn jobs_are_looked_up_in_order(w: Fixture) {
     w.offer_all(false, [job(1), job(2)]).await;
     let found = w.store.jobs(vec![id(2), id(9), id(1), id(2)]).await.expect("jobs");
     let found: Vec<_> = found.into_iter().map(|job| job.map(|job| job.view.job.spec.id)).collect();
@@ -168,7 +169,7 @@ pub async fn jobs_are_looked_up_in_order(w: World) {
 }
 
 /// L1: the counts of every queue are what counting the listed jobs gives.
-pub async fn queue_counts_match_a_recount(w: World) {
+pub async fn queue_counts_match_a_recount(w: Fixture) {
     varied(&w).await;
     w.pass(LEASE);
     recount(&w).await;
@@ -179,7 +180,7 @@ pub async fn queue_counts_match_a_recount(w: World) {
     assert_eq!(counts, (1, 1, 1, 1, 1));
 }
 
-async fn recount(w: &World) {
+async fn recount(w: &Fixture) {
     let page = w.store.list(JobFilter::default(), PageRequest::first(1_000)).await.expect("list");
     let mut counted: BTreeMap<(String, State), u64> = BTreeMap::new();
     for view in &page.items {
@@ -207,13 +208,13 @@ fn kept_counts(queue: &QueueView) -> [(State, u64); 7] {
 }
 
 /// L1: a queue is shown when it has ever had a job, was ever paused, or is served; by name.
-pub async fn queues_are_shown_by_name(w: World) {
+pub async fn queues_are_shown_by_name(w: Fixture) {
     assert!(w.store.queues().await.expect("queues").is_empty());
     w.submit(job(1).queue("m")).await;
     w.cancel(id(1)).await;
     w.store.pause_queue("z", true, None).await.expect("pause");
     w.store.pause_queue("z", false, None).await.expect("resume");
-    w.enlist(Crew::new(1).queues(&["a", "m"])).await;
+    w.enlist(WorkerDraft::new(1).queues(&["a", "m"])).await;
     let shown = |queues: Vec<QueueView>| -> Vec<(String, u64)> {
         queues.into_iter().map(|queue| (queue.name, queue.workers)).collect()
     };
@@ -226,7 +227,7 @@ pub async fn queues_are_shown_by_name(w: World) {
 }
 
 /// L2: the oldest due job is the one that became due first and can still be taken.
-pub async fn the_oldest_due_job_is_shown(w: World) {
+pub async fn the_oldest_due_job_is_shown(w: Fixture) {
     w.submit(job(1).after(secs(5))).await;
     let due = w.now().after(secs(5));
     assert_eq!(w.queue("default").await.oldest_due, None);
@@ -240,7 +241,7 @@ pub async fn the_oldest_due_job_is_shown(w: World) {
 }
 
 /// F12: incidents come latest seen first, then by fingerprint, up to the limit.
-pub async fn incidents_come_latest_first(w: World) {
+pub async fn incidents_come_latest_first(w: Fixture) {
     let worker = w.worker(1).await;
     let mut messages = ["a", "b", "c"];
     messages.sort_by_key(|message| fingerprint(message));
@@ -261,7 +262,7 @@ pub async fn incidents_come_latest_first(w: World) {
 }
 
 /// D2: a filter is part of the question: what it finds is found however many others come first.
-pub async fn incidents_are_found_behind_others(w: World) {
+pub async fn incidents_are_found_behind_others(w: Fixture) {
     let worker = w.worker(1).await;
     let mut muted = Vec::new();
     for number in 1..=9 {
@@ -274,7 +275,7 @@ pub async fn incidents_are_found_behind_others(w: World) {
         muted.push(fingerprint(&message));
     }
     let open = muted.drain(..2).collect::<Vec<_>>();
-    let statement = Statement { verb: IncidentVerb::Mute, by: "ann".into(), note: None };
+    let statement = IncidentUpdate { verb: IncidentVerb::Mute, by: "ann".into(), note: None };
     w.store.say(muted.clone(), statement).await.expect("say");
     for number in 3..=9 {
         w.operate(id(number), Operation::Retry).await.expect("a dead letter");
@@ -295,7 +296,7 @@ pub async fn incidents_are_found_behind_others(w: World) {
     assert!(found(IncidentFilter { open: true, ..silent }, 9).await.is_empty());
     assert!(found(IncidentFilter { tenant: Some("acme".into()), ..any.clone() }, 9).await.is_empty());
     w.submit(job(20).queue("acme/default")).await;
-    let far = w.enlist(Crew::new(2).queues(&["acme/default"])).await;
+    let far = w.enlist(WorkerDraft::new(2).queues(&["acme/default"])).await;
     let mut wanted = claim(far, 1);
     wanted.queues[0].queue = "acme/default".into();
     let taken = w.claim_with(wanted).await.jobs.remove(0);
@@ -305,13 +306,13 @@ pub async fn incidents_are_found_behind_others(w: World) {
 }
 
 /// F20: a waiting job is explained by its queue, its workers and its code.
-pub async fn a_waiting_job_is_explained(w: World) {
+pub async fn a_waiting_job_is_explained(w: Fixture) {
     w.submit(job(1).kind("unheard", 1)).await;
-    let because = |w: &World| {
+    let because = |w: &Fixture| {
         let store = w.store.clone();
         async move {
             let (view, around) = store.surroundings(id(1)).await.expect("surroundings").expect("stored");
-            explain(&view, &around, &Beyond::default()).because
+            explain(&view, &around, &ExplainRelated::default()).because
         }
     };
     assert!(because(&w).await.contains("no live worker serves its queue"));
@@ -327,10 +328,10 @@ pub async fn a_waiting_job_is_explained(w: World) {
 }
 
 /// F20: a running job is explained by who holds it, also when that worker is silent or forgotten.
-pub async fn a_running_job_is_explained(w: World) {
+pub async fn a_running_job_is_explained(w: Fixture) {
     w.running(job(1)).await;
     let expires_at = w.now().after(LEASE);
-    let holder = |w: &World| {
+    let holder = |w: &Fixture| {
         let store = w.store.clone();
         async move {
             let (_, around) = store.surroundings(id(1)).await.expect("surroundings").expect("stored");
@@ -346,9 +347,9 @@ pub async fn a_running_job_is_explained(w: World) {
 }
 
 /// F20: the decision of the latest run is there with every check it made, across retries and re-drives.
-pub async fn the_last_decision_is_explained(w: World) {
+pub async fn the_last_decision_is_explained(w: Fixture) {
     let taken = w.running(job(1)).await;
-    let last = |w: &World| {
+    let last = |w: &Fixture| {
         let store = w.store.clone();
         async move { store.surroundings(id(1)).await.expect("surroundings").expect("stored").1.last_decision }
     };
@@ -365,15 +366,15 @@ pub async fn the_last_decision_is_explained(w: World) {
 }
 
 /// F20: live workers of the queue and of the kind are counted apart, and the dead are not.
-pub async fn surroundings_count_live_workers(w: World) {
+pub async fn surroundings_count_live_workers(w: Fixture) {
     w.submit(job(1)).await;
     w.worker(1).await;
     w.pass(secs(20));
-    w.enlist(Crew::new(2).kinds(&[("work", 5)])).await;
-    w.enlist(Crew::new(3).kinds(&[("other", 1)])).await;
-    w.enlist(Crew::new(4).queues(&["elsewhere"])).await;
+    w.enlist(WorkerDraft::new(2).kinds(&[("work", 5)])).await;
+    w.enlist(WorkerDraft::new(3).kinds(&[("other", 1)])).await;
+    w.enlist(WorkerDraft::new(4).queues(&["elsewhere"])).await;
     let crew =
-        |around: backstop_core::explain::Surroundings| (around.workers_on_queue, around.workers_for_kind);
+        |around: backstop_core::explain::ExplainContext| (around.workers_on_queue, around.workers_for_kind);
     let around = w.store.surroundings(id(1)).await.expect("surroundings").expect("stored").1;
     assert_eq!(crew(around), (3, 2));
     w.pass(secs(10));
@@ -382,7 +383,7 @@ pub async fn surroundings_count_live_workers(w: World) {
 }
 
 /// L1: reading changes nothing.
-pub async fn reading_changes_nothing(w: World) {
+pub async fn reading_changes_nothing(w: Fixture) {
     varied(&w).await;
     w.told.take();
     let before = w.store.list(JobFilter::default(), PageRequest::first(100)).await.expect("list");

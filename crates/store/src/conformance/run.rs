@@ -8,11 +8,11 @@ use backstop_core::job::{Ending, Progress, State};
 use backstop_core::{Lease, WorkerId};
 
 use super::build::{ending, ends_by, failure, handed_back, id, job, other_fence, success, worker_id};
-use super::fixture::{LEASE, World, numbers, secs};
+use super::fixture::{Fixture, LEASE, numbers, secs};
 use crate::{Finish, JobFilter, Note};
 
 /// C5: the start of a prefetched job is counted before its handler runs, once.
-pub async fn a_start_is_counted_once(w: World) {
+pub async fn a_start_is_counted_once(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -27,7 +27,7 @@ pub async fn a_start_is_counted_once(w: World) {
 }
 
 /// L5: every verb about a run refuses a lease with another fence, another worker or another job.
-pub async fn a_stale_lease_changes_nothing(w: World) {
+pub async fn a_stale_lease_changes_nothing(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.worker(2).await;
     let before = w.detail(id(1)).await;
@@ -48,13 +48,13 @@ pub async fn a_stale_lease_changes_nothing(w: World) {
     assert!(w.runs(id(1)).await.is_empty());
 }
 
-async fn annotate(w: &World, lease: Lease, percent: u8) -> Result<(), backstop_core::job::Stale> {
+async fn annotate(w: &Fixture, lease: Lease, percent: u8) -> Result<(), backstop_core::job::Stale> {
     let note = Note::progress(lease, Progress { percent, note: "on its way".into() });
     w.store.annotate(vec![note]).await.expect("annotate").remove(0)
 }
 
 /// L5: the lease of an earlier hold is stale, also when the same worker holds the job again.
-pub async fn an_earlier_hold_is_stale(w: World) {
+pub async fn an_earlier_hold_is_stale(w: Fixture) {
     let first = w.running(job(1)).await;
     w.finish(&first, ends_by(&first, Cause::Error)).await;
     w.try_finish(first.lease, success(&first)).await.expect_err("it has ended");
@@ -65,7 +65,7 @@ pub async fn an_earlier_hold_is_stale(w: World) {
 }
 
 /// L5, L15: a worker that let its lease run out may not write, even when nobody has taken its jobs yet.
-pub async fn a_silent_worker_may_not_write(w: World) {
+pub async fn a_silent_worker_may_not_write(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(LEASE);
     w.start(taken.lease).await.expect_err("run out");
@@ -75,7 +75,7 @@ pub async fn a_silent_worker_may_not_write(w: World) {
 }
 
 /// L5: a stale item spoils nothing for the others, and the same lease twice ends one run.
-pub async fn each_ending_stands_for_itself(w: World) {
+pub async fn each_ending_stands_for_itself(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=3).map(job)).await;
     let taken = w.claim(worker, 3).await;
@@ -94,7 +94,7 @@ pub async fn each_ending_stands_for_itself(w: World) {
 }
 
 /// L6: success stores start, end, queue wait and the result.
-pub async fn success_stores_times_and_result(w: World) {
+pub async fn success_stores_times_and_result(w: Fixture) {
     let submitted = w.now();
     w.submit(job(1)).await;
     w.pass(secs(2));
@@ -114,7 +114,7 @@ pub async fn success_stores_times_and_result(w: World) {
 }
 
 /// L6: a warning leaves the job succeeded and is shown with it.
-pub async fn a_warning_is_kept(w: World) {
+pub async fn a_warning_is_kept(w: Fixture) {
     let taken = w.running(job(1)).await;
     let ending = Ending { warning: Some("the result was too large".into()), ..success(&taken) };
     assert_eq!(w.finish(&taken, ending).await, State::Succeeded);
@@ -123,7 +123,7 @@ pub async fn a_warning_is_kept(w: World) {
 }
 
 /// L6: what the latest run returned is shown as the job's result only once the job has ended.
-pub async fn a_result_is_shown_once_the_job_has_ended(w: World) {
+pub async fn a_result_is_shown_once_the_job_has_ended(w: Fixture) {
     let taken = w.running(job(1)).await;
     let partly = |ending| Ending { result: Some("\"partly\"".into()), warning: Some("w".into()), ..ending };
     w.finish(&taken, partly(ends_by(&taken, Cause::Error))).await;
@@ -137,7 +137,7 @@ pub async fn a_result_is_shown_once_the_job_has_ended(w: World) {
 }
 
 /// F4, F9: a failure goes back to pending; attempt and due time are stored with the end of the run.
-pub async fn a_failure_is_retried_later(w: World) {
+pub async fn a_failure_is_retried_later(w: Fixture) {
     let taken = w.running(job(1).policy(|policy| policy.max_retries = 3)).await;
     let failed = failure(Cause::Error).retry_in(Duration::from_millis(1_500));
     assert_eq!(w.finish(&taken, ending(&taken, &failed)).await, State::Pending);
@@ -153,7 +153,7 @@ pub async fn a_failure_is_retried_later(w: World) {
 }
 
 /// F5: n retries are n + 1 runs, and no retries are one.
-pub async fn n_retries_are_n_plus_one_runs(w: World) {
+pub async fn n_retries_are_n_plus_one_runs(w: Fixture) {
     for (number, retries) in [(1, 0), (2, 1), (3, 4)] {
         let mut taken = w.running(job(number).policy(|policy| policy.max_retries = retries)).await;
         let mut runs = 1;
@@ -169,7 +169,7 @@ pub async fn n_retries_are_n_plus_one_runs(w: World) {
 }
 
 /// F2, F3: each run has one cause in the ledger, and each cause draws on its own budget.
-pub async fn every_cause_draws_on_its_own_budget(w: World) {
+pub async fn every_cause_draws_on_its_own_budget(w: Fixture) {
     for (number, cause) in (1..).zip(Cause::ALL) {
         let taken = w.running(job(number)).await;
         let ends = if *cause == Cause::Succeeded { success(&taken) } else { ends_by(&taken, *cause) };
@@ -191,7 +191,7 @@ pub async fn every_cause_draws_on_its_own_budget(w: World) {
 }
 
 /// F12, F13: a dead letter has its reason, its error and its end, and the ledger the checks that led there.
-pub async fn a_dead_letter_keeps_its_evidence(w: World) {
+pub async fn a_dead_letter_keeps_its_evidence(w: Fixture) {
     let taken = w.running(job(1).policy(|policy| policy.max_retries = 9)).await;
     let failed = failure(Cause::Permanent).because("no such address");
     let ends = ending(&taken, &failed);
@@ -205,7 +205,7 @@ pub async fn a_dead_letter_keeps_its_evidence(w: World) {
 }
 
 /// F13: every terminal reason is stored and found by.
-pub async fn every_terminal_reason_is_kept(w: World) {
+pub async fn every_terminal_reason_is_kept(w: Fixture) {
     for (number, reason) in (1..).zip(TerminalReason::ALL) {
         let taken = w.running(job(number)).await;
         let decision = Decision { verdict: Verdict::Dead { reason: *reason }, trace: Vec::new() };
@@ -218,7 +218,7 @@ pub async fn every_terminal_reason_is_kept(w: World) {
 }
 
 /// L7: a handler may call its own job off.
-pub async fn a_run_may_cancel_its_job(w: World) {
+pub async fn a_run_may_cancel_its_job(w: Fixture) {
     let taken = w.running(job(1)).await;
     assert_eq!(w.finish(&taken, ends_by(&taken, Cause::Canceled)).await, State::Canceled);
     let record = w.record(id(1)).await;
@@ -227,7 +227,7 @@ pub async fn a_run_may_cancel_its_job(w: World) {
 }
 
 /// F3: a snoozed job comes back when it asked to, uncharged.
-pub async fn a_snoozed_job_comes_back_uncharged(w: World) {
+pub async fn a_snoozed_job_comes_back_uncharged(w: Fixture) {
     let taken = w.running(job(1)).await;
     let snooze = failure(Cause::Snoozed).retry_in(secs(60));
     assert_eq!(w.finish(&taken, ending(&taken, &snooze)).await, State::Pending);
@@ -236,7 +236,7 @@ pub async fn a_snoozed_job_comes_back_uncharged(w: World) {
 }
 
 /// C2: a job that was claimed and never started goes back without a run, a row or blame.
-pub async fn an_unstarted_job_goes_back_without_blame(w: World) {
+pub async fn an_unstarted_job_goes_back_without_blame(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -248,7 +248,7 @@ pub async fn an_unstarted_job_goes_back_without_blame(w: World) {
 }
 
 /// C2: whatever the ending of an unstarted hold says, no run is made up for it.
-pub async fn an_unstarted_hold_leaves_no_incident(w: World) {
+pub async fn an_unstarted_hold_leaves_no_incident(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -259,7 +259,7 @@ pub async fn an_unstarted_hold_leaves_no_incident(w: World) {
 }
 
 /// L6: success forgets the failures before it, but the ledger does not.
-pub async fn success_forgets_the_last_failure(w: World) {
+pub async fn success_forgets_the_last_failure(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.finish(&taken, ends_by(&taken, Cause::Error)).await;
     let taken = w.take(taken.lease.worker).await;
@@ -273,8 +273,8 @@ pub async fn success_forgets_the_last_failure(w: World) {
     );
 }
 
-/// L19: a job that waits again has its patience counted anew.
-pub async fn patience_counts_anew_after_a_retry(w: World) {
+/// L19: a job that waits again has its patience counted again.
+pub async fn patience_counts_anew_after_a_retry(w: Fixture) {
     let taken = w.running(job(1).policy(|policy| policy.max_wait = Some(secs(10)))).await;
     w.pass(secs(20));
     let failed = failure(Cause::Error).retry_in(secs(5));
@@ -283,7 +283,7 @@ pub async fn patience_counts_anew_after_a_retry(w: World) {
 }
 
 /// F15: what a run printed and returned is kept with that run.
-pub async fn output_is_kept_with_its_run(w: World) {
+pub async fn output_is_kept_with_its_run(w: Fixture) {
     let taken = w.running(job(1)).await;
     let first = Ending { output: Some("first try\n".into()), ..ends_by(&taken, Cause::Error) };
     w.finish(&taken, first).await;
@@ -297,7 +297,7 @@ pub async fn output_is_kept_with_its_run(w: World) {
 }
 
 /// L5: progress is kept by lease, replaced by what comes later, and stays after the end.
-pub async fn progress_is_kept(w: World) {
+pub async fn progress_is_kept(w: Fixture) {
     let worker: WorkerId = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -311,7 +311,7 @@ pub async fn progress_is_kept(w: World) {
 }
 
 /// E7, F15, L5: lines are kept by lease and go into the ledger with the end of their run, whoever ends it.
-pub async fn lines_of_a_run_are_kept(w: World) {
+pub async fn lines_of_a_run_are_kept(w: Fixture) {
     let log = async |lease, line: &str| {
         let note = Note::log(lease, vec![line.to_owned()], 100);
         w.store.annotate(vec![note]).await.expect("annotate").remove(0)
@@ -333,7 +333,7 @@ pub async fn lines_of_a_run_are_kept(w: World) {
 }
 
 /// L5: records, holds and ledgers are there after the store was closed and opened.
-pub async fn runs_survive_a_reopened_store(w: World) {
+pub async fn runs_survive_a_reopened_store(w: Fixture) {
     let taken = w.running(job(1).policy(|policy| policy.max_retries = 3)).await;
     w.finish(&taken, ends_by(&taken, Cause::Timeout)).await;
     let taken = w.take(taken.lease.worker).await;

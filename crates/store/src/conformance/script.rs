@@ -12,11 +12,11 @@ use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::build::{fingerprint, id, other_fence, worker_id};
-use super::command::{Command, Learned};
-use super::dice::Dice;
+use super::command::{ScriptCommand, ScriptState};
+use super::dice::SeededRandom;
 use crate::{
-    Claim, ClaimQueue, ClaimedJob, Drawer, Duty, Finish, IncidentFilter, JobFilter, KnownKind, NewWorker,
-    Note, PageRequest, Shelf, Submit, Term,
+    Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, IncidentFilter, JobFilter, KnownKind,
+    NewWorker, Note, PageRequest, Submit, Term,
 };
 
 pub(super) const QUEUES: [&str; 3] = ["a", "acme/b", "c"];
@@ -28,7 +28,7 @@ pub(super) const MESSAGES: [&str; 4] = ["broken", "too late", "refused", "no suc
 /// Where a sequence of commands comes from.
 #[derive(Debug)]
 pub(super) struct Script {
-    pub(super) dice: Dice,
+    pub(super) dice: SeededRandom,
     /// The moment the store shows, for due times near it.
     pub(super) now: Timestamp,
     /// Numbers of jobs given out so far.
@@ -48,56 +48,58 @@ pub(super) struct Script {
     workers: Vec<WorkerId>,
 }
 
-type Maker = fn(&mut Script) -> Command;
+type Maker = fn(&mut Script) -> ScriptCommand;
 
 /// Every command with its weight.
 const WEIGHTS: &[(u64, Maker)] = &[
-    (22, |script| Command::Submit(script.submit())),
+    (22, |script| ScriptCommand::Submit(script.submit())),
     (24, Script::claim),
     (28, Script::finish),
     (22, Script::operate),
     (9, Script::advance),
-    (6, |script| Command::Start(script.leases())),
+    (6, |script| ScriptCommand::Start(script.leases())),
     (4, Script::annotate),
     (6, Script::enlist),
     (7, Script::renew),
-    (2, |script| Command::Retire(script.worker())),
+    (2, |script| ScriptCommand::Retire(script.worker())),
     (6, Script::lead),
-    (5, |script| Command::Orphans(script.count(6))),
+    (5, |script| ScriptCommand::Orphans(script.count(6))),
     (6, Script::rescue),
     (5, Script::expire),
     (8, Script::archive),
-    (3, |script| Command::PauseQueue(script.dice.one_of(&QUEUES).to_owned(), script.dice.percent(25))),
-    (3, |script| Command::Peek(script.claim_of())),
+    (3, |script| ScriptCommand::PauseQueue(script.dice.one_of(&QUEUES).to_owned(), script.dice.percent(25))),
+    (3, |script| ScriptCommand::Peek(script.claim_of())),
     (4, Script::list),
-    (1, |script| Command::Jobs((0..script.count(4)).map(|_| script.job()).collect())),
-    (1, |script| Command::Archived((0..script.count(4)).map(|_| script.job()).collect())),
-    (2, |script| Command::Attempts(script.job(), PageRequest { limit: script.count(3), after: None })),
-    (2, |script| Command::Surroundings(script.job())),
-    (1, |_| Command::Queues),
-    (1, |_| Command::Workers),
+    (1, |script| ScriptCommand::Jobs((0..script.count(4)).map(|_| script.job()).collect())),
+    (1, |script| ScriptCommand::Archived((0..script.count(4)).map(|_| script.job()).collect())),
+    (2, |script| ScriptCommand::Attempts(script.job(), PageRequest { limit: script.count(3), after: None })),
+    (2, |script| ScriptCommand::Surroundings(script.job())),
+    (1, |_| ScriptCommand::Queues),
+    (1, |_| ScriptCommand::Workers),
     (3, Script::incidents),
-    (1, |_| Command::HeldLanes),
+    (1, |_| ScriptCommand::HeldLanes),
     (14, Script::say),
     (10, Script::amend),
     (3, Script::purge),
     (4, Script::prune),
-    (2, |script| Command::Survey(Box::new(script.filter()), script.count(40))),
-    (1, |script| Command::Documents(Shelf::first(script.dice.one_of(&Drawer::ALL), script.count(4)))),
-    (1, |script| Command::ArchivePage(PageRequest { limit: script.count(4), after: None })),
-    (1, |_| Command::Reopen),
+    (2, |script| ScriptCommand::Survey(Box::new(script.filter()), script.count(40))),
+    (1, |script| {
+        ScriptCommand::Documents(DocumentRange::first(script.dice.one_of(&Drawer::ALL), script.count(4)))
+    }),
+    (1, |script| ScriptCommand::ArchivePage(PageRequest { limit: script.count(4), after: None })),
+    (1, |_| ScriptCommand::Reopen),
 ];
 
 impl Script {
-    fn incidents(&mut self) -> Command {
+    fn incidents(&mut self) -> ScriptCommand {
         let state = self.dice.percent(50).then(|| self.dice.one_of(&IncidentState::ALL));
         let filter = IncidentFilter { state, open: self.dice.percent(50), ..IncidentFilter::default() };
-        Command::Incidents(filter, self.count(3))
+        ScriptCommand::Incidents(filter, self.count(3))
     }
 
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         Self {
-            dice: Dice::new(seed),
+            dice: SeededRandom::new(seed),
             now,
             latest: 0,
             jobs: Vec::new(),
@@ -112,7 +114,7 @@ impl Script {
     }
 
     /// The next command. A script without workers begins with one, or little would ever happen.
-    pub(super) fn next(&mut self) -> Command {
+    pub(super) fn next(&mut self) -> ScriptCommand {
         if self.workers.is_empty() {
             return self.enlist();
         }
@@ -123,11 +125,11 @@ impl Script {
             }
             throw -= weight;
         }
-        Command::Queues
+        ScriptCommand::Queues
     }
 
     /// Takes in what an answer taught.
-    pub(super) fn learn(&mut self, learned: Learned) {
+    pub(super) fn learn(&mut self, learned: ScriptState) {
         self.jobs.extend(learned.claimed.iter().map(|claimed| claimed.job.spec.id));
         self.open.extend(learned.claimed);
         self.terms.extend(learned.terms);
@@ -174,14 +176,14 @@ impl Script {
         u32::try_from(self.dice.between(1, 3)).unwrap_or(1)
     }
 
-    fn advance(&mut self) -> Command {
+    fn advance(&mut self) -> ScriptCommand {
         // Odd microseconds, so that no two moments fall together by habit; sometimes exactly whole seconds.
         let step = if self.dice.percent(50) {
             Duration::from_secs(self.dice.between(0, 9))
         } else {
             Duration::from_micros(self.dice.between(1, 9_000_000))
         };
-        Command::Advance(step)
+        ScriptCommand::Advance(step)
     }
 
     fn submit(&mut self) -> Submit {
@@ -190,8 +192,8 @@ impl Script {
         Submit { jobs, atomic: self.dice.percent(50) }
     }
 
-    fn claim(&mut self) -> Command {
-        Command::Claim(self.claim_of())
+    fn claim(&mut self) -> ScriptCommand {
+        ScriptCommand::Claim(self.claim_of())
     }
 
     fn claim_of(&mut self) -> Claim {
@@ -229,11 +231,11 @@ impl Script {
         (0..self.count(4)).filter_map(|_| self.hold()).map(|hold| hold.lease).collect()
     }
 
-    fn finish(&mut self) -> Command {
+    fn finish(&mut self) -> ScriptCommand {
         let holds: Vec<_> = (0..self.count(3)).filter_map(|_| self.hold()).collect();
         self.past.extend(holds.iter().cloned());
         self.open.retain(|open| holds.iter().all(|hold| hold.lease != open.lease));
-        Command::Finish(self.endings(&holds))
+        ScriptCommand::Finish(self.endings(&holds))
     }
 
     fn endings(&mut self, holds: &[ClaimedJob]) -> Vec<Finish> {
@@ -247,7 +249,7 @@ impl Script {
         holds.iter().map(end).collect()
     }
 
-    fn annotate(&mut self) -> Command {
+    fn annotate(&mut self) -> ScriptCommand {
         let note = |script: &mut Self, lease| {
             let percent = u8::try_from(script.dice.between(0, 100)).unwrap_or(0);
             let note = script.dice.one_of(&MESSAGES).to_owned();
@@ -257,14 +259,14 @@ impl Script {
             Note::progress(lease, Progress { percent, note })
         };
         let leases = self.leases();
-        Command::Annotate(leases.into_iter().map(|lease| note(self, lease)).collect())
+        ScriptCommand::Annotate(leases.into_iter().map(|lease| note(self, lease)).collect())
     }
 
-    fn enlist(&mut self) -> Command {
+    fn enlist(&mut self) -> ScriptCommand {
         let id = self.worker();
         self.workers.push(id);
         let served: Vec<_> = QUEUES.into_iter().filter(|_| self.dice.percent(60)).collect();
-        Command::Enlist(NewWorker {
+        ScriptCommand::Enlist(NewWorker {
             id,
             name: self.dice.one_of(&["one", "two"]).to_owned(),
             code_version: self.dice.pick(&[None, Some("v1".to_owned()), Some("v2".to_owned())]).flatten(),
@@ -274,15 +276,15 @@ impl Script {
         })
     }
 
-    fn renew(&mut self) -> Command {
+    fn renew(&mut self) -> ScriptCommand {
         let lease = Duration::from_secs(self.dice.between(1, 60));
-        Command::Renew(self.enlisted(), lease, self.leases())
+        ScriptCommand::Renew(self.enlisted(), lease, self.leases())
     }
 
-    pub(super) fn lead(&mut self) -> Command {
+    pub(super) fn lead(&mut self) -> ScriptCommand {
         let duties = (0..self.count(4)).map(|_| self.dice.one_of(&Duty::ALL)).collect();
         let ttl = Duration::from_secs(self.dice.between(5, 60));
-        Command::Lead(worker_id(self.dice.between(1, 2)), duties, ttl)
+        ScriptCommand::Lead(worker_id(self.dice.between(1, 2)), duties, ttl)
     }
 
     /// The latest term of a duty, mostly; before there is one, the leadership is asked for.
@@ -295,31 +297,31 @@ impl Script {
         }
     }
 
-    fn rescue(&mut self) -> Command {
+    fn rescue(&mut self) -> ScriptCommand {
         let Some(term) = self.term(Duty::Rescue) else { return self.lead() };
         let mut holds: Vec<_> = (0..self.count(3)).filter_map(|_| self.dice.pick(&self.orphans)).collect();
         if self.dice.percent(20) {
             holds.extend(self.hold());
         }
-        Command::Rescue(term, self.endings(&holds))
+        ScriptCommand::Rescue(term, self.endings(&holds))
     }
 
-    fn expire(&mut self) -> Command {
+    fn expire(&mut self) -> ScriptCommand {
         let Some(term) = self.term(Duty::Expire) else { return self.lead() };
-        Command::Expire(term, self.count(3))
+        ScriptCommand::Expire(term, self.count(3))
     }
 
-    fn archive(&mut self) -> Command {
+    fn archive(&mut self) -> ScriptCommand {
         let Some(term) = self.term(Duty::Archive) else {
-            return Command::Lead(worker_id(1), vec![Duty::Archive], Duration::from_secs(60));
+            return ScriptCommand::Lead(worker_id(1), vec![Duty::Archive], Duration::from_secs(60));
         };
         let most = self.dice.one_of(&[0, 9_000, 9_000]);
         let mut span = || self.dice.percent(80).then(|| self.millis(most));
         let retention = Retention::default().succeeded(span()).canceled(span()).failed(span());
-        Command::Archive(term, retention, self.count(4))
+        ScriptCommand::Archive(term, retention, self.count(4))
     }
 
-    fn operate(&mut self) -> Command {
+    fn operate(&mut self) -> ScriptCommand {
         let reason = self.dice.one_of(&MESSAGES).to_owned();
         let (operation, likely) = match self.dice.between(1, 10) {
             10 => (self.redrive(), self.dead.clone()),
@@ -336,13 +338,13 @@ impl Script {
         if operation == Operation::Pause {
             self.paused.extend(&jobs);
         }
-        Command::Operate(jobs, operation)
+        ScriptCommand::Operate(jobs, operation)
     }
 
-    fn list(&mut self) -> Command {
+    fn list(&mut self) -> ScriptCommand {
         let filter = self.filter();
         let after = self.dice.percent(30).then(|| self.job());
-        Command::List(Box::new(filter), PageRequest { limit: self.count(5), after })
+        ScriptCommand::List(Box::new(filter), PageRequest { limit: self.count(5), after })
     }
 
     pub(super) fn filter(&mut self) -> JobFilter {

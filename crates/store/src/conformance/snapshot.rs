@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use super::build::worker_id;
 use super::command::said;
 use super::fixture::{claim, room};
-use crate::{Drawer, JobFilter, PageRequest, Shelf, Store};
+use crate::{DocumentRange, Drawer, JobFilter, PageRequest, Store};
 
 /// Everything that can be asked of a store, with a name for each answer. Nothing lists what is archived: `named` are
 /// the jobs to look for there.
@@ -14,7 +14,7 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     let mut state = Vec::new();
     for id in every_job(store, &mut state).await {
         state.push((format!("job {id}"), said(store.jobs(vec![id]).await)));
-        state.push((format!("{id} at a glance"), said(store.glance(vec![id]).await)));
+        state.push((format!("summary of {id}"), said(store.job_summaries(vec![id]).await)));
         state.push((format!("surroundings of {id}"), said(store.surroundings(id).await)));
         // Small pages, so that paging is compared too.
         let mut request = PageRequest::first(2);
@@ -44,7 +44,10 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     state.push(("workers".into(), said(store.workers().await)));
     state.push(("incidents".into(), said(store.incidents(1_000).await)));
     for drawer in Drawer::ALL {
-        state.push((format!("drawer {drawer}"), said(store.documents(Shelf::first(drawer, 1_000)).await)));
+        state.push((
+            format!("drawer {drawer}"),
+            said(store.documents(DocumentRange::first(drawer, 1_000)).await),
+        ));
     }
     state.push(("archive".into(), said(store.archive_page(PageRequest::first(1_000)).await)));
     state.push(("prunable".into(), said(store.prunable(std::time::Duration::ZERO, 1_000).await)));

@@ -7,12 +7,12 @@ use backstop_core::failure::{Backoff, Jitter};
 use backstop_core::job::{NewJob, OnConflict, Priority, Signature, State};
 use backstop_core::{Limits, Refusal};
 
-use super::build::{Crew, id, job, success};
-use super::fixture::{World, secs};
+use super::build::{WorkerDraft, id, job, success};
+use super::fixture::{Fixture, secs};
 use crate::{Error, JobFilter, PageRequest, Submit};
 
 /// L1: a new job is pending, and every field that was submitted comes back.
-pub async fn every_field_of_a_job_reads_back(w: World) {
+pub async fn every_field_of_a_job_reads_back(w: Fixture) {
     let moment = w.now().after(secs(3_600));
     let draft = job(1).kind("mail", 3).queue("post").priority(Priority::High).callbacks().with(|new| {
         let spec = &mut new.spec;
@@ -40,41 +40,45 @@ pub async fn every_field_of_a_job_reads_back(w: World) {
 }
 
 /// E9, V1: what travels with a job comes back on every way to it, and a callback belongs to the same trace.
-pub async fn papers_travel_with_the_job(w: World) {
-    let worker = w.enlist(Crew::new(1)).await;
+pub async fn provenance_travels_with_the_job(w: Fixture) {
+    let worker = w.enlist(WorkerDraft::new(1)).await;
     let trace: Arc<str> = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into();
     let both = |new: &mut NewJob| {
-        let papers = new.spec.papers_mut();
-        papers.trace = Some(trace.clone());
-        papers.signature = Some(Signature { key: "k 1".into(), mac: "00ff".into() });
+        let provenance = new.spec.provenance_mut();
+        provenance.trace = Some(trace.clone());
+        provenance.signature = Some(Signature { key: "k 1".into(), mac: "00ff".into() });
     };
     let signed = |new: &mut NewJob| {
-        new.spec.papers_mut().signature = Some(Signature { key: "k".into(), mac: "".into() });
+        new.spec.provenance_mut().signature = Some(Signature { key: "k".into(), mac: "".into() });
     };
-    let first = job(1).callbacks().with(both).0.spec.papers;
-    let third = job(3).with(signed).0.spec.papers;
+    let first = job(1).callbacks().with(both).0.spec.provenance;
+    let third = job(3).with(signed).0.spec.provenance;
     w.offer_all(false, [job(1).callbacks().with(both), job(2), job(3).with(signed)]).await;
     let w = w.reopen().await;
-    for (number, papers) in [(1, &first), (2, &None), (3, &third)] {
-        assert_eq!(&w.detail(id(number)).await.view.job.spec.papers, papers);
+    for (number, provenance) in [(1, &first), (2, &None), (3, &third)] {
+        assert_eq!(&w.detail(id(number)).await.view.job.spec.provenance, provenance);
     }
     let page = w.store.list(JobFilter::default(), PageRequest::first(10)).await.expect("list");
-    let listed: Vec<_> = page.items.into_iter().map(|view| view.job.spec.papers).collect();
+    let listed: Vec<_> = page.items.into_iter().map(|view| view.job.spec.provenance).collect();
     assert_eq!(listed, [third.clone(), None, first.clone()]);
     let taken = w.claim(worker, 3).await;
-    let claimed: Vec<_> = taken.iter().map(|taken| taken.job.spec.papers.clone()).collect();
+    let claimed: Vec<_> = taken.iter().map(|taken| taken.job.spec.provenance.clone()).collect();
     assert_eq!(claimed, [first.clone(), None, third]);
     assert_eq!(taken[0].job.spec.header().trace_parent, Some(trace.clone()));
     let mut ending = success(&taken[0]);
     ending.follow_up = taken[0].job.follow_up(&taken[0].record, true).map(Box::new);
     let callback = ending.follow_up.as_ref().expect("asked for").spec.id;
     w.finish(&taken[0], ending).await;
-    let papers = w.detail(callback).await.view.job.spec.papers.expect("a trace");
-    assert_eq!((papers.trace, papers.signature), (Some(trace), None), "a signature speaks for one job");
+    let provenance = w.detail(callback).await.view.job.spec.provenance.expect("a trace");
+    assert_eq!(
+        (provenance.trace, provenance.signature),
+        (Some(trace), None),
+        "a signature speaks for one job"
+    );
 }
 
 /// L1: a job with nothing but a kind and a payload has no keys, tags or times of its own.
-pub async fn absent_fields_stay_absent(w: World) {
+pub async fn absent_fields_stay_absent(w: Fixture) {
     let draft = job(1);
     let spec = draft.0.spec.clone();
     w.submit(draft).await;
@@ -85,7 +89,7 @@ pub async fn absent_fields_stay_absent(w: World) {
 }
 
 /// L2: delays are counted by the store's clock, and a moment is taken as it is.
-pub async fn start_times_are_resolved_by_the_store(w: World) {
+pub async fn start_times_are_resolved_by_the_store(w: Fixture) {
     let now = w.now();
     w.submit(job(1).after(secs(90))).await;
     w.submit(job(2).at(now.after(secs(7)))).await;
@@ -96,13 +100,13 @@ pub async fn start_times_are_resolved_by_the_store(w: World) {
 }
 
 /// L19: patience counts from the moment the job becomes due.
-pub async fn patience_counts_from_the_due_time(w: World) {
+pub async fn patience_counts_from_the_due_time(w: Fixture) {
     w.submit(job(1).after(secs(10)).policy(|policy| policy.max_wait = Some(secs(5)))).await;
     assert_eq!(w.record(id(1)).await.expires_at, Some(w.now().after(secs(15))));
 }
 
 /// L10: the acknowledgement of a submit may be lost, so the same id again is no second job.
-pub async fn a_repeated_id_is_deduplicated(w: World) {
+pub async fn a_repeated_id_is_deduplicated(w: Fixture) {
     let first = w.offer(job(1)).await.expect("stored");
     let again = w.offer(job(1)).await.expect("known");
     assert_eq!((first.deduplicated, again.deduplicated), (false, true));
@@ -115,7 +119,7 @@ pub async fn a_repeated_id_is_deduplicated(w: World) {
 }
 
 /// L10: a repeated submit tells where the job is now, and does not start it over.
-pub async fn a_repeated_id_tells_where_the_job_is(w: World) {
+pub async fn a_repeated_id_tells_where_the_job_is(w: Fixture) {
     let claimed = w.running(job(1)).await;
     assert_eq!(w.offer(job(1)).await.expect("known").state, State::Running);
     w.finish(&claimed, success(&claimed)).await;
@@ -124,7 +128,7 @@ pub async fn a_repeated_id_tells_where_the_job_is(w: World) {
 }
 
 /// L10: the id is looked at before the keys.
-pub async fn the_id_comes_before_the_keys(w: World) {
+pub async fn the_id_comes_before_the_keys(w: Fixture) {
     w.submit(job(1).once("a")).await;
     w.submit(job(2)).await;
     let answer = w.offer(job(2).once("a")).await.expect("known");
@@ -132,7 +136,7 @@ pub async fn the_id_comes_before_the_keys(w: World) {
 }
 
 /// L10: later items of a batch see earlier ones.
-pub async fn later_items_see_earlier_ones(w: World) {
+pub async fn later_items_see_earlier_ones(w: Fixture) {
     let answers = w.offer_all(false, [job(1).once("k"), job(1), job(2).once("k"), job(3)]).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("none is refused")).collect();
     assert_eq!(answers.iter().map(|answer| answer.id).collect::<Vec<_>>(), [id(1), id(1), id(1), id(3)]);
@@ -144,7 +148,7 @@ pub async fn later_items_see_earlier_ones(w: World) {
 }
 
 /// L11: an all-or-nothing batch with a refused item stores nothing, and every item says so.
-pub async fn an_atomic_batch_is_all_or_nothing(w: World) {
+pub async fn an_atomic_batch_is_all_or_nothing(w: Fixture) {
     w.submit(job(1).key("k", OnConflict::Reject)).await;
     let answers =
         w.offer_all(true, [job(2), job(1), job(3).key("k", OnConflict::Reject), job(4).supersedes(50)]).await;
@@ -156,7 +160,7 @@ pub async fn an_atomic_batch_is_all_or_nothing(w: World) {
 }
 
 /// L10, L22: what a refused batch had done on its way is undone: keys, and jobs it had replaced.
-pub async fn a_refused_batch_leaves_no_trace(w: World) {
+pub async fn a_refused_batch_leaves_no_trace(w: Fixture) {
     w.submit(job(1).key("k", OnConflict::Reject)).await;
     w.told.take();
     let batch = [
@@ -174,7 +178,7 @@ pub async fn a_refused_batch_leaves_no_trace(w: World) {
 }
 
 /// L11: in a partial batch each item stands for itself.
-pub async fn a_partial_batch_stores_what_it_can(w: World) {
+pub async fn a_partial_batch_stores_what_it_can(w: Fixture) {
     w.submit(job(1).key("k", OnConflict::Reject)).await;
     let answers = w.offer_all(false, [job(2), job(3).key("k", OnConflict::Reject), job(4)]).await;
     assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());
@@ -182,7 +186,7 @@ pub async fn a_partial_batch_stores_what_it_can(w: World) {
 }
 
 /// L12: a batch over the limit is refused whole, with the limit in the message.
-pub async fn a_batch_over_the_limit_is_refused(w: World) {
+pub async fn a_batch_over_the_limit_is_refused(w: Fixture) {
     let limit = Limits::default().batch;
     let jobs: Vec<_> = (0..=limit as u64).map(|number| job(number).0).collect();
     let refused = w.store.submit(Submit { jobs, atomic: false }).await.expect_err("too many");
@@ -191,13 +195,13 @@ pub async fn a_batch_over_the_limit_is_refused(w: World) {
 }
 
 /// L1: an empty batch is no error and has no answers.
-pub async fn an_empty_batch_is_fine(w: World) {
+pub async fn an_empty_batch_is_fine(w: Fixture) {
     assert!(w.offer_all(true, []).await.is_empty());
     assert!(w.offer_all(false, []).await.is_empty());
 }
 
 /// L1: an acknowledged job is there after the store was closed and opened.
-pub async fn jobs_survive_a_reopened_store(w: World) {
+pub async fn jobs_survive_a_reopened_store(w: Fixture) {
     let draft = job(1).callbacks().once("o").key("k", OnConflict::Reject).priority(Priority::Low);
     w.submit(draft.clone()).await;
     let before = w.detail(id(1)).await;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use backstop_core::failure::Cause;
 use backstop_core::job::{Ending, FailureRecord, OnConflict, Operation, Progress};
 
-use super::build::{Crew, ends_by, fingerprint, id, job, knows, success};
-use super::fixture::{World, claim, room};
+use super::build::{WorkerDraft, ends_by, fingerprint, id, job, knows, success};
+use super::fixture::{Fixture, claim, room};
 use crate::{JobFilter, Note};
 
 /// Text that has broken programs: quotes, wildcards, control characters, right-to-left marks, characters of four
-/// bytes, characters that combine, and white space at both ends.
+/// bytes, characters that combine, and whitespace at both ends.
 const NASTY: &[&str] = &[
     "'; DROP TABLE jobs; --",
     "%_\\*?[a-z]",
@@ -23,25 +23,25 @@ const NASTY: &[&str] = &[
 ];
 
 /// L20, F15: texts of a run come back as they were, each in its own place.
-pub async fn texts_of_a_run_come_back(w: World) {
+pub async fn texts_of_a_run_come_back(w: Fixture) {
     for (number, text) in (1..).zip(NASTY) {
         keeps(&w, number, text).await;
     }
 }
 
 /// L20: NUL in a text neither ends it nor is lost.
-pub async fn nul_comes_back(w: World) {
+pub async fn nul_comes_back(w: Fixture) {
     keeps(&w, 1, "before\0after\0").await;
     keeps(&w, 2, "\0").await;
 }
 
 /// L20: long texts come back whole.
-pub async fn long_texts_come_back(w: World) {
+pub async fn long_texts_come_back(w: Fixture) {
     keeps(&w, 1, &"0123456789abcde\n".repeat(16 * 1024)).await;
     keeps(&w, 2, &"\u{1f9e8}".repeat(64 * 1024)).await;
 }
 
-async fn keeps(w: &World, number: u64, text: &str) {
+async fn keeps(w: &Fixture, number: u64, text: &str) {
     let taken = w.running(job(number)).await;
     let progress = Progress { percent: 1, note: text.to_owned() };
     w.store
@@ -84,7 +84,7 @@ async fn keeps(w: &World, number: u64, text: &str) {
 }
 
 /// L20: payload, params and result are JSON text that is kept and not rewritten.
-pub async fn json_is_kept_as_it_was_written(w: World) {
+pub async fn json_is_kept_as_it_was_written(w: Fixture) {
     let long = format!("\"{}\"", "\u{1f9e8}x".repeat(50_000));
     let texts = [
         "{ \"b\" : 1,\n \"a\":1.0, \"b\":2 }",
@@ -109,7 +109,7 @@ pub async fn json_is_kept_as_it_was_written(w: World) {
 }
 
 /// L10, L11: names, keys and tags are compared as they are: case, accents, wildcards and spaces count.
-pub async fn names_are_compared_as_they_are(w: World) {
+pub async fn names_are_compared_as_they_are(w: Fixture) {
     let names = ["a", "A", "\u{e4}", "a\u{308}", "%", "_", "a%", "\u{1f9e8}", "a'b", "a\"b", "a b", "a\\b"];
     for (number, name) in (1..).zip(names) {
         let tagged = job(number).with(|new| new.spec.tags = vec![name.to_owned(), format!("{name}+")]);
@@ -126,7 +126,7 @@ pub async fn names_are_compared_as_they_are(w: World) {
         for filter in filters {
             assert_eq!(w.listed(filter).await, [id(number)], "{name}");
         }
-        let worker = w.enlist(Crew::new(number).queues(&[name]).kinds(&[(name, 1)])).await;
+        let worker = w.enlist(WorkerDraft::new(number).queues(&[name]).kinds(&[(name, 1)])).await;
         let mut wanted = claim(worker, 0);
         wanted.queues = vec![room(name, 9)];
         wanted.kinds = knows(&[(name, 1)]);

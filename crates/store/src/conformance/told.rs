@@ -10,13 +10,13 @@ use crate::Observer;
 
 /// All that a store has told since it was last asked.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ObservedEvents {
     deaf: AtomicBool,
     events: Mutex<Vec<Event>>,
     hints: AtomicUsize,
 }
 
-impl Told {
+impl ObservedEvents {
     /// An observer that wants no events.
     pub(super) fn deaf() -> Self {
         Self { deaf: AtomicBool::new(true), ..Self::default() }
@@ -39,7 +39,7 @@ impl Told {
     }
 }
 
-impl Observer for Told {
+impl Observer for ObservedEvents {
     fn wants_events(&self) -> bool {
         !self.deaf.load(Ordering::SeqCst)
     }

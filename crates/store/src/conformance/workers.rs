@@ -3,13 +3,13 @@
 use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{Operation, State};
 
-use super::build::{Crew, ends_by, handed_back, id, job, number, other_fence, success, worker_id};
-use super::fixture::{LEASE, World, secs};
+use super::build::{WorkerDraft, ends_by, handed_back, id, job, number, other_fence, success, worker_id};
+use super::fixture::{Fixture, LEASE, secs};
 use crate::{ClaimedJob, Error, KnownKind};
 
 /// L15: a worker is shown with all it said, and with what it holds.
-pub async fn a_worker_is_shown_as_it_is(w: World) {
-    let worker = w.enlist(Crew::new(1).queues(&["b", "a"]).kinds(&[("z", 2), ("y", 1)])).await;
+pub async fn a_worker_is_shown_as_it_is(w: Fixture) {
+    let worker = w.enlist(WorkerDraft::new(1).queues(&["b", "a"]).kinds(&[("z", 2), ("y", 1)])).await;
     let view = w.store.workers().await.expect("workers").remove(0);
     assert_eq!((view.id, view.name.as_str(), view.code_version.as_deref()), (worker, "worker-1", Some("v1")));
     assert_eq!(view.queues, ["b", "a"]);
@@ -22,9 +22,9 @@ pub async fn a_worker_is_shown_as_it_is(w: World) {
 }
 
 /// L15: workers come by name, the silent ones too; what each holds is counted, prefetched or not.
-pub async fn workers_come_by_name(w: World) {
+pub async fn workers_come_by_name(w: Fixture) {
     for (number, name) in [(3, "b"), (2, "a"), (1, "b")] {
-        let mut crew = Crew::new(number);
+        let mut crew = WorkerDraft::new(number);
         name.clone_into(&mut crew.0.name);
         w.enlist(crew).await;
     }
@@ -41,7 +41,7 @@ pub async fn workers_come_by_name(w: World) {
 }
 
 /// L15: a renewal keeps everything for another lease from now.
-pub async fn a_renewal_keeps_what_is_held(w: World) {
+pub async fn a_renewal_keeps_what_is_held(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(secs(29));
     let renewed = w.store.renew(worker_id(1), secs(40), vec![taken.lease]).await.expect("live");
@@ -52,7 +52,7 @@ pub async fn a_renewal_keeps_what_is_held(w: World) {
 }
 
 /// L5, L7: a renewal tells what was lost meanwhile, in the order asked.
-pub async fn a_renewal_tells_what_was_lost(w: World) {
+pub async fn a_renewal_tells_what_was_lost(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=4).map(job)).await;
     let taken = w.claim(worker, 4).await;
@@ -66,7 +66,7 @@ pub async fn a_renewal_tells_what_was_lost(w: World) {
 }
 
 /// L15: a renewal that comes too late, or from nobody, is refused: then all is lost.
-pub async fn a_late_renewal_is_refused(w: World) {
+pub async fn a_late_renewal_is_refused(w: Fixture) {
     let worker = w.worker(1).await;
     w.pass(LEASE);
     for who in [worker, worker_id(8)] {
@@ -77,7 +77,7 @@ pub async fn a_late_renewal_is_refused(w: World) {
 }
 
 /// L15: what a worker holds is an orphan once its lease has run out, and not before.
-pub async fn silence_makes_orphans(w: World) {
+pub async fn silence_makes_orphans(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(LEASE - std::time::Duration::from_micros(1));
     assert!(w.store.orphans(10).await.expect("orphans").is_empty());
@@ -88,9 +88,9 @@ pub async fn silence_makes_orphans(w: World) {
 }
 
 /// E7, F10: runs of workers that serve no queue are told by the moment of their start, as long as the worker lives.
-pub async fn runs_that_were_handed_out_are_told(w: World) {
+pub async fn runs_that_were_handed_out_are_told(w: Fixture) {
     let local = w.worker(1).await;
-    let batch = w.enlist(Crew::new(2).queues(&[]).kinds(&[])).await;
+    let batch = w.enlist(WorkerDraft::new(2).queues(&[]).kinds(&[])).await;
     w.offer_all(false, (1..=4).map(job)).await;
     w.claim(local, 1).await;
     let first = w.prefetch(batch).await;
@@ -112,7 +112,7 @@ pub async fn runs_that_were_handed_out_are_told(w: World) {
 }
 
 /// L15: orphans come by the age of their hold, then by id.
-pub async fn orphans_come_oldest_first(w: World) {
+pub async fn orphans_come_oldest_first(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(3)).await;
     w.take(worker).await;
@@ -125,7 +125,7 @@ pub async fn orphans_come_oldest_first(w: World) {
 }
 
 /// L15: the limit of orphans is kept.
-pub async fn orphans_come_up_to_a_limit(w: World) {
+pub async fn orphans_come_up_to_a_limit(w: Fixture) {
     let worker = w.worker(1).await;
     w.offer_all(false, (1..=3).map(job)).await;
     w.claim(worker, 3).await;
@@ -135,7 +135,7 @@ pub async fn orphans_come_up_to_a_limit(w: World) {
 }
 
 /// L15: a worker that retires is forgotten, and what it still holds is an orphan at once.
-pub async fn a_retired_worker_leaves_orphans(w: World) {
+pub async fn a_retired_worker_leaves_orphans(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.store.retire(worker_id(1)).await.expect("retire");
     w.store.retire(worker_id(1)).await.expect("retiring twice is fine");
@@ -146,7 +146,7 @@ pub async fn a_retired_worker_leaves_orphans(w: World) {
 }
 
 /// C1, L15: a started orphan goes back by the crash rules, and its old lease is stale for good.
-pub async fn a_started_orphan_is_a_crash(w: World) {
+pub async fn a_started_orphan_is_a_crash(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(LEASE);
     assert_eq!(w.rescue(taken.lease, ends_by(&taken, Cause::Crash)).await, Ok(State::Pending));
@@ -159,7 +159,7 @@ pub async fn a_started_orphan_is_a_crash(w: World) {
 }
 
 /// C2, L15: an orphan that was only prefetched goes back with no blame, no row and no event.
-pub async fn a_prefetched_orphan_goes_back_without_blame(w: World) {
+pub async fn a_prefetched_orphan_goes_back_without_blame(w: Fixture) {
     let worker = w.worker(1).await;
     w.submit(job(1)).await;
     let taken = w.prefetch(worker).await;
@@ -172,7 +172,7 @@ pub async fn a_prefetched_orphan_goes_back_without_blame(w: World) {
 }
 
 /// C1, C5: with ten crashes forgiven a job starts eleven times, and is then poisoned.
-pub async fn the_eleventh_crash_poisons(w: World) {
+pub async fn the_eleventh_crash_poisons(w: Fixture) {
     w.submit(job(1)).await;
     for start in 1..=11 {
         let worker = w.worker(start).await;
@@ -188,7 +188,7 @@ pub async fn the_eleventh_crash_poisons(w: World) {
 }
 
 /// L15: what a live worker holds cannot be rescued, nor what is no orphan of that very hold.
-pub async fn only_orphans_are_rescued(w: World) {
+pub async fn only_orphans_are_rescued(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.rescue(taken.lease, ends_by(&taken, Cause::Crash)).await.expect_err("its worker is live");
     w.pass(LEASE);
@@ -200,8 +200,8 @@ pub async fn only_orphans_are_rescued(w: World) {
     assert_eq!(w.record(id(1)).await.crashes, 1);
 }
 
-/// L7: an orphan can be called off like any running job, and is no orphan then.
-pub async fn a_canceled_orphan_is_not_rescued(w: World) {
+/// L7: an orphan can be canceled like any running job, and is no orphan then.
+pub async fn a_canceled_orphan_is_not_rescued(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(LEASE);
     w.cancel(id(1)).await;
@@ -211,10 +211,10 @@ pub async fn a_canceled_orphan_is_not_rescued(w: World) {
 }
 
 /// L15: a worker that makes itself known again replaces what was known, and holds what it held.
-pub async fn enlisting_again_replaces_the_row(w: World) {
+pub async fn enlisting_again_replaces_the_row(w: Fixture) {
     let taken = w.running(job(1)).await;
     w.pass(LEASE);
-    let mut crew = Crew::new(1).queues(&["other"]);
+    let mut crew = WorkerDraft::new(1).queues(&["other"]);
     crew.0.code_version = None;
     w.enlist(crew).await;
     let view = w.store.workers().await.expect("workers").remove(0);
@@ -224,7 +224,7 @@ pub async fn enlisting_again_replaces_the_row(w: World) {
 }
 
 /// L15: workers are known to a store that was closed and opened.
-pub async fn workers_survive_a_reopened_store(w: World) {
+pub async fn workers_survive_a_reopened_store(w: Fixture) {
     let taken = w.running(job(1)).await;
     let before = w.store.workers().await.expect("workers");
     let w = w.reopen().await;

@@ -36,7 +36,7 @@ impl Fences {
     #[must_use]
     pub fn finding(&self) -> Finding {
         let subject = "fences".to_owned();
-        let restored = "a restore left the counter of fences out: restore it too next time, and end every worker that \
+        let restored = "a restore left out the fence counter: restore it too next time, and end every worker that \
              was started before";
         if self.is_behind() {
             let message =

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use backstop_core::alert::Notice;
 use backstop_core::event::{self, Event};
-use backstop_core::job::{Attempt, FailureRecord, Job, NewJob, Record, Spec, Stale, State};
+use backstop_core::job::{Attempt, FailureRecord, NewJob, Record, Spec, Stale, State, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use crate::Observer;
@@ -54,7 +54,7 @@ pub use writes::{Done, LaneKey, ReadyRow, RecordRow, Writes};
 #[derive(Debug, Clone)]
 pub struct File {
     /// What was submitted.
-    pub job: Arc<Job>,
+    pub job: Arc<StoredJob>,
     /// Where it is.
     pub record: Record,
     /// True when it has a row in `record`.
@@ -64,7 +64,7 @@ pub struct File {
 impl File {
     /// A job that has no past: its record follows from what was submitted.
     #[must_use]
-    pub fn fresh(job: Arc<Job>, run_at: Timestamp) -> Self {
+    pub fn fresh(job: Arc<StoredJob>, run_at: Timestamp) -> Self {
         let record = Record::new(&job.spec, run_at);
         Self { job, record, rowed: false }
     }
@@ -236,7 +236,7 @@ impl Desk {
         if self.files.contains_key(&spec.id) {
             return None;
         }
-        let job = Arc::new(Job { spec: spec.clone(), created_at: self.now });
+        let job = Arc::new(StoredJob { spec: spec.clone(), created_at: self.now });
         let file = File::fresh(job, new.start.run_at(self.now));
         let (record, now) = (file.record.clone(), self.now);
         self.files.insert(spec.id, file);
@@ -271,7 +271,7 @@ impl Desk {
     /// Notes an alert that this transaction raises (D3).
     fn raise_alert(
         &mut self,
-        job: &Job,
+        job: &StoredJob,
         record: &Record,
         failure: Option<&FailureRecord>,
         code_version: Option<&str>,

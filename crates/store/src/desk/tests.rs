@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Ending, Job, NewJob, OnConflict, Operation, Progress, Spec, State};
+use backstop_core::job::{Ending, NewJob, OnConflict, Operation, Progress, Spec, State, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 
 use super::grip::{Grip, Slot};
@@ -20,7 +20,7 @@ fn spec(number: u128) -> Spec {
 }
 
 fn fresh(number: u128) -> File {
-    File::fresh(Arc::new(Job { spec: spec(number), created_at: NOW }), NOW)
+    File::fresh(Arc::new(StoredJob { spec: spec(number), created_at: NOW }), NOW)
 }
 
 /// A desk with one running job, as a store lays it there.

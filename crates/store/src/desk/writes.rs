@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
-use backstop_core::job::{Attempt, Job, Priority, Record, State};
+use backstop_core::job::{Attempt, Priority, Record, State, StoredJob};
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{Desk, File, Grip, IncidentCount, Origin, lane_of};
@@ -70,7 +70,7 @@ pub type Tally = [i64; 7];
 #[derive(Debug, Default)]
 pub struct Writes {
     /// New jobs, with when each is first due.
-    pub jobs: Vec<(Arc<Job>, Timestamp)>,
+    pub jobs: Vec<(Arc<StoredJob>, Timestamp)>,
     /// Idempotency keys to remember.
     pub idempotency: Vec<(String, JobId)>,
     /// Business keys that are free now.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop_core::job::{Attempt, Retention, State};
 use backstop_core::{JobId, Refusal, Timestamp};
 
-use super::tables::{JobRow, Tables};
+use super::tables::{ModelJob, Tables};
 use crate::desk::lane_of;
 use crate::{Archived, Duty, Error, LaneMark, Page, PageRequest, Term};
 
@@ -18,7 +18,7 @@ impl Tables {
         now: Timestamp,
     ) -> Result<usize, Error> {
         self.expect_term(term, Duty::Archive, now)?;
-        let turn = |row: &JobRow| Retention::STATES.iter().position(|state| *state == row.record.state);
+        let turn = |row: &ModelJob| Retention::STATES.iter().position(|state| *state == row.record.state);
         let mut passed: Vec<_> = self
             .jobs
             .iter()

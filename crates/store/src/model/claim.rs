@@ -4,11 +4,11 @@ use backstop_core::event;
 use backstop_core::job::Stale;
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
-use super::tables::{Commit, JobRow, Tables};
+use super::tables::{ModelCommit, ModelJob, Tables};
 use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
 
 impl Tables {
-    pub(super) fn claim(&mut self, claim: &Claim, commit: &mut Commit) -> Result<Claimed, Error> {
+    pub(super) fn claim(&mut self, claim: &Claim, commit: &mut ModelCommit) -> Result<Claimed, Error> {
         self.expect_live(claim.worker, commit.now)?;
         let fence = Fence(self.latest_fence + 1);
         let mut claimed = Claimed { jobs: Vec::new(), now: commit.now };
@@ -27,7 +27,7 @@ impl Tables {
         wanted: &ClaimQueue,
         fence: Fence,
         claimed: &mut Claimed,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) {
         let mut taken = 0;
         for id in self.candidates(claim, wanted, commit.now) {
@@ -68,7 +68,7 @@ impl Tables {
         claim: &Claim,
         wanted: &ClaimQueue,
         now: Timestamp,
-    ) -> impl Iterator<Item = (JobId, &JobRow)> {
+    ) -> impl Iterator<Item = (JobId, &ModelJob)> {
         let open = wanted.limit > 0 && !self.is_paused(&wanted.queue);
         self.jobs.iter().filter(move |_| open).map(|(id, row)| (*id, row)).filter(move |(_, row)| {
             let spec = &row.job.spec;
@@ -89,11 +89,11 @@ impl Tables {
         Peek { now, next_due: reached.map(|(_, row)| row.record.run_at).min() }
     }
 
-    pub(super) fn start(&mut self, leases: &[Lease], commit: &mut Commit) -> Vec<Result<(), Stale>> {
+    pub(super) fn start(&mut self, leases: &[Lease], commit: &mut ModelCommit) -> Vec<Result<(), Stale>> {
         leases.iter().map(|lease| self.start_one(lease, commit)).collect()
     }
 
-    fn start_one(&mut self, lease: &Lease, commit: &mut Commit) -> Result<(), Stale> {
+    fn start_one(&mut self, lease: &Lease, commit: &mut ModelCommit) -> Result<(), Stale> {
         let row = self.leased(lease, commit.now)?;
         let runs_before = row.record.runs;
         row.record.start(lease, commit.now)?;

@@ -2,27 +2,27 @@
 
 use backstop_core::{Limits, Timestamp};
 
-use super::tables::{Commit, Tables};
-use crate::{Amend, Amended, Document, Documents, Edit, Error, Expect, Shelf};
+use super::tables::{ModelCommit, Tables};
+use crate::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect};
 
 impl Tables {
-    pub(super) fn read_documents(&self, shelf: &Shelf, now: Timestamp) -> Result<Documents, Error> {
-        let begin = (shelf.drawer, shelf.prefix.clone());
+    pub(super) fn read_documents(&self, range: &DocumentRange, now: Timestamp) -> Result<Documents, Error> {
+        let begin = (range.drawer, range.prefix.clone());
         let rows = self
             .documents
             .range(begin..)
-            .take_while(|((drawer, key), _)| *drawer == shelf.drawer && key.starts_with(&shelf.prefix))
-            .filter(|((_, key), _)| shelf.after.as_ref().is_none_or(|after| key > after))
+            .take_while(|((drawer, key), _)| *drawer == range.drawer && key.starts_with(&range.prefix))
+            .filter(|((_, key), _)| range.after.as_ref().is_none_or(|after| key > after))
             .map(|((_, key), (revision, body))| Document {
                 key: key.clone(),
                 revision: *revision,
                 body: body.clone(),
             });
-        let page = super::query::cut(rows, shelf.limit, |_| ())?;
+        let page = super::query::cut(rows, range.limit, |_| ())?;
         Ok(Documents { now, items: page.items, more: page.next.is_some() })
     }
 
-    pub(super) fn amend(&mut self, amend: &Amend, commit: &mut Commit) -> Result<Amended, Error> {
+    pub(super) fn amend(&mut self, amend: &Amend, commit: &mut ModelCommit) -> Result<Amended, Error> {
         let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
         if actual > limit {
             return Err(Error::TooMany { what: "the amendment", actual, limit });

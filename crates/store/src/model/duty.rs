@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop_core::job::State;
 use backstop_core::{Timestamp, WorkerId};
 
-use super::tables::{Commit, Tables};
+use super::tables::{ModelCommit, Tables};
 use crate::{Duty, Error, Overdue, Term, Terms};
 
 impl Tables {
@@ -62,7 +62,7 @@ impl Tables {
         &mut self,
         term: &Term,
         jobs: &[Overdue],
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<usize, Error> {
         self.expect_term(term, Duty::Expire, commit.now)?;
         let all = self.overdue(None, usize::MAX, commit.now);

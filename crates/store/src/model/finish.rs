@@ -4,11 +4,15 @@ use backstop_core::Timestamp;
 use backstop_core::event;
 use backstop_core::job::{Stale, State};
 
-use super::tables::{Commit, Tables};
+use super::tables::{ModelCommit, Tables};
 use crate::{Duty, Error, Finish, Note, Term};
 
 impl Tables {
-    pub(super) fn finish(&mut self, endings: &[Finish], commit: &mut Commit) -> Vec<Result<State, Stale>> {
+    pub(super) fn finish(
+        &mut self,
+        endings: &[Finish],
+        commit: &mut ModelCommit,
+    ) -> Vec<Result<State, Stale>> {
         let answers = endings.iter().map(|finish| self.finish_one(finish, true, commit)).collect();
         self.settle_incidents(commit);
         answers
@@ -18,7 +22,7 @@ impl Tables {
         &mut self,
         term: &Term,
         endings: &[Finish],
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<Vec<Result<State, Stale>>, Error> {
         self.expect_term(term, Duty::Rescue, commit.now)?;
         let answers = endings.iter().map(|finish| self.finish_one(finish, false, commit)).collect();
@@ -31,7 +35,7 @@ impl Tables {
         &mut self,
         finish: &Finish,
         by_live_worker: bool,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<State, Stale> {
         let Finish { lease, ending } = finish;
         let may_write = self.is_live(lease.worker, commit.now) == by_live_worker;

@@ -5,16 +5,22 @@ use std::time::Duration;
 use backstop_core::alert::Notice;
 use backstop_core::event;
 use backstop_core::failure::{Fingerprint, Verdict};
-use backstop_core::incident::{Incident, Standing, Statement};
+use backstop_core::incident::{Incident, IncidentUpdate, Standing};
 use backstop_core::job::{Ending, FailureRecord, Record};
 use backstop_core::{JobId, Timestamp, version};
 
 use super::lanes::count;
-use super::tables::{Commit, JobRow, Tables};
+use super::tables::{ModelCommit, ModelJob, Tables};
 use crate::{Drawer, Duty, Error, IncidentFilter, Term, retire};
 
 impl Tables {
-    pub(super) fn count_incident(&mut self, job: JobId, kind: &str, ending: &Ending, commit: &mut Commit) {
+    pub(super) fn count_incident(
+        &mut self,
+        job: JobId,
+        kind: &str,
+        ending: &Ending,
+        commit: &mut ModelCommit,
+    ) {
         let Some(failure) = ending.incident() else { return };
         let (fingerprint, seen_in) = (&failure.fingerprint, ending.code_version.as_deref());
         let sighting = commit.incidents.entry(fingerprint.clone()).or_default();
@@ -35,7 +41,7 @@ impl Tables {
     }
 
     /// After all failures of a commit: which incidents came back, and what to tell.
-    pub(super) fn settle_incidents(&mut self, commit: &mut Commit) {
+    pub(super) fn settle_incidents(&mut self, commit: &mut ModelCommit) {
         for (fingerprint, sighting) in std::mem::take(&mut commit.incidents) {
             let Some(incident) = self.incidents.get_mut(&fingerprint) else { continue };
             let (kind, now) = (sighting.kind.unwrap_or_default(), commit.now);
@@ -50,10 +56,10 @@ impl Tables {
     /// Puts a raised alert into its drawer (D3).
     pub(super) fn raise_alert(
         &mut self,
-        row: &JobRow,
+        row: &ModelJob,
         failure: Option<&FailureRecord>,
         code_version: Option<&str>,
-        commit: &Commit,
+        commit: &ModelCommit,
     ) {
         if !commit.wants_alerts {
             return;
@@ -105,7 +111,7 @@ impl Tables {
     pub(super) fn say(
         &mut self,
         fingerprints: &[Fingerprint],
-        statement: &Statement,
+        statement: &IncidentUpdate,
         now: Timestamp,
     ) -> Vec<Option<Incident>> {
         for fingerprint in fingerprints {

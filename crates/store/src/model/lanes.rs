@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_core::job::State;
 use backstop_core::{Timestamp, tenant};
 
-use super::tables::{JobRow, Tables};
+use super::tables::{ModelJob, Tables};
 use crate::desk::{LaneKey, lane_of};
 use crate::{Duty, Error, HeldLane, Holdings, LaneMark, QueueView, Term};
 
@@ -18,7 +18,7 @@ impl Tables {
     }
 
     /// True when a pending job waits only because no live worker of its queue knows it (H10).
-    pub(super) fn waits_for_code(&self, row: &JobRow, now: Timestamp) -> bool {
+    pub(super) fn waits_for_code(&self, row: &ModelJob, now: Timestamp) -> bool {
         let spec = &row.job.spec;
         let (on_queue, for_kind) = self.crew(&spec.queue, &spec.kind, spec.version, now);
         row.record.state == State::Pending && on_queue > 0 && for_kind == 0

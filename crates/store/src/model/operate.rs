@@ -4,7 +4,7 @@ use backstop_core::event;
 use backstop_core::job::{Operated, Operation, State};
 use backstop_core::{JobId, Refusal};
 
-use super::tables::{Commit, Tables};
+use super::tables::{ModelCommit, Tables};
 use crate::show::PauseNote;
 
 impl Tables {
@@ -12,7 +12,7 @@ impl Tables {
         &mut self,
         jobs: &[JobId],
         operation: &Operation,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Vec<Result<Operated, Refusal>> {
         jobs.iter().map(|id| self.operate_one(*id, operation, commit)).collect()
     }
@@ -21,7 +21,7 @@ impl Tables {
         &mut self,
         id: JobId,
         operation: &Operation,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<Operated, Refusal> {
         let row = self.jobs.get(&id).ok_or(Refusal::NoSuchJob { job: id })?;
         let (job, before) = (row.job.clone(), row.record.state);
@@ -51,7 +51,7 @@ impl Tables {
         &mut self,
         queue: String,
         pause: Option<PauseNote>,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> bool {
         if self.is_paused(&queue) == pause.is_some() {
             return false;

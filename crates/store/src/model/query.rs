@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use backstop_core::explain::{Holder, KeyHolder, Surroundings};
-use backstop_core::job::{Attempt, Glance, JobDetail, JobView};
+use backstop_core::explain::{ExplainContext, Holder, KeyHolder};
+use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView};
 use backstop_core::tenant::shown;
 use backstop_core::{JobId, Limits, Timestamp};
 
-use super::tables::{JobRow, Tables, WorkerRow};
+use super::tables::{ModelJob, ModelWorker, Tables};
 use crate::{Error, JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 impl Tables {
-    fn view(&self, id: JobId, row: &JobRow, now: Timestamp) -> JobView {
+    fn view(&self, id: JobId, row: &ModelJob, now: Timestamp) -> JobView {
         let record = &row.record;
         let latest = self.ledger.get(&(id, record.runs));
         let shown = latest.filter(|_| record.state.is_terminal());
@@ -44,11 +44,11 @@ impl Tables {
         Some(JobDetail { view, counters })
     }
 
-    pub(super) fn glance(&self, id: JobId) -> Option<Glance> {
+    pub(super) fn job_summaries(&self, id: JobId) -> Option<JobSummary> {
         let record = &self.jobs.get(&id)?.record;
         let failed = record.last_failed_run.and_then(|run| self.ledger.get(&(id, run)));
         let failure = failed.and_then(|run| run.failure.as_ref());
-        Some(Glance::new(record, failure.map(|failure| failure.fingerprint.clone())))
+        Some(JobSummary::new(record, failure.map(|failure| failure.fingerprint.clone())))
     }
 
     pub(super) fn list(
@@ -73,7 +73,7 @@ impl Tables {
         cut(rows, page.limit, |run| run.number)
     }
 
-    pub(super) fn surroundings(&self, id: JobId, now: Timestamp) -> Option<(JobView, Surroundings)> {
+    pub(super) fn surroundings(&self, id: JobId, now: Timestamp) -> Option<(JobView, ExplainContext)> {
         let row = self.jobs.get(&id)?;
         let spec = &row.job.spec;
         let (workers_on_queue, workers_for_kind) = self.crew(&spec.queue, &spec.kind, spec.version, now);
@@ -83,12 +83,12 @@ impl Tables {
             }
             None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
         });
-        let able = |worker: &&WorkerRow| {
+        let able = |worker: &&ModelWorker| {
             worker.is_live(now) && worker.serves(&spec.queue) && worker.knows(&spec.kind, spec.version)
         };
-        let new_enough = |worker: &&WorkerRow| row.record.accepts_code(worker.said.code_version.as_deref());
+        let new_enough = |worker: &&ModelWorker| row.record.accepts_code(worker.said.code_version.as_deref());
         let key_holder = self.key_holder(spec.business_key.as_deref(), Some(id));
-        let around = Surroundings {
+        let around = ExplainContext {
             now,
             queue_paused: self.is_paused(&spec.queue),
             pause_note: self.paused_queues.get(&*spec.queue).cloned().flatten().and_then(|pause| pause.0),

@@ -4,7 +4,7 @@ use backstop_core::event;
 use backstop_core::job::{NewJob, OnConflict, Operation, Record};
 use backstop_core::{JobId, Limits, Refusal};
 
-use super::tables::{Commit, Tables};
+use super::tables::{ModelCommit, Tables};
 use crate::{Error, Submit, Submitted};
 
 /// What an item leads to once every check has been made.
@@ -26,7 +26,7 @@ impl Tables {
     pub(super) fn submit(
         &mut self,
         submit: &Submit,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
         let limit = Limits::default().batch;
         if submit.jobs.len() > limit {
@@ -37,7 +37,7 @@ impl Tables {
             submit.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
         if let Some(index) = answers.iter().position(Result::is_err).filter(|_| submit.atomic) {
             self.undo(undo);
-            *commit = Commit::at(commit.now, commit.wants_alerts);
+            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(Refusal::BatchRefused { index });
             }
@@ -49,7 +49,7 @@ impl Tables {
         &mut self,
         new: &NewJob,
         undo: &mut Undo,
-        commit: &mut Commit,
+        commit: &mut ModelCommit,
     ) -> Result<Submitted, Refusal> {
         let superseded = match self.plan(new, commit)? {
             Plan::Deduplicated(answer) => return Ok(answer),
@@ -68,7 +68,7 @@ impl Tables {
     }
 
     /// Makes every check of an item without writing anything (L10, L11, L22).
-    fn plan(&self, new: &NewJob, commit: &Commit) -> Result<Plan, Refusal> {
+    fn plan(&self, new: &NewJob, commit: &ModelCommit) -> Result<Plan, Refusal> {
         let spec = &new.spec;
         let known = spec.idempotency_key.as_ref().and_then(|key| self.idempotency_keys.get(key)).copied();
         let same = self.jobs.contains_key(&spec.id).then_some(spec.id);
@@ -105,7 +105,7 @@ impl Tables {
         Plan::Deduplicated(Submitted { id, state, deduplicated: true })
     }
 
-    fn supersede(&mut self, id: JobId, record: Record, undo: &mut Undo, commit: &mut Commit) {
+    fn supersede(&mut self, id: JobId, record: Record, undo: &mut Undo, commit: &mut ModelCommit) {
         let Some(row) = self.jobs.get_mut(&id) else { return };
         let reason = record.cancel_reason.clone().unwrap_or_default();
         let before = std::mem::replace(&mut row.record, record);

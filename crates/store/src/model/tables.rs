@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use backstop_core::event::{self, Event};
 use backstop_core::failure::Fingerprint;
-use backstop_core::job::{Attempt, Job, NewJob, Record, Stale, State};
+use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use crate::desk::LaneKey;
@@ -17,7 +17,7 @@ use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 /// Everything the model knows.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub(super) jobs: BTreeMap<JobId, JobRow>,
+    pub(super) jobs: BTreeMap<JobId, ModelJob>,
     /// Ended runs by job and number.
     pub(super) ledger: BTreeMap<(JobId, u32), Attempt>,
     /// Jobs that have left `jobs` and `ledger` (L16).
@@ -31,7 +31,7 @@ pub(super) struct Tables {
     /// Queues that were ever paused, with the note of the pause for those that are now.
     pub(super) paused_queues: BTreeMap<String, Option<PauseNote>>,
     pub(super) documents: BTreeMap<(Drawer, String), (i64, Arc<str>)>,
-    pub(super) workers: BTreeMap<WorkerId, WorkerRow>,
+    pub(super) workers: BTreeMap<WorkerId, ModelWorker>,
     pub(super) terms: BTreeMap<Duty, Term>,
     pub(super) incidents: BTreeMap<Fingerprint, Incident>,
     /// The fence of the latest claim that took something (L5).
@@ -40,20 +40,20 @@ pub(super) struct Tables {
 
 /// One job.
 #[derive(Debug, Clone)]
-pub(super) struct JobRow {
-    pub(super) job: Arc<Job>,
+pub(super) struct ModelJob {
+    pub(super) job: Arc<StoredJob>,
     pub(super) record: Record,
 }
 
 /// One worker that made itself known.
 #[derive(Debug)]
-pub(super) struct WorkerRow {
+pub(super) struct ModelWorker {
     pub(super) said: NewWorker,
     pub(super) started_at: Timestamp,
     pub(super) expires_at: Timestamp,
 }
 
-impl WorkerRow {
+impl ModelWorker {
     pub(super) fn is_live(&self, now: Timestamp) -> bool {
         self.expires_at > now
     }
@@ -69,7 +69,7 @@ impl WorkerRow {
 
 /// What one verb has to tell once it is done.
 #[derive(Debug)]
-pub(super) struct Commit {
+pub(super) struct ModelCommit {
     /// The moment of the whole commit.
     pub(super) now: Timestamp,
     pub(super) events: Vec<Event>,
@@ -78,12 +78,12 @@ pub(super) struct Commit {
     /// True when raised alerts are to be put into their drawer (D3).
     pub(super) wants_alerts: bool,
     /// Incidents that this commit has counted.
-    pub(super) incidents: BTreeMap<Fingerprint, Sighting>,
+    pub(super) incidents: BTreeMap<Fingerprint, IncidentSighting>,
 }
 
 /// What one commit has seen of an incident.
 #[derive(Debug, Default)]
-pub(super) struct Sighting {
+pub(super) struct IncidentSighting {
     /// The kind of the first job, with its tenant.
     pub(super) kind: Option<String>,
     pub(super) opened: bool,
@@ -91,7 +91,7 @@ pub(super) struct Sighting {
     pub(super) version: Option<String>,
 }
 
-impl Commit {
+impl ModelCommit {
     pub(super) const fn at(now: Timestamp, wants_alerts: bool) -> Self {
         Self { now, events: Vec::new(), work_arrived: false, wants_alerts, incidents: BTreeMap::new() }
     }
@@ -113,7 +113,7 @@ impl Tables {
     }
 
     /// The job that `lease` is about, if its worker is live.
-    pub(super) fn leased(&mut self, lease: &Lease, now: Timestamp) -> Result<&mut JobRow, Stale> {
+    pub(super) fn leased(&mut self, lease: &Lease, now: Timestamp) -> Result<&mut ModelJob, Stale> {
         if !self.is_live(lease.worker, now) {
             return Err(Self::stale(lease));
         }
@@ -121,7 +121,7 @@ impl Tables {
     }
 
     /// The live job, other than `except`, that holds a business key (L11).
-    pub(super) fn key_holder(&self, key: Option<&str>, except: Option<JobId>) -> Option<(JobId, &JobRow)> {
+    pub(super) fn key_holder(&self, key: Option<&str>, except: Option<JobId>) -> Option<(JobId, &ModelJob)> {
         let key = key?;
         self.jobs
             .iter()
@@ -131,23 +131,23 @@ impl Tables {
     }
 
     /// Stores a job whose checks have passed.
-    pub(super) fn insert(&mut self, new: &NewJob, commit: &mut Commit) {
+    pub(super) fn insert(&mut self, new: &NewJob, commit: &mut ModelCommit) {
         let record = Record::new(&new.spec, new.start.run_at(commit.now));
         commit.events.push(event::enqueued(new, &record, commit.now));
         commit.work_arrived = true;
-        let job = Arc::new(Job { spec: new.spec.clone(), created_at: commit.now });
-        self.jobs.insert(new.spec.id, JobRow { job, record });
+        let job = Arc::new(StoredJob { spec: new.spec.clone(), created_at: commit.now });
+        self.jobs.insert(new.spec.id, ModelJob { job, record });
     }
 
     /// Stores a callback, once (F14).
-    pub(super) fn follow_up(&mut self, callback: Option<&NewJob>, commit: &mut Commit) {
+    pub(super) fn follow_up(&mut self, callback: Option<&NewJob>, commit: &mut ModelCommit) {
         if let Some(new) = callback.filter(|new| !self.jobs.contains_key(&new.spec.id)) {
             self.insert(new, commit);
         }
     }
 
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
-    pub(super) fn expire_job(&mut self, id: JobId, commit: &mut Commit) -> Option<NewJob> {
+    pub(super) fn expire_job(&mut self, id: JobId, commit: &mut ModelCommit) -> Option<NewJob> {
         let row = self.jobs.get_mut(&id)?;
         if !row.record.expire(commit.now) {
             return None;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
-use super::tables::{Commit, Tables, WorkerRow};
+use super::tables::{ModelCommit, ModelWorker, Tables};
 use crate::{Error, HandedRun, NewWorker, Orphan, Renewed, WorkerView};
 
 impl Tables {
-    pub(super) fn enlist(&mut self, worker: NewWorker, commit: &mut Commit) {
+    pub(super) fn enlist(&mut self, worker: NewWorker, commit: &mut ModelCommit) {
         let expires_at = commit.now.after(worker.lease);
-        let row = WorkerRow { started_at: commit.now, expires_at, said: worker };
+        let row = ModelWorker { started_at: commit.now, expires_at, said: worker };
         self.workers.insert(row.said.id, row);
         commit.work_arrived = true;
     }
@@ -40,7 +40,7 @@ impl Tables {
             .filter(|(_, _, worker, _)| !self.is_live(*worker, now))
             .collect();
         found.sort_unstable_by_key(|(claimed_at, id, ..)| (*claimed_at, *id));
-        let orphan = |(_, id, worker, row): (_, _, WorkerId, &super::tables::JobRow)| Orphan {
+        let orphan = |(_, id, worker, row): (_, _, WorkerId, &super::tables::ModelJob)| Orphan {
             job: row.job.clone(),
             record: row.record.clone(),
             lease: Lease { job: id, worker, fence: row.record.fence },
@@ -57,7 +57,7 @@ impl Tables {
         let is_batch = |id: WorkerId| {
             self.workers.get(&id).is_some_and(|row| row.is_live(now) && row.said.queues.is_empty())
         };
-        let handed = |(id, row): (&JobId, &super::tables::JobRow)| {
+        let handed = |(id, row): (&JobId, &super::tables::ModelJob)| {
             let hold = row.record.hold.filter(|hold| is_batch(hold.worker))?;
             let lease = Lease { job: *id, worker: hold.worker, fence: row.record.fence };
             Some(HandedRun { lease, started_at: hold.started_at? })
@@ -73,7 +73,7 @@ impl Tables {
         views
     }
 
-    fn worker_view(&self, row: &WorkerRow, now: Timestamp) -> WorkerView {
+    fn worker_view(&self, row: &ModelWorker, now: Timestamp) -> WorkerView {
         let said = &row.said;
         let held =
             self.jobs.values().filter(|job| job.record.hold.is_some_and(|hold| hold.worker == said.id));

@@ -7,7 +7,7 @@ use backstop_core::Limits;
 use backstop_core::job::State;
 use backstop_core::tenant;
 
-use super::{LaneCounts, Roster};
+use super::{LaneCounts, Roster, StateCounts};
 use crate::{Error, JobFilter, Page};
 
 /// Refuses a page that is too large.
@@ -35,7 +35,7 @@ const DEAD: [State; 3] = [State::Failed, State::Paused, State::Canceled];
 
 /// Where a filter can find something, by the kept counts.
 #[derive(Debug)]
-pub struct Scope {
+pub struct SearchSpace {
     /// Numbers of the lanes with jobs that can match, those with most of them first.
     pub lanes: Vec<i64>,
     /// True when other lanes have jobs that only their lane keeps out: then the lane of every job is looked at.
@@ -45,14 +45,14 @@ pub struct Scope {
     /// The states, as they are shown, that a match can be in; none when it can be in any.
     pub states: Option<Vec<State>>,
     /// How much there is to read.
-    pub sizes: Sizes,
+    pub sizes: ListSizes,
     /// True when no job can match.
     pub empty: bool,
 }
 
 /// Numbers of jobs that a list may have to read, by the kept counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct ListSizes {
     /// In all lanes and states.
     pub all: u64,
     /// In the lanes of the scope, in any state.
@@ -63,75 +63,31 @@ pub struct Sizes {
     pub matching: u64,
 }
 
-/// Numbers of jobs in all lanes, by state. They need not be of this very moment: they choose from where a list is
-/// read, and not what is in it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Claimable now or later.
-    pub pending: u64,
-    /// Held by workers.
-    pub running: u64,
-    /// Ended well.
-    pub succeeded: u64,
-    /// Dead letters.
-    pub failed: u64,
-    /// Held back by people.
-    pub paused: u64,
-    /// Called off.
-    pub canceled: u64,
-    /// Held for a dependency or a signal.
-    pub waiting: u64,
-}
-
-impl Totals {
-    const fn all(&self) -> u64 {
-        self.pending
-            + self.running
-            + self.succeeded
-            + self.failed
-            + self.paused
-            + self.canceled
-            + self.waiting
-    }
-
-    /// As they are shown when no lane is held.
-    const fn of(&self, state: State) -> u64 {
-        match state {
-            State::Pending => self.pending,
-            State::Running => self.running,
-            State::Succeeded => self.succeeded,
-            State::Failed => self.failed,
-            State::Paused => self.paused,
-            State::Canceled => self.canceled,
-            State::Waiting => self.waiting,
-        }
-    }
-}
-
-/// Sums that were read a moment ago: reading them takes as long as there are lanes, whoever they belong to.
+/// Numbers of jobs in all lanes that were read a moment ago: reading them takes as long as there are lanes, whoever
+/// they belong to. They choose from where a list is read, and not what is in it.
 #[derive(Debug, Default)]
-pub struct KnownTotals(Mutex<Option<(Instant, Totals)>>);
+pub struct KnownTotals(Mutex<Option<(Instant, StateCounts)>>);
 
 impl KnownTotals {
     /// How old they may be.
     const AGE: Duration = Duration::from_secs(10);
 
     /// The sums, unless they are old.
-    pub fn known(&self) -> Option<Totals> {
+    pub fn known(&self) -> Option<StateCounts> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(at, _)| at.elapsed() < Self::AGE).map(|(_, totals)| totals)
     }
 
     /// Keeps sums that were just read.
-    pub fn keep(&self, totals: Totals) {
+    pub fn keep(&self, totals: StateCounts) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), totals));
     }
 }
 
-impl Scope {
+impl SearchSpace {
     /// What `filter` means where only the lanes of the queues that it names were read, and these are the sums of all.
     #[must_use]
-    pub fn within(filter: &JobFilter, lanes: &[LaneCounts], totals: &Totals, roster: &Roster) -> Self {
+    pub fn within(filter: &JobFilter, lanes: &[LaneCounts], totals: &StateCounts, roster: &Roster) -> Self {
         let mut scope = Self::of(filter, lanes, roster);
         let in_state = |states: &Vec<State>| states.iter().map(|state| totals.of(*state)).sum();
         let in_state: u64 = scope.states.as_ref().map_or(totals.all(), in_state);
@@ -146,11 +102,11 @@ impl Scope {
     #[must_use]
     pub fn of(filter: &JobFilter, lanes: &[LaneCounts], roster: &Roster) -> Self {
         let states = states(filter);
-        let mut sizes = Sizes::default();
+        let mut sizes = ListSizes::default();
         let mut inside: Vec<(u64, i64)> = Vec::new();
         let (mut held, mut confined) = (Vec::new(), false);
         for counts in lanes {
-            let (jobs, is_held) = (counts.jobs(), counts.is_held(roster));
+            let (jobs, is_held) = (counts.jobs.all(), counts.is_held(roster));
             let matching = states
                 .as_deref()
                 .map_or(jobs, |states| states.iter().map(|state| counts.shown(*state, is_held)).sum());
@@ -158,12 +114,13 @@ impl Scope {
             sizes.in_state += matching;
             let named = is_named(filter, counts);
             // A pending job of a held lane is stored like the others, and shown as waiting.
-            confined |= !named || (filter.state == Some(State::Pending) && is_held && counts.pending > 0);
+            confined |=
+                !named || (filter.state == Some(State::Pending) && is_held && counts.jobs.pending > 0);
             if named && matching > 0 {
                 sizes.inside += jobs;
                 sizes.matching += matching;
                 inside.push((matching, counts.id));
-                if filter.state == Some(State::Waiting) && is_held && counts.pending > 0 {
+                if filter.state == Some(State::Waiting) && is_held && counts.jobs.pending > 0 {
                     held.push(counts.id);
                 }
             }

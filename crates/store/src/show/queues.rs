@@ -7,16 +7,12 @@ use backstop_core::job::State;
 
 use super::{PauseNote, Roster, cut};
 use crate::desk::LaneKey;
-use crate::{HeldLane, NameSpan, Page, QueueRange, QueueView};
+use crate::{HeldLane, NameRange, Page, QueueRange, QueueView};
 
-/// A lane with its kept counts.
-#[derive(Debug)]
-pub struct LaneCounts {
-    /// Its number.
-    pub id: i64,
-    /// Which one it is.
-    pub lane: LaneKey,
-    /// Jobs in each state.
+/// Numbers of jobs by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Claimable now or later.
     pub pending: u64,
     /// Held by workers.
     pub running: u64,
@@ -30,6 +26,45 @@ pub struct LaneCounts {
     pub canceled: u64,
     /// Held for a dependency or a signal.
     pub waiting: u64,
+}
+
+impl StateCounts {
+    /// In any state.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        self.pending
+            + self.running
+            + self.succeeded
+            + self.failed
+            + self.paused
+            + self.canceled
+            + self.waiting
+    }
+
+    /// In one state, as it is stored.
+    #[must_use]
+    pub const fn of(&self, state: State) -> u64 {
+        match state {
+            State::Pending => self.pending,
+            State::Running => self.running,
+            State::Succeeded => self.succeeded,
+            State::Failed => self.failed,
+            State::Paused => self.paused,
+            State::Canceled => self.canceled,
+            State::Waiting => self.waiting,
+        }
+    }
+}
+
+/// A lane with its kept counts.
+#[derive(Debug)]
+pub struct LaneCounts {
+    /// Its number.
+    pub id: i64,
+    /// Which one it is.
+    pub lane: LaneKey,
+    /// Its jobs.
+    pub jobs: StateCounts,
     /// True when it was empty for long.
     pub retired: bool,
 }
@@ -41,22 +76,10 @@ impl LaneCounts {
         roster.holds(&self.lane.queue, &self.lane.kind, self.lane.version)
     }
 
-    /// How many jobs it has.
-    #[must_use]
-    pub const fn jobs(&self) -> u64 {
-        self.pending
-            + self.running
-            + self.succeeded
-            + self.failed
-            + self.paused
-            + self.canceled
-            + self.waiting
-    }
-
     /// True when it is left out of lists and limits: it was retired, and is empty still.
     #[must_use]
     pub const fn is_retired(&self) -> bool {
-        self.retired && self.jobs() == 0
+        self.retired && self.jobs.all() == 0
     }
 
     /// How many jobs are shown in this state, when it is held or not.
@@ -64,21 +87,15 @@ impl LaneCounts {
     pub const fn shown(&self, state: State, held: bool) -> u64 {
         match state {
             State::Pending if held => 0,
-            State::Pending => self.pending,
-            State::Waiting if held => self.waiting + self.pending,
-            State::Waiting => self.waiting,
-            State::Running => self.running,
-            State::Succeeded => self.succeeded,
-            State::Failed => self.failed,
-            State::Paused => self.paused,
-            State::Canceled => self.canceled,
+            State::Waiting if held => self.jobs.waiting + self.jobs.pending,
+            _ => self.jobs.of(state),
         }
     }
 
     /// True when it has pending jobs that may be claimed: then the queue's oldest one may be here.
     #[must_use]
     pub fn is_open(&self, roster: &Roster) -> bool {
-        self.pending > 0 && !self.is_held(roster)
+        self.jobs.pending > 0 && !self.is_held(roster)
     }
 }
 
@@ -130,13 +147,13 @@ pub fn queue_page(mut queues: Vec<QueueView>, range: &QueueRange) -> Page<QueueV
 /// The names that a page of queues needs, once some names of its span are known from each of several sources, each in
 /// order and with as many as were asked for: one more than the page has.
 #[must_use]
-pub fn page_span(range: &QueueRange, names: impl IntoIterator<Item = String>) -> NameSpan {
+pub fn page_span(range: &QueueRange, names: impl IntoIterator<Item = String>) -> NameRange {
     let mut span = range.span();
     let Some(limit) = range.limit else { return span };
     let names: BTreeSet<String> = names.into_iter().filter(|name| range.holds(name)).collect();
     // One more than the page has, to see whether more follow.
     if let Some(last) = names.into_iter().nth(limit) {
-        span.end = NameSpan::one(&last).end;
+        span.end = NameRange::one(&last).end;
     }
     span
 }
@@ -145,10 +162,10 @@ pub fn page_span(range: &QueueRange, names: impl IntoIterator<Item = String>) ->
 #[must_use]
 pub fn held_lanes(roster: &Roster, lanes: &[LaneCounts]) -> Vec<HeldLane> {
     let mut held: BTreeMap<(String, String, u32), u64> = BTreeMap::new();
-    for counts in lanes.iter().filter(|counts| counts.pending > 0 && counts.is_held(roster)) {
+    for counts in lanes.iter().filter(|counts| counts.jobs.pending > 0 && counts.is_held(roster)) {
         let lane = &counts.lane;
         let key = (lane.queue.to_string(), lane.kind.to_string(), lane.version);
-        *held.entry(key).or_default() += counts.pending;
+        *held.entry(key).or_default() += counts.jobs.pending;
     }
     let lane = |((queue, kind, version), jobs)| HeldLane { queue, kind, version, jobs };
     held.into_iter().map(lane).collect()
@@ -174,11 +191,11 @@ fn queue<'q>(queues: &'q mut BTreeMap<String, QueueView>, name: &str) -> &'q mut
 /// Adds a lane's counts to its queue; the pending jobs of a held lane are shown as waiting (H10).
 fn count_lane(view: &mut QueueView, counts: &LaneCounts, held: bool) {
     let pending = if held { &mut view.waiting } else { &mut view.pending };
-    *pending += counts.pending;
-    view.waiting += counts.waiting;
-    view.running += counts.running;
-    view.paused_jobs += counts.paused;
-    view.succeeded += counts.succeeded;
-    view.failed += counts.failed;
-    view.canceled += counts.canceled;
+    *pending += counts.jobs.pending;
+    view.waiting += counts.jobs.waiting;
+    view.running += counts.jobs.running;
+    view.paused_jobs += counts.jobs.paused;
+    view.succeeded += counts.jobs.succeeded;
+    view.failed += counts.jobs.failed;
+    view.canceled += counts.jobs.canceled;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backstop_core::explain::{Holder, KeyHolder, Surroundings};
+use backstop_core::explain::{ExplainContext, Holder, KeyHolder};
 use backstop_core::failure::Decision;
 use backstop_core::job::JobView;
 use backstop_core::{Timestamp, WorkerId};
@@ -119,7 +119,7 @@ impl Roster {
         paused: Option<PauseNote>,
         key_holder: Option<KeyHolder>,
         last_decision: Option<Decision>,
-    ) -> Surroundings {
+    ) -> ExplainContext {
         let spec = &view.job.spec;
         let (workers_on_queue, workers_for_kind) = self.crew(&spec.queue, &spec.kind, spec.version);
         let fits = |row: &&WorkerRow| view.record.accepts_code(row.code_version.as_deref());
@@ -128,7 +128,7 @@ impl Roster {
             Some(row) => Holder { worker: hold.worker, name: row.name.clone(), until: row.expires_at },
             None => Holder { worker: hold.worker, name: "unknown".to_owned(), until: Timestamp::MIN },
         });
-        Surroundings {
+        ExplainContext {
             now: self.now,
             queue_paused: paused.is_some(),
             pause_note: paused.and_then(|pause| pause.0),

@@ -6,11 +6,11 @@
 
 use backstop_core::job::State;
 
-use super::{Scope, Sizes};
+use super::{ListSizes, SearchSpace};
 
 /// Where the rows of a list come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ListSource {
     /// All jobs, newest first.
     All,
     /// The jobs of each lane of the scope, newest first.
@@ -23,7 +23,7 @@ pub enum Source {
 
 /// What a store can do with its tables.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct ListSupport {
     /// True when jobs that succeeded can be read newest first; otherwise all of them are sorted.
     pub walks_succeeded: bool,
     /// So many lanes it can walk side by side; more are read whole and sorted.
@@ -60,24 +60,24 @@ impl Cost {
     }
 }
 
-impl Scope {
+impl SearchSpace {
     /// The source that reads least for `page` rows.
     #[must_use]
-    pub fn source(&self, page: usize, reach: Reach) -> Source {
+    pub fn source(&self, page: usize, reach: ListSupport) -> ListSource {
         let page = u64::try_from(page).unwrap_or(u64::MAX);
-        let Sizes { all, matching, .. } = self.sizes;
+        let ListSizes { all, matching, .. } = self.sizes;
         let ways = [
-            (Source::States, self.by_states(page, reach)),
-            (Source::LaneStates, self.by_lane_states(page, reach)),
-            (Source::Lanes, Some(self.by_lanes(page, reach))),
-            (Source::All, Some(Cost::walk(all, matching, page).rows())),
+            (ListSource::States, self.by_states(page, reach)),
+            (ListSource::LaneStates, self.by_lane_states(page, reach)),
+            (ListSource::Lanes, Some(self.by_lanes(page, reach))),
+            (ListSource::All, Some(Cost::walk(all, matching, page).rows())),
         ];
         let known = ways.into_iter().filter_map(|(source, rows)| Some((source, rows?)));
-        known.min_by_key(|(_, rows)| *rows).map_or(Source::All, |(source, _)| source)
+        known.min_by_key(|(_, rows)| *rows).map_or(ListSource::All, |(source, _)| source)
     }
 
-    fn by_states(&self, page: u64, reach: Reach) -> Option<u64> {
-        let Sizes { in_state, matching, .. } = self.sizes;
+    fn by_states(&self, page: u64, reach: ListSupport) -> Option<u64> {
+        let ListSizes { in_state, matching, .. } = self.sizes;
         match self.states.as_deref()? {
             [State::Pending] => Some(Cost::sort(matching).rows()),
             [State::Succeeded] if !reach.walks_succeeded => Some(Cost::sort(in_state).rows()),
@@ -86,7 +86,7 @@ impl Scope {
         }
     }
 
-    fn by_lane_states(&self, page: u64, reach: Reach) -> Option<u64> {
+    fn by_lane_states(&self, page: u64, reach: ListSupport) -> Option<u64> {
         let states = self.states.as_deref().filter(|states| states.iter().all(|state| is_shelved(*state)))?;
         let matching = self.sizes.matching;
         let strands = self.lanes.len().saturating_mul(states.len());
@@ -95,8 +95,8 @@ impl Scope {
         (self.held.is_empty()).then(|| seeks(strands).saturating_add(cost.rows()))
     }
 
-    fn by_lanes(&self, page: u64, reach: Reach) -> u64 {
-        let Sizes { inside, matching, .. } = self.sizes;
+    fn by_lanes(&self, page: u64, reach: ListSupport) -> u64 {
+        let ListSizes { inside, matching, .. } = self.sizes;
         let walks = self.lanes.len() <= reach.lanes;
         let cost = if walks { Cost::walk(inside, matching, page) } else { Cost::sort(inside) };
         seeks(self.lanes.len()).saturating_add(cost.rows())
@@ -116,16 +116,16 @@ const fn is_shelved(state: State) -> bool {
 mod tests {
     use super::*;
 
-    const SQLITE: Reach = Reach { walks_succeeded: false, lanes: usize::MAX };
-    const SERVER: Reach = Reach { walks_succeeded: true, lanes: 100 };
+    const SQLITE: ListSupport = ListSupport { walks_succeeded: false, lanes: usize::MAX };
+    const SERVER: ListSupport = ListSupport { walks_succeeded: true, lanes: 100 };
 
-    fn scope(states: Option<State>, lanes: i64, [all, inside, in_state, matching]: [u64; 4]) -> Scope {
-        Scope {
+    fn scope(states: Option<State>, lanes: i64, [all, inside, in_state, matching]: [u64; 4]) -> SearchSpace {
+        SearchSpace {
             lanes: (0..lanes).collect(),
             confined: true,
             held: Vec::new(),
             states: states.map(|state| vec![state]),
-            sizes: Sizes { all, inside, in_state, matching },
+            sizes: ListSizes { all, inside, in_state, matching },
             empty: false,
         }
     }
@@ -136,18 +136,18 @@ mod tests {
         const ALL: u64 = 2_000_000;
         use State::{Failed, Pending, Succeeded};
         let table = [
-            ("everything", None, 50, [ALL, ALL, ALL, ALL], Source::All),
-            ("one large lane", None, 1, [ALL, 900_000, ALL, 900_000], Source::Lanes),
-            ("nearly everything", None, 1, [ALL, ALL - 9, ALL, ALL - 9], Source::All),
-            ("a small lane", None, 1, [ALL, 40, ALL, 40], Source::Lanes),
-            ("most of a thousand lanes", None, 1_000, [ALL, ALL - 9, ALL, ALL - 9], Source::All),
-            ("few jobs in thousands of lanes", None, 4_000, [ALL, 9_000, ALL, 9_000], Source::Lanes),
-            ("few pending", Some(Pending), 1, [ALL, ALL, 9_000, 9_000], Source::States),
-            ("many pending", Some(Pending), 1, [ALL, 990_000, 900_000, 900_000], Source::Lanes),
-            ("failed in one lane", Some(Failed), 1, [ALL, 1_000_000, 500_000, 5], Source::LaneStates),
-            ("failed in every lane", Some(Failed), 900, [ALL, ALL, 9_000, 9_000], Source::States),
-            ("few succeeded, in a large lane", Some(Succeeded), 1, [ALL, ALL, 900, 900], Source::States),
-            ("succeeded, in a small lane", Some(Succeeded), 1, [ALL, 900, 900_000, 90], Source::Lanes),
+            ("everything", None, 50, [ALL, ALL, ALL, ALL], ListSource::All),
+            ("one large lane", None, 1, [ALL, 900_000, ALL, 900_000], ListSource::Lanes),
+            ("nearly everything", None, 1, [ALL, ALL - 9, ALL, ALL - 9], ListSource::All),
+            ("a small lane", None, 1, [ALL, 40, ALL, 40], ListSource::Lanes),
+            ("most of a thousand lanes", None, 1_000, [ALL, ALL - 9, ALL, ALL - 9], ListSource::All),
+            ("few jobs in thousands of lanes", None, 4_000, [ALL, 9_000, ALL, 9_000], ListSource::Lanes),
+            ("few pending", Some(Pending), 1, [ALL, ALL, 9_000, 9_000], ListSource::States),
+            ("many pending", Some(Pending), 1, [ALL, 990_000, 900_000, 900_000], ListSource::Lanes),
+            ("failed in one lane", Some(Failed), 1, [ALL, 1_000_000, 500_000, 5], ListSource::LaneStates),
+            ("failed in every lane", Some(Failed), 900, [ALL, ALL, 9_000, 9_000], ListSource::States),
+            ("few succeeded, in a large lane", Some(Succeeded), 1, [ALL, ALL, 900, 900], ListSource::States),
+            ("succeeded, in a small lane", Some(Succeeded), 1, [ALL, 900, 900_000, 90], ListSource::Lanes),
         ];
         for (what, state, lanes, sizes, expected) in table {
             assert_eq!(scope(state, lanes, sizes).source(51, SQLITE), expected, "{what}");
@@ -157,11 +157,14 @@ mod tests {
     #[test]
     fn what_a_store_cannot_do_is_not_asked_of_it() {
         let halves = scope(Some(State::Succeeded), 2, [2_000_000, 1_000_000, 500_000, 400_000]);
-        assert_eq!((halves.source(51, SQLITE), halves.source(51, SERVER)), (Source::Lanes, Source::States));
+        assert_eq!(
+            (halves.source(51, SQLITE), halves.source(51, SERVER)),
+            (ListSource::Lanes, ListSource::States)
+        );
         let many = scope(None, 101, [2_000_000, 1_000_000, 0, 1_000_000]);
-        assert_eq!((many.source(51, SQLITE), many.source(51, SERVER)), (Source::Lanes, Source::All));
-        let held = Scope { held: vec![1], ..scope(Some(State::Waiting), 1, [90, 30, 30, 30]) };
-        assert_eq!(held.source(51, SQLITE), Source::Lanes, "its waiting jobs are stored in two ways");
+        assert_eq!((many.source(51, SQLITE), many.source(51, SERVER)), (ListSource::Lanes, ListSource::All));
+        let held = SearchSpace { held: vec![1], ..scope(Some(State::Waiting), 1, [90, 30, 30, 30]) };
+        assert_eq!(held.source(51, SQLITE), ListSource::Lanes, "its waiting jobs are stored in two ways");
     }
 
     #[test]
@@ -170,7 +173,7 @@ mod tests {
         for pending in [100, 10_000, 90_000, 150_000, 1_000_000, 1_999_999] {
             let scope = scope(Some(State::Pending), 1, [2_000_000, 2_000_000, pending, pending]);
             let worst = match scope.source(51, SQLITE) {
-                Source::States => pending,
+                ListSource::States => pending,
                 _ => 2_000_000 - pending + 51,
             };
             assert!(worst <= UNLUCKY * pending + UNLUCKY * 51, "{pending} pending: {worst}");

@@ -1,7 +1,7 @@
 //! The failure path: jobs that fail for good and are driven again, and jobs that fail once.
 
-use super::super::stage::Place;
-use super::{Found, Rate, Turn, phase, rate, seconds, value};
+use super::super::stage::EmptyStore;
+use super::{ContenderRun, MeasuredRound, Rate, phase, rate, seconds, value};
 
 /// The figures of a backlog that fails, and is then driven again.
 pub(super) const FIRST: [&str; 2] = ["fail", "redrive"];
@@ -12,8 +12,8 @@ pub(super) const RETRY: [&str; 1] = ["retry"];
 /// When a plan that is not done is stopped and tells how far it came, in seconds: it is longer on its way than a drain.
 const REDRIVE_LIMIT: u32 = 60;
 
-impl Turn<'_> {
-    pub(super) fn failures(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn failures(&mut self) -> Vec<MeasuredRound> {
         let mut found = phase(&FIRST, self.on_a_place(Self::fail_and_redrive));
         self.say("jobs that fail once");
         found.extend(phase(
@@ -27,7 +27,7 @@ impl Turn<'_> {
     }
 
     /// What has failed for good is there to be driven again.
-    fn fail_and_redrive(&mut self, place: &Place) -> Result<Vec<Found>, String> {
+    fn fail_and_redrive(&mut self, place: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         self.say("failures for good");
         let jobs = self.sizes.jobs;
         let failed = self.fill_and(place, "fail")?;
@@ -38,7 +38,7 @@ impl Turn<'_> {
         Ok(found)
     }
 
-    fn redrive(&mut self, place: &Place, failed: &Rate) -> Result<Vec<Found>, String> {
+    fn redrive(&mut self, place: &EmptyStore, failed: &Rate) -> Result<Vec<MeasuredRound>, String> {
         let jobs = self.sizes.jobs;
         if failed.jobs < f64::from(jobs) {
             return Err(format!("only {} of {jobs} jobs had failed in time", failed.jobs));
@@ -49,7 +49,7 @@ impl Turn<'_> {
     }
 
     /// Stores a backlog, and does a phase with it.
-    fn fill_and(&mut self, place: &Place, name: &str) -> Result<Rate, String> {
+    fn fill_and(&mut self, place: &EmptyStore, name: &str) -> Result<Rate, String> {
         let jobs = self.sizes.jobs;
         self.fill(place, jobs, &[])?;
         self.stage.settle(place)?;
@@ -57,7 +57,7 @@ impl Turn<'_> {
         rate(&self.run(name, place, &[("jobs", jobs), ("limit", limit)])?.answer)
     }
 
-    fn figure(&self, name: &str, done: &Rate, jobs: u32) -> Found {
-        Found { partial: done.jobs < f64::from(jobs), ..value(name, done.a_second()) }
+    fn figure(&self, name: &str, done: &Rate, jobs: u32) -> MeasuredRound {
+        MeasuredRound { partial: done.jobs < f64::from(jobs), ..value(name, done.a_second()) }
     }
 }

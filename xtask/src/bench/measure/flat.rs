@@ -1,10 +1,10 @@
 //! Whether a rate stays when the backlog, the history or the number of queues grows: drains of the same number of jobs
 //! in places that differ in one thing, in turns.
 
-use super::super::contender::Store;
+use super::super::contender::ContenderStore;
 use super::super::figures::{median, ratio};
-use super::super::stage::Place;
-use super::{Found, Turn, phase, rate, value};
+use super::super::stage::EmptyStore;
+use super::{ContenderRun, MeasuredRound, phase, rate, value};
 
 pub(super) const BACKLOG: [&str; 3] = ["backlog_small", "backlog_large", "backlog_ratio"];
 pub(super) const HISTORY: [&str; 3] = ["history_none", "history_kept", "history_ratio"];
@@ -28,7 +28,7 @@ const FEW: u32 = 5;
 struct Side<'a> {
     rate: &'static str,
     ratio: Option<&'static str>,
-    place: &'a Place,
+    place: &'a EmptyStore,
     /// The queues that the worker serves, and those that have jobs.
     queues: (u32, u32),
     /// Whether the jobs of a drain are stored before it; otherwise they are there.
@@ -36,24 +36,24 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn new(rate: &'static str, ratio: Option<&'static str>, place: &'a Place) -> Self {
+    fn new(rate: &'static str, ratio: Option<&'static str>, place: &'a EmptyStore) -> Self {
         Self { rate, ratio, place, queues: (1, 1), refill: true }
     }
 }
 
-impl Turn<'_> {
-    pub(super) fn flatness(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn flatness(&mut self) -> Vec<MeasuredRound> {
         if !self.contender.is_ours() {
             return Vec::new();
         }
         let store = self.contender.store;
         let mut found = Vec::new();
-        if matches!(store, Store::Postgres | Store::Sqlite) {
+        if matches!(store, ContenderStore::Postgres | ContenderStore::Sqlite) {
             let backlog =
                 self.on_a_place(|turn, small| turn.on_a_place(|turn, large| turn.backlog(small, large)));
             found.extend(phase(&BACKLOG, backlog));
         }
-        if store == Store::Postgres {
+        if store == ContenderStore::Postgres {
             let history =
                 self.on_a_place(|turn, none| turn.on_a_place(|turn, kept| turn.history(none, kept)));
             found.extend(phase(&HISTORY, history));
@@ -63,7 +63,7 @@ impl Turn<'_> {
     }
 
     /// The first jobs of a large backlog against a small one.
-    fn backlog(&mut self, small: &Place, large: &Place) -> Result<Vec<Found>, String> {
+    fn backlog(&mut self, small: &EmptyStore, large: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         let backlog = self.sizes.backlog;
         for stored in (0..backlog).step_by(step()) {
             self.say(&format!("a backlog of {backlog} jobs: {stored} are stored"));
@@ -74,7 +74,7 @@ impl Turn<'_> {
     }
 
     /// A place in which many jobs have ended against one in which none have.
-    fn history(&mut self, none: &Place, kept: &Place) -> Result<Vec<Found>, String> {
+    fn history(&mut self, none: &EmptyStore, kept: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         let history = self.sizes.history;
         for ended in (0..history).step_by(step()) {
             self.say(&format!("a history of {history} jobs: {ended} have ended"));
@@ -97,7 +97,7 @@ impl Turn<'_> {
     }
 
     /// Many queues against one: all of them filled, and few of them.
-    fn queues(&mut self) -> Result<Vec<Found>, String> {
+    fn queues(&mut self) -> Result<Vec<MeasuredRound>, String> {
         self.on_a_place(|turn, one| {
             turn.on_a_place(|turn, many| {
                 turn.on_a_place(|turn, few| {
@@ -114,7 +114,7 @@ impl Turn<'_> {
     }
 
     /// Drains every place as often as the others, in turns.
-    fn in_turns(&mut self, sides: &[Side<'_>]) -> Result<Vec<Found>, String> {
+    fn in_turns(&mut self, sides: &[Side<'_>]) -> Result<Vec<MeasuredRound>, String> {
         let mut found = Vec::new();
         for repeat in 1..=self.sizes.repeats {
             for side in sides {
@@ -128,7 +128,7 @@ impl Turn<'_> {
         Ok(found)
     }
 
-    fn drain_of(&mut self, side: &Side<'_>) -> Result<Found, String> {
+    fn drain_of(&mut self, side: &Side<'_>) -> Result<MeasuredRound, String> {
         let jobs = self.sizes.jobs;
         let (served, filled) = side.queues;
         let queues = [("queues", served), ("filled", filled)];
@@ -138,7 +138,7 @@ impl Turn<'_> {
         self.stage.clean(side.place)?;
         let options = [("jobs", jobs), ("limit", DRAIN_LIMIT), queues[0], queues[1]];
         let done = rate(&self.run("drain", side.place, &options)?.answer)?;
-        Ok(Found { partial: done.jobs < f64::from(jobs), ..value(side.rate, done.a_second()) })
+        Ok(MeasuredRound { partial: done.jobs < f64::from(jobs), ..value(side.rate, done.a_second()) })
     }
 }
 
@@ -147,7 +147,7 @@ fn step() -> usize {
 }
 
 /// The median of every side against that of the first.
-fn ratios(sides: &[Side<'_>], found: &[Found]) -> Vec<Found> {
+fn ratios(sides: &[Side<'_>], found: &[MeasuredRound]) -> Vec<MeasuredRound> {
     let middle = |side: &Side<'_>| {
         let own = found.iter().filter(|found| found.measure == side.rate);
         median(&own.filter_map(|found| found.value.clone().ok()).collect::<Vec<f64>>())
@@ -165,12 +165,13 @@ mod tests {
 
     #[test]
     fn medians_are_held_against_that_of_the_first_side() {
-        let place = Place::sample();
+        let place = EmptyStore::sample();
         let sides = [
             Side::new("queues_one", None, &place),
             Side::new("queues_many", Some("queues_many_ratio"), &place),
         ];
-        let mut found: Vec<Found> = [100.0, 300.0, 200.0].map(|rate| value("queues_one", rate)).to_vec();
+        let mut found: Vec<MeasuredRound> =
+            [100.0, 300.0, 200.0].map(|rate| value("queues_one", rate)).to_vec();
         found.extend([90.0, 150.0, 180.0].map(|rate| value("queues_many", rate)));
         let ratios = ratios(&sides, &found);
         assert_eq!(ratios, [value("queues_many_ratio", 0.75)]);

@@ -3,22 +3,22 @@
 use std::thread;
 use std::time::Duration;
 
-use super::super::stage::Place;
+use super::super::stage::EmptyStore;
 use super::super::statements;
-use super::{Found, LIMIT, Turn, phase, value, words};
+use super::{ContenderRun, LIMIT, MeasuredRound, phase, value, words};
 
 pub(super) const NAMES: [&str; 2] = ["idle_busy", "idle_statements"];
 
 /// How long a worker that has just started is given to come to rest, as its driver does.
 const SETTLING: Duration = Duration::from_secs(3);
 
-impl Turn<'_> {
-    pub(super) fn idle(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn idle(&mut self) -> Vec<MeasuredRound> {
         self.say("nothing to do");
         phase(&NAMES, self.on_a_place(Self::watch))
     }
 
-    fn watch(&mut self, place: &Place) -> Result<Vec<Found>, String> {
+    fn watch(&mut self, place: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         let driver = self.driver.ok_or("the floor has no worker")?;
         let (watch, stage) = (self.sizes.idle_seconds, &*self.stage);
         let words = words("idle", place, &[("watch", watch)]);

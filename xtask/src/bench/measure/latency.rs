@@ -2,8 +2,8 @@
 
 use super::super::figures::quantile;
 use super::super::json::Json;
-use super::super::stage::Place;
-use super::{Found, Turn, WARM_UP, phase, value};
+use super::super::stage::EmptyStore;
+use super::{ContenderRun, MeasuredRound, WARM_UP, phase, value};
 
 /// Jobs a second.
 pub(super) const RATES: [u32; 2] = [100, 2_000];
@@ -16,8 +16,8 @@ pub(super) fn names(rate: u32) -> [String; 3] {
     ["p50", "p99", "p999"].map(|end| format!("latency_{rate}_{end}"))
 }
 
-impl Turn<'_> {
-    pub(super) fn latencies(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn latencies(&mut self) -> Vec<MeasuredRound> {
         let mut found = Vec::new();
         for rate in RATES {
             self.say(&format!("latency at {rate} jobs a second"));
@@ -28,7 +28,12 @@ impl Turn<'_> {
         found
     }
 
-    fn latency(&mut self, place: &Place, rate: u32, names: &[&str; 3]) -> Result<Vec<Found>, String> {
+    fn latency(
+        &mut self,
+        place: &EmptyStore,
+        rate: u32,
+        names: &[&str; 3],
+    ) -> Result<Vec<MeasuredRound>, String> {
         self.stage.settle(place)?;
         let jobs = rate * self.sizes.latency_seconds + WARM_UP;
         let options = [("jobs", jobs), ("rate", rate), ("limit", PATIENCE)];

@@ -18,14 +18,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::contender::Contender;
-use super::driver::{Answered, Driver};
+use super::driver::{Driver, DriverReport};
 use super::floor;
 use super::json::Json;
-use super::options::{Part, Sizes};
-use super::progress::Progress;
-use super::stage::{Place, Stage};
+use super::options::{CompareSizes, FigureFamily};
+use super::progress::CompareProgress;
+use super::stage::{BenchServers, EmptyStore};
 
-pub(crate) use list::{MEASURES, Measure};
+pub(crate) use list::{ComparedMeasure, MEASURES};
 
 /// No phase may take longer.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -38,7 +38,7 @@ const WARM_UP: u32 = 50;
 
 /// What one round says about one measure.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct MeasuredRound {
     pub(crate) measure: String,
     pub(crate) value: Result<f64, String>,
     /// The value is of the first seconds of the work, because all of it would have taken too long.
@@ -46,29 +46,29 @@ pub(crate) struct Found {
 }
 
 /// One contender at work.
-pub(crate) struct Turn<'a> {
+pub(crate) struct ContenderRun<'a> {
     pub(crate) contender: &'a Contender,
     pub(crate) driver: Option<&'a Driver>,
-    pub(crate) stage: &'a mut Stage,
-    pub(crate) sizes: &'a Sizes,
-    pub(crate) parts: &'a [Part],
+    pub(crate) stage: &'a mut BenchServers,
+    pub(crate) sizes: &'a CompareSizes,
+    pub(crate) parts: &'a [FigureFamily],
     /// For files of this run.
     pub(crate) folder: &'a Path,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a CompareProgress,
     /// Whose turn it is, in words.
     pub(crate) who: String,
 }
 
-impl Turn<'_> {
+impl ContenderRun<'_> {
     /// Does once what is measured in rounds.
-    pub(crate) fn round(&mut self) -> Vec<Found> {
+    pub(crate) fn round(&mut self) -> Vec<MeasuredRound> {
         let (ours, floor) = (self.contender.is_ours(), self.contender.is_floor());
         let mut found = Vec::new();
         for part in self.parts {
             match part {
-                Part::Rates => found.extend(self.rates()),
-                Part::Latency if !floor => found.extend(self.latencies()),
-                Part::Failure if ours => found.extend(self.failures()),
+                FigureFamily::Rates => found.extend(self.rates()),
+                FigureFamily::Latency if !floor => found.extend(self.latencies()),
+                FigureFamily::Failure if ours => found.extend(self.failures()),
                 _ => {}
             }
         }
@@ -76,17 +76,17 @@ impl Turn<'_> {
     }
 
     /// Does what is measured once, with what each figure is held against.
-    pub(crate) fn once(&mut self) -> Vec<Found> {
+    pub(crate) fn once(&mut self) -> Vec<MeasuredRound> {
         let ours = self.contender.is_ours();
         let mut found = Vec::new();
         for part in self.parts {
             match part {
-                Part::Flat => {
+                FigureFamily::Flat => {
                     found.extend(self.pinned());
                     found.extend(self.flatness());
                 }
-                Part::Storm if ours => found.extend(self.storm()),
-                Part::Idle if ours => found.extend(self.idle()),
+                FigureFamily::Storm if ours => found.extend(self.storm()),
+                FigureFamily::Idle if ours => found.extend(self.idle()),
                 _ => {}
             }
         }
@@ -97,7 +97,7 @@ impl Turn<'_> {
         self.progress.say(&self.who, what);
     }
 
-    fn place(&mut self) -> Result<Place, String> {
+    fn place(&mut self) -> Result<EmptyStore, String> {
         let place = self.stage.fresh(self.contender.store)?;
         match self.driver {
             Some(driver) => drop(driver.run(&words("setup", &place, &[]), LIMIT)?),
@@ -109,7 +109,7 @@ impl Turn<'_> {
     /// Does something with an empty place, which is gone afterwards whatever came of it.
     fn on_a_place<T>(
         &mut self,
-        task: impl FnOnce(&mut Self, &Place) -> Result<T, String>,
+        task: impl FnOnce(&mut Self, &EmptyStore) -> Result<T, String>,
     ) -> Result<T, String> {
         let place = self.place()?;
         let done = task(self, &place);
@@ -118,13 +118,13 @@ impl Turn<'_> {
     }
 
     /// Runs a phase with the contender's driver.
-    fn run(&self, phase: &str, place: &Place, options: &[(&str, u32)]) -> Result<Answered, String> {
+    fn run(&self, phase: &str, place: &EmptyStore, options: &[(&str, u32)]) -> Result<DriverReport, String> {
         let driver = self.driver.ok_or("the floor has no driver")?;
         driver.run(&words(phase, place, options), LIMIT)
     }
 
     /// Stores jobs in bulk.
-    fn fill(&self, place: &Place, jobs: u32, options: &[(&str, u32)]) -> Result<Answered, String> {
+    fn fill(&self, place: &EmptyStore, jobs: u32, options: &[(&str, u32)]) -> Result<DriverReport, String> {
         let mut all = vec![("jobs", jobs), ("clients", BULK_CLIENTS)];
         all.extend(options);
         self.run("enqueue_bulk", place, &all)
@@ -132,7 +132,7 @@ impl Turn<'_> {
 
     /// Holds the driver's count against the tables: an engine that loses or skips jobs must not look fast.
     /// Up to `open` jobs may be on either side of the line.
-    fn check(&self, place: &Place, expected: f64, open: f64) -> Result<(), String> {
+    fn check(&self, place: &EmptyStore, expected: f64, open: f64) -> Result<(), String> {
         let Some(sql) = self.contender.unfinished else { return Ok(()) };
         let found = self.stage.number(place, sql).ok_or("its tables cannot be counted")?;
         if (found - expected).abs() <= open {
@@ -143,22 +143,22 @@ impl Turn<'_> {
 }
 
 /// The words of a driver's command line.
-fn words(phase: &str, place: &Place, options: &[(&str, u32)]) -> Vec<String> {
+fn words(phase: &str, place: &EmptyStore, options: &[(&str, u32)]) -> Vec<String> {
     let mut words = vec![phase.to_owned(), "--url".to_owned(), place.url.clone()];
     words.extend(options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]));
     words
 }
 
-fn value(measure: &str, value: f64) -> Found {
-    Found { measure: measure.to_owned(), value: Ok(value), partial: false }
+fn value(measure: &str, value: f64) -> MeasuredRound {
+    MeasuredRound { measure: measure.to_owned(), value: Ok(value), partial: false }
 }
 
-fn absent(measure: &str, reason: &str) -> Found {
-    Found { measure: measure.to_owned(), value: Err(reason.to_owned()), partial: false }
+fn absent(measure: &str, reason: &str) -> MeasuredRound {
+    MeasuredRound { measure: measure.to_owned(), value: Err(reason.to_owned()), partial: false }
 }
 
 /// What a phase found, or its reason for every figure that it would have had.
-fn phase(names: &[&str], found: Result<Vec<Found>, String>) -> Vec<Found> {
+fn phase(names: &[&str], found: Result<Vec<MeasuredRound>, String>) -> Vec<MeasuredRound> {
     found.unwrap_or_else(|reason| names.iter().map(|name| absent(name, &reason)).collect())
 }
 

@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use super::super::figures::{median, ratio};
-use super::super::pin::Pin;
-use super::super::stage::Place;
-use super::{Found, Rate, Turn, absent, phase, rate, value};
+use super::super::pin::IdleTransaction;
+use super::super::stage::EmptyStore;
+use super::{ContenderRun, MeasuredRound, Rate, absent, phase, rate, value};
 
 pub(super) const NAMES: [&str; 5] = ["pinned_first", "pinned_last", "pinned_ratio", "pinned_trend", "pinned"];
 
@@ -24,8 +24,8 @@ const SESSION_LIMIT: Duration = Duration::from_secs(120);
 /// A trend is judged by so many rounds at either end: one alone says little on a machine that is not quiet.
 const END: usize = 3;
 
-impl Turn<'_> {
-    pub(super) fn pinned(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn pinned(&mut self) -> Vec<MeasuredRound> {
         if !CONTENDERS.contains(&self.contender.name) {
             return Vec::new();
         }
@@ -34,8 +34,8 @@ impl Turn<'_> {
         (1..=sessions).flat_map(session).collect()
     }
 
-    fn session(&mut self, place: &Place, number: u32) -> Result<Vec<Found>, String> {
-        let pin = Pin::hold(self.stage, place)?;
+    fn session(&mut self, place: &EmptyStore, number: u32) -> Result<Vec<MeasuredRound>, String> {
+        let pin = IdleTransaction::hold(self.stage, place)?;
         let (begin, jobs) = (Instant::now(), f64::from(self.sizes.jobs));
         let mut rounds: Vec<Rate> = Vec::new();
         for round in 1..=self.sizes.pinned_rounds {
@@ -58,10 +58,10 @@ impl Turn<'_> {
         let wanted = usize::try_from(self.sizes.pinned_rounds).unwrap_or(usize::MAX);
         let partial = !complete || rounds.len() < wanted;
         let rates: Vec<f64> = rounds.iter().map(Rate::a_second).collect();
-        Ok(figures(&rates).into_iter().map(|found| Found { partial, ..found }).collect())
+        Ok(figures(&rates).into_iter().map(|found| MeasuredRound { partial, ..found }).collect())
     }
 
-    fn pinned_round(&mut self, place: &Place) -> Result<Rate, String> {
+    fn pinned_round(&mut self, place: &EmptyStore) -> Result<Rate, String> {
         let jobs = self.sizes.jobs;
         self.fill(place, jobs, &[])?;
         self.stage.settle(place)?;
@@ -70,8 +70,8 @@ impl Turn<'_> {
 }
 
 /// What the rounds of a session say. One that ended early has no trend, and a single round has nothing behind it.
-fn figures(rates: &[f64]) -> Vec<Found> {
-    let mut found: Vec<Found> = rates.iter().map(|rate| value("pinned", *rate)).collect();
+fn figures(rates: &[f64]) -> Vec<MeasuredRound> {
+    let mut found: Vec<MeasuredRound> = rates.iter().map(|rate| value("pinned", *rate)).collect();
     let (Some(first), Some(last)) = (rates.first(), rates.last()) else {
         return phase(&NAMES, Err("there was no round".to_owned()));
     };
@@ -100,7 +100,7 @@ mod tests {
     use super::super::super::contender::ALL;
     use super::*;
 
-    fn at(found: &[Found], name: &str) -> Option<f64> {
+    fn at(found: &[MeasuredRound], name: &str) -> Option<f64> {
         found.iter().find(|found| found.measure == name)?.value.clone().ok()
     }
 

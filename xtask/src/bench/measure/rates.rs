@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use super::super::driver::Answered;
+use super::super::driver::DriverReport;
 use super::super::floor;
 use super::super::json::Json;
-use super::super::stage::{Place, Written};
-use super::{Found, Turn, phase, rate, seconds, value};
+use super::super::stage::{EmptyStore, WrittenBytes};
+use super::{ContenderRun, MeasuredRound, phase, rate, seconds, value};
 
 /// The figures of a backlog that is stored and drained; memory is told where there is a worker.
 pub(super) const DRAIN: [&str; 4] = ["enqueue_bulk", "drain", "log_bytes", "commits"];
@@ -25,8 +25,8 @@ const STOPPED_EARLY: f64 = 2_000.0;
 /// How long the server may take to add up what its closed sessions have done.
 const ADDING_UP: Duration = Duration::from_millis(300);
 
-impl Turn<'_> {
-    pub(super) fn rates(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn rates(&mut self) -> Vec<MeasuredRound> {
         self.say("bulk enqueue and drain");
         let mut found = phase(&DRAIN, self.on_a_place(Self::fill_and_drain));
         self.say("single enqueue");
@@ -34,7 +34,7 @@ impl Turn<'_> {
         found
     }
 
-    fn fill_and_drain(&mut self, place: &Place) -> Result<Vec<Found>, String> {
+    fn fill_and_drain(&mut self, place: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         let jobs = self.sizes.jobs;
         let limit = seconds(self.sizes.drain_limit);
         let (filled, fill_cost) = self.metered(place, |turn| match turn.driver {
@@ -55,7 +55,7 @@ impl Turn<'_> {
         let megabytes = drained.peak_bytes.map(|bytes| bytes as f64 / 1e6);
         let mut found = vec![
             value("enqueue_bulk", stored.a_second()),
-            Found { partial, ..value("drain", done.a_second()) },
+            MeasuredRound { partial, ..value("drain", done.a_second()) },
         ];
         found.extend(
             per_job(fill_cost.log_bytes, drain_cost.log_bytes).map(|bytes| value("log_bytes", bytes)),
@@ -65,7 +65,7 @@ impl Turn<'_> {
         Ok(found)
     }
 
-    fn single(&mut self, place: &Place) -> Result<Vec<Found>, String> {
+    fn single(&mut self, place: &EmptyStore) -> Result<Vec<MeasuredRound>, String> {
         let jobs = self.sizes.singles;
         let (answered, _) = self.metered(place, |turn| match turn.driver {
             Some(_) => turn.run("enqueue_single", place, &[("jobs", jobs), ("clients", SINGLE_CLIENTS)]),
@@ -79,9 +79,9 @@ impl Turn<'_> {
     /// Runs a phase between two looks at what the server has written.
     fn metered(
         &mut self,
-        place: &Place,
-        phase: impl FnOnce(&Self) -> Result<Answered, String>,
-    ) -> Result<(Answered, Written), String> {
+        place: &EmptyStore,
+        phase: impl FnOnce(&Self) -> Result<DriverReport, String>,
+    ) -> Result<(DriverReport, WrittenBytes), String> {
         self.stage.settle(place)?;
         thread::sleep(ADDING_UP);
         let before = self.stage.written(place);
@@ -91,6 +91,6 @@ impl Turn<'_> {
     }
 }
 
-fn from_floor(answer: Json) -> Answered {
-    Answered { answer, peak_bytes: None }
+fn from_floor(answer: Json) -> DriverReport {
+    DriverReport { answer, peak_bytes: None }
 }

@@ -1,9 +1,9 @@
 //! What a storm of failures does to a queue beside it that the same worker serves.
 
 use super::super::figures::ratio;
-use super::super::stage::Place;
+use super::super::stage::EmptyStore;
 use super::latency::{PATIENCE, millis, sorted_waits};
-use super::{Found, Rate, Turn, WARM_UP, phase, rate, value};
+use super::{ContenderRun, MeasuredRound, Rate, WARM_UP, phase, rate, value};
 
 pub(super) const NAMES: [&str; 8] = [
     "storm_alone",
@@ -26,12 +26,12 @@ struct Steady {
     failures: f64,
 }
 
-impl Turn<'_> {
-    pub(super) fn storm(&mut self) -> Vec<Found> {
+impl ContenderRun<'_> {
+    pub(super) fn storm(&mut self) -> Vec<MeasuredRound> {
         phase(&NAMES, self.alone_and_beside())
     }
 
-    fn alone_and_beside(&mut self) -> Result<Vec<Found>, String> {
+    fn alone_and_beside(&mut self) -> Result<Vec<MeasuredRound>, String> {
         self.say("a steady queue alone");
         let alone = self.on_a_place(|turn, place| turn.steady(place, 0))?;
         self.say("a steady queue beside a storm of failures");
@@ -53,7 +53,7 @@ impl Turn<'_> {
         ])
     }
 
-    fn steady(&mut self, place: &Place, beside: u32) -> Result<Steady, String> {
+    fn steady(&mut self, place: &EmptyStore, beside: u32) -> Result<Steady, String> {
         self.stage.settle(place)?;
         let jobs = RATE * self.sizes.storm_seconds;
         let options = [("jobs", jobs), ("rate", RATE), ("beside", beside), ("limit", PATIENCE)];

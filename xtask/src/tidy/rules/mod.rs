@@ -4,8 +4,8 @@
 
 mod page;
 
-use super::source::Source;
-use super::{Finding, Tree};
+use super::source::SourceFile;
+use super::{Tree, Violation};
 use page::{Heading, Section};
 
 /// What users read as the guarantees.
@@ -19,9 +19,9 @@ struct Mention<'a> {
 }
 
 /// Rules that no test holds, headings that are none, and ids in tests that lead nowhere.
-pub(crate) fn check(tree: &Tree<'_>) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree<'_>) -> Vec<Violation> {
     let Some(page) = tree.files.iter().find(|file| file.path == PAGE) else {
-        return vec![Finding::new(PAGE, 1, "the page of rules is missing; restore it")];
+        return vec![Violation::new(PAGE, 1, "the page of rules is missing; restore it")];
     };
     let sections = page::sections(&page.text);
     let mentions = mentions(tree);
@@ -46,7 +46,7 @@ fn files_naming<'a>(mentions: &[Mention<'a>], id: &str) -> Vec<&'a str> {
     paths
 }
 
-fn on_the_page(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Finding> {
+fn on_the_page(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Violation> {
     let mut findings = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     let mut group = "";
@@ -84,13 +84,13 @@ fn on_the_page(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Findin
                 }
             }
         };
-        findings.extend(complaint.map(|text| Finding::new(PAGE, section.line, text)));
+        findings.extend(complaint.map(|text| Violation::new(PAGE, section.line, text)));
     }
     findings
 }
 
 /// Ids of known groups that are not on the page. Other words of that form (P95, R41) are none of ours.
-fn in_tests(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Finding> {
+fn in_tests(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Violation> {
     let is_group =
         |id: &str| sections.iter().any(|section| section.heading == Heading::Group(page::group(id)));
     let is_known = |id: &str| {
@@ -103,11 +103,11 @@ fn in_tests(sections: &[Section<'_>], mentions: &[Mention<'_>]) -> Vec<Finding> 
         .filter(|mention| is_group(mention.id) && !is_known(mention.id))
         .map(|mention| {
             let text = format!(
-                "the comment names rule {0}, which is not in {PAGE}; mend the id, add the rule, or write `{0}` in \
+                "the comment names rule {0}, which is not in {PAGE}; fix the id, add the rule, or write `{0}` in \
                  backticks when it means something else",
                 mention.id
             );
-            Finding::new(mention.path, mention.line, text)
+            Violation::new(mention.path, mention.line, text)
         })
         .collect()
 }
@@ -139,7 +139,7 @@ fn ids(comment: &str) -> Vec<&str> {
 }
 
 /// Tests by their look, and suites that are called by other tests and so do not look like tests.
-fn is_test(source: &Source<'_>, line: usize) -> bool {
+fn is_test(source: &SourceFile<'_>, line: usize) -> bool {
     let path = source.path;
     let is_suite =
         path.starts_with("chaos/") || path.starts_with("examples/") || path.contains("conformance");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apalis::prelude::*;
 use apalis_sqlite::{Config, SqlitePool, SqliteStorage};
-use contest::{Failure, Tally};
+use contest::{DriverError, RunCount};
 use runner::{Engine, Work, contend};
 use sqlx_9::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
@@ -26,25 +26,25 @@ impl Apalis {
     }
 }
 
-async fn nothing(work: Work, tally: Data<Tally>) -> Result<(), BoxDynError> {
+async fn nothing(work: Work, tally: Data<RunCount>) -> Result<(), BoxDynError> {
     tally.started(work.sent);
     Ok(())
 }
 
 impl Engine for Apalis {
-    async fn setup(&self) -> Result<(), Failure> {
+    async fn setup(&self) -> Result<(), DriverError> {
         Ok(SqliteStorage::setup(&self.pool).await?)
     }
 
-    async fn add_many(&self, all: Vec<Work>) -> Result<(), Failure> {
+    async fn add_many(&self, all: Vec<Work>) -> Result<(), DriverError> {
         Ok(self.storage().push_bulk(all).await.map_err(|error| error.to_string())?)
     }
 
-    async fn add_one(&self, one: Work) -> Result<(), Failure> {
+    async fn add_one(&self, one: Work) -> Result<(), DriverError> {
         Ok(self.storage().push(one).await.map_err(|error| error.to_string())?)
     }
 
-    async fn start_worker(&self, tally: Tally) -> Result<(), Failure> {
+    async fn start_worker(&self, tally: RunCount) -> Result<(), DriverError> {
         let backend = self.storage().poll_with_interval(Duration::from_millis(5));
         tokio::spawn(async move {
             let worker = WorkerBuilder::new("contest").backend(backend).data(tally).build(nothing);
@@ -56,14 +56,14 @@ impl Engine for Apalis {
         Ok(())
     }
 
-    async fn has_unfinished(&self) -> Result<bool, Failure> {
+    async fn has_unfinished(&self) -> Result<bool, DriverError> {
         let sql = "select exists (select 1 from Jobs where status <> 'Done')";
         Ok(sqlx_9::query_scalar(sql).fetch_one(&self.pool).await?)
     }
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), DriverError> {
     contend("1.0.0", SETTINGS, |arguments| async move {
         let options = SqliteConnectOptions::from_str(&arguments.url)?
             .create_if_missing(true)

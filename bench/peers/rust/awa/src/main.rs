@@ -8,7 +8,7 @@ use std::time::Duration;
 use awa::{
     Client, InsertOpts, JobArgs, JobResult, QueueConfig, QueueStorage, QueueStorageConfig, insert, migrations,
 };
-use contest::{Failure, Tally};
+use contest::{DriverError, RunCount};
 use runner::{Engine, Work, contend};
 use serde::{Deserialize, Serialize};
 use sqlx_8::postgres::{PgPool, PgPoolOptions};
@@ -38,12 +38,12 @@ struct Awa {
 }
 
 impl Engine for Awa {
-    async fn setup(&self) -> Result<(), Failure> {
+    async fn setup(&self) -> Result<(), DriverError> {
         migrations::run(&self.pool).await?;
         Ok(self.store.install(&self.pool).await?)
     }
 
-    async fn add_many(&self, all: Vec<Work>) -> Result<(), Failure> {
+    async fn add_many(&self, all: Vec<Work>) -> Result<(), DriverError> {
         let params = all
             .into_iter()
             .map(|work| insert::params_with(&Contest::from(work), InsertOpts::default()))
@@ -52,13 +52,13 @@ impl Engine for Awa {
         Ok(())
     }
 
-    async fn add_one(&self, one: Work) -> Result<(), Failure> {
+    async fn add_one(&self, one: Work) -> Result<(), DriverError> {
         let params = [insert::params_with(&Contest::from(one), InsertOpts::default())?];
         self.store.enqueue_params_batch(&self.pool, &params).await?;
         Ok(())
     }
 
-    async fn start_worker(&self, tally: Tally) -> Result<(), Failure> {
+    async fn start_worker(&self, tally: RunCount) -> Result<(), DriverError> {
         let config = QueueConfig {
             max_workers: WORKERS,
             poll_interval: Duration::from_millis(50),
@@ -78,13 +78,13 @@ impl Engine for Awa {
         Ok(())
     }
 
-    async fn has_unfinished(&self) -> Result<bool, Failure> {
+    async fn has_unfinished(&self) -> Result<bool, DriverError> {
         let counts = self.store.queue_counts(&self.pool, QUEUE).await?;
         Ok(counts.available + counts.running > 0)
     }
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), DriverError> {
     // awa reads its tuning from the environment only, so this program starts itself again with it.
     let tuned = [("AWA_COMPLETION_SHARDS", "1"), ("AWA_COMPLETION_FLUSH_MS", "5")];
     if std::env::var_os(tuned[0].0).is_none() {

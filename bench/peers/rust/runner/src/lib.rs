@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::time::Instant;
 
-use contest::{Answer, Arguments, Failure, LOOK, Phase, Tally, filling, now_micros, schedule, shares};
+use contest::{
+    DriverAnswer, DriverCall, DriverError, DriverPhase, LOOK, RunCount, filling, now_micros, schedule, shares,
+};
 use serde::{Deserialize, Serialize};
 
 /// The payload of the contest: about 200 bytes of JSON.
@@ -24,37 +26,37 @@ impl Work {
 /// A job engine with its store open.
 pub trait Engine: Clone + Send + Sync + 'static {
     /// Makes the tables. It runs on the main thread only: some engines' own futures cannot leave it.
-    fn setup(&self) -> impl Future<Output = Result<(), Failure>>;
+    fn setup(&self) -> impl Future<Output = Result<(), DriverError>>;
     /// Stores jobs through the engine's own call for many.
-    fn add_many(&self, all: Vec<Work>) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn add_many(&self, all: Vec<Work>) -> impl Future<Output = Result<(), DriverError>> + Send;
     /// Stores one job.
-    fn add_one(&self, one: Work) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn add_one(&self, one: Work) -> impl Future<Output = Result<(), DriverError>> + Send;
     /// Starts the worker, whose handlers report to the tally; it runs until the process ends.
-    fn start_worker(&self, tally: Tally) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn start_worker(&self, tally: RunCount) -> impl Future<Output = Result<(), DriverError>> + Send;
     /// Whether a job is stored that is not done.
-    fn has_unfinished(&self) -> impl Future<Output = Result<bool, Failure>> + Send;
+    fn has_unfinished(&self) -> impl Future<Output = Result<bool, DriverError>> + Send;
 }
 
 /// Runs the phase that the command line asks for, and prints the answer.
-pub async fn contend<E: Engine, O: Future<Output = Result<E, Failure>>>(
+pub async fn contend<E: Engine, O: Future<Output = Result<E, DriverError>>>(
     version: &str,
     settings: &str,
-    open: impl FnOnce(Arguments) -> O,
-) -> Result<(), Failure> {
-    let arguments = Arguments::read()?;
-    if arguments.phase == Phase::Version {
-        Answer::Version { version: version.to_owned(), settings: settings.to_owned() }.print();
+    open: impl FnOnce(DriverCall) -> O,
+) -> Result<(), DriverError> {
+    let arguments = DriverCall::read()?;
+    if arguments.phase == DriverPhase::Version {
+        DriverAnswer::Version { version: version.to_owned(), settings: settings.to_owned() }.print();
         return Ok(());
     }
     let engine = open(arguments.clone()).await?;
     let answer = match arguments.phase {
-        Phase::Version => Answer::Done,
-        Phase::Setup => engine.setup().await.map(|()| Answer::Done)?,
-        Phase::EnqueueBulk => bulk(&engine, &arguments).await?,
-        Phase::EnqueueSingle => single(&engine, &arguments).await?,
-        Phase::Drain => drain(&engine, &arguments).await?,
-        Phase::Latency => latency(&engine, &arguments).await?,
-        Phase::Fail | Phase::Retry | Phase::Redrive | Phase::Storm | Phase::Idle => {
+        DriverPhase::Version => DriverAnswer::Done,
+        DriverPhase::Setup => engine.setup().await.map(|()| DriverAnswer::Done)?,
+        DriverPhase::EnqueueBulk => bulk(&engine, &arguments).await?,
+        DriverPhase::EnqueueSingle => single(&engine, &arguments).await?,
+        DriverPhase::Drain => drain(&engine, &arguments).await?,
+        DriverPhase::Latency => latency(&engine, &arguments).await?,
+        DriverPhase::Fail | DriverPhase::Retry | DriverPhase::Redrive | DriverPhase::Storm | DriverPhase::Idle => {
             return Err("only Backstop is asked this".into());
         }
     };
@@ -63,7 +65,7 @@ pub async fn contend<E: Engine, O: Future<Output = Result<E, Failure>>>(
     std::process::exit(0)
 }
 
-async fn bulk<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+async fn bulk<E: Engine>(engine: &E, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
     let began = Instant::now();
     let producers: Vec<_> = shares(arguments.jobs, arguments.clients)
         .into_iter()
@@ -73,17 +75,17 @@ async fn bulk<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Fa
                 for batch in batches {
                     engine.add_many((0..batch).map(|_| Work::due_at(0)).collect()).await?;
                 }
-                Ok::<(), Failure>(())
+                Ok::<(), DriverError>(())
             })
         })
         .collect();
     for producer in producers {
         producer.await??;
     }
-    Ok(Answer::Rate { jobs: arguments.jobs, spent: began.elapsed() })
+    Ok(DriverAnswer::Rate { jobs: arguments.jobs, spent: began.elapsed() })
 }
 
-async fn single<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
+async fn single<E: Engine>(engine: &E, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
     let each = arguments.jobs / arguments.clients;
     let began = Instant::now();
     let producers: Vec<_> = (0..arguments.clients)
@@ -93,18 +95,18 @@ async fn single<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, 
                 for _ in 0..each {
                     engine.add_one(Work::due_at(0)).await?;
                 }
-                Ok::<(), Failure>(())
+                Ok::<(), DriverError>(())
             })
         })
         .collect();
     for producer in producers {
         producer.await??;
     }
-    Ok(Answer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
+    Ok(DriverAnswer::Rate { jobs: each * arguments.clients, spent: began.elapsed() })
 }
 
-async fn drain<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
-    let tally = Tally::default();
+async fn drain<E: Engine>(engine: &E, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
+    let tally = RunCount::default();
     let began = Instant::now();
     engine.start_worker(tally.clone()).await?;
     while tally.runs() < arguments.jobs && began.elapsed() < arguments.limit {
@@ -118,11 +120,11 @@ async fn drain<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, F
         // The time of the look that finds nothing is ours: it grows with what the engine keeps.
         spent = began.elapsed();
     }
-    Ok(Answer::Rate { jobs: ran, spent })
+    Ok(DriverAnswer::Rate { jobs: ran, spent })
 }
 
-async fn latency<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer, Failure> {
-    let tally = Tally::default();
+async fn latency<E: Engine>(engine: &E, arguments: &DriverCall) -> Result<DriverAnswer, DriverError> {
+    let tally = RunCount::default();
     engine.start_worker(tally.clone()).await?;
     let mut producers = Vec::with_capacity(arguments.jobs);
     for moment in schedule(arguments.jobs, arguments.rate) {
@@ -133,7 +135,7 @@ async fn latency<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer,
         producers.push(tokio::spawn(async move {
             engine.add_one(Work::due_at(sent)).await?;
             tally.acknowledged(sent);
-            Ok::<(), Failure>(())
+            Ok::<(), DriverError>(())
         }));
     }
     for producer in producers {
@@ -143,5 +145,5 @@ async fn latency<E: Engine>(engine: &E, arguments: &Arguments) -> Result<Answer,
     while tally.runs() < arguments.jobs && ended.elapsed() < arguments.limit {
         tokio::time::sleep(LOOK).await;
     }
-    Ok(Answer::Waits(tally.waits()))
+    Ok(DriverAnswer::Waits(tally.waits()))
 }

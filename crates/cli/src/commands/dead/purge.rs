@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backstop::{TerminalReason, Timestamp};
-use backstop_server::shape::{Purge, Purged, Survey};
+use backstop_server::shape::{DeadSurvey, Purge, PurgeAnswer};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -13,20 +13,20 @@ use super::{DEAD_LETTERS, export_page};
 use crate::app::App;
 use crate::client::Client;
 use crate::commands::consent::consent;
-use crate::commands::filter::Conditions;
-use crate::commands::keep::{Keep, documents};
+use crate::commands::filter::JobConditions;
+use crate::commands::json_lines::{JsonLinesFile, documents};
 use crate::output::clean;
 use crate::output::figures::{counted, grouped};
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span;
-use crate::output::table::{Listing, inked, number, text};
+use crate::output::table::{TextTable, inked, number, text};
 use crate::problem::{Exit, Problem};
 
-/// Options of `dead purge`.
+/// PurgeOptions of `dead purge`.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct PurgeOptions {
     #[command(flatten)]
-    conditions: Conditions,
+    conditions: JobConditions,
     /// Dead for at least this long, such as 30d.
     #[arg(long, value_name = "DURATION", value_parser = span::parse)]
     older_than: Option<Duration>,
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// Only count what would go.
     #[arg(long)]
     dry_run: bool,
-    /// Write each one to this new file, as a line of JSON with its payload in clear, before it goes.
+    /// Write each one to this new file, as a line of JSON with its payload in the clear, before it goes.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     /// Do not ask for confirmation.
@@ -44,14 +44,14 @@ pub(crate) struct Options {
     yes: bool,
 }
 
-pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(options: &PurgeOptions, client: &Client, app: &App) -> Result<Exit, Problem> {
     let moment = match options.older_than {
         Some(span) => Some(client.now().await?.before(span)),
         None => None,
     };
     let look = Purge { dry_run: true, ..options.conditions.purge(moment) };
-    let looked: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &look).await?;
-    let survey = looked.survey.unwrap_or(Survey { groups: Vec::new(), complete: true });
+    let looked: PurgeAnswer = client.post(&format!("{DEAD_LETTERS}/purge"), &look).await?;
+    let survey = looked.survey.unwrap_or(DeadSurvey { groups: Vec::new(), complete: true });
     let found = dead_letters(&survey);
     if survey.jobs() == 0 {
         return nothing(options, app);
@@ -82,7 +82,7 @@ pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result
 }
 
 /// How many there are, in words.
-fn dead_letters(survey: &Survey) -> String {
+fn dead_letters(survey: &DeadSurvey) -> String {
     if survey.complete {
         counted(survey.jobs(), "dead letter")
     } else {
@@ -90,7 +90,7 @@ fn dead_letters(survey: &Survey) -> String {
     }
 }
 
-fn nothing(options: &Options, app: &App) -> Result<Exit, Problem> {
+fn nothing(options: &PurgeOptions, app: &App) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.document(&json!({ "dry_run": options.dry_run, "purged": 0, "left": 0, "exported": null }))?;
     } else {
@@ -99,14 +99,14 @@ fn nothing(options: &Options, app: &App) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn table(app: &App, survey: &Survey) -> String {
+fn table(app: &App, survey: &DeadSurvey) -> String {
     let heads = ["queue", "kind", "reason", "fingerprint", "jobs"];
-    let mut table = Listing::new(&app.out, &heads).drop_first(&[3, 0]).figures(&[4]);
+    let mut table = TextTable::new(&app.out, &heads).drop_first(&[3, 0]).figures(&[4]);
     for group in &survey.groups {
         table.row(vec![
             text(&group.queue),
             text(&group.kind),
-            inked(Ink::Red, group.reason.map_or("-", TerminalReason::as_str)),
+            inked(Colour::Red, group.reason.map_or("-", TerminalReason::as_str)),
             text(group.fingerprint.as_deref().unwrap_or("-")),
             number(group.jobs),
         ]);
@@ -115,14 +115,14 @@ fn table(app: &App, survey: &Survey) -> String {
 }
 
 async fn purge(
-    options: &Options,
+    options: &PurgeOptions,
     moment: Option<Timestamp>,
-    survey: &Survey,
+    survey: &DeadSurvey,
     client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
     // Before anything goes: a file that cannot be made is no reason to lose what was to be in it.
-    let mut keep = options.export.as_deref().map(Keep::create).transpose()?;
+    let mut keep = options.export.as_deref().map(JsonLinesFile::create).transpose()?;
     let bar = if app.out.live { ProgressBar::new(survey.jobs()) } else { ProgressBar::hidden() };
     let (mut purged, mut left, mut cursor) = (0, 0, None);
     loop {
@@ -144,35 +144,35 @@ async fn purge(
 
 /// Removes a batch, and says where the next one begins.
 async fn at_once(
-    options: &Options,
+    options: &PurgeOptions,
     moment: Option<Timestamp>,
     cursor: Option<String>,
     client: &Client,
-) -> Result<(Purged, Option<String>), Problem> {
+) -> Result<(PurgeAnswer, Option<String>), Problem> {
     let cursor = cursor.as_deref().and_then(|cursor| cursor.parse().ok());
     let purge = Purge { all: options.all, cursor, ..options.conditions.purge(moment) };
-    let done: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
+    let done: PurgeAnswer = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
     let next = done.next_cursor.map(|id| id.to_string());
     Ok((done, next))
 }
 
 /// The same for just those jobs that are in the file.
 async fn after_keeping(
-    options: &Options,
+    options: &PurgeOptions,
     moment: Option<Timestamp>,
     cursor: Option<String>,
-    keep: &mut Keep,
+    keep: &mut JsonLinesFile,
     client: &Client,
-) -> Result<(Purged, Option<String>), Problem> {
+) -> Result<(PurgeAnswer, Option<String>), Problem> {
     let batch = export_page(&options.conditions, cursor.as_deref(), moment, client).await?;
     keep.batch(&documents(&batch.items))?;
     let ids = batch.items.iter().map(|job| job.id).collect();
     let purge = Purge { ids: Some(ids), ..Purge::default() };
-    let done: Purged = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
+    let done: PurgeAnswer = client.post(&format!("{DEAD_LETTERS}/purge"), &purge).await?;
     Ok((done, batch.next_cursor))
 }
 
-fn tell(purged: u64, left: u64, keep: Option<&Keep>, app: &App) -> Result<(), Problem> {
+fn tell(purged: u64, left: u64, keep: Option<&JsonLinesFile>, app: &App) -> Result<(), Problem> {
     if app.out.json {
         let exported = keep.map(|keep| json!({ "jobs": keep.kept(), "file": keep.name() }));
         return app

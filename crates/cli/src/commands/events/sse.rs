@@ -2,7 +2,7 @@
 
 /// One block. What has no data is no event, and may still move the last id.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct SseBlock {
     pub(super) id: Option<String>,
     pub(super) event: String,
     pub(super) data: String,
@@ -10,14 +10,14 @@ pub(super) struct Block {
 
 /// Puts blocks together from pieces that end anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
+pub(super) struct SseBlocks {
     rest: Vec<u8>,
-    block: Block,
+    block: SseBlock,
 }
 
-impl Blocks {
+impl SseBlocks {
     /// The blocks that are complete with these bytes.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Block> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<SseBlock> {
         self.rest.extend_from_slice(bytes);
         let mut complete = Vec::new();
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -58,15 +58,15 @@ mod tests {
     fn blocks_are_put_together_from_any_pieces() {
         let text = "retry: 2000\nid: e-0\n\nid: e-1\nevent: dead\ndata: {\"a\":\ndata: \"é\"}\n\n\
                     : keep-alive\nid: e-1\n\n";
-        let block = |id: &str, event: &str, data: &str| Block {
+        let block = |id: &str, event: &str, data: &str| SseBlock {
             id: Some(id.to_owned()),
             event: event.to_owned(),
             data: data.to_owned(),
         };
         let expected = [block("e-0", "", ""), block("e-1", "dead", "{\"a\":\n\"é\"}"), block("e-1", "", "")];
         for size in 1..text.len() {
-            let mut blocks = Blocks::default();
-            let found: Vec<Block> =
+            let mut blocks = SseBlocks::default();
+            let found: Vec<SseBlock> =
                 text.as_bytes().chunks(size).flat_map(|piece| blocks.push(piece)).collect();
             assert_eq!(found, expected, "pieces of {size}");
         }

@@ -1,23 +1,23 @@
 //! `backstop job attempts` and `backstop job logs`: the ledger of a job.
 
 use backstop::core::failure::Verdict;
-use backstop::core::job::AttemptReads;
+use backstop::core::job::AttemptJson;
 use backstop::{JobId, Timestamp};
-use backstop_server::shape::{Items, Logged};
+use backstop_server::shape::{Items, LoggedRun};
 
-use super::{Runs, path};
+use super::{RunsOptions, path};
 use crate::app::App;
 use crate::client::{Client, query};
 use crate::output::clean;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{length, relative};
-use crate::output::table::{Listing, inked, number, short, text};
+use crate::output::table::{TextTable, inked, number, short, text};
 use crate::problem::Problem;
 
-pub(super) async fn run(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
+pub(super) async fn run(runs: &RunsOptions, client: &Client, app: &App) -> Result<(), Problem> {
     let id = client.job_id(&runs.one.id).await?;
     let Items { items, next_cursor: next } =
-        client.get::<Items<AttemptReads>>(&page(id, runs, "/attempts")).await?;
+        client.get::<Items<AttemptJson>>(&page(id, runs, "/attempts")).await?;
     if app.out.json {
         return app.out.items(&items, next);
     }
@@ -31,21 +31,21 @@ pub(super) async fn run(runs: &Runs, client: &Client, app: &App) -> Result<(), P
     Ok(())
 }
 
-fn page(id: JobId, runs: &Runs, part: &str) -> String {
+fn page(id: JobId, runs: &RunsOptions, part: &str) -> String {
     let (limit, cursor) = (Some(runs.limit.to_string()), runs.cursor.map(|run| run.to_string()));
     format!("{}{}", path(id, part), query([("limit", limit), ("cursor", cursor)]))
 }
 
 /// The runs as a table.
-pub(crate) fn table(app: &App, runs: &[AttemptReads], now: Timestamp) -> String {
+pub(crate) fn table(app: &App, runs: &[AttemptJson], now: Timestamp) -> String {
     let heads = ["run", "cause", "charged", "started", "took", "then", "error"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 3]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 3]);
     for run in runs {
         let told = run.error_type.as_ref().zip(run.error.as_ref());
         let error = told.map_or_else(String::new, |(kind, message)| format!("{kind}: {message}"));
         table.row(vec![
             number(run.number.into()),
-            inked(Ink::of_cause(run.cause), run.cause.as_str()),
+            inked(Colour::of_cause(run.cause), run.cause.as_str()),
             text(if run.charged { "yes" } else { "no" }),
             text(&relative(now, run.started_at)),
             text(&length(run.finished_at.since(run.started_at))),
@@ -56,7 +56,7 @@ pub(crate) fn table(app: &App, runs: &[AttemptReads], now: Timestamp) -> String 
     table.text()
 }
 
-fn then(run: &AttemptReads) -> String {
+fn then(run: &AttemptJson) -> String {
     match run.decision.as_ref().map(|decision| &decision.verdict) {
         None | Some(Verdict::Succeed) => "done".to_owned(),
         Some(Verdict::Retry { delay }) => format!("again after {}", length(*delay)),
@@ -67,10 +67,10 @@ fn then(run: &AttemptReads) -> String {
 }
 
 /// What the runs logged, oldest first, as a person would read a log.
-pub(super) async fn logs(runs: &Runs, client: &Client, app: &App) -> Result<(), Problem> {
+pub(super) async fn logs(runs: &RunsOptions, client: &Client, app: &App) -> Result<(), Problem> {
     let id = client.job_id(&runs.one.id).await?;
     let Items { mut items, next_cursor: next } =
-        client.get::<Items<Logged>>(&page(id, runs, "/logs")).await?;
+        client.get::<Items<LoggedRun>>(&page(id, runs, "/logs")).await?;
     items.reverse();
     if app.out.json {
         return app.out.items(&items, next);
@@ -81,7 +81,7 @@ pub(super) async fn logs(runs: &Runs, client: &Client, app: &App) -> Result<(), 
     let mut page = String::new();
     for run in &items {
         let title = format!("run {} {} at {}", run.number, run.cause, run.finished_at);
-        page.push_str(&format!("{}\n", app.out.ink(Ink::of_cause(run.cause), &title)));
+        page.push_str(&format!("{}\n", app.out.ink(Colour::of_cause(run.cause), &title)));
         for line in run.output.as_deref().unwrap_or("(nothing)").lines() {
             page.push_str(&format!("  {}\n", clean(line)));
         }

@@ -2,30 +2,30 @@
 
 use backstop::core::failure::{Check, Decision, Verdict};
 use backstop::{JobId, Timestamp};
-use backstop_server::shape::Explained;
+use backstop_server::shape::ExplainedJob;
 
 use super::path;
 use crate::app::App;
 use crate::client::Client;
 use crate::output::clean;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{length, relative};
-use crate::output::table::Facts;
+use crate::output::table::Properties;
 use crate::output::wrap::wrapped;
 use crate::problem::Problem;
 
 pub(super) async fn run(id: JobId, client: &Client, app: &App) -> Result<(), Problem> {
-    let explained: Explained = client.get(&path(id, "/explain")).await?;
+    let explained: ExplainedJob = client.get(&path(id, "/explain")).await?;
     if app.out.json {
         return app.out.document(&explained.explanation);
     }
     app.out.page(&page(app, &explained, client.now().await?))
 }
 
-fn page(app: &App, explained: &Explained, now: Timestamp) -> String {
+fn page(app: &App, explained: &ExplainedJob, now: Timestamp) -> String {
     let explanation = &explained.explanation;
-    let head = |text: &str| app.out.ink(Ink::Bold, text);
-    let state = app.out.ink(Ink::of_state(explanation.status), explanation.status.as_str());
+    let head = |text: &str| app.out.ink(Colour::Bold, text);
+    let state = app.out.ink(Colour::of_state(explanation.status), explanation.status.as_str());
     let at = explanation.next_at;
     let when = at.map_or_else(String::new, |at| format!("  ({})", relative(now, at)));
     let mut page = format!("{} {}\n\n", head(&clean(&explained.kind)), explained.id);
@@ -41,7 +41,7 @@ fn page(app: &App, explained: &Explained, now: Timestamp) -> String {
 }
 
 fn checks(app: &App, checks: &[Check]) -> String {
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     for check in checks {
         facts.add(&clean(&check.check), clean(&check.answer));
     }
@@ -50,11 +50,13 @@ fn checks(app: &App, checks: &[Check]) -> String {
 
 fn decided(app: &App, decision: &Decision) -> String {
     let (ink, words) = match &decision.verdict {
-        Verdict::Succeed => (Ink::Green, "succeeded".to_owned()),
-        Verdict::Retry { delay } => (Ink::Yellow, format!("runs again after {}", length(*delay))),
-        Verdict::Defer { delay } => (Ink::Yellow, format!("goes back without blame, for {}", length(*delay))),
-        Verdict::Dead { reason } => (Ink::Red, format!("dead: {reason}")),
-        Verdict::Cancel { reason } => (Ink::Grey, format!("canceled: {}", clean(reason))),
+        Verdict::Succeed => (Colour::Green, "succeeded".to_owned()),
+        Verdict::Retry { delay } => (Colour::Yellow, format!("runs again after {}", length(*delay))),
+        Verdict::Defer { delay } => {
+            (Colour::Yellow, format!("requeued, not charged, for {}", length(*delay)))
+        }
+        Verdict::Dead { reason } => (Colour::Red, format!("dead: {reason}")),
+        Verdict::Cancel { reason } => (Colour::Grey, format!("canceled: {}", clean(reason))),
     };
     format!("{}  → {}\n", checks(app, &decision.trace), app.out.ink(ink, &words))
 }

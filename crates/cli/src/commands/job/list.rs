@@ -1,25 +1,25 @@
 //! `backstop job list`.
 
-use backstop::core::job::JobReads;
+use backstop::core::job::JobJson;
 use backstop::{State, Timestamp};
 use backstop_server::shape::Items;
 
 use crate::app::App;
 use crate::client::Client;
-use crate::commands::filter::Filter;
+use crate::commands::filter::FilterOptions;
 use crate::output::ids::short_ids;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::relative;
-use crate::output::table::{Listing, inked, number, short, text};
+use crate::output::table::{TextTable, inked, number, short, text};
 use crate::problem::Problem;
 
 pub(super) async fn run(
     status: Option<State>,
-    filter: &Filter,
+    filter: &FilterOptions,
     client: &Client,
     app: &App,
 ) -> Result<(), Problem> {
-    let page: Items<JobReads> = client.get(&format!("/api/v1/jobs{}", filter.query(status))).await?;
+    let page: Items<JobJson> = client.get(&format!("/api/v1/jobs{}", filter.query(status))).await?;
     let next = page.next_cursor;
     if app.out.json {
         return app.out.items(&page.items, next);
@@ -38,15 +38,15 @@ pub(super) async fn run(
     Ok(())
 }
 
-fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
+fn table(app: &App, jobs: &[JobJson], now: Timestamp) -> String {
     let heads = ["id", "kind", "queue", "status", "runs", "when", "note"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 6, 5, 4]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[6]).drop_first(&[2, 6, 5, 4]);
     for (job, id) in jobs.iter().zip(short_ids(jobs.iter().map(|job| job.id))) {
         table.row(vec![
             text(&id),
             text(&job.kind),
             text(&job.queue),
-            inked(Ink::of_state(job.status), job.status.as_str()),
+            inked(Colour::of_state(job.status), job.status.as_str()),
             number(job.runs.into()),
             text(&when(job, now)),
             short(&note(job), 120),
@@ -56,7 +56,7 @@ fn table(app: &App, jobs: &[JobReads], now: Timestamp) -> String {
 }
 
 /// The moment that matters in the job's state.
-fn when(job: &JobReads, now: Timestamp) -> String {
+fn when(job: &JobJson, now: Timestamp) -> String {
     match job.status {
         State::Pending | State::Waiting if job.run_at > now => relative(now, job.run_at),
         State::Pending | State::Waiting => format!("due {}", relative(now, job.run_at)),
@@ -73,7 +73,7 @@ fn when(job: &JobReads, now: Timestamp) -> String {
 }
 
 /// What a person wants to know beside the state.
-fn note(job: &JobReads) -> String {
+fn note(job: &JobJson) -> String {
     let said = match job.status {
         State::Succeeded => job.warning.clone(),
         State::Canceled => job.cancel_reason.clone(),

@@ -8,76 +8,76 @@ pub(crate) mod show;
 mod wait;
 
 use backstop::{JobId, State};
-use backstop_server::shape::Reason;
+use backstop_server::shape::GivenReason;
 use clap::{Args, Subcommand};
 
-use super::filter::Filter;
+use super::filter::FilterOptions;
 use crate::app::App;
 use crate::client::{Client, JobRef};
 use crate::problem::{Exit, Problem};
 
 /// What goes with a verb that needs nothing said.
-const NOTHING: Reason = Reason { reason: None };
+const NOTHING: GivenReason = GivenReason { reason: None };
 
 /// Commands about jobs.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Job {
+pub(crate) enum JobCommand {
     /// List jobs, newest first.
     List {
         /// Only those in this state: pending, running, succeeded, failed, paused, canceled or waiting.
         #[arg(long)]
         status: Option<State>,
         #[command(flatten)]
-        filter: Filter,
+        filter: FilterOptions,
     },
     /// Show everything about a job.
     Show {
         #[command(flatten)]
-        one: One,
-        /// Show payload, parameters and result in clear, secrets included.
+        one: OneJob,
+        /// Show payload, parameters and result in the clear, secrets included.
         #[arg(long)]
         reveal: bool,
     },
     /// Explain why a job is where it is, and what happens next.
-    Explain(One),
+    Explain(OneJob),
     /// List the runs of a job, latest first.
-    Attempts(Runs),
+    Attempts(RunsOptions),
     /// Print what the runs of a job logged, oldest first.
-    Logs(Runs),
+    Logs(RunsOptions),
     /// Wait until jobs have ended; the exit code says how.
-    Wait(wait::Wait),
+    Wait(wait::WaitOptions),
     /// Cancel jobs, also running ones.
     Cancel {
         #[command(flatten)]
-        many: Many,
+        many: ManyJobs,
         /// Why; kept with each job.
         #[arg(long, default_value = "canceled from the command line")]
         reason: String,
     },
     /// Pause pending jobs and dead letters.
-    Pause(Many),
+    Pause(ManyJobs),
     /// Resume paused jobs.
-    Resume(Many),
+    Resume(ManyJobs),
     /// Retry dead letters, with all their attempts.
-    Retry(Many),
+    Retry(ManyJobs),
 }
 
 /// One job.
 #[derive(Debug, Args)]
-pub(crate) struct One {
+pub(crate) struct OneJob {
     /// The job: its id, or at least the first 6 characters of it.
     pub(crate) id: JobRef,
 }
 
 /// Some jobs.
 #[derive(Debug, Args)]
-pub(crate) struct Many {
+pub(crate) struct ManyJobs {
     /// The jobs: their ids, or at least the first 6 characters of each.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<JobRef>,
 }
 
-impl Many {
+impl ManyJobs {
     /// Their ids. When one of them is not clear, none is answered, so that nothing is done by halves.
     async fn find(&self, client: &Client) -> Result<Vec<JobId>, Problem> {
         let mut ids = Vec::with_capacity(self.ids.len());
@@ -90,9 +90,9 @@ impl Many {
 
 /// The runs of one job.
 #[derive(Debug, Args)]
-pub(crate) struct Runs {
+pub(crate) struct RunsOptions {
     #[command(flatten)]
-    one: One,
+    one: OneJob,
     /// At most this many runs, the latest.
     #[arg(long, default_value_t = 20)]
     limit: usize,
@@ -106,26 +106,28 @@ pub(super) fn path(id: JobId, part: &str) -> String {
     format!("/api/v1/jobs/{id}{part}")
 }
 
-pub(crate) async fn run(command: Job, app: &App) -> Result<Exit, Problem> {
+pub(crate) async fn run(command: JobCommand, app: &App) -> Result<Exit, Problem> {
     let client = app.looking().await?;
     match command {
-        Job::List { status, filter } => list::run(status, &filter, &client, app).await?,
-        Job::Show { one, reveal } => show::run(client.job_id(&one.id).await?, reveal, &client, app).await?,
-        Job::Explain(one) => explain::run(client.job_id(&one.id).await?, &client, app).await?,
-        Job::Attempts(runs) => attempts::run(&runs, &client, app).await?,
-        Job::Logs(runs) => attempts::logs(&runs, &client, app).await?,
-        Job::Wait(options) => return wait::run(&options, &client, app).await,
-        Job::Cancel { many, reason } => {
-            let reason = Reason { reason: Some(reason) };
+        JobCommand::List { status, filter } => list::run(status, &filter, &client, app).await?,
+        JobCommand::Show { one, reveal } => {
+            show::run(client.job_id(&one.id).await?, reveal, &client, app).await?
+        }
+        JobCommand::Explain(one) => explain::run(client.job_id(&one.id).await?, &client, app).await?,
+        JobCommand::Attempts(runs) => attempts::run(&runs, &client, app).await?,
+        JobCommand::Logs(runs) => attempts::logs(&runs, &client, app).await?,
+        JobCommand::Wait(options) => return wait::run(&options, &client, app).await,
+        JobCommand::Cancel { many, reason } => {
+            let reason = GivenReason { reason: Some(reason) };
             return operate::each(&many.find(&client).await?, "/cancel", &reason, &client, app).await;
         }
-        Job::Pause(many) => return each(&many, "/pause", &client, app).await,
-        Job::Resume(many) => return each(&many, "/resume", &client, app).await,
-        Job::Retry(many) => return each(&many, "/retry", &client, app).await,
+        JobCommand::Pause(many) => return each(&many, "/pause", &client, app).await,
+        JobCommand::Resume(many) => return each(&many, "/resume", &client, app).await,
+        JobCommand::Retry(many) => return each(&many, "/retry", &client, app).await,
     }
     Ok(Exit::Done)
 }
 
-async fn each(many: &Many, verb: &str, client: &Client, app: &App) -> Result<Exit, Problem> {
+async fn each(many: &ManyJobs, verb: &str, client: &Client, app: &App) -> Result<Exit, Problem> {
     operate::each(&many.find(client).await?, verb, &NOTHING, client, app).await
 }

@@ -1,20 +1,20 @@
 //! `backstop job cancel|pause|resume|retry`: one answer per job; a refused one never stops the others.
 
 use backstop::{JobId, State};
-use backstop_server::shape::{Changed, Reason};
+use backstop_server::shape::{Changed, GivenReason};
 use serde_json::{Value, json};
 
 use super::path;
 use crate::app::App;
 use crate::client::Client;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::problem::{Exit, Problem};
 
 /// Does the same with each job.
 pub(super) async fn each(
     ids: &[JobId],
     verb: &str,
-    said: &Reason,
+    said: &GivenReason,
     client: &Client,
     app: &App,
 ) -> Result<Exit, Problem> {
@@ -59,7 +59,7 @@ fn document((id, answer): &(JobId, Result<Changed, Problem>)) -> Value {
 }
 
 fn sentence(app: &App, id: JobId, operated: &Changed) -> String {
-    let ink = operated.status.parse::<State>().map_or(Ink::Bold, Ink::of_state);
+    let ink = operated.status.parse::<State>().map_or(Colour::Bold, Colour::of_state);
     let state = app.out.ink(ink, &operated.status);
     if operated.changed {
         format!("{id} is now {state}")

@@ -1,6 +1,6 @@
 //! `backstop job show`: everything about one job.
 
-use backstop::core::job::JobReads;
+use backstop::core::job::JobJson;
 use backstop::{JobId, Timestamp};
 use backstop_server::shape::ArchivedJob;
 use serde_json::json;
@@ -8,9 +8,9 @@ use serde_json::json;
 use super::path;
 use crate::app::App;
 use crate::client::{Client, query};
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{both, length};
-use crate::output::table::Facts;
+use crate::output::table::Properties;
 use crate::output::{brief_json, clean};
 use crate::problem::Problem;
 
@@ -19,7 +19,7 @@ const VALUE_CHARS: usize = 2_000;
 
 pub(super) async fn run(id: JobId, reveal: bool, client: &Client, app: &App) -> Result<(), Problem> {
     let clear = query([("reveal", reveal.then(|| "true".to_owned()))]);
-    let job: JobReads = match client.get(&path(id, &clear)).await {
+    let job: JobJson = match client.get(&path(id, &clear)).await {
         Ok(job) => job,
         Err(problem) if problem.is("archived") => return archived(id, &clear, client, app).await,
         Err(problem) => return Err(problem),
@@ -38,21 +38,21 @@ async fn archived(id: JobId, clear: &str, client: &Client, app: &App) -> Result<
     if app.out.json {
         return app.out.document(&found.job);
     }
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("archived", both(client.now().await?, found.archived_at));
     let document = json!({ "job": found.job, "attempts": found.attempts });
     facts.add("document", brief_json(&document, VALUE_CHARS));
-    let state = app.out.ink(Ink::of_state(found.status), found.status.as_str());
+    let state = app.out.ink(Colour::of_state(found.status), found.status.as_str());
     app.out.page(&format!("{id} {state}\n\n{}", facts.page(&app.out)))?;
     app.out.note(&format!("\nit is archived: `backstop archive show {id}` shows all that is kept of it"));
     Ok(())
 }
 
 /// A job as a page.
-pub(crate) fn page(app: &App, job: &JobReads, now: Timestamp) -> String {
-    let state = app.out.ink(Ink::of_state(job.status), job.status.as_str());
-    let title = app.out.ink(Ink::Bold, &clean(&job.kind));
-    let mut facts = Facts::default();
+pub(crate) fn page(app: &App, job: &JobJson, now: Timestamp) -> String {
+    let state = app.out.ink(Colour::of_state(job.status), job.status.as_str());
+    let title = app.out.ink(Colour::Bold, &clean(&job.kind));
+    let mut facts = Properties::default();
     submitted(&mut facts, job);
     times(&mut facts, job, now);
     runs(&mut facts, job);
@@ -60,7 +60,7 @@ pub(crate) fn page(app: &App, job: &JobReads, now: Timestamp) -> String {
     format!("{title} {} {state}\n\n{}", job.id, facts.page(&app.out))
 }
 
-fn submitted(facts: &mut Facts, job: &JobReads) {
+fn submitted(facts: &mut Properties, job: &JobJson) {
     facts.text("queue", Some(&job.queue));
     facts.add("priority", job.priority.to_string());
     facts.add("version", job.version.to_string());
@@ -82,7 +82,7 @@ fn submitted(facts: &mut Facts, job: &JobReads) {
     }
 }
 
-fn times(facts: &mut Facts, job: &JobReads, now: Timestamp) {
+fn times(facts: &mut Properties, job: &JobJson, now: Timestamp) {
     facts.add("stored", both(now, job.created_at));
     facts.add("due", both(now, job.run_at));
     for (name, moment) in
@@ -97,7 +97,7 @@ fn times(facts: &mut Facts, job: &JobReads, now: Timestamp) {
     }
 }
 
-fn runs(facts: &mut Facts, job: &JobReads) {
+fn runs(facts: &mut Properties, job: &JobJson) {
     let policy = &job.policy;
     let counters = job.counters.iter().flatten();
     let causes: Vec<String> = counters.map(|(cause, count)| format!("{count} {cause}")).collect();
@@ -123,7 +123,7 @@ fn runs(facts: &mut Facts, job: &JobReads) {
     }
 }
 
-fn ending(facts: &mut Facts, app: &App, job: &JobReads) {
+fn ending(facts: &mut Properties, app: &App, job: &JobJson) {
     if let Some(progress) = &job.progress {
         facts.add("progress", format!("{}% {}", progress.percent, clean(&progress.note)));
     }
@@ -131,11 +131,13 @@ fn ending(facts: &mut Facts, app: &App, job: &JobReads) {
         facts.add("result", brief_json(result, VALUE_CHARS));
     }
     if let Some(warning) = &job.warning {
-        facts.add("warning", app.out.ink(Ink::Yellow, &clean(warning)));
+        facts.add("warning", app.out.ink(Colour::Yellow, &clean(warning)));
     }
     if let Some(reason) = job.terminal_reason {
-        facts
-            .add("dead because", format!("{}: {}", app.out.ink(Ink::Red, reason.as_str()), reason.meaning()));
+        facts.add(
+            "dead because",
+            format!("{}: {}", app.out.ink(Colour::Red, reason.as_str()), reason.meaning()),
+        );
     }
     facts.text("canceled because", job.cancel_reason.as_deref());
     if let (Some(kind), Some(message)) = (&job.error_type, &job.last_error) {

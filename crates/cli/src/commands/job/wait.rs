@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use backstop::core::job::JobReads;
+use backstop::core::job::JobJson;
 use backstop::{JobId, State};
 use backstop_server::shape::ArchivedJob;
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Many, path};
+use super::{ManyJobs, path};
 use crate::app::App;
 use crate::client::Client;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span;
 use crate::problem::{Exit, Problem};
 
@@ -25,15 +25,15 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 #[command(
     after_help = "Exit codes: 0 all succeeded, 1 one failed, 4 one was canceled, 5 the timeout was reached."
 )]
-pub(crate) struct Wait {
+pub(crate) struct WaitOptions {
     #[command(flatten)]
-    many: Many,
+    many: ManyJobs,
     /// Give up after this long, such as 5m [default: wait for as long as it takes].
     #[arg(long, value_name = "DURATION", value_parser = span::parse)]
     timeout: Option<Duration>,
 }
 
-pub(super) async fn run(options: &Wait, client: &Client, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(options: &WaitOptions, client: &Client, app: &App) -> Result<Exit, Problem> {
     let until = options.timeout.map(|timeout| Instant::now() + timeout);
     let mut ended = Vec::new();
     for id in options.many.find(client).await? {
@@ -68,7 +68,7 @@ async fn one(id: JobId, until: Option<Instant>, client: &Client) -> Result<State
 }
 
 async fn state(id: JobId, client: &Client) -> Result<State, Problem> {
-    match client.get::<JobReads>(&path(id, "")).await {
+    match client.get::<JobJson>(&path(id, "")).await {
         Ok(job) => Ok(job.status),
         Err(problem) if problem.is("archived") => {
             Ok(client.get::<ArchivedJob>(&format!("/api/v1/archive/{id}")).await?.status)
@@ -78,7 +78,7 @@ async fn state(id: JobId, client: &Client) -> Result<State, Problem> {
 }
 
 fn sentence(app: &App, id: JobId, state: State) -> String {
-    let shown = app.out.ink(Ink::of_state(state), state.as_str());
+    let shown = app.out.ink(Colour::of_state(state), state.as_str());
     if state.is_terminal() { format!("{id} {shown}") } else { format!("{id} is still {shown}") }
 }
 

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use backstop::Timestamp;
 use backstop::core::failure::{Fingerprint, TerminalReason};
-use backstop::core::redrive::{Settings, Survey};
+use backstop::core::redrive::{PlanSettings, PlanSurvey};
 use backstop::store::QueueView;
-use backstop_server::shape::{Care as Settled, NewPlan, PlanMade, PlanShown};
+use backstop_server::shape::{NewPlan, NewPlanSettings, PlanMade, PlanShown};
 use clap::Args;
 use serde_json::json;
 
-use super::{REDRIVES, Who, ask, under_way};
+use super::{ActorOptions, REDRIVES, ask, under_way};
 use crate::app::App;
 use crate::client::Client;
 use crate::output::clean;
 use crate::output::figures::grouped;
 use crate::output::span;
-use crate::output::table::{Listing, number, short, text};
+use crate::output::table::{TextTable, number, short, text};
 use crate::problem::{Exit, Problem};
 
 /// Which dead letters, and how carefully.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct PlanOptions {
     /// Those that died of this incident.
     #[arg(long, value_name = "FINGERPRINT")]
     incident: Option<Fingerprint>,
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    care: Care,
+    care: CareOptions,
     /// Only code of this version or a later one may run them [default: what the incident is fixed in].
     #[arg(long, value_name = "VERSION")]
     needs: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
-    who: Who,
+    who: ActorOptions,
     /// Count only; create no plan.
     #[arg(long, conflicts_with = "start")]
     dry_run: bool,
@@ -69,28 +69,28 @@ pub(crate) struct Options {
 
 /// How carefully a plan goes.
 #[derive(Debug, Args)]
-struct Care {
+struct CareOptions {
     /// Jobs that go first; the rest follow only when they have succeeded.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().canary)]
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().canary)]
     canary: u32,
     /// Jobs driven in one step at most.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().batch)]
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().batch)]
     batch: u32,
     /// Jobs driven each second, on average.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().per_second)]
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().per_second)]
     rate: u32,
     /// Jobs that are driven and have not ended, at most.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().in_flight)]
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().in_flight)]
     in_flight: u32,
-    /// Leave out what was driven again this often already.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().ceiling)]
+    /// Leave out what was already driven again this often.
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().ceiling)]
     ceiling: u32,
     /// Failures with another cause that are allowed before the plan halts.
-    #[arg(long, value_name = "N", default_value_t = Settings::default().max_failures)]
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().max_failures)]
     max_failures: u32,
 }
 
-impl Options {
+impl PlanOptions {
     /// The plan that is asked for; ages are counted back from `now`.
     fn wanted(&self, now: Timestamp) -> NewPlan {
         let care = &self.care;
@@ -103,7 +103,7 @@ impl Options {
             finished_before: self.older_than.map(|age| now.before(age)),
             finished_after: self.younger_than.map(|age| now.before(age)),
             all: self.all,
-            settings: Some(Settled {
+            settings: Some(NewPlanSettings {
                 canary: care.canary,
                 batch: care.batch,
                 per_second: care.rate,
@@ -119,7 +119,7 @@ impl Options {
     }
 }
 
-pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(options: &PlanOptions, client: &Client, app: &App) -> Result<Exit, Problem> {
     let wanted = options.wanted(client.now().await?);
     let survey = match client.post(REDRIVES, &NewPlan { dry_run: true, ..wanted.clone() }).await {
         Ok(PlanMade { survey, .. }) => survey.ok_or_else(|| missing("survey"))?,
@@ -137,7 +137,9 @@ pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result
     let dead = dead_letters(client).await?;
     if !options.all && dead > 1 && survey.jobs >= dead {
         let dead = grouped(dead);
-        app.out.warn(&format!("this matches every dead letter there is, all {dead} of them: is that meant?"));
+        app.out.warn(&format!(
+            "this matches every dead letter there is, all {dead} of them: is that what you want?"
+        ));
     }
     if options.dry_run {
         return dry(app, &survey);
@@ -154,7 +156,7 @@ pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result
 /// A server that leaves out what it must answer.
 fn missing(what: &str) -> Problem {
     Problem::failed("unexpected_answer", format!("the server's answer has no {what}"))
-        .hint("check that --server names a Backstop server of about this version")
+        .hint("check that --server names a Backstop server of a similar version")
 }
 
 async fn dead_letters(client: &Client) -> Result<u64, Problem> {
@@ -162,7 +164,7 @@ async fn dead_letters(client: &Client) -> Result<u64, Problem> {
     Ok(queues.iter().map(|queue| queue.failed).sum())
 }
 
-fn dry(app: &App, survey: &Survey) -> Result<Exit, Problem> {
+fn dry(app: &App, survey: &PlanSurvey) -> Result<Exit, Problem> {
     if app.out.json {
         app.out.document(&json!({ "survey": survey, "plan": null }))?;
     } else {
@@ -173,7 +175,7 @@ fn dry(app: &App, survey: &Survey) -> Result<Exit, Problem> {
 
 fn told_made(
     app: &App,
-    survey: &Survey,
+    survey: &PlanSurvey,
     PlanShown { plan, description }: &PlanShown,
 ) -> Result<Exit, Problem> {
     if app.out.json {
@@ -185,9 +187,9 @@ fn told_made(
 }
 
 /// The dry run as a table, with what is left out below it.
-fn drawn(app: &App, survey: &Survey) -> String {
+fn drawn(app: &App, survey: &PlanSurvey) -> String {
     let heads = ["jobs", "kind", "queue", "reason", "fingerprint", "error"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[5]).drop_first(&[5, 2]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[5]).drop_first(&[5, 2]);
     for group in &survey.groups {
         table.row(vec![
             number(group.jobs),

@@ -2,7 +2,7 @@
 
 use backstop::Timestamp;
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Item, Outcome, Plan};
+use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome};
 use backstop_server::shape::{Items, PlanShown};
 use clap::Args;
 
@@ -11,15 +11,15 @@ use crate::app::App;
 use crate::client::{Client, query};
 use crate::output::clean;
 use crate::output::figures::grouped;
-use crate::output::paint::Ink;
+use crate::output::paint::Colour;
 use crate::output::span::{both, relative};
-use crate::output::table::{Facts, Listing, inked, number, short, text};
+use crate::output::table::{Properties, TextTable, inked, number, short, text};
 use crate::output::wrap::wrapped;
 use crate::problem::{Exit, Problem};
 
 /// Which plan, and how much of it.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ShowPlanOptions {
     /// The plan, such as rd-1f0c9a22.
     id: PlanId,
     /// Watch it until it is done, halted or canceled.
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     cursor: Option<String>,
 }
 
-pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result<Exit, Problem> {
+pub(super) async fn run(options: &ShowPlanOptions, client: &Client, app: &App) -> Result<Exit, Problem> {
     if options.watch {
         return watch::run(&options.id, client, app).await;
     }
@@ -54,7 +54,7 @@ pub(super) async fn run(options: &Options, client: &Client, app: &App) -> Result
 }
 
 fn page(app: &App, PlanShown { plan, description }: &PlanShown, now: Timestamp) -> String {
-    let head = |text: &str| app.out.ink(Ink::Bold, text);
+    let head = |text: &str| app.out.ink(Colour::Bold, text);
     let mut page = format!("{} {}\n", head("plan"), app.out.ink(super::ink(plan.phase), plan.id.as_str()));
     page.push_str(&format!("  {}\n\n", wrapped(&clean(description), app.out.width, 2)));
     page.push_str(&format!("{}\n{}\n", head("what"), facts(plan, now).page(&app.out)));
@@ -68,8 +68,8 @@ fn page(app: &App, PlanShown { plan, description }: &PlanShown, now: Timestamp) 
     page
 }
 
-fn facts(plan: &Plan, now: Timestamp) -> Facts {
-    let mut facts = Facts::default();
+fn facts(plan: &Plan, now: Timestamp) -> Properties {
+    let mut facts = Properties::default();
     facts.add("which", clean(&plan.selector.to_string()));
     facts.text("incident", plan.about.as_deref());
     facts.text("note", Some(plan.note.as_str()).filter(|note| !note.is_empty()));
@@ -81,16 +81,16 @@ fn facts(plan: &Plan, now: Timestamp) -> Facts {
     facts.add(
         "care",
         format!(
-            "{canaries}, batches of {}, {} a second, {} in flight at most, ceiling {}, {} other failures borne",
+            "{canaries}, batches of {}, {} a second, {} in flight at most, ceiling {}, {} other failures tolerated",
             care.batch, care.per_second, care.in_flight, care.ceiling, care.max_failures
         ),
     );
     facts
 }
 
-fn figures(plan: &Plan) -> Facts {
+fn figures(plan: &Plan) -> Properties {
     let counts = &plan.counts;
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     let all = [
         ("expected", plan.expected),
         ("driven", counts.driven),
@@ -110,13 +110,13 @@ fn figures(plan: &Plan) -> Facts {
 }
 
 async fn jobs(
-    options: &Options,
+    options: &ShowPlanOptions,
     PlanShown { plan, description }: &PlanShown,
     client: &Client,
     app: &App,
 ) -> Result<Exit, Problem> {
     let page = query([("limit", Some(options.limit.to_string())), ("cursor", options.cursor.clone())]);
-    let page: Items<Item> = client.get(&format!("{REDRIVES}/{}/jobs{page}", plan.id)).await?;
+    let page: Items<PlanJob> = client.get(&format!("{REDRIVES}/{}/jobs{page}", plan.id)).await?;
     if app.out.json {
         app.out.items(&page.items, page.next_cursor)?;
         return Ok(Exit::Done);
@@ -132,9 +132,9 @@ async fn jobs(
     Ok(Exit::Done)
 }
 
-fn table(app: &App, items: &[Item], now: Timestamp) -> String {
+fn table(app: &App, items: &[PlanJob], now: Timestamp) -> String {
     let heads = ["job", "part", "outcome", "driven", "redrives", "more"];
-    let mut table = Listing::new(&app.out, &heads).flexible(&[5]).drop_first(&[4, 3, 5]);
+    let mut table = TextTable::new(&app.out, &heads).flexible(&[5]).drop_first(&[4, 3, 5]);
     for item in items {
         let (word, colour, more) = told(item.outcome.as_ref());
         table.row(vec![
@@ -149,16 +149,18 @@ fn table(app: &App, items: &[Item], now: Timestamp) -> String {
     table.text()
 }
 
-fn told(outcome: Option<&Outcome>) -> (&'static str, Ink, String) {
-    let Some(outcome) = outcome else { return ("in flight", Ink::Blue, String::new()) };
+fn told(outcome: Option<&PlanJobOutcome>) -> (&'static str, Colour, String) {
+    let Some(outcome) = outcome else { return ("in flight", Colour::Blue, String::new()) };
     let (ink, more) = match outcome {
-        Outcome::Succeeded => (Ink::Green, String::new()),
-        Outcome::FailedAgain => (Ink::Red, "of the same".to_owned()),
-        Outcome::FailedOtherwise { fingerprint } => {
-            (Ink::Red, fingerprint.as_ref().map_or_else(String::new, |print| format!("incident {print}")))
+        PlanJobOutcome::Succeeded => (Colour::Green, String::new()),
+        PlanJobOutcome::FailedAgain => (Colour::Red, "of the same".to_owned()),
+        PlanJobOutcome::FailedOtherwise { fingerprint } => {
+            (Colour::Red, fingerprint.as_ref().map_or_else(String::new, |print| format!("incident {print}")))
         }
-        Outcome::NotDriven { why } => (Ink::Yellow, why.clone()),
-        Outcome::Canceled | Outcome::Gone | Outcome::DrivenByHand => (Ink::Grey, String::new()),
+        PlanJobOutcome::NotDriven { why } => (Colour::Yellow, why.clone()),
+        PlanJobOutcome::Canceled | PlanJobOutcome::Gone | PlanJobOutcome::DrivenByHand => {
+            (Colour::Grey, String::new())
+        }
     };
     (outcome.as_str(), ink, more)
 }

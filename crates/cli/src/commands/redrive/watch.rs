@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop::core::job::PlanId;
-use backstop::core::redrive::{Phase, Plan};
+use backstop::core::redrive::{Plan, PlanPhase};
 use backstop_server::shape::PlanShown;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,10 +27,10 @@ pub(super) async fn run(id: &PlanId, client: &Client, app: &App) -> Result<Exit,
         let shown: PlanShown = client.get(&format!("{REDRIVES}/{id}")).await?;
         view.show(app, &shown);
         let phase = shown.plan.phase;
-        if matches!(phase, Phase::Done | Phase::Halted | Phase::Canceled) {
+        if matches!(phase, PlanPhase::Done | PlanPhase::Halted | PlanPhase::Canceled) {
             view.clear();
             told(app, &shown)?;
-            return Ok(if phase == Phase::Done { Exit::Done } else { Exit::Failed });
+            return Ok(if phase == PlanPhase::Done { Exit::Done } else { Exit::Failed });
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -39,7 +39,7 @@ pub(super) async fn run(id: &PlanId, client: &Client, app: &App) -> Result<Exit,
 /// Who watches.
 enum View {
     Bar(ProgressBar),
-    Lines { said: String, phase: Option<Phase>, looks: u32 },
+    Lines { said: String, phase: Option<PlanPhase>, looks: u32 },
 }
 
 impl View {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use backstop::Backstop;
-use backstop_server::{Api, ListenError, Tls, Webhooks, bind, serve};
+use backstop_server::{Api, ListenError, TlsSettings, Webhooks, bind, serve};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -12,27 +12,27 @@ use crate::otlp::Exporter;
 use crate::problem::Problem;
 
 /// An API that listens.
-pub(super) struct Listening {
+pub(super) struct ListeningApi {
     api: Api,
     webhooks: Webhooks,
     served: JoinHandle<Result<(), ListenError>>,
 }
 
 /// The API listens as long as this is there.
-pub(super) type Open = oneshot::Sender<()>;
+pub(super) type ApiGuard = oneshot::Sender<()>;
 
-impl Listening {
+impl ListeningApi {
     /// Listens where it is told, or where the configuration says.
     pub(super) async fn start(
         engine: &Backstop,
         listen: Option<SocketAddr>,
         exporter: Option<&Exporter>,
         app: &App,
-    ) -> Result<(Self, Open), Problem> {
+    ) -> Result<(Self, ApiGuard), Problem> {
         let server = &app.settings.server;
         let mut settings = server.settings.clone();
         if let Some((certificate, key)) = &server.tls {
-            settings.tls = Some(Tls::load(certificate, key)?);
+            settings.tls = Some(TlsSettings::load(certificate, key)?);
         }
         settings.limits.grace = app.settings.grace;
         settings.lease = Some(app.settings.lease);
@@ -49,7 +49,7 @@ impl Listening {
         app.out.note(&format!("api: {scheme}://{address}"));
         if scheme == "http" && !address.ip().is_loopback() {
             app.out.warn(
-                "tokens and payloads travel in clear: set server.tls_cert and server.tls_key, or use a proxy",
+                "tokens and payloads travel unencrypted: set server.tls_cert and server.tls_key, or use a proxy",
             );
         }
         let (open, closed) = oneshot::channel::<()>();

@@ -56,7 +56,7 @@ struct Lexer<'t> {
     unclosed: Vec<char>,
 }
 
-/// Normalizes one line of collapsed white space.
+/// Normalizes one line of collapsed whitespace.
 pub(super) fn normalized(line: &str) -> String {
     let mut result = pass(line);
     // What was taken out may leave a neighbour in another light: without its number, `ann@example.org7`

@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::edges;
 use super::key_names::is_sensitive_key;
-use super::spans::Spans;
+use super::spans::SecretRanges;
 use super::values::{self, Separator};
 
 /// The words around which a name is looked for. Also the trigger of this pass.
@@ -35,7 +35,7 @@ const NEAR: usize = 96;
 const CLOUD_SECRET: usize = 40;
 
 /// Marks the values of sensitive names.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     let mut done = 0;
     let mut position = 0;
@@ -217,7 +217,7 @@ fn identified_by(text: &str, from: usize) -> Option<Range<usize>> {
 }
 
 /// A cloud provider's secret has no prefix to know it by: forty mixed characters close to the word "secret".
-fn mark_cloud_secret(bytes: &[u8], from: usize, spans: &mut Spans) {
+fn mark_cloud_secret(bytes: &[u8], from: usize, spans: &mut SecretRanges) {
     let is_inside = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'+');
     let mut start = from;
     while start < bytes.len() && start < from + NEAR {

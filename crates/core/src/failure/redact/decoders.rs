@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::spans::Spans;
+use super::spans::SecretRanges;
 use super::values;
 
 /// How serde introduces a text that it could not use. Also the trigger of this pass.
@@ -17,7 +17,7 @@ static COMPLAINT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(COMPLAINTS).expect("the complaint pattern is a constant"));
 
 /// Marks the quoted texts.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let mut position = 0;
     while let Some(complaint) = COMPLAINT.find_at(text, position) {
         position = complaint.end();

@@ -3,7 +3,7 @@
 //! The sign alone is no proof: package versions, image digests, unit names and Git remotes use it too, and
 //! those must stay readable.
 
-use super::spans::Spans;
+use super::spans::SecretRanges;
 
 /// Last labels that make `name@something.label` a file or a service unit, not an address.
 const NOT_DOMAINS: [&str; 24] = [
@@ -12,7 +12,7 @@ const NOT_DOMAINS: [&str; 24] = [
 ];
 
 /// Marks every address.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     let hidden_ends = spans.sorted_ends();
     let mut position = 0;

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::edges;
-use super::spans::Spans;
+use super::spans::SecretRanges;
 use super::values;
 
 /// Header names and schemes. Also the trigger of this pass.
@@ -27,7 +27,7 @@ const LIST_SCHEMES: [&str; 6] = ["digest", "aws4-hmac-sha256", "oauth", "hawk", 
 const MAX_HEADER: usize = 8 * 1024;
 
 /// Marks what the headers carry.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     let mut position = 0;
     while let Some(name) = NAME.find_at(text, position) {

@@ -4,12 +4,12 @@
 //! like a card of a known network with that length, and an account number must have its country's length.
 
 use super::edges;
-use super::spans::Spans;
+use super::spans::SecretRanges;
 
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
 
 /// Marks payment card numbers, plain or in groups joined by one kind of separator.
-pub(super) fn mark_cards(text: &str, spans: &mut Spans) {
+pub(super) fn mark_cards(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     let mut position = 0;
     while position < bytes.len() {
@@ -124,7 +124,7 @@ const IBAN_LENGTHS: &str = "\
     TL23 TN24 TR26 UA29 VA22";
 
 /// Marks international bank account numbers, plain or in groups.
-pub(super) fn mark_ibans(text: &str, spans: &mut Spans) {
+pub(super) fn mark_ibans(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     for start in 0..bytes.len() {
         let at_word_start = bytes[start].is_ascii_alphabetic() && edges::begins(bytes, start);

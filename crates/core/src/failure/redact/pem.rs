@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::spans::Spans;
+use super::spans::SecretRanges;
 
 static BEGIN: LazyLock<Regex> = LazyLock::new(|| armour("-----BEGIN"));
 static END: LazyLock<Regex> = LazyLock::new(|| armour("-----END"));
@@ -24,7 +24,7 @@ fn armour(edge: &str) -> Regex {
 }
 
 /// Marks every private key block.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let mut position = 0;
     let mut next_end = END.find(text);
     for begin in BEGIN.find_iter(text) {

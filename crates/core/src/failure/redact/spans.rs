@@ -9,9 +9,9 @@ use super::MARKER;
 
 /// Ranges of one text that must not stay readable.
 #[derive(Debug, Default)]
-pub(super) struct Spans(Vec<Range<usize>>);
+pub(super) struct SecretRanges(Vec<Range<usize>>);
 
-impl Spans {
+impl SecretRanges {
     /// Adds a range; an empty one means nothing.
     pub(super) fn mark(&mut self, range: Range<usize>) {
         if !range.is_empty() {

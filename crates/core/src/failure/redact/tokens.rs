@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::edges;
-use super::spans::Spans;
+use super::spans::SecretRanges;
 
 /// How known credentials begin. The trigger of this pass; it must match wherever a shape below does.
 pub(super) const PREFIXES: &str = concat!(
@@ -77,7 +77,7 @@ static SHAPE: LazyLock<[Regex; 2]> = LazyLock::new(|| {
 });
 
 /// Marks every credential with a known shape.
-pub(super) fn mark(text: &str, spans: &mut Spans) {
+pub(super) fn mark(text: &str, spans: &mut SecretRanges) {
     let [anywhere, words] = &*SHAPE;
     anywhere.find_iter(text).for_each(|hit| spans.mark(hit.range()));
     let mut position = 0;

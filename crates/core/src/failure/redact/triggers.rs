@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use regex::{RegexSet, SetMatches};
 
-use super::spans::Spans;
+use super::spans::SecretRanges;
 use super::{assignments, decoders, emails, headers, numbers, pem, tokens, urls};
 
-type Pass = fn(&str, &mut Spans);
+type Pass = fn(&str, &mut SecretRanges);
 
 /// Trigger pattern and pass. The order matters once: e-mail addresses come after URLs, whose user part ends
 /// in the same sign.
@@ -33,9 +33,9 @@ static TRIGGERS: LazyLock<RegexSet> = LazyLock::new(|| {
 });
 
 /// The passes that one text calls for.
-pub(super) struct Triggers(SetMatches);
+pub(super) struct RedactionPasses(SetMatches);
 
-impl Triggers {
+impl RedactionPasses {
     /// Looks at `text` once.
     pub(super) fn of(text: &str) -> Self {
         Self(TRIGGERS.matches(text))
@@ -47,7 +47,7 @@ impl Triggers {
     }
 
     /// Runs the passes that were called for.
-    pub(super) fn mark(&self, text: &str, spans: &mut Spans) {
+    pub(super) fn mark(&self, text: &str, spans: &mut SecretRanges) {
         for called in &self.0 {
             if let Some((_, pass)) = PASSES.get(called) {
                 pass(text, spans);

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::spans::Spans;
+use super::spans::SecretRanges;
 
 /// Query parameters that carry a credential although their name alone would not say so in running text.
 pub(super) const QUERY_KEYS: &str = "(?i-u:[?&;](?:amp;)?(?:sig|signature|key|hmac|auth|code_verifier|\
@@ -24,7 +24,7 @@ static LOGIN_FLAG: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(LOGIN_FLAGS).expect("the flag pattern is a constant"));
 
 /// Marks `name:password` after a flag that announces it; two numbers are a user and a group.
-pub(super) fn mark_logins(text: &str, spans: &mut Spans) {
+pub(super) fn mark_logins(text: &str, spans: &mut SecretRanges) {
     for flag in LOGIN_FLAG.find_iter(text) {
         let end = address_end(text.as_bytes(), flag.end());
         if let Some((name, password)) = text[flag.end()..end].split_once(':')
@@ -37,7 +37,7 @@ pub(super) fn mark_logins(text: &str, spans: &mut Spans) {
 }
 
 /// Marks the values of secret query parameters.
-pub(super) fn mark_query_values(text: &str, spans: &mut Spans) {
+pub(super) fn mark_query_values(text: &str, spans: &mut SecretRanges) {
     for name in QUERY_KEY.find_iter(text) {
         let length = text[name.end()..]
             .bytes()
@@ -51,7 +51,7 @@ pub(super) fn mark_query_values(text: &str, spans: &mut Spans) {
 }
 
 /// Marks `user:password@` wherever an address carries it.
-pub(super) fn mark_userinfo(text: &str, spans: &mut Spans) {
+pub(super) fn mark_userinfo(text: &str, spans: &mut SecretRanges) {
     let mut schemes = text.match_indices("://").map(|(at, sign)| at + sign.len()).peekable();
     while let Some(start) = schemes.next() {
         // An address inside the query of another one is an address of its own.
@@ -64,7 +64,7 @@ pub(super) fn mark_userinfo(text: &str, spans: &mut Spans) {
     mark_schemeless(text, spans);
 }
 
-/// An address ends at white space or a quotation mark.
+/// An address ends at whitespace or a quotation mark.
 fn address_end(bytes: &[u8], start: usize) -> usize {
     let inside = |b: &&u8| !b.is_ascii_whitespace() && !matches!(**b, b'"' | b'\'' | b'<' | b'>' | b'`');
     start + bytes[start..].iter().take_while(inside).count()
@@ -126,7 +126,7 @@ fn has_port(authority: &str) -> bool {
 
 /// `user:password@tcp(host)`, `user:password@host:port`, `oracle:thin:user/password@host`: addresses without
 /// scheme.
-fn mark_schemeless(text: &str, spans: &mut Spans) {
+fn mark_schemeless(text: &str, spans: &mut SecretRanges) {
     let bytes = text.as_bytes();
     let mut floor = 0;
     for (at, _) in text.match_indices('@') {
@@ -141,7 +141,7 @@ fn mark_schemeless(text: &str, spans: &mut Spans) {
             continue;
         }
         let Some((name, password)) = user.split_once(':') else { continue };
-        // What stands before the name is no part of it.
+        // What stands before the name is not part of it.
         let name =
             name.rsplit(|ch: char| !ch.is_ascii_alphanumeric() && !matches!(ch, '_' | '.' | '-')).next();
         let is_name = name.is_some_and(|name| name.contains(|ch: char| ch.is_ascii_alphabetic()));

@@ -116,7 +116,7 @@ pub(super) fn enclosed(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     Some(from..bytes.len())
 }
 
-/// The unquoted value at `from`: up to white space, or to a delimiter that clearly starts the next field.
+/// The unquoted value at `from`: up to whitespace, or to a delimiter that clearly starts the next field.
 /// Closing punctuation at its end is left to the sentence.
 pub(super) fn bare(bytes: &[u8], from: usize) -> Range<usize> {
     let mut end = from;

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::far::{Far, Run};
-use super::near::{self, Near};
+use super::far::{EqualSeconds, FarBookings};
+use super::near::{self, NearBookings};
 use super::{CLOCK_SLACK, MICROS};
 use crate::time::Timestamp;
 
 /// Where a retry was booked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Booking {
     /// The second.
     pub(super) second: i64,
     /// How many were booked there before.
@@ -22,8 +22,8 @@ pub(super) struct Place {
 pub(super) struct Calendar {
     /// The first second that is kept.
     start: i64,
-    near: Near,
-    far: Far,
+    near: NearBookings,
+    far: FarBookings,
 }
 
 /// The calendar as it is stored: pairs of a number of bookings and for how many seconds it holds.
@@ -42,7 +42,7 @@ impl Default for Calendar {
 
 impl Calendar {
     fn starting_at(start: i64) -> Self {
-        Self { start, near: Near::empty(), far: Far::default() }
+        Self { start, near: NearBookings::empty(), far: FarBookings::default() }
     }
 
     /// Drops what lies before `now`. A clock that was set back by more than its slack starts a new calendar:
@@ -64,22 +64,22 @@ impl Calendar {
 
     /// Books the first second from `earliest` on that holds fewer than `rate`. `earliest` is at most an hour
     /// after the time of the last [`Calendar::advance`].
-    pub(super) fn book(&mut self, earliest: i64, rate: u32) -> Place {
+    pub(super) fn book(&mut self, earliest: i64, rate: u32) -> Booking {
         let end = self.start + near::SECONDS;
         if let Some(second) = self.near.first_below(earliest.max(self.start), end, rate) {
             let index = self.near.count(second);
             self.near.set(second, index + 1);
-            return Place { second, index };
+            return Booking { second, index };
         }
         let (behind, index) = self.far.book(rate);
-        Place { second: end.saturating_add_unsigned(behind), index }
+        Booking { second: end.saturating_add_unsigned(behind), index }
     }
 }
 
 impl From<Calendar> for Document {
     fn from(calendar: Calendar) -> Self {
         let seconds = calendar.start..calendar.start + near::SECONDS;
-        let near = seconds.map(|second| Run { count: calendar.near.count(second), seconds: 1 });
+        let near = seconds.map(|second| EqualSeconds { count: calendar.near.count(second), seconds: 1 });
         let mut booked: Vec<(u32, u64)> = Vec::new();
         for run in near.chain(calendar.far.runs()) {
             match booked.last_mut() {
@@ -110,7 +110,7 @@ impl From<Document> for Calendar {
                 next += 1;
                 seconds -= 1;
             }
-            calendar.far.push(Run { count, seconds });
+            calendar.far.push(EqualSeconds { count, seconds });
         }
         calendar
     }

@@ -11,7 +11,7 @@ const RUNS: usize = 512;
 
 /// Neighbouring seconds that hold the same number of bookings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct EqualSeconds {
     /// Bookings in each second.
     pub(super) count: u32,
     /// How many seconds.
@@ -20,17 +20,17 @@ pub(super) struct Run {
 
 /// Bookings by run, in the order of time and without gaps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Far {
-    runs: VecDeque<Run>,
+pub(super) struct FarBookings {
+    runs: VecDeque<EqualSeconds>,
 }
 
-impl Far {
-    pub(super) fn runs(&self) -> impl Iterator<Item = Run> {
+impl FarBookings {
+    pub(super) fn runs(&self) -> impl Iterator<Item = EqualSeconds> {
         self.runs.iter().copied()
     }
 
     /// Adds a run at the end.
-    pub(super) fn push(&mut self, run: Run) {
+    pub(super) fn push(&mut self, run: EqualSeconds) {
         match self.runs.back_mut() {
             _ if run.seconds == 0 => {}
             Some(last) if last.count == run.count => last.seconds = last.seconds.saturating_add(run.seconds),
@@ -63,7 +63,7 @@ impl Far {
     pub(super) fn book(&mut self, rate: u32) -> (u64, u32) {
         let mut before = 0_u64;
         for at in 0..self.runs.len() {
-            let Run { count, seconds } = self.runs[at];
+            let EqualSeconds { count, seconds } = self.runs[at];
             if count < rate {
                 self.raise_first_of(at);
                 self.limit();
@@ -71,7 +71,7 @@ impl Far {
             }
             before = before.saturating_add(seconds);
         }
-        self.push(Run { count: 1, seconds: 1 });
+        self.push(EqualSeconds { count: 1, seconds: 1 });
         (before, 0)
     }
 
@@ -84,7 +84,7 @@ impl Far {
         }
         match at.checked_sub(1).and_then(|before| self.runs.get_mut(before)) {
             Some(before) if before.count == raised => before.seconds += 1,
-            _ => self.runs.insert(at, Run { count: raised, seconds: 1 }),
+            _ => self.runs.insert(at, EqualSeconds { count: raised, seconds: 1 }),
         }
     }
 

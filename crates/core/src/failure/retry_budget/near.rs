@@ -10,13 +10,13 @@ const SIZE: usize = 4_096;
 
 /// Bookings by second.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Near {
+pub(super) struct NearBookings {
     /// A complete binary tree: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `SIZE`.
     /// Each inner node is the smaller of its children.
     least: Vec<u32>,
 }
 
-impl Near {
+impl NearBookings {
     pub(super) fn empty() -> Self {
         Self { least: vec![0; 2 * SIZE] }
     }

@@ -7,7 +7,7 @@ use crate::failure::Cause;
 
 /// What a rule looks at.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct RuleInput<'a> {
     /// The job's kind.
     pub kind: &'a str,
     /// The job's queue.
@@ -23,11 +23,11 @@ pub struct Facts<'a> {
 
 /// The enabled rules in their order.
 #[derive(Debug, Clone, Default)]
-pub struct RuleBook {
+pub struct RuleSet {
     rules: Vec<(Rule, Option<Regex>)>,
 }
 
-impl RuleBook {
+impl RuleSet {
     /// Sorts the enabled rules and makes them ready. A rule that cannot be used is left out and reported, so
     /// that one bad document never stops the others.
     #[must_use]
@@ -46,7 +46,7 @@ impl RuleBook {
 
     /// The first rule that matches. Causes that are no failures, and signatures, match none.
     #[must_use]
-    pub fn judge(&self, facts: &Facts<'_>) -> Option<&Rule> {
+    pub fn judge(&self, facts: &RuleInput<'_>) -> Option<&Rule> {
         if self.rules.is_empty() || !is_governable(facts.cause) {
             return None;
         }
@@ -62,7 +62,7 @@ impl RuleBook {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// True when no rule is in force; then there is no need to gather [`Facts`].
+    /// True when no rule is in force; then there is no need to gather [`RuleInput`].
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::failure::{Decision, HookAnswer, Situation, TerminalReason, Verdict, decide};
+use crate::failure::{Decision, DecisionInput, HookAnswer, TerminalReason, Verdict, decide};
 use crate::job::Policy;
 
-fn acting(action: Action) -> Rule {
+fn acting(action: RuleAction) -> Rule {
     Rule {
         id: "stripe-down".parse().expect("a slug"),
         note: String::new(),
-        matches: Match { kind: Some("*".to_owned()), ..Match::default() },
+        matches: RuleMatch { kind: Some("*".to_owned()), ..RuleMatch::default() },
         action,
         enabled: true,
         position: 0,
@@ -20,7 +20,7 @@ fn acting(action: Action) -> Rule {
 }
 
 fn retry(max_retries: Option<u32>, backoff: Option<Backoff>, delay: Option<Duration>) -> Rule {
-    acting(Action::Retry { max_retries, backoff, delay })
+    acting(RuleAction::Retry { max_retries, backoff, delay })
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -32,10 +32,10 @@ fn failed(cause: Cause) -> Failure {
 }
 
 /// The decision of `rule` about a job with five retries of seven seconds each.
-fn by(rule: &Rule, failure: &Failure, change: impl FnOnce(&mut Situation<'_>)) -> Decision {
+fn by(rule: &Rule, failure: &Failure, change: impl FnOnce(&mut DecisionInput<'_>)) -> Decision {
     let policy = Policy::default().backoff(Backoff::fixed(seconds(7)));
     let hook = HookAnswer::default();
-    let mut situation = Situation {
+    let mut situation = DecisionInput {
         policy: &policy,
         attempt: 0,
         crashes: 0,
@@ -55,7 +55,7 @@ fn trace(decision: &Decision) -> Vec<String> {
 #[test]
 fn permanent_kills_at_once_and_the_ledger_names_the_rule() {
     // F18
-    let rule = acting(Action::Permanent);
+    let rule = acting(RuleAction::Permanent);
     let decision = by(&rule, &failed(Cause::Error), |_| {});
     assert_eq!(decision.verdict, Verdict::Dead { reason: TerminalReason::NonRetryable });
     assert_eq!(
@@ -74,8 +74,8 @@ fn permanent_kills_at_once_and_the_ledger_names_the_rule() {
 #[test]
 fn transient_and_pause_queue_go_back_uncharged() {
     // F18
-    for rule in [acting(Action::Transient { delay: None }), acting(Action::PauseQueue)] {
-        let worn = |situation: &mut Situation<'_>| situation.attempt = 99;
+    for rule in [acting(RuleAction::Transient { delay: None }), acting(RuleAction::PauseQueue)] {
+        let worn = |situation: &mut DecisionInput<'_>| situation.attempt = 99;
         for cause in [Cause::Error, Cause::Permanent, Cause::Invalid, Cause::Timeout, Cause::Panic] {
             let decision = by(&rule, &failed(cause), worn);
             assert_eq!(decision.verdict, Verdict::Defer { delay: seconds(7) }, "{cause}");
@@ -83,15 +83,15 @@ fn transient_and_pause_queue_go_back_uncharged() {
             assert_eq!(rule.cause(&failed(cause)), Cause::Rejected);
         }
     }
-    let decision = by(&acting(Action::Transient { delay: None }), &failed(Cause::Error), |_| {});
+    let decision = by(&acting(RuleAction::Transient { delay: None }), &failed(Cause::Error), |_| {});
     assert_eq!(
         trace(&decision),
         ["cause=error", "rule=`stripe-down`: transient", "charged=no: the rule says so", "delay=7.0 s"]
     );
     let asking = failed(Cause::Error).retry_in(seconds(3));
-    let timed = acting(Action::Transient { delay: Some(seconds(40)) });
+    let timed = acting(RuleAction::Transient { delay: Some(seconds(40)) });
     assert_eq!(by(&timed, &asking, |_| {}).verdict, Verdict::Defer { delay: seconds(40) });
-    let paused = by(&acting(Action::PauseQueue), &asking, |_| {});
+    let paused = by(&acting(RuleAction::PauseQueue), &asking, |_| {});
     assert_eq!(paused.verdict, Verdict::Defer { delay: seconds(3) });
 }
 
@@ -105,7 +105,7 @@ fn retry_overrules_marks_and_the_retry_policy_but_not_the_attempts() {
         assert_eq!(decision.verdict, Verdict::Retry { delay: seconds(7) }, "{cause}");
         assert_eq!(rule.cause(&failed(cause)), cause);
     }
-    let worn = |situation: &mut Situation<'_>| situation.attempt = 5;
+    let worn = |situation: &mut DecisionInput<'_>| situation.attempt = 5;
     let exhausted = Verdict::Dead { reason: TerminalReason::RetryExhausted };
     assert_eq!(by(&rule, &failed(Cause::Error), worn).verdict, exhausted);
     let more = by(&retry(Some(9), None, None), &failed(Cause::Error), worn);
@@ -133,9 +133,11 @@ fn the_wait_of_a_rule_wins_in_a_fixed_order() {
 #[test]
 fn no_rule_lifts_the_crash_budget() {
     // F18, C1: a job that takes down process after process ends, whatever the rules say.
-    for rule in
-        [acting(Action::Transient { delay: None }), acting(Action::PauseQueue), retry(None, None, None)]
-    {
+    for rule in [
+        acting(RuleAction::Transient { delay: None }),
+        acting(RuleAction::PauseQueue),
+        retry(None, None, None),
+    ] {
         assert_eq!(rule.cause(&failed(Cause::Crash)), Cause::Crash);
         let forgiven = by(&rule, &failed(Cause::Crash), |_| {});
         assert!(matches!(forgiven.verdict, Verdict::Retry { .. }));
@@ -151,7 +153,7 @@ fn reported_failures_signatures_and_what_is_no_failure_stay_as_they_are() {
     let mut reported = failed(Cause::Permanent);
     reported.reported = true;
     let untouchable = [reported, failed(Cause::Signature), failed(Cause::Canceled), failed(Cause::Snoozed)];
-    for rule in [retry(Some(9), None, None), acting(Action::PauseQueue), acting(Action::Permanent)] {
+    for rule in [retry(Some(9), None, None), acting(RuleAction::PauseQueue), acting(RuleAction::Permanent)] {
         for failure in &untouchable {
             let without = by(&rule, failure, |situation| situation.rule = None);
             assert_eq!(by(&rule, failure, |_| {}), without, "{}", failure.cause);

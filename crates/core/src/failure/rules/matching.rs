@@ -3,7 +3,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, RuleError, TEXT_CHARS, at_most, is_governable};
+use super::{RuleError, RuleInput, TEXT_CHARS, at_most, is_governable};
 use crate::failure::Cause;
 use crate::limits::Limits;
 
@@ -17,7 +17,7 @@ const COMPILED_BYTES: usize = 256 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RuleMatch))]
 #[serde(default, deny_unknown_fields)]
-pub struct Match {
+pub struct RuleMatch {
     /// The job's kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -36,7 +36,7 @@ pub struct Match {
     pub text: Option<String>,
 }
 
-impl Match {
+impl RuleMatch {
     /// Checks every condition and makes the pattern ready.
     pub(super) fn compile(&self) -> Result<Option<Regex>, RuleError> {
         if *self == Self::default() {
@@ -56,7 +56,7 @@ impl Match {
     }
 
     /// True when every condition but the pattern holds for `facts`.
-    pub(super) fn fits(&self, facts: &Facts<'_>) -> bool {
+    pub(super) fn fits(&self, facts: &RuleInput<'_>) -> bool {
         let glob = |glob: &Option<String>, text: &str| glob.as_deref().is_none_or(|glob| matches(glob, text));
         self.cause.is_none_or(|cause| cause == facts.cause)
             && glob(&self.kind, facts.kind)
@@ -71,10 +71,10 @@ fn check_name_glob(field: &'static str, glob: &str, limit: usize) -> Result<(), 
     let cannot = |problem: String| Err(RuleError::CannotMatch { field, problem });
     if let Some(control) = glob.chars().find(|c| c.is_control()) {
         let code = u32::from(control);
-        return cannot(format!("no name holds the control character U+{code:04X}; remove it"));
+        return cannot(format!("no name contains the control character U+{code:04X}; remove it"));
     }
     if glob.trim() != glob {
-        return cannot("no name begins or ends with white space; remove it".to_owned());
+        return cannot("no name begins or ends with whitespace; remove it".to_owned());
     }
     Ok(())
 }

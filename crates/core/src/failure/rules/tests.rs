@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::*;
 
-fn rule(id: &str, matches: Match) -> Rule {
+fn rule(id: &str, matches: RuleMatch) -> Rule {
     Rule {
         id: id.parse().expect(id),
         note: String::new(),
         matches,
-        action: Action::Permanent,
+        action: RuleAction::Permanent,
         enabled: true,
         position: 0,
         created_at: Timestamp::EPOCH,
@@ -21,15 +21,15 @@ fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn kind(glob: &str) -> Match {
-    Match { kind: some(glob), ..Match::default() }
+fn kind(glob: &str) -> RuleMatch {
+    RuleMatch { kind: some(glob), ..RuleMatch::default() }
 }
 
-fn text(pattern: &str) -> Match {
-    Match { text: some(pattern), ..Match::default() }
+fn text(pattern: &str) -> RuleMatch {
+    RuleMatch { text: some(pattern), ..RuleMatch::default() }
 }
 
-const FACTS: Facts<'_> = Facts {
+const FACTS: RuleInput<'_> = RuleInput {
     kind: "mail.send",
     queue: "outgoing",
     cause: Cause::Error,
@@ -37,8 +37,8 @@ const FACTS: Facts<'_> = Facts {
     message: "421 Service not available at mx1.example.org",
 };
 
-fn decides(matches: Match, facts: &Facts<'_>) -> bool {
-    let (book, left_out) = RuleBook::compile(vec![rule("r", matches)]);
+fn decides(matches: RuleMatch, facts: &RuleInput<'_>) -> bool {
+    let (book, left_out) = RuleSet::compile(vec![rule("r", matches)]);
     assert_eq!(left_out, []);
     book.judge(facts).is_some()
 }
@@ -76,17 +76,17 @@ fn globs_cover_the_whole_text() {
     ];
     for (glob, expected) in table {
         assert_eq!(decides(kind(glob), &FACTS), expected, "{glob}");
-        let by_queue = Match { queue: some(glob), ..Match::default() };
-        assert_eq!(decides(by_queue, &Facts { queue: "mail.send", ..FACTS }), expected, "{glob}");
-        let by_type = Match { error_type: some(glob), ..Match::default() };
-        assert_eq!(decides(by_type, &Facts { error_type: "mail.send", ..FACTS }), expected, "{glob}");
+        let by_queue = RuleMatch { queue: some(glob), ..RuleMatch::default() };
+        assert_eq!(decides(by_queue, &RuleInput { queue: "mail.send", ..FACTS }), expected, "{glob}");
+        let by_type = RuleMatch { error_type: some(glob), ..RuleMatch::default() };
+        assert_eq!(decides(by_type, &RuleInput { error_type: "mail.send", ..FACTS }), expected, "{glob}");
     }
 }
 
 #[test]
 fn all_conditions_must_hold() {
     // F18
-    let all = Match {
+    let all = RuleMatch {
         kind: some("mail.*"),
         queue: some("outgoing"),
         error_type: some("smtp::*"),
@@ -95,11 +95,11 @@ fn all_conditions_must_hold() {
     };
     assert!(decides(all.clone(), &FACTS));
     for facts in [
-        Facts { kind: "sms.send", ..FACTS },
-        Facts { queue: "slow", ..FACTS },
-        Facts { error_type: "io::Error", ..FACTS },
-        Facts { cause: Cause::Timeout, ..FACTS },
-        Facts { message: "550 no such user", ..FACTS },
+        RuleInput { kind: "sms.send", ..FACTS },
+        RuleInput { queue: "slow", ..FACTS },
+        RuleInput { error_type: "io::Error", ..FACTS },
+        RuleInput { cause: Cause::Timeout, ..FACTS },
+        RuleInput { message: "550 no such user", ..FACTS },
     ] {
         assert!(!decides(all.clone(), &facts), "{facts:?}");
     }
@@ -112,14 +112,14 @@ fn text_is_searched_anywhere() {
     assert!(decides(text("(?i)SERVICE"), &FACTS));
     assert!(!decides(text("SERVICE"), &FACTS));
     assert!(decides(text("mx[0-9]+"), &FACTS));
-    assert!(decides(text("größe"), &Facts { message: "die größe fehlt", ..FACTS }));
+    assert!(decides(text("größe"), &RuleInput { message: "die größe fehlt", ..FACTS }));
 }
 
 #[test]
 fn what_is_no_failure_matches_no_rule() {
     // F18
     for cause in Cause::ALL {
-        let decided = decides(kind("*"), &Facts { cause: *cause, ..FACTS });
+        let decided = decides(kind("*"), &RuleInput { cause: *cause, ..FACTS });
         assert_eq!(decided, cause.is_failure() && *cause != Cause::Signature, "{cause}");
     }
 }
@@ -130,19 +130,19 @@ fn the_first_rule_in_order_wins_and_disabled_ones_are_left_out() {
     let placed = |id: &str, position| Rule { position, ..rule(id, kind("*")) };
     let off = Rule { enabled: false, ..placed("off", -9) };
     let (book, left_out) =
-        RuleBook::compile(vec![placed("late", 5), placed("b", 1), off, placed("a", 1), placed("z", 1)]);
+        RuleSet::compile(vec![placed("late", 5), placed("b", 1), off, placed("a", 1), placed("z", 1)]);
     assert_eq!(left_out, []);
     let order: Vec<_> = book.rules().map(|rule| rule.id.as_str()).collect();
     assert_eq!(order, ["a", "b", "z", "late"]);
     assert_eq!(book.judge(&FACTS).map(|rule| rule.id.as_str()), Some("a"));
-    assert!(RuleBook::default().is_empty());
-    assert!(RuleBook::default().judge(&FACTS).is_none());
+    assert!(RuleSet::default().is_empty());
+    assert!(RuleSet::default().judge(&FACTS).is_none());
 }
 
 #[test]
 fn a_broken_rule_is_reported_and_the_others_stay() {
     // F18
-    let (book, left_out) = RuleBook::compile(vec![rule("broken", text("(")), rule("fine", kind("*"))]);
+    let (book, left_out) = RuleSet::compile(vec![rule("broken", text("(")), rule("fine", kind("*"))]);
     assert_eq!(book.rules().count(), 1);
     assert_eq!(left_out.len(), 1);
     assert_eq!(left_out[0].0.as_str(), "broken");
@@ -151,16 +151,19 @@ fn a_broken_rule_is_reported_and_the_others_stay() {
 #[test]
 fn a_rule_that_cannot_match_is_refused_with_the_way_out() {
     // F18
-    let caused = |cause| Match { cause: Some(cause), ..Match::default() };
-    let typed = |glob: &str| Match { error_type: some(glob), ..Match::default() };
+    let caused = |cause| RuleMatch { cause: Some(cause), ..RuleMatch::default() };
+    let typed = |glob: &str| RuleMatch { error_type: some(glob), ..RuleMatch::default() };
     let table = [
-        (Match::default(), "no condition"),
+        (RuleMatch::default(), "no condition"),
         (kind(""), "kind is empty"),
-        (Match { queue: some(""), ..Match::default() }, "queue is empty"),
+        (RuleMatch { queue: some(""), ..RuleMatch::default() }, "queue is empty"),
         (typed(""), "error_type is empty"),
         (text(""), "text is empty"),
-        (kind("mail\n*"), "kind can never match: no name holds the control character U+000A"),
-        (Match { queue: some(" slow*"), ..Match::default() }, "queue can never match: no name begins"),
+        (kind("mail\n*"), "kind can never match: no name contains the control character U+000A"),
+        (
+            RuleMatch { queue: some(" slow*"), ..RuleMatch::default() },
+            "queue can never match: no name begins",
+        ),
         (kind(&"k".repeat(129)), "129 characters besides `*`"),
         (typed(&"T".repeat(129)), "129 characters besides `*`"),
         (kind(&"*".repeat(1_001)), "kind has 1001 characters"),
@@ -186,27 +189,27 @@ fn a_rule_that_cannot_match_is_refused_with_the_way_out() {
 #[test]
 fn an_action_that_cannot_be_done_is_refused() {
     // F18
-    let crash = Match { cause: Some(Cause::Crash), ..Match::default() };
+    let crash = RuleMatch { cause: Some(Cause::Crash), ..RuleMatch::default() };
     let long = Duration::from_secs(20 * 366 * 86_400);
-    let retry = |max_retries, backoff, delay| Action::Retry { max_retries, backoff, delay };
+    let retry = |max_retries, backoff, delay| RuleAction::Retry { max_retries, backoff, delay };
     let brief = Some(Duration::from_secs(1));
     let table = [
         (kind("*"), retry(None, Some(Backoff::default()), brief), "both delay_ms and backoff"),
         (kind("*"), retry(Some(1_000_001), None, None), "limit of 1000000"),
         (kind("*"), retry(None, None, Some(long)), "delay_ms is longer than 3660 days"),
         (kind("*"), retry(None, Some(Backoff::fixed(long)), None), "backoff.base_ms is longer"),
-        (kind("*"), Action::Transient { delay: Some(long) }, "delay_ms is longer"),
+        (kind("*"), RuleAction::Transient { delay: Some(long) }, "delay_ms is longer"),
         (crash.clone(), retry(Some(3), None, None), "does not count crashes"),
-        (crash.clone(), Action::Transient { delay: None }, "always charged"),
+        (crash.clone(), RuleAction::Transient { delay: None }, "always charged"),
     ];
     for (matches, action, expected) in table {
         let error = Rule { action, ..rule("r", matches) }.validate().expect_err(expected).to_string();
         assert!(error.contains(expected), "{error} does not say {expected}");
     }
-    for action in [retry(None, None, None), retry(Some(0), None, brief), Action::PauseQueue] {
+    for action in [retry(None, None, None), retry(Some(0), None, brief), RuleAction::PauseQueue] {
         assert_eq!(Rule { action, ..rule("r", kind("*")) }.validate(), Ok(()));
     }
-    assert_eq!(Rule { action: Action::PauseQueue, ..rule("r", crash) }.validate(), Ok(()));
+    assert_eq!(Rule { action: RuleAction::PauseQueue, ..rule("r", crash) }.validate(), Ok(()));
     let wordy = Rule { note: "n".repeat(1_001), ..rule("r", kind("*")) };
     assert!(wordy.validate().expect_err("too long").to_string().starts_with("note has 1001"));
 }
@@ -226,18 +229,18 @@ fn an_id_that_the_ledger_would_mask_is_refused() {
 fn a_rule_goes_round_as_json() {
     // F18
     let actions = [
-        (Action::Permanent, r#""permanent""#),
-        (Action::Retry { max_retries: None, backoff: None, delay: None }, r#"{"retry":{}}"#),
+        (RuleAction::Permanent, r#""permanent""#),
+        (RuleAction::Retry { max_retries: None, backoff: None, delay: None }, r#"{"retry":{}}"#),
         (
-            Action::Retry { max_retries: Some(9), backoff: None, delay: Some(Duration::from_secs(2)) },
+            RuleAction::Retry { max_retries: Some(9), backoff: None, delay: Some(Duration::from_secs(2)) },
             r#"{"retry":{"max_retries":9,"delay_ms":2000}}"#,
         ),
         (
-            Action::Retry { max_retries: None, backoff: Some(Backoff::none()), delay: None },
+            RuleAction::Retry { max_retries: None, backoff: Some(Backoff::none()), delay: None },
             r#"{"retry":{"backoff":{"policy":"none","base_ms":0,"cap_ms":0,"jitter":"none"}}}"#,
         ),
-        (Action::Transient { delay: None }, r#"{"transient":{}}"#),
-        (Action::PauseQueue, r#""pause_queue""#),
+        (RuleAction::Transient { delay: None }, r#"{"transient":{}}"#),
+        (RuleAction::PauseQueue, r#""pause_queue""#),
     ];
     for (action, json) in actions {
         assert_eq!(serde_json::to_string(&action).expect("plain"), json);
@@ -255,9 +258,9 @@ fn a_rule_goes_round_as_json() {
 fn unknown_fields_are_refused() {
     // F18: a misspelled condition must not widen a rule.
     for json in [r#"{"knd":"x"}"#, r#"{"kind":"x","cause":"exploded"}"#] {
-        assert!(serde_json::from_str::<Match>(json).is_err(), "{json}");
+        assert!(serde_json::from_str::<RuleMatch>(json).is_err(), "{json}");
     }
     for json in [r#"{"retry":{"max_retry":1}}"#, r#"{"permanent":{"x":1}}"#, r#"{"transient":{"delay":1}}"#] {
-        assert!(serde_json::from_str::<Action>(json).is_err(), "{json}");
+        assert!(serde_json::from_str::<RuleAction>(json).is_err(), "{json}");
     }
 }

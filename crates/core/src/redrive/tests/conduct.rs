@@ -4,7 +4,8 @@ use super::*;
 use crate::job::{Operation, PausedFrom};
 
 fn driving() -> World {
-    let mut world = World::started(20, Settings { batch: 10, max_failures: 2, ..Settings::default() });
+    let mut world =
+        World::started(20, PlanSettings { batch: 10, max_failures: 2, ..PlanSettings::default() });
     world.step(100, at(101));
     world.succeed(20, at(102));
     assert_eq!(world.step(100, at(103)).len(), 10);
@@ -16,17 +17,21 @@ fn every_ending_has_one_outcome() {
     // D4
     let other = Some(bug("other"));
     type Change = fn(&mut JobView);
-    let table: [(&str, Change, Option<Outcome>); 13] = [
+    let table: [(&str, Change, Option<PlanJobOutcome>); 13] = [
         ("waits", |_| {}, None),
         ("runs", |view| view.record.state = State::Running, None),
-        ("succeeded", |view| view.record.state = State::Succeeded, Some(Outcome::Succeeded)),
-        ("canceled", |view| view.record.state = State::Canceled, Some(Outcome::Canceled)),
-        ("retried, same", |view| view.last_failure = Some(failure("null")), Some(Outcome::FailedAgain)),
+        ("succeeded", |view| view.record.state = State::Succeeded, Some(PlanJobOutcome::Succeeded)),
+        ("canceled", |view| view.record.state = State::Canceled, Some(PlanJobOutcome::Canceled)),
+        (
+            "retried, same",
+            |view| view.last_failure = Some(failure("null")),
+            Some(PlanJobOutcome::FailedAgain),
+        ),
         ("retried, other", |view| view.last_failure = Some(failure("other")), None),
         ("paused while pending", |view| view.record.state = State::Paused, None),
-        ("paused when dead", paused_when_dead, Some(Outcome::FailedAgain)),
-        ("dead, other", dead_of_other, Some(Outcome::FailedOtherwise { fingerprint: other })),
-        ("driven by hand", driven_by_hand, Some(Outcome::DrivenByHand)),
+        ("paused when dead", paused_when_dead, Some(PlanJobOutcome::FailedAgain)),
+        ("dead, other", dead_of_other, Some(PlanJobOutcome::FailedOtherwise { fingerprint: other })),
+        ("driven by hand", driven_by_hand, Some(PlanJobOutcome::DrivenByHand)),
         (
             "its key is taken",
             |view| view.record.redrives = 0,
@@ -36,19 +41,19 @@ fn every_ending_has_one_outcome() {
         ("by hand first", |view| view.record.marks = None, not_driven("somebody else drove it first")),
     ];
     for (name, change, expected) in table {
-        let mut world = World::started(5, Settings::default());
+        let mut world = World::started(5, PlanSettings::default());
         world.step(10, at(101));
         change(world.job(5));
         let (mut item, view) = (world.open[0].clone(), world.job(5).clone());
-        let outcome = world.plan.observe(&mut item, Sight::Job(&Glance::from(&view)), at(102));
+        let outcome = world.plan.observe(&mut item, DrivenJob::Job(&JobSummary::from(&view)), at(102));
         assert_eq!(outcome, expected, "{name}");
         assert_eq!(item.outcome, expected, "{name}");
         assert_eq!(world.plan.open, u32::from(expected.is_none()), "{name}");
     }
 }
 
-fn not_driven(why: &str) -> Option<Outcome> {
-    Some(Outcome::NotDriven { why: why.to_owned() })
+fn not_driven(why: &str) -> Option<PlanJobOutcome> {
+    Some(PlanJobOutcome::NotDriven { why: why.to_owned() })
 }
 
 fn paused_when_dead(view: &mut JobView) {
@@ -76,10 +81,10 @@ fn driven_by_hand(view: &mut JobView) {
 fn what_was_archived_or_purged_has_an_outcome_too() {
     // D4
     let table = [
-        (Sight::Archived(State::Succeeded), Outcome::Succeeded),
-        (Sight::Archived(State::Canceled), Outcome::Canceled),
-        (Sight::Archived(State::Failed), Outcome::FailedOtherwise { fingerprint: None }),
-        (Sight::Missing, Outcome::Gone),
+        (DrivenJob::Archived(State::Succeeded), PlanJobOutcome::Succeeded),
+        (DrivenJob::Archived(State::Canceled), PlanJobOutcome::Canceled),
+        (DrivenJob::Archived(State::Failed), PlanJobOutcome::FailedOtherwise { fingerprint: None }),
+        (DrivenJob::Missing, PlanJobOutcome::Gone),
     ];
     for (sight, expected) in table {
         let mut world = driving();
@@ -91,8 +96,8 @@ fn what_was_archived_or_purged_has_an_outcome_too() {
 #[test]
 fn a_job_without_an_error_fails_again_by_its_reason() {
     // D4: an expired job leaves no error, neither time.
-    let mut world = World::started(2, Settings::default());
-    world.plan.selector = Selector { reason: Some(TerminalReason::Expired), ..Selector::default() };
+    let mut world = World::started(2, PlanSettings::default());
+    world.plan.selector = PlanSelector { reason: Some(TerminalReason::Expired), ..PlanSelector::default() };
     for view in &mut world.jobs {
         view.record.reason = Some(TerminalReason::Expired);
         view.last_failure = None;
@@ -102,7 +107,7 @@ fn a_job_without_an_error_fails_again_by_its_reason() {
     world.job(2).last_failure = None;
     world.job(2).record.reason = Some(TerminalReason::Expired);
     world.step(10, at(103));
-    assert_eq!((world.plan.phase, world.plan.counts.failed_same), (Phase::Halted, 1));
+    assert_eq!((world.plan.phase, world.plan.counts.failed_same), (PlanPhase::Halted, 1));
 }
 
 #[test]
@@ -112,7 +117,7 @@ fn the_same_fingerprint_halts_a_batch_at_once() {
     let id = world.open[3].job.as_uuid().as_u128();
     world.job(id).last_failure = Some(failure("null"));
     assert_eq!(world.step(100, at(200)), []);
-    assert_eq!(world.plan.phase, Phase::Halted);
+    assert_eq!(world.plan.phase, PlanPhase::Halted);
     assert_eq!((world.plan.open, world.open.len()), (9, 9), "the others stay in flight");
 }
 
@@ -122,13 +127,13 @@ fn other_failures_are_borne_up_to_a_bound() {
     let mut world = driving();
     let open: Vec<u128> = world.open.iter().map(|item| item.job.as_uuid().as_u128()).collect();
     for (nth, id) in open.into_iter().take(3).enumerate() {
-        assert_eq!(world.plan.phase, Phase::Driving, "failure {nth}");
+        assert_eq!(world.plan.phase, PlanPhase::Driving, "failure {nth}");
         world.die(id, "other", at(103));
         world.step(0, at(103));
     }
-    assert_eq!(world.plan.phase, Phase::Halted);
+    assert_eq!(world.plan.phase, PlanPhase::Halted);
     let why = world.plan.halted.expect("it says why").why;
-    assert!(why.starts_with("3 jobs failed otherwise"), "{why}");
+    assert!(why.starts_with("3 jobs failed in other ways"), "{why}");
 }
 
 #[test]
@@ -138,20 +143,20 @@ fn what_failed_before_a_round_does_not_halt_it() {
     let open: Vec<u128> = world.open.iter().map(|item| item.job.as_uuid().as_u128()).collect();
     world.die(open[0], "null", at(104));
     world.step(100, at(105));
-    assert_eq!(world.plan.phase, Phase::Halted);
+    assert_eq!(world.plan.phase, PlanPhase::Halted);
     world.die(open[1], "null", at(106));
     world.plan.resume("ann", at(107)).expect("halted");
     world.step(100, at(200));
-    assert_eq!(world.plan.phase, Phase::Canary, "it died before the fix");
+    assert_eq!(world.plan.phase, PlanPhase::Canary, "it died before the fix");
     world.die(open[2], "null", at(201));
     world.step(100, at(202));
-    assert_eq!(world.plan.phase, Phase::Halted, "it died after the fix");
+    assert_eq!(world.plan.phase, PlanPhase::Halted, "it died after the fix");
 }
 
 #[test]
 fn the_ceiling_and_never_retry_reasons_are_left_out_and_reported() {
     // D4
-    let mut world = World::started(5, Settings { ceiling: 2, canary: 5, ..Settings::default() });
+    let mut world = World::started(5, PlanSettings { ceiling: 2, canary: 5, ..PlanSettings::default() });
     world.job(5).record.redrives = 2;
     world.job(4).record.reason = Some(TerminalReason::Signature);
     assert_eq!(world.step(10, at(101)), [3, 2, 1]);
@@ -159,13 +164,13 @@ fn the_ceiling_and_never_retry_reasons_are_left_out_and_reported() {
     let left_out: Vec<_> = world.ended.iter().map(|item| item.job.as_uuid().as_u128()).collect();
     assert_eq!(left_out, [5, 4]);
     let why = world.ended[0].outcome.clone();
-    assert_eq!(why, Some(Outcome::from(LeftOut::Ceiling)));
+    assert_eq!(why, Some(PlanJobOutcome::from(LeftOut::Ceiling)));
 }
 
 #[test]
 fn what_was_left_out_is_reported_once_however_many_rounds_there_are() {
     // D4
-    let mut world = World::started(5, Settings { ceiling: 1, ..Settings::default() });
+    let mut world = World::started(5, PlanSettings { ceiling: 1, ..PlanSettings::default() });
     world.job(5).record.redrives = 1;
     world.job(2).record.redrives = 1;
     for canary in [3u32, 4] {
@@ -179,7 +184,7 @@ fn what_was_left_out_is_reported_once_however_many_rounds_there_are() {
     let left_out: Vec<_> = world
         .ended
         .iter()
-        .filter(|item| matches!(item.outcome, Some(Outcome::NotDriven { .. })))
+        .filter(|item| matches!(item.outcome, Some(PlanJobOutcome::NotDriven { .. })))
         .map(|item| item.job)
         .collect();
     assert_eq!(left_out, [JobId::from_u128(5), JobId::from_u128(2)]);
@@ -189,7 +194,7 @@ fn what_was_left_out_is_reported_once_however_many_rounds_there_are() {
 #[test]
 fn what_dies_after_the_plan_was_made_is_not_its_business() {
     // D4: so the plan is bounded.
-    let mut world = World::started(3, Settings { canary: 3, ..Settings::default() });
+    let mut world = World::started(3, PlanSettings { canary: 3, ..PlanSettings::default() });
     world.job(3).record.finished_at = Some(at(100));
     assert_eq!(world.step(10, at(101)), [2, 1]);
     assert_eq!((world.plan.counts.skipped, world.job(3).record.redrives), (0, 0));
@@ -198,9 +203,9 @@ fn what_dies_after_the_plan_was_made_is_not_its_business() {
 #[test]
 fn candidates_that_lie_before_the_cursor_are_not_taken_again() {
     // D4: a page that was read twice drives nothing twice.
-    let mut world = World::started(5, Settings { canary: 3, ..Settings::default() });
+    let mut world = World::started(5, PlanSettings { canary: 3, ..PlanSettings::default() });
     let page: Vec<JobView> = [5, 4, 3].map(|id| world.job(id).clone()).to_vec();
-    assert_eq!(world.plan.advance(true, at(101)), Want::Candidates(3));
+    assert_eq!(world.plan.advance(true, at(101)), PlanStep::Candidates(3));
     assert_eq!(world.plan.take(&page[..2], true, at(101)).drives.len(), 2);
     let again = world.plan.take(&page, true, at(150));
     let jobs: Vec<_> = again.drives.iter().map(|drive| drive.item.job).collect();
@@ -210,7 +215,7 @@ fn candidates_that_lie_before_the_cursor_are_not_taken_again() {
 #[test]
 fn the_audit_is_bounded_and_keeps_who_made_the_plan() {
     // D4
-    let mut plan = World::started(5, Settings::default()).plan;
+    let mut plan = World::started(5, PlanSettings::default()).plan;
     for round in 0..500 {
         plan.pause("bob", at(200 + round)).expect("moving");
         plan.resume("bob", at(200 + round)).expect("paused");
@@ -224,7 +229,7 @@ fn the_audit_is_bounded_and_keeps_who_made_the_plan() {
 #[test]
 fn every_phase_says_where_it_is_and_what_comes_next() {
     // D4, F20
-    let mut world = World::of(5, Settings::default());
+    let mut world = World::of(5, PlanSettings::default());
     let says = |plan: &Plan, words: &str| assert!(plan.describe().contains(words), "{}", plan.describe());
     says(
         &world.plan,
@@ -258,7 +263,7 @@ fn a_plan_and_its_items_come_back_as_they_were_written() {
     assert_eq!(serde_json::from_str::<Plan>(&text).expect("what was written"), world.plan);
     for item in world.open.iter().chain(&world.ended) {
         let text = serde_json::to_string(item).expect("a document");
-        assert_eq!(&serde_json::from_str::<Item>(&text).expect("what was written"), item);
+        assert_eq!(&serde_json::from_str::<PlanJob>(&text).expect("what was written"), item);
     }
-    assert!(serde_json::from_str::<Part>("\"batch x\"").is_err());
+    assert!(serde_json::from_str::<PlanPart>("\"batch x\"").is_err());
 }

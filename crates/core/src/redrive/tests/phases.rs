@@ -4,46 +4,46 @@ use super::*;
 
 type Ask = fn(&mut Plan, &str, Timestamp) -> Result<(), PlanError>;
 
-fn small() -> Settings {
-    Settings { batch: 2, per_second: 2, in_flight: 4, ..Settings::default() }
+fn small() -> PlanSettings {
+    PlanSettings { batch: 2, per_second: 2, in_flight: 4, ..PlanSettings::default() }
 }
 
 /// Brings a plan of four jobs into `phase`.
-fn in_phase(phase: Phase) -> World {
-    let mut world = World::of(4, Settings { batch: 10, ..Settings::default() });
-    if phase == Phase::Planned {
+fn in_phase(phase: PlanPhase) -> World {
+    let mut world = World::of(4, PlanSettings { batch: 10, ..PlanSettings::default() });
+    if phase == PlanPhase::Planned {
         return world;
     }
     world.plan.start("ann", at(100)).expect("planned");
     let to_gate = |world: &mut World| assert_eq!(world.step(10, at(101)), [4]);
     match phase {
-        Phase::Canary => {}
-        Phase::Gate => {
+        PlanPhase::Canary => {}
+        PlanPhase::Gate => {
             to_gate(&mut world);
             world.plan.advance(true, at(101));
         }
-        Phase::Paused => world.plan.pause("ann", at(101)).expect("moving"),
-        Phase::Canceled => world.plan.cancel("ann", at(101)).expect("moving"),
-        Phase::Halted => {
+        PlanPhase::Paused => world.plan.pause("ann", at(101)).expect("moving"),
+        PlanPhase::Canceled => world.plan.cancel("ann", at(101)).expect("moving"),
+        PlanPhase::Halted => {
             to_gate(&mut world);
             world.die(4, "null", at(102));
             world.step(10, at(103));
         }
-        Phase::Driving | Phase::Draining | Phase::Done => {
+        PlanPhase::Driving | PlanPhase::Draining | PlanPhase::Done => {
             to_gate(&mut world);
             world.succeed(4, at(102));
-            if phase == Phase::Driving {
+            if phase == PlanPhase::Driving {
                 world.code_is_live = false;
                 world.plan.needs = Some("2.0".into());
             }
             world.step(10, at(103));
             world.plan.advance(true, at(104));
-            if phase == Phase::Done {
+            if phase == PlanPhase::Done {
                 world.succeed_all_open(at(105));
                 world.step(10, at(106));
             }
         }
-        Phase::Planned => unreachable!("returned above"),
+        PlanPhase::Planned => unreachable!("returned above"),
     }
     world
 }
@@ -51,7 +51,7 @@ fn in_phase(phase: Phase) -> World {
 #[test]
 fn people_move_a_plan_only_as_drawn() {
     // D4: rows are phases, columns start, pause, resume, cancel; `.` is refused.
-    use Phase::{Canary, Canceled, Done, Draining, Driving, Gate, Halted, Paused, Planned};
+    use PlanPhase::{Canary, Canceled, Done, Draining, Driving, Gate, Halted, Paused, Planned};
     let drawn = [
         (Planned, [Some(Canary), None, None, Some(Canceled)]),
         (Canary, [None, Some(Paused), None, Some(Canceled)]),
@@ -63,7 +63,7 @@ fn people_move_a_plan_only_as_drawn() {
         (Halted, [None, None, Some(Canary), Some(Canceled)]),
         (Canceled, [None, None, None, None]),
     ];
-    assert_eq!(drawn.map(|(phase, _)| phase), Phase::ALL);
+    assert_eq!(drawn.map(|(phase, _)| phase), PlanPhase::ALL);
     let verbs: [(&str, Ask); 4] = [
         ("started", Plan::start),
         ("paused", Plan::pause),
@@ -95,10 +95,10 @@ fn people_move_a_plan_only_as_drawn() {
 #[test]
 fn a_pause_goes_back_to_where_it_was() {
     // D4
-    for phase in [Phase::Canary, Phase::Gate, Phase::Driving, Phase::Draining] {
+    for phase in [PlanPhase::Canary, PlanPhase::Gate, PlanPhase::Driving, PlanPhase::Draining] {
         let mut world = in_phase(phase);
         world.plan.pause("ann", at(200)).expect("moving");
-        assert_eq!(world.plan.advance(true, at(201)), Want::Nothing, "a paused plan drives nothing");
+        assert_eq!(world.plan.advance(true, at(201)), PlanStep::Nothing, "a paused plan drives nothing");
         let stored = serde_json::to_string(&world.plan).expect("a document");
         let mut plan: Plan = serde_json::from_str(&stored).expect("what was written");
         plan.resume("ann", at(202)).expect("paused");
@@ -113,31 +113,31 @@ fn it_goes_from_canary_to_done() {
     assert_eq!(world.step(10, at(101)), [5], "the canary, newest first");
     for second in 102..110 {
         assert_eq!(world.step(10, at(second)), [], "the gate holds");
-        assert_eq!(world.plan.phase, Phase::Gate);
+        assert_eq!(world.plan.phase, PlanPhase::Gate);
     }
     world.succeed(5, at(110));
     assert_eq!(world.step(10, at(110)), [4, 3], "a batch");
-    assert_eq!(world.plan.phase, Phase::Driving);
-    assert_eq!(world.plan.advance(true, at(110)), Want::Wait(at(111)), "two jobs at two a second");
+    assert_eq!(world.plan.phase, PlanPhase::Driving);
+    assert_eq!(world.plan.advance(true, at(110)), PlanStep::Wait(at(111)), "two jobs at two a second");
     assert_eq!(world.step(10, at(111)), [2, 1]);
     world.step(10, at(112));
-    assert_eq!(world.plan.phase, Phase::Draining);
+    assert_eq!(world.plan.phase, PlanPhase::Draining);
     world.succeed_all_open(at(113));
     world.step(10, at(113));
-    assert_eq!((world.plan.phase, world.plan.open), (Phase::Done, 0));
-    let counts = Counts { driven: 5, succeeded: 5, ..Counts::default() };
+    assert_eq!((world.plan.phase, world.plan.open), (PlanPhase::Done, 0));
+    let counts = PlanCounts { driven: 5, succeeded: 5, ..PlanCounts::default() };
     assert_eq!(world.plan.counts, counts);
     assert_eq!(world.plan.describe(), "done: 5 of 5 driven, 5 succeeded");
     assert!(!world.plan.wants_steps());
     let parts: Vec<_> = world.ended.iter().map(|item| item.part.to_string()).collect();
     assert_eq!(parts, ["canary", "batch 1", "batch 1", "batch 2", "batch 2"]);
-    assert!(world.ended.iter().all(|item| item.outcome == Some(Outcome::Succeeded)));
+    assert!(world.ended.iter().all(|item| item.outcome == Some(PlanJobOutcome::Succeeded)));
 }
 
 #[test]
 fn the_number_in_flight_is_bounded() {
     // D4
-    let mut world = World::started(9, Settings { batch: 9, in_flight: 3, ..Settings::default() });
+    let mut world = World::started(9, PlanSettings { batch: 9, in_flight: 3, ..PlanSettings::default() });
     world.step(10, at(101));
     world.succeed(9, at(102));
     assert_eq!(world.step(10, at(102)), [8, 7, 6]);
@@ -149,12 +149,14 @@ fn the_number_in_flight_is_bounded() {
 #[test]
 fn a_canary_that_fails_halts_the_plan_with_one_job_touched() {
     // D4
-    for (name, sentence) in [("null", "failed again of the same"), ("other", "failed of something else")] {
+    for (name, sentence) in
+        [("null", "failed again with the same error"), ("other", "failed for another reason")]
+    {
         let mut world = World::started(5, small());
         assert_eq!(world.step(10, at(101)), [5]);
         world.die(5, name, at(102));
         assert_eq!(world.step(10, at(103)), []);
-        assert_eq!(world.plan.phase, Phase::Halted);
+        assert_eq!(world.plan.phase, PlanPhase::Halted);
         let halt = world.plan.halted.clone().expect("it says why");
         assert_eq!((halt.at, halt.job), (at(103), JobId::from_u128(5)));
         assert!(halt.why.contains(sentence), "{}", halt.why);
@@ -176,7 +178,7 @@ fn a_halted_plan_begins_again_with_the_canary_that_failed() {
     assert_eq!(world.step(10, at(107)), [2, 1]);
     world.succeed_all_open(at(108));
     world.step(10, at(109));
-    assert_eq!(world.plan.phase, Phase::Done);
+    assert_eq!(world.plan.phase, PlanPhase::Done);
     assert_eq!((world.plan.counts.driven, world.plan.counts.succeeded), (4, 3));
     assert!(world.jobs.iter().all(|view| view.record.state == State::Succeeded));
 }
@@ -188,26 +190,26 @@ fn a_canary_that_was_called_off_is_replaced() {
     assert_eq!(world.step(10, at(101)), [3]);
     world.job(3).record.state = State::Canceled;
     assert_eq!(world.step(10, at(102)), [2], "another canary");
-    assert_eq!(world.plan.phase, Phase::Canary);
+    assert_eq!(world.plan.phase, PlanPhase::Canary);
     world.jobs.retain(|view| view.job.spec.id != JobId::from_u128(2));
     assert_eq!(world.step(10, at(103)), [1], "and another");
     world.succeed(1, at(104));
     world.step(10, at(105));
     world.step(10, at(106));
-    assert_eq!(world.plan.phase, Phase::Done);
+    assert_eq!(world.plan.phase, PlanPhase::Done);
     assert_eq!((world.plan.counts.canceled, world.plan.counts.gone, world.plan.counts.succeeded), (1, 1, 1));
 }
 
 #[test]
 fn fewer_jobs_than_canaries_are_no_obstacle() {
     // D4
-    let mut world = World::started(2, Settings { canary: 5, ..Settings::default() });
+    let mut world = World::started(2, PlanSettings { canary: 5, ..PlanSettings::default() });
     assert_eq!(world.step(10, at(101)), [2, 1]);
     world.step(10, at(102));
-    assert_eq!(world.plan.phase, Phase::Gate);
+    assert_eq!(world.plan.phase, PlanPhase::Gate);
     world.succeed_all_open(at(103));
     world.step(10, at(104));
-    assert_eq!(world.plan.phase, Phase::Done);
+    assert_eq!(world.plan.phase, PlanPhase::Done);
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn a_canceled_plan_still_sees_how_its_jobs_end() {
     assert!(world.plan.wants_steps());
     world.die(5, "null", at(103));
     assert_eq!(world.step(10, at(104)), []);
-    assert_eq!((world.plan.phase, world.plan.counts.failed_same), (Phase::Canceled, 1));
+    assert_eq!((world.plan.phase, world.plan.counts.failed_same), (PlanPhase::Canceled, 1));
     assert!(!world.plan.wants_steps());
 }
 
@@ -241,16 +243,16 @@ fn a_plan_that_needs_code_waits_for_it_and_says_so() {
 #[test]
 fn a_plan_looks_at_what_is_in_flight_when_that_bounds_it() {
     // D4: how many may fail unseen is what the number in flight says.
-    let mut plan = plan(Settings { batch: 3, in_flight: 10, ..Settings::default() });
+    let mut plan = plan(PlanSettings { batch: 3, in_flight: 10, ..PlanSettings::default() });
     let mut looks = |phase, open, exhausted| {
         (plan.phase, plan.open, plan.round.exhausted) = (phase, open, exhausted);
         plan.must_look()
     };
-    assert!(!looks(Phase::Driving, 0, false));
-    assert!(!looks(Phase::Driving, 7, false), "there is room for a whole batch");
-    assert!(looks(Phase::Driving, 8, false), "and here there is not");
-    assert!(looks(Phase::Driving, 0, true), "nothing is left to drive");
-    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Driving) {
+    assert!(!looks(PlanPhase::Driving, 0, false));
+    assert!(!looks(PlanPhase::Driving, 7, false), "there is room for a whole batch");
+    assert!(looks(PlanPhase::Driving, 8, false), "and here there is not");
+    assert!(looks(PlanPhase::Driving, 0, true), "nothing is left to drive");
+    for phase in PlanPhase::ALL.into_iter().filter(|phase| *phase != PlanPhase::Driving) {
         assert!(looks(phase, 0, false), "{phase}");
     }
 }
@@ -258,19 +260,19 @@ fn a_plan_looks_at_what_is_in_flight_when_that_bounds_it() {
 #[test]
 fn a_plan_that_drives_looks_no_further_than_it_must() {
     // D4
-    let mut plan = plan(Settings { batch: 3, in_flight: 20, ..Settings::default() });
+    let mut plan = plan(PlanSettings { batch: 3, in_flight: 20, ..PlanSettings::default() });
     let mut has_room = |phase, open| {
         (plan.phase, plan.open) = (phase, open);
         plan.has_room()
     };
-    assert!(has_room(Phase::Driving, 8), "four batches fit");
-    assert!(!has_room(Phase::Driving, 9));
-    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Driving) {
+    assert!(has_room(PlanPhase::Driving, 8), "four batches fit");
+    assert!(!has_room(PlanPhase::Driving, 9));
+    for phase in PlanPhase::ALL.into_iter().filter(|phase| *phase != PlanPhase::Driving) {
         assert!(!has_room(phase, 0), "{phase}: what is in flight is all that counts");
     }
     plan.settings.in_flight = 5;
-    (plan.phase, plan.open) = (Phase::Driving, 0);
+    (plan.phase, plan.open) = (PlanPhase::Driving, 0);
     assert!(plan.has_room(), "nothing is in flight: there is no more room to be made");
-    plan.phase = Phase::Canary;
+    plan.phase = PlanPhase::Canary;
     assert!(!plan.looks_by_age(), "what an earlier round drove is all seen before a job is driven once more");
 }

@@ -50,9 +50,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..160)
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = PlanSettings> {
     (1u32..4, 1u32..6, 1u32..6, 4u32..9, 1u32..4, 0u32..3).prop_map(
-        |(canary, batch, per_second, in_flight, ceiling, max_failures)| Settings {
+        |(canary, batch, per_second, in_flight, ceiling, max_failures)| PlanSettings {
             canary,
             batch,
             per_second,
@@ -64,7 +64,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 /// A world of 24 jobs, some of which the plan must never touch.
-fn mixed(settings: Settings) -> World {
+fn mixed(settings: PlanSettings) -> World {
     let mut world = World::started(24, settings);
     for id in 1..=24 {
         let view = world.job(id);
@@ -111,7 +111,7 @@ impl Witness {
         let first_batch = world
             .open
             .iter()
-            .any(|item| item.round == plan.round.number && matches!(item.part, Part::Batch(_)));
+            .any(|item| item.round == plan.round.number && matches!(item.part, PlanPart::Batch(_)));
         if first_batch {
             assert!(plan.round.canaries_passed >= settings.canary, "the gate was passed without proof");
         }
@@ -120,7 +120,7 @@ impl Witness {
     }
 
     /// Between any two batches lies the time that the rate needs for what was driven from the first to the second.
-    fn check_rate(&self, settings: Settings) {
+    fn check_rate(&self, settings: PlanSettings) {
         let (last, _) = *self.batches.last().expect("just pushed");
         let mut driven = 0;
         for (moment, many) in self.batches.iter().rev().skip(1) {
@@ -213,14 +213,14 @@ proptest! {
             prop_assert_eq!(world.plan.open as usize, world.open.len(), "the count of those in flight is right");
         }
         finish(&mut world, &mut witness, now);
-        prop_assert_eq!(world.plan.phase, Phase::Done, "{}", world.plan.describe());
+        prop_assert_eq!(world.plan.phase, PlanPhase::Done, "{}", world.plan.describe());
         let counts = world.plan.counts;
         let ended = counts.succeeded + counts.failed_same + counts.failed_other;
         let lost = counts.canceled + counts.gone + counts.by_hand;
         prop_assert_eq!(counts.driven, ended + lost, "every drive has one outcome");
         prop_assert_eq!(world.ended.len() as u64, counts.driven + counts.skipped, "the report is complete");
         let left: Vec<_> = world.jobs.iter().filter(|view| {
-            world.plan.judge(view) == super::super::selector::Judgement::Drive
+            world.plan.judge(view) == super::super::selector::CandidateChoice::Drive
         }).map(|view| view.job.spec.id).collect();
         prop_assert_eq!(left, Vec::<JobId>::new(), "nothing was forgotten");
     }

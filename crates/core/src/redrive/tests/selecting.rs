@@ -3,25 +3,26 @@
 use super::*;
 use crate::failure::TerminalReason as Reason;
 
-fn kind(kind: &str) -> Selector {
-    Selector { kind: Some(kind.into()), ..Selector::default() }
+fn kind(kind: &str) -> PlanSelector {
+    PlanSelector { kind: Some(kind.into()), ..PlanSelector::default() }
 }
 
 #[test]
 fn a_selector_must_say_what_it_means() {
     // D4: an empty selector is more often a slip than a wish.
-    let everything = Selector::default().validate().expect_err("empty");
+    let everything = PlanSelector::default().validate().expect_err("empty");
     assert_eq!(everything.code(), "selects_everything");
     assert!(everything.to_string().contains("`--all`"), "{everything}");
-    assert_eq!(Selector::all().validate(), Ok(()));
+    assert_eq!(PlanSelector::all().validate(), Ok(()));
     assert_eq!(kind(KIND).validate(), Ok(()));
-    let both = Selector { all: true, ..kind(KIND) }.validate().expect_err("a contradiction");
+    let both = PlanSelector { all: true, ..kind(KIND) }.validate().expect_err("a contradiction");
     assert_eq!(both.to_string(), "`--all` and kind exclude each other: leave one of them out");
     let empty = kind("").validate().expect_err("an empty kind");
     assert_eq!(empty.to_string(), "kind can match nothing: it is empty; leave it out to match any");
-    let nul = Selector { tag: Some("a\0b".into()), ..Selector::default() }.validate().unwrap_err();
-    assert_eq!(nul.to_string(), "tag can match nothing: it holds a NUL character, which no name has");
-    let never = Selector { finished_after: Some(at(9)), finished_before: Some(at(9)), ..Selector::default() };
+    let nul = PlanSelector { tag: Some("a\0b".into()), ..PlanSelector::default() }.validate().unwrap_err();
+    assert_eq!(nul.to_string(), "tag can match nothing: it contains a NUL character, and no name does");
+    let never =
+        PlanSelector { finished_after: Some(at(9)), finished_before: Some(at(9)), ..PlanSelector::default() };
     assert_eq!(never.validate().expect_err("no moment lies in between").code(), "invalid");
 }
 
@@ -30,28 +31,28 @@ fn every_condition_narrows() {
     // D4: incident, kind, queue, reason, age, tag.
     let mut view = dead(1, "null");
     view.job.spec.tags = vec!["eu".into()];
-    let table: [(Selector, bool); 14] = [
-        (Selector::all(), true),
-        (Selector::incident(bug("null")), true),
-        (Selector::incident(bug("other")), false),
+    let table: [(PlanSelector, bool); 14] = [
+        (PlanSelector::all(), true),
+        (PlanSelector::incident(bug("null")), true),
+        (PlanSelector::incident(bug("other")), false),
         (kind(KIND), true),
         (kind("mail.send"), false),
-        (Selector { queue: Some("default".into()), ..Selector::default() }, true),
-        (Selector { queue: Some("slow".into()), ..Selector::default() }, false),
-        (Selector { tag: Some("eu".into()), ..Selector::default() }, true),
-        (Selector { tag: Some("us".into()), ..Selector::default() }, false),
-        (Selector { reason: Some(Reason::Expired), ..Selector::default() }, false),
-        (Selector { finished_before: Some(at(10)), ..Selector::default() }, false),
-        (Selector { finished_before: Some(at(11)), ..Selector::default() }, true),
-        (Selector { finished_after: Some(at(10)), ..Selector::default() }, true),
-        (Selector { finished_after: Some(at(11)), ..Selector::default() }, false),
+        (PlanSelector { queue: Some("default".into()), ..PlanSelector::default() }, true),
+        (PlanSelector { queue: Some("slow".into()), ..PlanSelector::default() }, false),
+        (PlanSelector { tag: Some("eu".into()), ..PlanSelector::default() }, true),
+        (PlanSelector { tag: Some("us".into()), ..PlanSelector::default() }, false),
+        (PlanSelector { reason: Some(Reason::Expired), ..PlanSelector::default() }, false),
+        (PlanSelector { finished_before: Some(at(10)), ..PlanSelector::default() }, false),
+        (PlanSelector { finished_before: Some(at(11)), ..PlanSelector::default() }, true),
+        (PlanSelector { finished_after: Some(at(10)), ..PlanSelector::default() }, true),
+        (PlanSelector { finished_after: Some(at(11)), ..PlanSelector::default() }, false),
     ];
     for (selector, matches) in table {
         assert_eq!(selector.matches(&view), matches, "{selector}");
     }
     for state in State::ALL.into_iter().filter(|state| *state != State::Failed) {
         view.record.state = state;
-        assert!(!Selector::all().matches(&view), "{state} is no dead letter");
+        assert!(!PlanSelector::all().matches(&view), "{state} is no dead letter");
     }
 }
 
@@ -62,8 +63,8 @@ fn never_retry_reasons_are_driven_only_when_asked_for_by_name() {
         let mut view = dead(1, "null");
         view.record.reason = Some(*reason);
         let never = matches!(reason, Reason::Invalid | Reason::Signature);
-        assert_eq!(Selector::all().matches(&view), !never, "{reason}");
-        let by_name = Selector { reason: Some(*reason), ..Selector::default() };
+        assert_eq!(PlanSelector::all().matches(&view), !never, "{reason}");
+        let by_name = PlanSelector { reason: Some(*reason), ..PlanSelector::default() };
         assert!(by_name.matches(&view), "{reason}");
     }
 }
@@ -71,29 +72,29 @@ fn never_retry_reasons_are_driven_only_when_asked_for_by_name() {
 #[test]
 fn settings_are_bounded() {
     // D4
-    let good = Settings::default();
+    let good = PlanSettings::default();
     assert_eq!(good.validate(), Ok(()));
     let table = [
-        (Settings { per_second: 0, ..good }, "the rate is 0, it must be at least 1 job a second"),
-        (Settings { batch: 0, ..good }, "the batch is 0, it must be from 1 to 1000 jobs"),
-        (Settings { batch: 1_001, ..good }, "the batch is 1001, it must be from 1 to 1000 jobs"),
-        (Settings { in_flight: 0, ..good }, "the number in flight is 0, it must be"),
-        (Settings { in_flight: 10_001, ..good }, "the number in flight is 10001, it must be"),
-        (Settings { canary: 0, ..good }, "the canary is 0, it must be at least 1 job"),
-        (Settings { canary: 11, in_flight: 10, ..good }, "the canary is 11, it must be no more than"),
-        (Settings { ceiling: 0, ..good }, "the ceiling is 0, it must be at least 1"),
+        (PlanSettings { per_second: 0, ..good }, "the rate is 0, it must be at least 1 job a second"),
+        (PlanSettings { batch: 0, ..good }, "the batch is 0, it must be from 1 to 1000 jobs"),
+        (PlanSettings { batch: 1_001, ..good }, "the batch is 1001, it must be from 1 to 1000 jobs"),
+        (PlanSettings { in_flight: 0, ..good }, "the number in flight is 0, it must be"),
+        (PlanSettings { in_flight: 10_001, ..good }, "the number in flight is 10001, it must be"),
+        (PlanSettings { canary: 0, ..good }, "the canary is 0, it must be at least 1 job"),
+        (PlanSettings { canary: 11, in_flight: 10, ..good }, "the canary is 11, it must be no more than"),
+        (PlanSettings { ceiling: 0, ..good }, "the ceiling is 0, it must be at least 1"),
     ];
     for (settings, sentence) in table {
         let refused = settings.validate().expect_err(sentence);
         assert!(refused.to_string().starts_with(sentence), "{refused}");
-        assert!(Plan::new(draft(Selector::all(), settings), 5, at(100)).is_err(), "{sentence}");
+        assert!(Plan::new(draft(PlanSelector::all(), settings), 5, at(100)).is_err(), "{sentence}");
     }
 }
 
 #[test]
 fn the_dry_run_counts_by_group_and_says_what_is_left_out() {
     // D4
-    let mut survey = Survey::new(kind(KIND), Settings::default());
+    let mut survey = PlanSurvey::new(kind(KIND), PlanSettings::default());
     for id in 1..=5 {
         survey.count(&dead(id, "null"));
     }
@@ -119,22 +120,23 @@ fn the_dry_run_counts_by_group_and_says_what_is_left_out() {
 #[test]
 fn a_selector_that_matches_nothing_is_refused_in_one_sentence() {
     // D4
-    let refused = Survey::new(kind("mail.send"), Settings::default()).finish().expect_err("nothing");
+    let refused = PlanSurvey::new(kind("mail.send"), PlanSettings::default()).finish().expect_err("nothing");
     assert_eq!(refused.to_string(), "no dead letter matches kind `mail.send`: nothing to drive again");
-    let mut survey = Survey::new(kind(KIND), Settings { ceiling: 1, ..Settings::default() });
+    let mut survey = PlanSurvey::new(kind(KIND), PlanSettings { ceiling: 1, ..PlanSettings::default() });
     let mut worn = dead(1, "null");
     worn.record.redrives = 1;
     survey.count(&worn);
     let refused = survey.finish().expect_err("nothing that may be driven");
     assert!(refused.to_string().contains("(left out: 1 by ceiling)"), "{refused}");
-    let refused = Plan::new(draft(Selector::all(), Settings::default()), 0, at(100)).expect_err("nothing");
+    let refused =
+        Plan::new(draft(PlanSelector::all(), PlanSettings::default()), 0, at(100)).expect_err("nothing");
     assert_eq!(refused.code(), "matches_nothing");
 }
 
 #[test]
 fn sums_of_a_store_take_the_place_of_counting() {
     // D4: a great many dead letters are counted by the store.
-    let group = |reason, jobs| Group {
+    let group = |reason, jobs| PlanSurveyGroup {
         kind: KIND.into(),
         queue: "default".into(),
         reason: Some(reason),
@@ -142,7 +144,7 @@ fn sums_of_a_store_take_the_place_of_counting() {
         sample: None,
         jobs,
     };
-    let mut survey = Survey::new(Selector::all(), Settings::default());
+    let mut survey = PlanSurvey::new(PlanSelector::all(), PlanSettings::default());
     survey.count(&dead(1, "null"));
     let groups =
         vec![group(Reason::Invalid, 40), group(Reason::Expired, 2), group(Reason::RetryExhausted, 900)];

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use backstop_core::job::{Glance, Operation, State};
-use backstop_core::redrive::{Item, Plan, Sight, Want};
+use backstop_core::job::{JobSummary, Operation, State};
+use backstop_core::redrive::{DrivenJob, Plan, PlanJob, PlanStep};
 use backstop_core::version::at_least;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{Drawer, Edit, Error as StoreError, Expect, PageRequest, Store};
@@ -50,7 +50,7 @@ pub(super) struct Step<'a> {
     /// The one that the plan will have.
     revision: i64,
     /// The items of sheets by key; none removes one.
-    changes: BTreeMap<String, Option<Vec<Item>>>,
+    changes: BTreeMap<String, Option<Vec<PlanJob>>>,
     pub(super) operations: Vec<(JobId, Operation)>,
     /// Sheets that were begun.
     begun: usize,
@@ -64,16 +64,16 @@ pub(super) struct Step<'a> {
 
 /// What was seen of jobs in flight.
 struct Seen {
-    hot: HashMap<JobId, Glance>,
+    hot: HashMap<JobId, JobSummary>,
     archived: HashMap<JobId, State>,
 }
 
 impl Seen {
-    fn sight(&self, job: JobId) -> Sight<'_> {
+    fn sight(&self, job: JobId) -> DrivenJob<'_> {
         match (self.hot.get(&job), self.archived.get(&job)) {
-            (Some(glance), _) => Sight::Job(glance),
-            (None, Some(state)) => Sight::Archived(*state),
-            (None, None) => Sight::Missing,
+            (Some(glance), _) => DrivenJob::Job(glance),
+            (None, Some(state)) => DrivenJob::Archived(*state),
+            (None, None) => DrivenJob::Missing,
         }
     }
 }
@@ -107,7 +107,7 @@ impl<'a> Step<'a> {
 
     /// The plan, the changes of its sheets, and what is done to jobs.
     pub(super) fn into_parts(self) -> (Plan, Vec<Edit>, Vec<(JobId, Operation)>) {
-        let edit = |(key, items): (String, Option<Vec<Item>>)| {
+        let edit = |(key, items): (String, Option<Vec<PlanJob>>)| {
             let body = items.map(|items| filed::text(&items));
             Edit { drawer: Drawer::PlanJobs, key, expect: Expect::Any, body }
         };
@@ -156,7 +156,7 @@ impl<'a> Step<'a> {
     async fn look_at(&self, ids: &[JobId]) -> Result<Seen, StoreError> {
         let mut seen = Seen { hot: HashMap::with_capacity(ids.len()), archived: HashMap::new() };
         for ids in ids.chunks(PAGE) {
-            let found = self.store.glance(ids.to_vec()).await?;
+            let found = self.store.job_summaries(ids.to_vec()).await?;
             seen.hot.extend(ids.iter().zip(found).filter_map(|(id, glance)| Some((*id, glance?))));
             let missing: Vec<JobId> = ids.iter().copied().filter(|id| !seen.hot.contains_key(id)).collect();
             if !missing.is_empty() {
@@ -168,10 +168,10 @@ impl<'a> Step<'a> {
         Ok(seen)
     }
 
-    pub(super) async fn advance(&mut self) -> Result<Want, StoreError> {
+    pub(super) async fn advance(&mut self) -> Result<PlanStep, StoreError> {
         let code_is_live = self.code_is_live().await?;
         let want = self.plan.advance(code_is_live, self.now);
-        if let Want::Candidates(most) = want {
+        if let PlanStep::Candidates(most) = want {
             self.take(most).await?;
         }
         Ok(want)
@@ -225,14 +225,14 @@ impl<'a> Step<'a> {
 
     /// Takes jobs that are driven once more out of the sheets of earlier rounds: what is said of them there is no
     /// longer the last word. Only jobs that an earlier round has met can be in one.
-    async fn take_back(&mut self, driven: &[Item]) -> Result<(), StoreError> {
+    async fn take_back(&mut self, driven: &[PlanJob]) -> Result<(), StoreError> {
         let Some(reached) = self.plan.reached else { return Ok(()) };
         let again: HashSet<JobId> =
             driven.iter().map(|item| item.job).filter(|job| *job >= reached).collect();
         if again.is_empty() {
             return Ok(());
         }
-        let is_over = |item: &Item| item.outcome.is_some() && again.contains(&item.job);
+        let is_over = |item: &PlanJob| item.outcome.is_some() && again.contains(&item.job);
         for mut sheets in Sheets::before_round(self.store, &self.plan.id, self.plan.round.number) {
             while let Some(page) = sheets.next().await? {
                 for sheet in page.into_iter().filter(|sheet| sheet.items.iter().any(is_over)) {
@@ -257,7 +257,7 @@ impl<'a> Step<'a> {
     }
 
     /// Begins sheets with items that are all in flight, or all not.
-    fn file(&mut self, items: Vec<Item>) {
+    fn file(&mut self, items: Vec<PlanJob>) {
         for items in items.chunks(sheet::JOBS) {
             let name = sheet::name(self.plan.round.number, self.revision, self.begun);
             self.begun += 1;

@@ -60,7 +60,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 tracing::warn!(worker = %id, name = %self.name, "the lease had run out: enlisted again");
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot enlist again for the moment");
+                tracing::warn!(%error, "cannot enlist again at the moment");
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             }
         }
@@ -167,7 +167,7 @@ impl<C: Send + Sync + 'static> Fetcher<'_, C> {
                 self.pulse.warn(error, || tracing::warn!(%error, "what a claim took cannot be seen"));
             }
             _ => {
-                self.pulse.warn(error, || tracing::warn!(%error, "no work can be claimed for the moment"));
+                self.pulse.warn(error, || tracing::warn!(%error, "no work can be claimed at the moment"));
             }
         }
         if error.is_unknown() { Fault::AnswerLost { now: Instant::now() } } else { Fault::Refused }

@@ -26,7 +26,7 @@ const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 /// The engine's request for what a worker asks.
 pub(super) fn work_request(
     caller: &Caller,
-    claim: &shape::Claim,
+    claim: &shape::ClaimRequest,
     limits: &Limits,
 ) -> Result<WorkRequest, ApiError> {
     some("queues", claim.queues.len())?;
@@ -66,10 +66,10 @@ pub(super) fn worker(caller: &Caller, name: &str, limits: &Limits) -> Result<Rem
     Ok(RemoteWorker { realm: caller.tenant().unwrap_or_default().to_owned(), name: name.to_owned() })
 }
 
-fn known(kind: &shape::Kind, limits: &Limits) -> Result<KnownKind, Refusal> {
+fn known(kind: &shape::ClaimKind, limits: &Limits) -> Result<KnownKind, Refusal> {
     let (name, version) = match kind {
-        shape::Kind::Name(name) => (name, 1),
-        shape::Kind::Versioned(kind) => (&kind.kind, kind.version),
+        shape::ClaimKind::Name(name) => (name, 1),
+        shape::ClaimKind::Versioned(kind) => (&kind.kind, kind.version),
     };
     admit::name("kinds", name, limits)?;
     if version == 0 {
@@ -108,23 +108,23 @@ pub(super) fn token(item: &RawValue) -> String {
 
 /// One item of a finish: what it says and the right to say it.
 pub(super) fn finished(key: &LeaseKey, caller: &Caller, item: &RawValue) -> Result<Finished, ApiError> {
-    let item: shape::Finished = read_part("the result", item.get().as_bytes())?;
+    let item: shape::FinishedRun = read_part("the result", item.get().as_bytes())?;
     let grant = key.open(caller, &item.lease).ok_or_else(stale)?;
     let (ended, logs) = ended(item.outcome);
     Ok(Finished { grant, ended, logs: logs.map(lines).unwrap_or_default() })
 }
 
-fn lines(logs: shape::Logs) -> Vec<String> {
+fn lines(logs: shape::LogText) -> Vec<String> {
     match logs {
-        shape::Logs::Text(text) => text.lines().map(str::to_owned).collect(),
-        shape::Logs::Lines(lines) => lines,
+        shape::LogText::Text(text) => text.lines().map(str::to_owned).collect(),
+        shape::LogText::Lines(lines) => lines,
     }
 }
 
-fn ended(outcome: shape::Outcome) -> (Ended, Option<shape::Logs>) {
+fn ended(outcome: shape::RunOutcome) -> (Ended, Option<shape::LogText>) {
     match outcome {
-        shape::Outcome::Succeeded { result, logs } => (Ended::Succeeded { result }, logs),
-        shape::Outcome::Failed { class, message, error_type, retry_in_ms, dependency, logs } => {
+        shape::RunOutcome::Succeeded { result, logs } => (Ended::Succeeded { result }, logs),
+        shape::RunOutcome::Failed { class, message, error_type, retry_in_ms, dependency, logs } => {
             let (cause, usual) = cause(class);
             let mut failure = Failure::new(cause, error_type.unwrap_or_else(|| usual.to_owned()), message);
             if matches!(cause, Cause::Permanent | Cause::Invalid) {
@@ -134,15 +134,15 @@ fn ended(outcome: shape::Outcome) -> (Ended, Option<shape::Logs>) {
             failure.dependency = dependency;
             (Ended::Failed(failure), logs)
         }
-        shape::Outcome::Snoozed { delay_ms, logs } => {
+        shape::RunOutcome::Snoozed { delay_ms, logs } => {
             (Ended::Snoozed { delay: Duration::from_millis(delay_ms) }, logs)
         }
-        shape::Outcome::Canceled { reason, logs } => (Ended::Canceled { reason }, logs),
-        shape::Outcome::ReportedFailure { result, logs } => (Ended::ReportedFailure { result }, logs),
-        shape::Outcome::RateLimited { retry_in_ms, logs } => {
+        shape::RunOutcome::Canceled { reason, logs } => (Ended::Canceled { reason }, logs),
+        shape::RunOutcome::ReportedFailure { result, logs } => (Ended::ReportedFailure { result }, logs),
+        shape::RunOutcome::RateLimited { retry_in_ms, logs } => {
             (Ended::RateLimited { delay: Duration::from_millis(retry_in_ms) }, logs)
         }
-        shape::Outcome::Interrupted { logs } => (Ended::Interrupted, logs),
+        shape::RunOutcome::Interrupted { logs } => (Ended::Interrupted, logs),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use backstop::Config;
-use backstop_server::{Caller, Settings, document};
+use backstop_server::{Caller, ServerSettings, document};
 use serde_json::{Value, json};
 
 use crate::harness::Harness;
@@ -61,7 +61,7 @@ fn ids(rows: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn lists_leave_large_data_out_and_tell_its_size() {
-    let harness = Harness::with(Config::default(), Settings::default()).await;
+    let harness = Harness::with(Config::default(), ServerSettings::default()).await;
     let mut submitted = Vec::new();
     for number in 0..40 {
         let text = "x".repeat(if number % 2 == 0 { 900_000 } else { 10 });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop::Config;
 use backstop::store::{Claim, ClaimQueue, KnownKind, NewWorker};
-use backstop_server::{Scope, Settings, table};
+use backstop_server::{Scope, ServerSettings, table};
 use backstop_testing::TokioClock;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn log(stage: &Stage, token: &str) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn every_call_that_changes_something_is_written_down_before_it_is_answered() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let admin = stage.token("ada", &[Scope::Admin, Scope::Operate, Scope::Read]).await;
     let reader = stage.token("rita", &[Scope::Read]).await;
     stage.call("GET", "/api/v1/queues", Some(&admin)).await;
@@ -46,7 +46,7 @@ async fn every_call_that_changes_something_is_written_down_before_it_is_answered
 
 #[tokio::test(start_paused = true)]
 async fn it_is_read_in_pages_without_a_gap_or_a_repeat() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let admin = stage.token("ada", &[Scope::Admin, Scope::Operate]).await;
     for nth in 0..57 {
         let path = format!("/api/v1/queues/q{nth}/pause");
@@ -85,7 +85,7 @@ async fn it_is_read_in_pages_without_a_gap_or_a_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn no_secret_and_no_payload_is_in_it() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let admin = stage.token("ada", &Scope::ALL).await;
     let new = json!({ "name": "fresh", "scopes": ["read"] }).to_string();
     let made = stage.call_with("POST", "/api/v1/tokens", Some(&admin), &new).await.json();
@@ -118,7 +118,7 @@ struct Years {
 impl Years {
     fn new(retention: Option<Duration>) -> Self {
         let engine = TokioClock::engine_with(Config::default().audit_retention(retention));
-        Self { stage: Stage::on(engine, Settings::default()), node: backstop::worker_id() }
+        Self { stage: Stage::on(engine, ServerSettings::default()), node: backstop::worker_id() }
     }
 
     async fn pause(&self, queue: &str) -> String {
@@ -176,7 +176,7 @@ fn no_route_changes_the_log() {
 #[tokio::test(start_paused = true)]
 async fn what_maintenance_retires_is_in_it() {
     // D2
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let engine = stage.api.engine();
     let admin = stage.token("ada", &[Scope::Admin, Scope::Read]).await;
     let job = engine.enqueue_raw("mail", "{}").max_retries(0).timeout(Duration::from_secs(1)).submit().await;

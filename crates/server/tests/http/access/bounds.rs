@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Request;
-use backstop_server::{Scope, Settings, Share};
+use backstop_server::{Scope, ServerSettings, Share};
 use hyper::body::Frame;
 
 use super::stage::Stage;
@@ -39,7 +39,7 @@ impl HttpBody for Pieces {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_announced_or_not() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let fits = stage.send(post(Body::from(vec![b' '; 2 << 20]))).await;
     assert_eq!((fits.status.as_u16(), fits.code()), (400, "unreadable".to_owned()));
     for body in [Body::from(vec![b' '; (2 << 20) + 1]), pieces(33, 64 << 10)] {
@@ -57,7 +57,7 @@ async fn a_body_that_is_too_large_is_refused_announced_or_not() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_share_the_room_there_is() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.limits.bodies = 1_000;
     let stage = Stage::new(settings).await;
     assert_eq!(stage.send(post(pieces(10, 100))).await.status, 400);
@@ -93,7 +93,7 @@ fn from(token: &str, path: &str, body: Body) -> Request<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn half_sent_bodies_of_one_caller_keep_no_other_waiting() {
-    let stage = Arc::new(Stage::new(Settings::default()).await);
+    let stage = Arc::new(Stage::new(ServerSettings::default()).await);
     let greedy = stage.token_of("greedy", &[Scope::Submit], Some("acme")).await;
     let other = stage.token("other", &[Scope::Submit]).await;
     // As many bytes as there is room for, and half as many again.
@@ -124,7 +124,7 @@ async fn half_sent_bodies_of_one_caller_keep_no_other_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_and_claims_of_one_caller_leave_room_for_others() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.limits.streams_each = Share { token: 3, tenant: 4 };
     settings.limits.claims_each = Share { token: 2, tenant: 3 };
     let stage = Arc::new(Stage::new(settings).await);
@@ -173,7 +173,7 @@ async fn streams_and_claims_of_one_caller_leave_room_for_others() {
 
 #[tokio::test]
 async fn every_answer_says_what_a_browser_may_do_with_it() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     for (method, path) in [
         ("GET", "/health/live"),
         ("GET", "/api/v1/queues"),

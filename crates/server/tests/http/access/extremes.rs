@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use backstop::Backstop;
 use backstop::mysql::mysql_async::prelude::Queryable;
 use backstop::mysql::mysql_async::{Conn, Opts};
-use backstop_server::{Scope, Settings, document};
+use backstop_server::{Scope, ServerSettings, document};
 use backstop_testbed::{Folder, shared};
 use backstop_testing::TokioClock;
 use serde_json::{Map, Value, json};
@@ -251,7 +251,7 @@ fn is_moment(text: &str) -> bool {
 }
 
 async fn on(engine: Backstop) -> (Stage, String) {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = None;
     let stage = Stage::on(engine, settings);
     let token = stage.token("extremes", &Scope::ALL).await;

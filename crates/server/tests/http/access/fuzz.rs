@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop_server::{Scope, Settings, table};
+use backstop_server::{Scope, ServerSettings, table};
 use backstop_testing::TokioClock;
 
 use super::stage::Stage;
@@ -149,7 +149,7 @@ async fn nonsense_is_refused_in_the_one_shape_on_every_route() {
     let seed: u64 = given.unwrap_or_else(|| u64::from(clock()) + 1);
     eprintln!("replay it with BACKSTOP_SEED={seed}");
     let (mut dice, routes) = (Dice(seed), table());
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = None;
     let stage = Stage::on(TokioClock::engine(), settings);
     let token = stage.token("fuzz", &Scope::ALL).await;

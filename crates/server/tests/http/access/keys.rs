@@ -1,7 +1,7 @@
 //! Keys: nobody replaces, blocks or learns of a job by a key, unless that job is for its eyes (E13).
 
 use backstop::store::{JobFilter, PageRequest};
-use backstop_server::{Scope, Settings, Wish};
+use backstop_server::{Scope, ServerSettings, TokenRequest};
 use serde_json::{Value, json};
 
 use super::stage::{Reply, Stage, wish};
@@ -18,7 +18,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let mut settings = Settings::default();
+        let mut settings = ServerSettings::default();
         settings.access.rate = None;
         let stage = Stage::new(settings).await;
         let mut held = Vec::new();
@@ -27,7 +27,7 @@ impl Scene {
             let job = job.business_key(key).idempotency_key(key).submit().await.unwrap();
             held.push(job.id.to_string());
         }
-        let bound = |name: &str, tenant: Option<&str>, queue: Option<&str>| Wish {
+        let bound = |name: &str, tenant: Option<&str>, queue: Option<&str>| TokenRequest {
             tenant: tenant.map(|tenant| tenant.parse().unwrap()),
             queues: queue.map(|queue| vec![queue.to_owned()]),
             ..wish(name, &[Scope::Submit, Scope::Read])

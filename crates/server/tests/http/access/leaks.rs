@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use backstop::store::{Answer, Error, Layer, Store};
 use backstop::{Backstop, Config};
-use backstop_server::{Caller, Grant, Settings, Token, table};
+use backstop_server::{Caller, ServerSettings, Token, TokenGrant, table};
 
 use super::stage::{Reply, Stage};
 
@@ -64,8 +64,8 @@ async fn babbling(silent: bool) -> (Stage, String) {
     let token = Token::generate().unwrap();
     let scopes = "[\"submit\",\"read\",\"logs\",\"operate\",\"admin\",\"work\"]";
     let grant = format!("{{\"name\":\"all\",\"hash\":\"{}\",\"scopes\":{scopes}}}", token.hash());
-    let mut settings = Settings::default();
-    settings.access.tokens = vec![serde_json::from_str::<Grant>(&grant).unwrap()];
+    let mut settings = ServerSettings::default();
+    settings.access.tokens = vec![serde_json::from_str::<TokenGrant>(&grant).unwrap()];
     let store = Arc::new(Babbling { model, calls: AtomicUsize::new(0), silent });
     (Stage::on(Backstop::on(store, Config::default()), settings), token.reveal().to_owned())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop_server::{Peer, Rate, Scope, Settings};
+use backstop_server::{Peer, Rate, Scope, ServerSettings};
 use backstop_testing::TokioClock;
 
 use super::stage::{Reply, Stage};
@@ -29,7 +29,7 @@ fn bearer(token: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_calls_too_often_waits_as_long_as_it_is_told() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = Some(Rate::every(Duration::from_secs(2), 3));
     let stage = Stage::on(TokioClock::engine(), settings);
     let eager = stage.token("eager", &[Scope::Read]).await;
@@ -50,7 +50,7 @@ async fn a_token_that_calls_too_often_waits_as_long_as_it_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_guesses_is_slowed_down_and_holds_up_nobody_with_a_token() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let token = bearer(&stage.token("good", &[Scope::Read]).await);
     let wrong = bearer(&format!("bks_{}", "A".repeat(43)));
     let guess = async |address: &str| from(&stage, address, &[("authorization", &wrong)]).await;
@@ -70,7 +70,7 @@ async fn an_address_that_guesses_is_slowed_down_and_holds_up_nobody_with_a_token
 
 #[tokio::test]
 async fn a_machine_without_tokens_is_open_to_itself_alone() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     assert_eq!(from(&stage, "127.0.0.1", &[]).await.status, 200);
     assert_eq!(from(&stage, "::1", &[]).await.status, 200);
     assert_eq!(from(&stage, "192.0.2.1", &[]).await.status, 401);
@@ -82,7 +82,7 @@ async fn a_machine_without_tokens_is_open_to_itself_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn forwarded_addresses_are_believed_from_trusted_proxies_alone() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
     settings.access.failed_logins = Rate::every(Duration::from_secs(60), 1);
     let stage = Stage::on(TokioClock::engine(), settings);
@@ -102,7 +102,7 @@ async fn forwarded_addresses_are_believed_from_trusted_proxies_alone() {
 
 #[tokio::test]
 async fn hosts_origins_and_forms_are_checked_before_anything_else() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let rebound = from(&stage, "127.0.0.1", &[("host", "evil.example")]).await;
     assert_eq!((rebound.status.as_u16(), rebound.code()), (421, "wrong_host".to_owned()));
     let foreign = from(&stage, "127.0.0.1", &[("origin", "https://evil.example")]).await;

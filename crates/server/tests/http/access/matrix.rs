@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use backstop::Timestamp;
-use backstop_server::{Needs, Route, Scope, Settings, Wish, table};
+use backstop_server::{Route, RouteNeeds, Scope, ServerSettings, TokenRequest, table};
 
 use super::stage::{Reply, Stage, wish};
 
@@ -32,13 +32,15 @@ enum Verdict {
     Forbidden,
 }
 
-fn expected(needs: Needs, somebody: &Somebody) -> Verdict {
+fn expected(needs: RouteNeeds, somebody: &Somebody) -> Verdict {
     match needs {
-        Needs::Nothing => Verdict::Pass,
+        RouteNeeds::Nothing => Verdict::Pass,
         _ if !somebody.known => Verdict::Unauthorized,
-        Needs::Right(scope) if somebody.scopes.contains(&scope) => Verdict::Pass,
-        Needs::RightOverAll(scope) if somebody.scopes.contains(&scope) && !somebody.bounded => Verdict::Pass,
-        Needs::Right(_) | Needs::RightOverAll(_) => Verdict::Forbidden,
+        RouteNeeds::Right(scope) if somebody.scopes.contains(&scope) => Verdict::Pass,
+        RouteNeeds::RightOverAll(scope) if somebody.scopes.contains(&scope) && !somebody.bounded => {
+            Verdict::Pass
+        }
+        RouteNeeds::Right(_) | RouteNeeds::RightOverAll(_) => Verdict::Forbidden,
     }
 }
 
@@ -59,7 +61,7 @@ async fn everybody(stage: &Stage) -> Vec<Somebody> {
         known,
         bounded,
     };
-    let expired = Wish { expires: Some(Timestamp::EPOCH), ..wish("expired", &all) };
+    let expired = TokenRequest { expires: Some(Timestamp::EPOCH), ..wish("expired", &all) };
     let expired = stage.make(expired).await;
     let revoked = stage.token("revoked", &all).await;
     assert!(stage.api.tokens().revoke("revoked", "test").await.expect("it is there"));
@@ -133,7 +135,7 @@ async fn mismatches(stage: &Stage, routes: &[Route]) -> Vec<String> {
 }
 
 async fn unlimited() -> Stage {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = None;
     Stage::new(settings).await
 }
@@ -150,11 +152,11 @@ async fn every_route_lets_in_whom_it_declares_and_nobody_else() {
 #[tokio::test]
 async fn the_matrix_finds_a_route_that_checks_something_else_than_it_declares() {
     for (path, declared) in [
-        ("/api/v1/queues", Needs::Nothing),
-        ("/api/v1/queues", Needs::Right(Scope::Work)),
-        ("/api/v1/queues", Needs::RightOverAll(Scope::Read)),
-        ("/api/v1/tokens", Needs::Right(Scope::Admin)),
-        ("/health/live", Needs::Right(Scope::Read)),
+        ("/api/v1/queues", RouteNeeds::Nothing),
+        ("/api/v1/queues", RouteNeeds::Right(Scope::Work)),
+        ("/api/v1/queues", RouteNeeds::RightOverAll(Scope::Read)),
+        ("/api/v1/tokens", RouteNeeds::Right(Scope::Admin)),
+        ("/health/live", RouteNeeds::Right(Scope::Read)),
     ] {
         let planted = Route { method: "GET".to_owned(), path: path.to_owned(), needs: declared };
         let wrong = mismatches(&unlimited().await, &[planted]).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_server::Settings;
+use backstop_server::ServerSettings;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -46,7 +46,7 @@ async fn begun(address: std::net::SocketAddr, count: usize, text: &str) -> Vec<T
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_connections_and_bombs_neither_grow_the_process_nor_stop_the_others() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.limits.head = Duration::from_secs(4);
     settings.limits.body_grace = Duration::from_secs(4);
     let listening = Stage::new(settings).await.listen().await;
@@ -95,7 +95,7 @@ const LARGE_JOBS: usize = 60;
 async fn readers_of_large_jobs_who_do_not_read_do_not_grow_the_process() {
     let folder = backstop_testbed::Folder::new("readers").expect("a folder");
     let url = format!("sqlite:{}", folder.join("jobs.db").display());
-    let stage = Stage::on(backstop::Backstop::open(&url).await.expect("a store"), Settings::default());
+    let stage = Stage::on(backstop::Backstop::open(&url).await.expect("a store"), ServerSettings::default());
     let text = "x".repeat(1_000_000);
     for number in 0..LARGE_JOBS {
         let body = format!(r#"{{"kind":"mail","payload":{{"number":{number},"text":"{text}"}}}}"#);

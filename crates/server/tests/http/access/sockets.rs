@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::Backstop;
-use backstop_server::{Api, ListenError, Scope, Settings, Tls, bind};
+use backstop_server::{Api, ListenError, Scope, ServerSettings, TlsSettings, bind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -19,8 +19,8 @@ use super::stage::{Stage, one, rest, status};
 /// More than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
 
-fn quick() -> Settings {
-    let mut settings = Settings::default();
+fn quick() -> ServerSettings {
+    let mut settings = ServerSettings::default();
     settings.limits.head = Duration::from_millis(300);
     settings.limits.idle = Duration::from_millis(600);
     settings.limits.body_grace = Duration::from_millis(300);
@@ -29,7 +29,7 @@ fn quick() -> Settings {
 
 #[tokio::test]
 async fn a_request_is_answered_and_the_connection_serves_the_next() {
-    let listening = Stage::new(Settings::default()).await.listen().await;
+    let listening = Stage::new(ServerSettings::default()).await.listen().await;
     let mut stream = listening.connect().await;
     for _ in 0..3 {
         stream.write_all(b"GET /api/v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -45,7 +45,7 @@ async fn a_request_is_answered_and_the_connection_serves_the_next() {
 
 #[tokio::test]
 async fn heads_have_bounds() {
-    let listening = Stage::new(Settings::default()).await.listen().await;
+    let listening = Stage::new(ServerSettings::default()).await.listen().await;
     let many = "x: y\r\n".repeat(70);
     assert_eq!(status(&listening.request("GET /health/live", &many, "").await), 431);
     let fits = format!("x: {}\r\n", "y".repeat(12_000));
@@ -59,7 +59,7 @@ async fn heads_have_bounds() {
 
 #[tokio::test]
 async fn what_cannot_be_read_as_a_request_is_answered_without_a_body_and_closed() {
-    let listening = Stage::new(Settings::default()).await.listen().await;
+    let listening = Stage::new(ServerSettings::default()).await.listen().await;
     let many = format!("GET /health/live HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(70));
     let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(70_000));
     for (request, expected) in [
@@ -105,7 +105,7 @@ async fn who_takes_too_long_is_cut_off() {
 
 #[tokio::test]
 async fn a_body_is_not_read_before_its_sender_may_send_it() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     stage.token("any", &[Scope::Read]).await;
     let listening = stage.listen().await;
     let mut stream = listening.connect().await;
@@ -117,7 +117,7 @@ async fn a_body_is_not_read_before_its_sender_may_send_it() {
 
 #[tokio::test]
 async fn a_refusal_reaches_whoever_is_still_sending_and_the_connection_goes_on() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let token = stage.token("ci", &[Scope::Submit, Scope::Read]).await;
     let listening = stage.listen().await;
     let head = |line: &str, headers: &str, length: usize| {
@@ -170,7 +170,7 @@ async fn a_refusal_reaches_whoever_is_still_sending_and_the_connection_goes_on()
 
 #[tokio::test]
 async fn when_the_house_is_full_the_oldest_idle_connection_makes_room() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.limits.connections = 2;
     let listening = Stage::new(settings).await.listen().await;
     let ask = async |stream: &mut TcpStream| {
@@ -201,7 +201,7 @@ async fn when_the_house_is_full_the_oldest_idle_connection_makes_room() {
 
 #[tokio::test]
 async fn what_has_begun_is_finished_when_it_is_told_to_stop() {
-    let mut listening = Stage::new(Settings::default()).await.listen().await;
+    let mut listening = Stage::new(ServerSettings::default()).await.listen().await;
     let (mut idle, mut begun) = (listening.connect().await, listening.connect().await);
     idle.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     assert_eq!(status(&one(&mut idle).await), 200);
@@ -222,7 +222,7 @@ async fn what_has_begun_is_finished_when_it_is_told_to_stop() {
 
 #[tokio::test]
 async fn the_grace_ends() {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.limits.grace = Duration::from_millis(50);
     let mut listening = Stage::new(settings).await.listen().await;
     let mut begun = listening.connect().await;
@@ -238,7 +238,7 @@ async fn the_grace_ends() {
 #[tokio::test]
 async fn it_listens_to_other_machines_only_with_a_token() {
     let engine = Backstop::open("memory:").await.unwrap();
-    let api = Api::new(engine, Settings::default());
+    let api = Api::new(engine, ServerSettings::default());
     let everywhere = "0.0.0.0:0".parse().unwrap();
     let refused = bind(everywhere, &api).await.unwrap_err();
     assert!(matches!(refused, ListenError::NoToken { .. }), "{refused}");
@@ -246,8 +246,8 @@ async fn it_listens_to_other_machines_only_with_a_token() {
     let open = bind("127.0.0.1:0".parse().unwrap(), &api).await.unwrap();
     // A taken port is told as such.
     let taken = bind(open.local_addr().unwrap(), &api).await.unwrap_err();
-    assert!(taken.to_string().contains("another program listens there already"), "{taken}");
-    let expired = backstop_server::Wish {
+    assert!(taken.to_string().contains("another program is already listening there"), "{taken}");
+    let expired = backstop_server::TokenRequest {
         expires: Some(backstop::Timestamp::EPOCH),
         ..super::stage::wish("old", &[Scope::Read])
     };
@@ -263,8 +263,8 @@ fn file(name: &str) -> std::path::PathBuf {
 
 #[tokio::test]
 async fn it_speaks_tls_with_a_certificate() {
-    let mut settings = Settings::default();
-    settings.tls = Some(Tls::load(&file("cert.pem"), &file("key.pem")).expect("a pair"));
+    let mut settings = ServerSettings::default();
+    settings.tls = Some(TlsSettings::load(&file("cert.pem"), &file("key.pem")).expect("a pair"));
     let listening = Stage::new(settings).await.listen().await;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("cert.pem")).unwrap()).unwrap();
@@ -296,7 +296,7 @@ fn a_certificate_and_a_key_that_do_not_fit_are_refused_by_name() {
         ("none.pem", "key.pem", ["none.pem", "cannot use"]),
         ("cert.pem", "none.pem", ["none.pem", "cannot use"]),
     ] {
-        let refused = Tls::load(&file(certificate), &file(key)).unwrap_err().to_string();
+        let refused = TlsSettings::load(&file(certificate), &file(key)).unwrap_err().to_string();
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
     }
 }

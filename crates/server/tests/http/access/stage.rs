@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use backstop::Backstop;
-use backstop_server::{Api, ListenError, Scope, Settings, Wish, router, serve};
+use backstop_server::{Api, ListenError, Scope, ServerSettings, TokenRequest, router, serve};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,11 +44,11 @@ impl Reply {
 
 impl Stage {
     /// On a store in memory.
-    pub(crate) async fn new(settings: Settings) -> Self {
+    pub(crate) async fn new(settings: ServerSettings) -> Self {
         Self::on(Backstop::open("memory:").await.expect("a store in memory"), settings)
     }
 
-    pub(crate) fn on(engine: Backstop, settings: Settings) -> Self {
+    pub(crate) fn on(engine: Backstop, settings: ServerSettings) -> Self {
         let api = Api::new(engine, settings);
         Self { router: router(api.clone()), api }
     }
@@ -59,10 +59,11 @@ impl Stage {
     }
 
     pub(crate) async fn token_of(&self, name: &str, scopes: &[Scope], tenant: Option<&str>) -> String {
-        self.make(Wish { tenant: tenant.map(|tenant| tenant.parse().unwrap()), ..wish(name, scopes) }).await
+        self.make(TokenRequest { tenant: tenant.map(|tenant| tenant.parse().unwrap()), ..wish(name, scopes) })
+            .await
     }
 
-    pub(crate) async fn make(&self, wish: Wish) -> String {
+    pub(crate) async fn make(&self, wish: TokenRequest) -> String {
         let (token, _) = self.api.tokens().create(wish, "test").await.expect("a token");
         token.reveal().to_owned()
     }
@@ -119,9 +120,9 @@ impl Stage {
 }
 
 /// A token to be made, for everything.
-pub(crate) fn wish(name: &str, scopes: &[Scope]) -> Wish {
+pub(crate) fn wish(name: &str, scopes: &[Scope]) -> TokenRequest {
     let scopes = scopes.iter().copied().collect();
-    Wish { name: name.to_owned(), scopes, tenant: None, queues: None, expires: None }
+    TokenRequest { name: name.to_owned(), scopes, tenant: None, queues: None, expires: None }
 }
 
 /// An API that listens.

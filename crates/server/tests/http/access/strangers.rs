@@ -3,7 +3,7 @@
 use backstop::prelude::*;
 use backstop::store::{JobFilter, PageRequest};
 use backstop::{Backstop, Outcome};
-use backstop_server::{Scope, Settings, table};
+use backstop_server::{Scope, ServerSettings, table};
 use serde_json::{Value, json};
 
 use super::stage::Stage;
@@ -82,7 +82,7 @@ fn bodies(theirs: &Theirs) -> Vec<Value> {
 #[tokio::test]
 async fn a_stranger_with_every_scope_sees_and_moves_nothing_on_any_route() {
     // E13
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = None;
     let stage = Stage::new(settings).await;
     let engine = stage.api.engine();
@@ -117,7 +117,7 @@ async fn a_stranger_with_every_scope_sees_and_moves_nothing_on_any_route() {
 #[tokio::test]
 async fn the_owner_sees_what_the_stranger_does_not() {
     // E13: otherwise the test above would be passed by a server that shows nothing to anybody.
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let theirs = seed(stage.api.engine()).await;
     let token = stage.token_of("owner", &Scope::ALL, Some("acme")).await;
     for path in [
@@ -135,7 +135,7 @@ async fn the_owner_sees_what_the_stranger_does_not() {
 #[tokio::test]
 async fn what_the_engine_stores_for_itself_is_shown_to_those_who_run_it() {
     // E13
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     settings.access.rate = None;
     let stage = Stage::new(settings).await;
     let engine = stage.api.engine();

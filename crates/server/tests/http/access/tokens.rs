@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::store::{Drawer, Shelf};
-use backstop_server::{Grant, Scope, Settings, Token, TokenHash};
+use backstop::store::{DocumentRange, Drawer};
+use backstop_server::{Scope, ServerSettings, Token, TokenGrant, TokenHash};
 use backstop_testing::TokioClock;
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -22,7 +22,7 @@ async fn status(stage: &Stage, token: Option<&str>) -> u16 {
 
 #[tokio::test]
 async fn without_a_token_this_machine_is_open_and_with_the_first_it_is_not() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     assert_eq!(status(&stage, None).await, 200);
     // Somebody who shows a token shows it for a reason, but there is nothing to compare it with.
     assert_eq!(status(&stage, Some("bks_x")).await, 200);
@@ -35,7 +35,7 @@ async fn without_a_token_this_machine_is_open_and_with_the_first_it_is_not() {
 
 #[tokio::test]
 async fn a_token_is_shown_once_and_kept_as_a_hash() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let new = json!({ "name": "ci", "scopes": ["read", "admin"], "expires_at": "2999-01-01T00:00:00Z" });
     let made = stage.call_with("POST", "/api/v1/tokens", None, &new.to_string()).await;
     assert_eq!(made.status, 201, "{made:?}");
@@ -49,7 +49,7 @@ async fn a_token_is_shown_once_and_kept_as_a_hash() {
     let digits = hash.strip_prefix("sha256:").unwrap();
     assert!(!listed.text.contains(token) && !listed.text.contains(digits), "{listed:?}");
     let store = stage.api.engine().store();
-    let kept = store.documents(Shelf::first(Drawer::Tokens, 100)).await.unwrap().items;
+    let kept = store.documents(DocumentRange::first(Drawer::Tokens, 100)).await.unwrap().items;
     assert!(kept.iter().all(|document| !document.body.contains(token)), "{kept:?}");
     assert!(kept.iter().any(|document| document.body.contains(digits)), "{kept:?}");
     // Its name is taken for good.
@@ -62,7 +62,7 @@ async fn a_token_is_shown_once_and_kept_as_a_hash() {
 
 #[tokio::test]
 async fn what_cannot_be_a_token_is_refused_with_the_field() {
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     let secret = Token::generate().unwrap();
     for (new, field) in [
         (json!({ "name": "a b", "scopes": ["read"] }), "name"),
@@ -85,10 +85,10 @@ async fn what_cannot_be_a_token_is_refused_with_the_field() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_expires_to_the_moment() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let now = stage.api.engine().store().now().await.unwrap();
     let expires = Some(now.after(Duration::from_secs(10)));
-    let token = stage.make(backstop_server::Wish { expires, ..wish("brief", &[Scope::Read]) }).await;
+    let token = stage.make(backstop_server::TokenRequest { expires, ..wish("brief", &[Scope::Read]) }).await;
     assert_eq!(status(&stage, Some(&token)).await, 200);
     tokio::time::advance(Duration::from_millis(9_999)).await;
     assert_eq!(status(&stage, Some(&token)).await, 200);
@@ -100,8 +100,8 @@ async fn a_token_expires_to_the_moment() {
 #[tokio::test(start_paused = true)]
 async fn a_revocation_is_seen_at_once_here_and_soon_elsewhere() {
     let engine = TokioClock::engine();
-    let here = Stage::on(engine.clone(), Settings::default());
-    let there = Stage::on(engine, Settings::default());
+    let here = Stage::on(engine.clone(), ServerSettings::default());
+    let there = Stage::on(engine, ServerSettings::default());
     let token = here.token("shared", &[Scope::Read]).await;
     assert_eq!((status(&here, Some(&token)).await, status(&there, Some(&token)).await), (200, 200));
     assert!(here.api.tokens().revoke("shared", "test").await.unwrap());
@@ -114,8 +114,8 @@ async fn a_revocation_is_seen_at_once_here_and_soon_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_was_just_made_is_known_everywhere_at_once() {
     let engine = TokioClock::engine();
-    let here = Stage::on(engine.clone(), Settings::default());
-    let there = Stage::on(engine, Settings::default());
+    let here = Stage::on(engine.clone(), ServerSettings::default());
+    let there = Stage::on(engine, ServerSettings::default());
     let first = here.token("first", &[Scope::Read]).await;
     assert_eq!(status(&there, Some(&first)).await, 200);
     // Longer than whoever guesses makes us wait, and shorter than the second for which tokens are known.
@@ -128,8 +128,8 @@ async fn a_token_that_was_just_made_is_known_everywhere_at_once() {
 async fn what_is_open_ends_within_two_seconds_of_its_token() {
     // E12
     let engine = TokioClock::engine();
-    let here = Stage::on(engine.clone(), Settings::default());
-    let there = Stage::on(engine.clone(), Settings::default());
+    let here = Stage::on(engine.clone(), ServerSettings::default());
+    let there = Stage::on(engine.clone(), ServerSettings::default());
     let kept = here.token("kept", &[Scope::Read, Scope::Work]).await;
     let ask =
         json!({ "worker": "w", "queues": ["default"], "kinds": ["mail"], "wait_ms": 60_000 }).to_string();
@@ -145,7 +145,7 @@ async fn what_is_open_ends_within_two_seconds_of_its_token() {
         let expires = (how == "expired").then(|| now.after(Duration::from_secs(5)));
         let name = how.replace(' ', "-");
         let scopes = [Scope::Read, Scope::Work];
-        let token = here.make(backstop_server::Wish { expires, ..wish(&name, &scopes) }).await;
+        let token = here.make(backstop_server::TokenRequest { expires, ..wish(&name, &scopes) }).await;
         let mut stream = listen(&token).await;
         let mut claim = pin!(here.call_with("POST", "/api/v1/work/claim", Some(&token), &ask));
         assert!(tokio::time::timeout(Duration::from_millis(4_900), &mut claim).await.is_err(), "{how}");
@@ -171,7 +171,7 @@ async fn what_is_open_ends_within_two_seconds_of_its_token() {
 
 #[tokio::test(start_paused = true)]
 async fn when_a_token_was_used_is_written_down_once_a_minute() {
-    let stage = Stage::on(TokioClock::engine(), Settings::default());
+    let stage = Stage::on(TokioClock::engine(), ServerSettings::default());
     let token = stage.token("busy", &[Scope::Read]).await;
     let used = async || stage.api.tokens().list().await.unwrap()[0].last_used;
     let call = async || {
@@ -199,8 +199,8 @@ async fn a_configured_token_counts_and_cannot_be_revoked_over_http() {
     let token = Token::generate().unwrap();
     let grant =
         format!("{{\"name\":\"file\",\"hash\":\"{}\",\"scopes\":[\"admin\",\"read\"]}}", token.hash());
-    let mut settings = Settings::default();
-    settings.access.tokens = vec![serde_json::from_str::<Grant>(&grant).unwrap()];
+    let mut settings = ServerSettings::default();
+    settings.access.tokens = vec![serde_json::from_str::<TokenGrant>(&grant).unwrap()];
     let stage = Stage::new(settings).await;
     assert_eq!((status(&stage, None).await, status(&stage, Some(token.reveal())).await), (401, 200));
     let refused = stage.call("DELETE", "/api/v1/tokens/file", Some(token.reveal())).await;
@@ -215,15 +215,16 @@ async fn a_configured_token_counts_and_cannot_be_revoked_over_http() {
 #[tokio::test]
 async fn a_token_for_some_queues_touches_only_those() {
     // E13
-    let stage = Stage::new(Settings::default()).await;
+    let stage = Stage::new(ServerSettings::default()).await;
     for queue in ["mail", "bills", "acme/mail", "acme/bills"] {
         stage.api.engine().enqueue_raw("send", "{}").queue(queue).submit().await.unwrap();
     }
     let scopes = [Scope::Read, Scope::Operate];
     let queues = Some(vec!["mail".to_owned()]);
-    let plain = stage.make(backstop_server::Wish { queues: queues.clone(), ..wish("plain", &scopes) }).await;
+    let plain =
+        stage.make(backstop_server::TokenRequest { queues: queues.clone(), ..wish("plain", &scopes) }).await;
     let tenant = Some("acme".parse().unwrap());
-    let acme = stage.make(backstop_server::Wish { tenant, queues, ..wish("acme", &scopes) }).await;
+    let acme = stage.make(backstop_server::TokenRequest { tenant, queues, ..wish("acme", &scopes) }).await;
     for token in [&plain, &acme] {
         let listed = stage.call("GET", "/api/v1/queues", Some(token)).await.json();
         assert_eq!(listed["items"].as_array().unwrap().len(), 1);

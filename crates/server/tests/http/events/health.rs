@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop::{Backstop, Config, Health, LoopHealth};
-use backstop_server::Settings;
+use backstop_server::ServerSettings;
 use backstop_testing::{CrashAt, TestEngine};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn named(ready: &Value, name: &str) -> Value {
 async fn a_duty_that_nobody_leads_for_long_turns_readiness_red() {
     // H2, L17
     let test = TestEngine::new();
-    let harness = Harness::of(test.engine().clone(), Settings::default());
+    let harness = Harness::of(test.engine().clone(), ServerSettings::default());
     let ready = harness.get("/health/ready").await.ok();
     assert_eq!(named(&ready, "duty/rescue")["ok"], true, "a store that is new has a moment");
     harness.engine().maintain(backstop::worker_id(), Duration::from_secs(15)).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_store_that_is_away_turns_readiness_red_and_life_goes_on() {
     // H2
     let test = TestEngine::new();
     let store = Arc::new(CrashAt::new(test.store(), 4));
-    let harness = Harness::of(Backstop::on(store.clone(), Config::default()), Settings::default());
+    let harness = Harness::of(Backstop::on(store.clone(), Config::default()), ServerSettings::default());
     for _ in 0..100 {
         assert_eq!(harness.get("/health/ready").await.status, 200);
     }

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use backstop::{Backstop, Event};
 use backstop_kinds::HttpSettings;
-use backstop_kinds::http::{Resolve, Resolving};
-use backstop_server::Settings;
+use backstop_kinds::http::{ResolveFuture, Resolver};
+use backstop_server::ServerSettings;
 use serde_json::json;
 
 use super::sink::Sink;
@@ -42,17 +42,17 @@ enum Fate {
 /// Names of the test lead to this machine.
 struct ToLoopback;
 
-impl Resolve for ToLoopback {
-    fn resolve<'a>(&'a self, _: &'a str) -> Resolving<'a> {
+impl Resolver for ToLoopback {
+    fn resolve<'a>(&'a self, _: &'a str) -> ResolveFuture<'a> {
         Box::pin(async { Ok(vec![IpAddr::from(Ipv4Addr::LOCALHOST)]) })
     }
 }
 
 /// An API on a store in memory whose webhooks may use any port, and lead to private addresses only if told so.
 async fn harness(engine: Option<Backstop>, allow_private: bool) -> Harness {
-    let mut settings = Settings::default();
+    let mut settings = ServerSettings::default();
     let way_out = HttpSettings::default().section("webhooks").resolver(ToLoopback);
-    settings.telling.webhooks = way_out.ports(1..=u16::MAX).allow_private(allow_private);
+    settings.reporting.webhooks = way_out.ports(1..=u16::MAX).allow_private(allow_private);
     match engine {
         Some(engine) => Harness::of(engine, settings),
         None => Harness::with(backstop::Config::default(), settings).await,

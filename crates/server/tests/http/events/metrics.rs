@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use backstop::prelude::*;
 use backstop::{Config, Health, LoopHealth};
-use backstop_server::{Caller, Scope, Settings};
+use backstop_server::{Caller, Scope, ServerSettings};
 use backstop_testing::{CrashAt, TestEngine};
 
 use crate::harness::Harness;
@@ -36,7 +36,7 @@ fn figure(text: &str, line: &str) -> f64 {
 async fn what_happened_is_counted() {
     // V3
     let test = TestEngine::new();
-    let harness = Harness::of(test.engine().clone(), Settings::default());
+    let harness = Harness::of(test.engine().clone(), ServerSettings::default());
     let engine = harness.engine();
     for _ in 0..3 {
         engine.enqueue(Pay { amount: 5 }).idempotency_key("five").submit().await.unwrap();
@@ -78,7 +78,7 @@ async fn scraping_often_costs_no_more_than_once_a_second_and_a_store_that_is_awa
     // V3
     let test = TestEngine::new();
     let store = Arc::new(CrashAt::new(test.store(), 7));
-    let harness = Harness::of(Backstop::on(store.clone(), Config::default()), Settings::default());
+    let harness = Harness::of(Backstop::on(store.clone(), Config::default()), ServerSettings::default());
     let first = scrape(&harness).await;
     let calls = store.calls();
     for _ in 0..100 {
@@ -163,8 +163,8 @@ async fn figures_are_for_those_who_see_all_unless_they_are_opened() {
         (false, Caller::holder("r", [Scope::Read].into(), None, None), 200),
         (true, Caller::nobody(), 200),
     ] {
-        let mut settings = Settings::default();
-        settings.telling.open_metrics = open;
+        let mut settings = ServerSettings::default();
+        settings.reporting.open_metrics = open;
         let harness = Harness::with(Config::default(), settings).await;
         let ask = |path: &str| Request::get(path).extension(caller.clone()).body(Body::empty()).unwrap();
         assert_eq!(harness.send(ask("/metrics")).await.status, status);

@@ -1,7 +1,7 @@
 //! Streams: in order, resumed without a gap or a repeat, and honest about what is missing (V2).
 
 use backstop::Config;
-use backstop_server::Settings;
+use backstop_server::ServerSettings;
 use serde_json::json;
 
 use super::reader::Reader;
@@ -16,8 +16,8 @@ async fn submit(harness: &Harness, count: usize) {
 }
 
 async fn small(kept_events: usize) -> Harness {
-    let mut settings = Settings::default();
-    settings.telling.kept_events = kept_events;
+    let mut settings = ServerSettings::default();
+    settings.reporting.kept_events = kept_events;
     Harness::with(Config::default(), settings).await
 }
 
@@ -143,14 +143,14 @@ async fn a_filter_that_is_none_is_refused_in_the_one_shape() {
 
 #[tokio::test]
 async fn streams_are_bounded_and_a_place_is_given_back() {
-    let mut settings = Settings::default();
-    settings.telling.streams = 2;
+    let mut settings = ServerSettings::default();
+    settings.limits.streams = 2;
     let harness = Harness::with(Config::default(), settings).await;
     let first = Reader::open(&harness, EVENTS, None, None).await;
     let _second = Reader::open(&harness, EVENTS, None, None).await;
     let refused = harness.get(EVENTS).await;
-    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "too_many_streams"));
-    assert_eq!(refused.headers["retry-after"], "5");
+    assert_eq!((refused.status.as_u16(), refused.code().as_str()), (503, "busy"));
+    assert_eq!(refused.headers["retry-after"], "1");
     drop(first);
     Reader::open(&harness, EVENTS, None, None).await;
 }

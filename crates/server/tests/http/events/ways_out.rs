@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use axum::http::Method;
 use backstop::Config;
 use backstop::store::{JobFilter, PageRequest};
-use backstop_server::ways_out::{By, Shows, WAYS_OUT, WITHOUT_DATA, WayOut};
+use backstop_server::ways_out::{DataShown, WAYS_OUT, WITHOUT_DATA, WayOut, WayOutKind};
 use backstop_server::{Caller, Scope, table};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn every_route_says_what_it_shows() {
     let listed: Vec<(String, String)> = WAYS_OUT
         .iter()
         .filter_map(|way| match way.by {
-            By::Answer { method, path, query: "" } => Some((method.to_owned(), path.to_owned())),
+            WayOutKind::Answer { method, path, query: "" } => Some((method.to_owned(), path.to_owned())),
             _ => None,
         })
         .chain(WITHOUT_DATA.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())))
@@ -44,7 +44,7 @@ fn every_route_says_what_it_shows() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate/server.md");
     let page = std::fs::read_to_string(page).unwrap();
     for way in WAYS_OUT {
-        let By::Answer { method: "GET", path, query: "" } = way.by else { continue };
+        let WayOutKind::Answer { method: "GET", path, query: "" } = way.by else { continue };
         let path = path.strip_prefix("/api/v1").unwrap();
         assert!(page.contains(&format!("{path}`")), "docs/operate/server.md does not say what {path} shows");
     }
@@ -84,17 +84,17 @@ fn look(what: &str, said: &str, leaks: &mut Vec<String>) {
 async fn walk(case: &Case, played: &mut Played, way: &WayOut, leaks: &mut Vec<String>) {
     let (what, by) = (format!("{}: {:?}", case.name, way.by), way.by);
     let said = match by {
-        By::Answer { path: "/api/v1/events", .. } => std::mem::take(&mut played.streamed),
-        By::Answer { method, path, query } => {
+        WayOutKind::Answer { path: "/api/v1/events", .. } => std::mem::take(&mut played.streamed),
+        WayOutKind::Answer { method, path, query } => {
             return answers(case, played, way.shows, (method, path, query), leaks).await;
         }
-        By::Subscriber => std::mem::take(&mut played.told),
-        By::Webhook => std::mem::take(&mut played.delivered),
-        By::WebhookCopy => copies(played).await,
-        By::Alert => std::mem::take(&mut played.alerted),
-        By::LogLine => played.log.text(),
+        WayOutKind::Subscriber => std::mem::take(&mut played.told),
+        WayOutKind::Webhook => std::mem::take(&mut played.delivered),
+        WayOutKind::WebhookCopy => copies(played).await,
+        WayOutKind::Alert => std::mem::take(&mut played.alerted),
+        WayOutKind::LogLine => played.log.text(),
         // It is made of the kind, the queue and the id alone; its own test looks at it where it is made.
-        By::Span => return assert_eq!(way.shows, Shows::NoData),
+        WayOutKind::Span => return assert_eq!(way.shows, DataShown::NoData),
     };
     look(&what, &said, leaks);
     assert!(MARKS.iter().any(|mark| said.contains(mark)), "{what} tells nothing: {said}");
@@ -104,7 +104,7 @@ async fn walk(case: &Case, played: &mut Played, way: &WayOut, leaks: &mut Vec<St
 async fn answers(
     case: &Case,
     played: &Played,
-    shows: Shows,
+    shows: DataShown,
     (method, path, query): (&str, &str, &str),
     leaks: &mut Vec<String>,
 ) {
@@ -112,7 +112,7 @@ async fn answers(
     let targets = played.targets(path).into_iter();
     for target in targets.map(|path| if query.is_empty() { path } else { format!("{path}?{query}") }) {
         let what = format!("{}: {method} {target}", case.name);
-        if let Shows::InClear { scope, .. } = shows {
+        if let DataShown::InClear { scope, .. } = shows {
             let (status, said) = send(played, &without(Some(scope)), method, &target).await;
             assert_eq!(status, 403, "{what}: {said}");
             look(&what, &said, leaks);
@@ -128,11 +128,11 @@ async fn answers(
     }
     let what = format!("{}: {method} {path}?{query}", case.name);
     match shows {
-        Shows::InClear { opens, .. } if opens || !case.sealed => {
+        DataShown::InClear { opens, .. } if opens || !case.sealed => {
             assert!(seen.contains(NEEDLE), "{what} is for them: {seen}");
         }
         // Params are never sealed.
-        Shows::InClear { .. } => look(&what, &seen.replace(PARAM, ""), leaks),
+        DataShown::InClear { .. } => look(&what, &seen.replace(PARAM, ""), leaks),
         _ => assert!(MARKS.iter().any(|mark| seen.contains(mark)), "{what} tells nothing: {seen}"),
     }
 }
@@ -164,7 +164,7 @@ async fn copies(played: &Played) -> String {
 async fn a_reveal_shows_data_that_cannot_be_followed_as_its_text() {
     // F11
     let harness =
-        crate::harness::Harness::with(Config::default(), backstop_server::Settings::default()).await;
+        crate::harness::Harness::with(Config::default(), backstop_server::ServerSettings::default()).await;
     let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
     for payload in ["{\"n\":1e999}", &deep] {
         let body = format!("{{\"kind\":\"mail\",\"payload\":{payload}}}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use backstop::{Event, Events};
-use backstop_server::{Caller, Scope, Settings};
+use backstop_server::{Caller, Scope, ServerSettings};
 use backstop_testing::TestEngine;
 use serde_json::{Value, json};
 
@@ -20,9 +20,9 @@ async fn harness() -> Harness {
     Harness::with(backstop::Config::default(), opened()).await
 }
 
-fn opened() -> Settings {
-    let mut settings = Settings::default();
-    settings.telling.webhooks = settings.telling.webhooks.allow_private(true).ports(1..=u16::MAX);
+fn opened() -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    settings.reporting.webhooks = settings.reporting.webhooks.allow_private(true).ports(1..=u16::MAX);
     settings
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop::{Config, JobId, Retention, worker_id};
-use backstop_server::{Scope, Settings};
+use backstop_server::{Scope, ServerSettings};
 use backstop_testing::TestEngine;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(super) async fn archived(queue: &'static str, endings: &[&str]) -> (Harness,
     let at_once = Some(Duration::ZERO);
     let retention = Retention::default().succeeded(at_once).canceled(at_once).failed(at_once);
     let test = TestEngine::with_config(Config::default().retention(retention));
-    let harness = Harness::of(test.engine().clone(), Settings::default());
+    let harness = Harness::of(test.engine().clone(), ServerSettings::default());
     let ids = played(&harness, queue, endings).await;
     let term = Duration::from_secs(30);
     harness.engine().maintain(worker_id(), term).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use backstop::Timestamp;
-use backstop::core::job::JobReads;
+use backstop::core::job::JobJson;
 use backstop_server::document;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn a_job_is_read_back_as_it_was_written() {
     let harness = Harness::new().await;
     let id = played(&harness, "default", &["permanent"]).await[0];
     let answer = harness.get(&format!("/api/v1/jobs/{id}?reveal=true")).await;
-    let job: JobReads = serde_json::from_str(&answer.text).unwrap();
+    let job: JobJson = serde_json::from_str(&answer.text).unwrap();
     assert_eq!(job, harness.engine().job(id).await.unwrap().unwrap().reads());
     assert!(job.created_at > Timestamp::EPOCH);
     assert_eq!(serde_json::to_value(&job).unwrap()["payload"], json!({ "ends": "permanent" }));

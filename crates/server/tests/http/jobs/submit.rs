@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use backstop::{Backoff, Config, JobId, Policy};
-use backstop_server::Settings;
+use backstop_server::ServerSettings;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ async fn a_part_of_a_backoff_starts_from_the_configuration() {
     // F8
     let backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(50));
     let config = Config::default().kind("mail", Policy::default().backoff(backoff));
-    let harness = Harness::with(config, Settings::default()).await;
+    let harness = Harness::with(config, ServerSettings::default()).await;
     let body = json!({ "kind": "mail", "backoff": {"base_ms": 70_000} });
     let id = harness.post("/api/v1/jobs", body).await.ok()["id"].as_str().unwrap().to_owned();
     let shown = harness.get(&format!("/api/v1/jobs/{id}")).await.ok();

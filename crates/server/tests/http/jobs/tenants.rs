@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use backstop::Config;
-use backstop_server::{Caller, Scope, Settings};
+use backstop_server::{Caller, Scope, ServerSettings};
 use serde_json::{Value, json};
 
 use super::{holder, played};
@@ -111,7 +111,7 @@ async fn a_token_for_some_queues_has_to_name_one() {
 async fn narrow() -> Harness {
     let mut config = Config::default();
     (config.limits.queues_per_tenant, config.limits.kinds_per_tenant) = (2, 2);
-    Harness::with(config, Settings::default()).await
+    Harness::with(config, ServerSettings::default()).await
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_tenant_makes_no_more_queues_and_kinds_than_it_may() {
     assert_eq!((refused.status.as_u16(), refused.code()), (429, "tenant_limit".to_owned()));
     let error = &refused.json()["error"];
     assert_eq!(error["details"], json!({ "name": "queues_per_tenant", "limit": 2 }));
-    let message = "the queue `third` is not made: this tenant has 2 queues, which is the limit";
+    let message = "queue `third` was not created: this tenant has reached its limit of 2 queues";
     assert_eq!(error["message"], message);
     assert!(error["hint"].as_str().unwrap().contains("queues_per_tenant"), "{error}");
     let refused = submit(&acme, "mail", "third").await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Action, Match, Rule};
+use backstop::core::failure::{Rule, RuleAction, RuleMatch};
 use backstop::{Backoff, Cause, Config, Policy, Timestamp};
 use serde_json::{Value, json};
 
@@ -95,8 +95,8 @@ async fn an_operators_rule_decides_about_remote_runs_too() {
     let rule = Rule {
         id: "no-retries".parse().unwrap(),
         note: String::new(),
-        matches: Match { kind: Some("mail".into()), ..Match::default() },
-        action: Action::Permanent,
+        matches: RuleMatch { kind: Some("mail".into()), ..RuleMatch::default() },
+        action: RuleAction::Permanent,
         enabled: true,
         position: 0,
         created_at: Timestamp::EPOCH,

@@ -8,7 +8,7 @@ use axum::http::Request;
 use backstop::core::job::{Attempt, JobDetail};
 use backstop::store::{Clock, ModelStore, PageRequest, Store};
 use backstop::{Backstop, Config, JobId, Timestamp, WorkerId};
-use backstop_server::{Caller, Settings};
+use backstop_server::{Caller, ServerSettings};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Harness};
@@ -38,7 +38,7 @@ impl Stage {
     }
 
     pub(super) fn on(store: Arc<dyn Store>, config: Config) -> Self {
-        Self { harness: Harness::of(Backstop::on(store, config), Settings::default()) }
+        Self { harness: Harness::of(Backstop::on(store, config), ServerSettings::default()) }
     }
 
     pub(super) fn engine(&self) -> &Backstop {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::*;
-use crate::failure::{Cause, Failure, HookAnswer, Situation, Verdict, decide};
+use crate::failure::{Cause, DecisionInput, Failure, HookAnswer, Verdict, decide};
 use crate::job::Policy;
 
 /// A tiny generator (splitmix64), so that a run can be repeated from its seed.
@@ -69,7 +69,7 @@ fn outage(jobs: u32, policy: &Policy, settings: Option<&BudgetSettings>) -> Outc
             continue;
         }
         let (hook, jitter) = (HookAnswer::default(), random.unit());
-        let situation = Situation { policy, attempt, crashes: 0, deferrals: 0, hook, rule: None, jitter };
+        let situation = DecisionInput { policy, attempt, crashes: 0, deferrals: 0, hook, rule: None, jitter };
         let Verdict::Retry { delay } = decide(&failure, &situation).verdict else {
             outcome.dead += 1;
             continue;

@@ -13,7 +13,7 @@ use backstop::{
     AlertChannel, AlertFuture, AlertMessage, Alerts, Config, Encryption, Events, JobId, LogChannel,
     Retention, worker_id,
 };
-use backstop_server::{Scope, Settings, Webhooks};
+use backstop_server::{Scope, ServerSettings, Webhooks};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
@@ -188,8 +188,8 @@ impl Played {
         let archived = run(&earlier, case, &["well", "dead", "reported"]).await;
         earlier.maintain(worker_id(), Duration::from_secs(30)).await.unwrap();
 
-        let mut settings = Settings::default();
-        settings.telling.webhooks = settings.telling.webhooks.allow_private(true).ports(1..=u16::MAX);
+        let mut settings = ServerSettings::default();
+        settings.reporting.webhooks = settings.reporting.webhooks.allow_private(true).ports(1..=u16::MAX);
         let harness = Harness::of(Backstop::on(store, config(&ear)), settings);
         let (service, mut sink) = (harness.api.deliver_webhooks().await, Sink::new(&[204]).await);
         let asked = json!({ "url": sink.url, "events": ["published", "dead"] });
@@ -203,7 +203,7 @@ impl Played {
             endings.push("numbers");
         }
         let ended = run(harness.engine(), case, &endings).await;
-        // Three of them publish something, and one ends well.
+        // Three of them publish something, and one succeeds.
         let messages = 3 + endings.len() - 1;
         let (told, delivered) = told(&mut events, &mut sink, messages).await;
         let streamed = stream.take(messages).await.iter().map(|told| told.data.to_string()).collect();

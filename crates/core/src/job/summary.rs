@@ -1,12 +1,12 @@
-//! What a job tells at a glance: enough to see what became of it, and nothing that takes long to read.
+//! The summary of a job: enough to see what became of it, and nothing that takes long to read.
 
 use super::{JobView, PausedFrom, PlanId, Record, State};
 use crate::failure::{Fingerprint, TerminalReason};
 use crate::time::Timestamp;
 
-/// A job at a glance.
+/// What became of a job, in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Glance {
+pub struct JobSummary {
     /// Where it rests. None while it is pending or running: to tell these two apart takes a longer look.
     pub rests: Option<State>,
     /// What it was paused in.
@@ -23,7 +23,7 @@ pub struct Glance {
     pub died_of: Option<Fingerprint>,
 }
 
-impl Glance {
+impl JobSummary {
     /// What a record tells, beside the fingerprint of its last failure.
     #[must_use]
     pub fn new(record: &Record, died_of: Option<Fingerprint>) -> Self {
@@ -38,7 +38,7 @@ impl Glance {
         }
     }
 
-    /// The state that a glance tells.
+    /// The state that a summary tells.
     #[must_use]
     pub const fn rest(state: State) -> Option<State> {
         match state {
@@ -48,7 +48,7 @@ impl Glance {
     }
 }
 
-impl From<&JobView> for Glance {
+impl From<&JobView> for JobSummary {
     fn from(view: &JobView) -> Self {
         let died_of = view.last_failure.as_ref().map(|failure| failure.fingerprint.clone());
         Self::new(&view.record, died_of)

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The papers of a job. Most jobs have none, and then a store keeps nothing.
+/// The provenance of a job. Most jobs have none, and then a store keeps nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Papers {
+pub struct Provenance {
     /// Who vouches for what was submitted (E9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
@@ -30,14 +30,14 @@ pub struct Signature {
     pub mac: Arc<str>,
 }
 
-impl Papers {
-    /// True when they say nothing.
+impl Provenance {
+    /// True when it says nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.signature.is_none() && self.trace.is_none()
     }
 
-    /// As stores keep them; none when they say nothing.
+    /// As stores keep it; none when it says nothing.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
@@ -102,7 +102,7 @@ mod tests {
             (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), "no trace"),
             (format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{}-01", "0".repeat(16)), "no parent"),
             (good[..54].to_owned(), "too short"),
-            (format!(" {}", &good[..54]), "white space"),
+            (format!(" {}", &good[..54]), "whitespace"),
             ("00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7a-01".to_owned(), "shifted"),
             (format!("{}é", &good[..54]), "not ASCII"),
         ] {
@@ -111,19 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn papers_go_round() {
+    fn provenance_goes_round() {
         let trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
         let signature = Some(Signature { key: "k1".into(), mac: "ab".into() });
-        for papers in [
-            Papers { trace: trace.clone(), ..Papers::default() },
-            Papers { signature: signature.clone(), ..Papers::default() },
-            Papers { signature, trace, damage: None },
+        for provenance in [
+            Provenance { trace: trace.clone(), ..Provenance::default() },
+            Provenance { signature: signature.clone(), ..Provenance::default() },
+            Provenance { signature, trace, damage: None },
         ] {
-            let text = papers.to_text().expect("they say something");
-            assert_eq!(Papers::from_text(&text).expect("written by us"), papers);
+            let text = provenance.to_text().expect("it says something");
+            assert_eq!(Provenance::from_text(&text).expect("written by us"), provenance);
         }
-        assert_eq!(Papers::default().to_text(), None);
+        assert_eq!(Provenance::default().to_text(), None);
         let later = r#"{"trace":"t","stamp":{"by":"another"}}"#;
-        assert_eq!(Papers::from_text(later).expect("what is known of it").trace.as_deref(), Some("t"));
+        assert_eq!(Provenance::from_text(later).expect("what is known of it").trace.as_deref(), Some("t"));
     }
 }

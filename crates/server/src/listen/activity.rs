@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 
 /// Nothing has come since the last answer.
 const IDLE: u8 = 0;
@@ -24,14 +24,14 @@ const FLOWING: u64 = u64::MAX;
 
 /// The state of one connection, in milliseconds since its beginning.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct ConnectionActivity {
     born: Instant,
     phase: AtomicU8,
     since: AtomicU64,
     stuck_since: AtomicU64,
 }
 
-impl Pulse {
+impl ConnectionActivity {
     /// Of a new connection: it has come to say something.
     pub(super) fn new() -> Self {
         let (phase, since) = (AtomicU8::new(HEAD), AtomicU64::new(0));
@@ -78,7 +78,7 @@ impl Pulse {
     }
 
     /// Resolves when the connection has taken too long over what it does.
-    pub(super) async fn overdue(&self, limits: &Limits) {
+    pub(super) async fn overdue(&self, limits: &ServerLimits) {
         // Looked at now and then: a connection costs one timer, and nothing has to be told when its phase changes.
         let look = (limits.head / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         while !self.is_overdue(limits) {
@@ -86,7 +86,7 @@ impl Pulse {
         }
     }
 
-    fn is_overdue(&self, limits: &Limits) -> bool {
+    fn is_overdue(&self, limits: &ServerLimits) -> bool {
         let passed =
             |since: u64, most: Duration| u128::from(self.now().saturating_sub(since)) >= most.as_millis();
         let stuck = self.stuck_since.load(Ordering::Relaxed);
@@ -104,12 +104,12 @@ impl Pulse {
 }
 
 /// A stream whose reads and writes are felt.
-pub(super) struct Felt<S> {
+pub(super) struct MeteredStream<S> {
     pub(super) inner: S,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) activity: Arc<ConnectionActivity>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Felt<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -118,16 +118,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Felt<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.pulse.has_read();
+            self.activity.has_read();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.pulse.has_written(written.is_pending());
+        self.activity.has_written(written.is_pending());
         written
     }
 
@@ -137,7 +137,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Felt<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, pieces);
-        self.pulse.has_written(written.is_pending());
+        self.activity.has_written(written.is_pending());
         written
     }
 
@@ -160,24 +160,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_phase_has_its_time() {
-        let limits = Limits::default();
-        let after = async |prepare: fn(&Pulse)| {
-            let pulse = Pulse::new();
-            prepare(&pulse);
+        let limits = ServerLimits::default();
+        let after = async |prepare: fn(&ConnectionActivity)| {
+            let activity = ConnectionActivity::new();
+            prepare(&activity);
             let begun = Instant::now();
-            let overdue = tokio::time::timeout(Duration::from_secs(600), pulse.overdue(&limits)).await;
+            let overdue = tokio::time::timeout(Duration::from_secs(600), activity.overdue(&limits)).await;
             overdue.ok().map(|()| begun.elapsed().as_secs())
         };
         assert_eq!(after(|_| {}).await, Some(10));
-        assert_eq!(after(Pulse::idle).await, Some(75));
-        assert_eq!(after(Pulse::busy).await, None);
+        assert_eq!(after(ConnectionActivity::idle).await, Some(75));
+        assert_eq!(after(ConnectionActivity::busy).await, None);
         // A first byte ends the rest and begins a head.
-        let begun = |pulse: &Pulse| (pulse.idle(), pulse.has_read()).1;
+        let begun = |activity: &ConnectionActivity| (activity.idle(), activity.has_read()).1;
         assert_eq!(after(begun).await, Some(10));
-        let unread = |pulse: &Pulse| (pulse.busy(), pulse.has_written(true)).1;
+        let unread = |activity: &ConnectionActivity| (activity.busy(), activity.has_written(true)).1;
         assert_eq!(after(unread).await, Some(30));
-        let read_at_last =
-            |pulse: &Pulse| (pulse.busy(), pulse.has_written(true), pulse.has_written(false)).2;
+        let read_at_last = |activity: &ConnectionActivity| {
+            (activity.busy(), activity.has_written(true), activity.has_written(false)).2
+        };
         assert_eq!(after(read_at_last).await, None);
     }
 }

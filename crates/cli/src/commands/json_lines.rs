@@ -7,20 +7,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use backstop_server::shape::Exported;
+use backstop_server::shape::ExportedJob;
 
 use crate::app::App;
 use crate::problem::Problem;
 
 /// A new file of JSON lines.
 #[derive(Debug)]
-pub(super) struct Keep {
+pub(super) struct JsonLinesFile {
     path: PathBuf,
     file: BufWriter<File>,
     kept: u64,
 }
 
-impl Keep {
+impl JsonLinesFile {
     /// Creates the file; one that is there is never written over.
     pub(super) fn create(path: &Path) -> Result<Self, Problem> {
         let mut options = OpenOptions::new();
@@ -30,8 +30,8 @@ impl Keep {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                Problem::refused("file_exists", format!("{} is there already", path.display()))
-                    .hint("name a new file: an export is never written over")
+                Problem::refused("file_exists", format!("{} already exists", path.display()))
+                    .hint("name a new file: an export never overwrites one")
             }
             _ => Problem::failed("export", format!("cannot create {}: {error}", path.display())),
         })?;
@@ -79,21 +79,21 @@ impl Keep {
 }
 
 /// The documents of exported jobs.
-pub(super) fn documents(jobs: &[Exported]) -> Vec<&str> {
+pub(super) fn documents(jobs: &[ExportedJob]) -> Vec<&str> {
     jobs.iter().map(|job| job.document.get()).collect()
 }
 
 /// Stdout or a file.
 #[derive(Debug)]
-pub(super) enum Outlet {
+pub(super) enum ExportTarget {
     Stdout(u64),
-    File(Keep),
+    File(JsonLinesFile),
 }
 
-impl Outlet {
+impl ExportTarget {
     /// The file, or stdout when none is named.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Problem> {
-        path.map_or(Ok(Self::Stdout(0)), |path| Keep::create(path).map(Self::File))
+        path.map_or(Ok(Self::Stdout(0)), |path| JsonLinesFile::create(path).map(Self::File))
     }
 
     /// Writes a batch of JSON documents.

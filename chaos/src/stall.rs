@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 /// Waits while what it is shown changes.
 #[derive(Debug)]
-pub struct Patience<T> {
+pub struct StallGuard<T> {
     last: Option<T>,
     since: Instant,
     span: Duration,
 }
 
-impl<T: PartialEq> Patience<T> {
+impl<T: PartialEq> StallGuard<T> {
     /// That ends when nothing has changed for `span`.
     #[must_use]
     pub fn new(span: Duration) -> Self {
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn patience_ends_only_when_nothing_changes() {
-        let mut short = Patience::new(Duration::ZERO);
+        let mut short = StallGuard::new(Duration::ZERO);
         assert!(short.is_over(1) && short.is_over(2));
-        let mut long = Patience::new(Duration::from_secs(3_600));
+        let mut long = StallGuard::new(Duration::from_secs(3_600));
         assert!(!long.is_over(1) && !long.is_over(1));
     }
 }

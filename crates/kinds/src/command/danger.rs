@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// How a program comes to do nearly anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum Danger {
     /// By its arguments: patterns that say which it may get are a barrier.
     ByArguments(&'static str),
     /// By what it reads, and that is the payload's: JSON such as `"$(reboot)"` is a command to a shell. No pattern
@@ -56,13 +56,13 @@ const BY_ARGUMENTS: &[Names] = &[
 ];
 
 /// What is known of the program at this path.
-pub(super) fn reach(path: &Path) -> Option<Reach> {
+pub(super) fn danger(path: &Path) -> Option<Danger> {
     let name = path.file_name()?.to_str()?;
     let among = |names: &[Names]| {
         let found = names.iter().find(|(_, names)| names.split(' ').any(|known| is(name, known)));
         found.map(|(what, _)| *what)
     };
-    among(BY_INPUT).map(Reach::ByInput).or_else(|| among(BY_ARGUMENTS).map(Reach::ByArguments))
+    among(BY_INPUT).map(Danger::ByInput).or_else(|| among(BY_ARGUMENTS).map(Danger::ByArguments))
 }
 
 /// A name may carry a version: `python3.13`, `lua5.4`, `gawk-5.2.1`.
@@ -78,29 +78,29 @@ mod tests {
     #[test]
     fn programs_are_known_by_their_names_with_and_without_a_version() {
         // E4
-        let reach = |name: &str| reach(&Path::new("/usr/bin").join(name));
+        let danger = |name: &str| danger(&Path::new("/usr/bin").join(name));
         for name in
             ["sh", "bash", "dash", "ksh93", "python3", "python3.13", "perl5.36.0", "lua5.4", "vim.tiny"]
         {
-            assert_eq!(reach(name), Some(Reach::ByInput("runs what it reads from its input")), "{name}");
+            assert_eq!(danger(name), Some(Danger::ByInput("runs what it reads from its input")), "{name}");
         }
         for name in ["xargs", "parallel", "su", "ssh", "chroot", "unshare", "nsenter", "script"] {
-            assert!(matches!(reach(name), Some(Reach::ByInput(_))), "{name}");
+            assert!(matches!(danger(name), Some(Danger::ByInput(_))), "{name}");
         }
         for name in ["env", "find", "sed", "mawk", "gawk-5.2.1", "tar", "git", "busybox", "sqlite3", "sudo"] {
-            assert_eq!(reach(name), Some(Reach::ByArguments("runs other programs")), "{name}");
+            assert_eq!(danger(name), Some(Danger::ByArguments("runs other programs")), "{name}");
         }
         for name in ["nice", "nohup", "timeout", "setsid", "stdbuf", "time", "watch", "docker", "systemd-run"]
         {
-            assert_eq!(reach(name), Some(Reach::ByArguments("runs other programs")), "{name}");
+            assert_eq!(danger(name), Some(Danger::ByArguments("runs other programs")), "{name}");
         }
         for name in ["tee", "dd", "cp", "mv", "ln", "install", "rm", "curl", "wget", "nc.openbsd"] {
-            assert!(matches!(reach(name), Some(Reach::ByArguments(_))), "{name}");
+            assert!(matches!(danger(name), Some(Danger::ByArguments(_))), "{name}");
         }
         for name in
             ["id", "true", "finder", "time-report", "git-report", "install.sh", "sha256sum", "lsof", ""]
         {
-            assert_eq!(reach(name), None, "{name}");
+            assert_eq!(danger(name), None, "{name}");
         }
     }
 

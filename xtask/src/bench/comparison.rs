@@ -4,27 +4,27 @@ use std::fs;
 use std::path::Path;
 
 use super::driver::Driver;
-use super::measure::{Found, Turn};
-use super::options::Options;
-use super::progress::Progress;
+use super::measure::{ContenderRun, MeasuredRound};
+use super::options::CompareOptions;
+use super::progress::CompareProgress;
 use super::results::Results;
-use super::stage::Stage;
+use super::stage::BenchServers;
 
 /// What is known so far, below the folder of the comparison: a run that is stopped leaves its figures there.
 const SO_FAR: &str = "compare-so-far.json";
 
 /// A comparison on its way.
-pub(crate) struct Turns<'a> {
-    pub(crate) options: &'a Options,
+pub(crate) struct Comparison<'a> {
+    pub(crate) options: &'a CompareOptions,
     /// In the order of the results' rows.
     pub(crate) drivers: &'a [Result<Option<Driver>, String>],
-    pub(crate) stage: &'a mut Stage,
+    pub(crate) stage: &'a mut BenchServers,
     pub(crate) folder: &'a Path,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a CompareProgress,
     pub(crate) results: &'a mut Results,
 }
 
-impl Turns<'_> {
+impl Comparison<'_> {
     /// Lets everybody do everything.
     pub(crate) fn take(&mut self) {
         let rounds = self.options.sizes.rounds;
@@ -34,13 +34,13 @@ impl Turns<'_> {
         self.everybody("", |turn| turn.once());
     }
 
-    fn everybody(&mut self, when: &str, task: fn(&mut Turn<'_>) -> Vec<Found>) {
+    fn everybody(&mut self, when: &str, task: fn(&mut ContenderRun<'_>) -> Vec<MeasuredRound>) {
         for (at, driver) in self.drivers.iter().enumerate() {
             let row = &mut self.results.rows[at];
             if row.absent.is_some() {
                 continue;
             }
-            let mut turn = Turn {
+            let mut turn = ContenderRun {
                 contender: row.contender,
                 driver: driver.as_ref().ok().and_then(Option::as_ref),
                 stage: self.stage,

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use backstop::{Event, JobId};
 use tokio::sync::Notify;
 
-use super::filter::{Filter, visible};
+use super::filter::{EventFilter, visible};
 use crate::access::Caller;
 
 /// Those with the same rights and the same wishes.
 #[derive(Debug)]
-pub(crate) struct Circle {
+pub(crate) struct Audience {
     caller: Caller,
-    filter: Filter,
+    filter: EventFilter,
     members: AtomicUsize,
     /// The number of the latest event that may be for them.
     latest: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Circle {
     pub(super) news: Arc<Notify>,
 }
 
-impl Circle {
+impl Audience {
     pub(super) fn wants(&self, event: &Event) -> bool {
         visible(&self.caller, event) && self.filter.wants(event)
     }
@@ -36,7 +36,7 @@ impl Circle {
         self.caller.tenant()
     }
 
-    /// The number of the latest event that may be for them, of those that came since there is such a circle.
+    /// The number of the latest event that may be for them, of those that came since there is such an audience.
     pub(super) fn latest(&self) -> u64 {
         self.latest.load(Ordering::Acquire)
     }
@@ -53,25 +53,25 @@ struct Wish {
     operates: bool,
     tenant: Option<String>,
     queues: Option<Vec<String>>,
-    filter: Filter,
+    filter: EventFilter,
 }
 
-/// All circles that have members.
+/// All audiences that have members.
 #[derive(Debug, Default)]
-pub(super) struct Circles {
-    all: HashMap<Wish, Arc<Circle>>,
+pub(super) struct Audiences {
+    all: HashMap<Wish, Arc<Audience>>,
     /// Of those, the ones that ask for one job: there may be as many as subscribers.
-    by_job: HashMap<JobId, Vec<Arc<Circle>>>,
+    by_job: HashMap<JobId, Vec<Arc<Audience>>>,
     /// And the ones that do not.
-    broad: Vec<Arc<Circle>>,
+    broad: Vec<Arc<Audience>>,
 }
 
-impl Circles {
-    /// The circle of one more subscriber, which must [`Circles::leave`] it.
-    pub(super) fn join(&mut self, caller: Caller, filter: Filter) -> Arc<Circle> {
+impl Audiences {
+    /// The audience of one more subscriber, which must [`Audiences::leave`] it.
+    pub(super) fn join(&mut self, caller: Caller, filter: EventFilter) -> Arc<Audience> {
         let wish = Self::wish(&caller, &filter);
-        let circle = self.all.get(&wish).cloned().unwrap_or_else(|| {
-            let circle = Arc::new(Circle {
+        let audience = self.all.get(&wish).cloned().unwrap_or_else(|| {
+            let audience = Arc::new(Audience {
                 caller,
                 filter,
                 members: AtomicUsize::new(0),
@@ -79,60 +79,60 @@ impl Circles {
                 stirred: AtomicBool::new(false),
                 news: Arc::new(Notify::new()),
             });
-            self.peers(&circle).push(circle.clone());
-            self.all.insert(wish, circle.clone());
-            circle
+            self.peers(&audience).push(audience.clone());
+            self.all.insert(wish, audience.clone());
+            audience
         });
-        circle.members.fetch_add(1, Ordering::AcqRel);
-        circle
+        audience.members.fetch_add(1, Ordering::AcqRel);
+        audience
     }
 
-    /// One member is gone; the circle goes with the last.
-    pub(super) fn leave(&mut self, circle: &Arc<Circle>) {
-        if circle.members.fetch_sub(1, Ordering::AcqRel) > 1 {
+    /// One member is gone; the audience goes with the last.
+    pub(super) fn leave(&mut self, audience: &Arc<Audience>) {
+        if audience.members.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.peers(circle).retain(|other| !Arc::ptr_eq(other, circle));
-        if let Some(job) = circle.filter.job
+        self.peers(audience).retain(|other| !Arc::ptr_eq(other, audience));
+        if let Some(job) = audience.filter.job
             && self.by_job.get(&job).is_some_and(Vec::is_empty)
         {
             self.by_job.remove(&job);
         }
-        self.all.remove(&Self::wish(&circle.caller, &circle.filter));
+        self.all.remove(&Self::wish(&audience.caller, &audience.filter));
     }
 
     /// Notes for whom an event is.
-    pub(super) fn tell(&self, event: &Event, seq: u64) {
+    pub(super) fn reporting(&self, event: &Event, seq: u64) {
         let about = event.job.as_ref().and_then(|job| self.by_job.get(&job.id));
         let wanting = self.broad.iter().chain(about.into_iter().flatten()).filter(|one| one.wants(event));
-        wanting.for_each(|circle| circle.stir(seq));
+        wanting.for_each(|audience| audience.stir(seq));
     }
 
     /// Notes something that everybody has to know.
     pub(super) fn tell_all(&self, seq: u64) {
-        self.all.values().for_each(|circle| circle.stir(seq));
+        self.all.values().for_each(|audience| audience.stir(seq));
     }
 
     /// How many subscribers have something to read that they were not told of.
     pub(super) fn stirred(&self) -> usize {
-        let stirred = self.all.values().filter(|circle| circle.stirred.load(Ordering::Acquire));
-        stirred.map(|circle| circle.members.load(Ordering::Acquire)).sum()
+        let stirred = self.all.values().filter(|audience| audience.stirred.load(Ordering::Acquire));
+        stirred.map(|audience| audience.members.load(Ordering::Acquire)).sum()
     }
 
     /// The bells of those, or of everybody. To be rung when nothing is locked: whoever is woken may leave at once.
     pub(super) fn bells(&self, everybody: bool) -> Vec<Arc<Notify>> {
-        let told = |circle: &&Arc<Circle>| circle.stirred.swap(false, Ordering::AcqRel) || everybody;
-        self.all.values().filter(told).map(|circle| circle.news.clone()).collect()
+        let told = |audience: &&Arc<Audience>| audience.stirred.swap(false, Ordering::AcqRel) || everybody;
+        self.all.values().filter(told).map(|audience| audience.news.clone()).collect()
     }
 
-    fn peers(&mut self, circle: &Circle) -> &mut Vec<Arc<Circle>> {
-        match circle.filter.job {
+    fn peers(&mut self, audience: &Audience) -> &mut Vec<Arc<Audience>> {
+        match audience.filter.job {
             Some(job) => self.by_job.entry(job).or_default(),
             None => &mut self.broad,
         }
     }
 
-    fn wish(caller: &Caller, filter: &Filter) -> Wish {
+    fn wish(caller: &Caller, filter: &EventFilter) -> Wish {
         let (tenant, queues, operates) = caller.view();
         Wish {
             operates,
@@ -147,35 +147,36 @@ impl Circles {
 mod tests {
     use super::*;
 
-    fn about(job: u128) -> Filter {
-        Filter { job: Some(JobId::from_u128(job)), ..Filter::default() }
+    fn about(job: u128) -> EventFilter {
+        EventFilter { job: Some(JobId::from_u128(job)), ..EventFilter::default() }
     }
 
     #[test]
-    fn those_who_ask_for_the_same_are_one_circle_until_the_last_leaves() {
-        let (mut circles, caller) = (Circles::default(), Caller::local("me"));
-        let first = circles.join(caller.clone(), Filter::default());
-        let second = circles.join(caller.clone(), Filter::default());
-        let other = circles.join(caller, about(1));
+    fn those_who_ask_for_the_same_are_one_audience_until_the_last_leaves() {
+        let (mut audiences, caller) = (Audiences::default(), Caller::local("me"));
+        let first = audiences.join(caller.clone(), EventFilter::default());
+        let second = audiences.join(caller.clone(), EventFilter::default());
+        let other = audiences.join(caller, about(1));
         assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));
-        circles.tell_all(7);
-        assert_eq!((circles.stirred(), first.latest(), other.latest()), (3, 7, 7));
-        circles.leave(&second);
-        assert_eq!((circles.stirred(), circles.all.len()), (2, 2));
-        circles.leave(&first);
-        circles.leave(&other);
-        assert!(circles.all.is_empty() && circles.broad.is_empty() && circles.by_job.is_empty());
+        audiences.tell_all(7);
+        assert_eq!((audiences.stirred(), first.latest(), other.latest()), (3, 7, 7));
+        audiences.leave(&second);
+        assert_eq!((audiences.stirred(), audiences.all.len()), (2, 2));
+        audiences.leave(&first);
+        audiences.leave(&other);
+        assert!(audiences.all.is_empty() && audiences.broad.is_empty() && audiences.by_job.is_empty());
     }
 
     #[test]
     fn rights_part_those_who_ask_for_the_same() {
         // E13
-        let mut circles = Circles::default();
+        let mut audiences = Audiences::default();
         let holder = |tenant: Option<&str>| {
             Caller::holder("t", std::collections::BTreeSet::new(), tenant.map(str::to_owned), None)
         };
         let (all, acme) = (holder(None), holder(Some("acme")));
-        let (all, acme) = (circles.join(all, Filter::default()), circles.join(acme, Filter::default()));
+        let (all, acme) =
+            (audiences.join(all, EventFilter::default()), audiences.join(acme, EventFilter::default()));
         assert!(!Arc::ptr_eq(&all, &acme));
         assert_eq!((all.tenant(), acme.tenant()), (None, Some("acme")));
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::pulse::Pulse;
+use super::activity::ConnectionActivity;
 
 /// Every connection.
 #[derive(Debug)]
-pub(super) struct Floor {
+pub(super) struct Connections {
     most: usize,
     there: Mutex<There>,
     left: Notify,
@@ -24,12 +24,12 @@ struct There {
 
 #[derive(Debug)]
 struct One {
-    pulse: Arc<Pulse>,
+    activity: Arc<ConnectionActivity>,
     /// None until its task has begun.
     task: Option<AbortHandle>,
 }
 
-impl Floor {
+impl Connections {
     pub(super) fn new(most: usize) -> Self {
         Self { most, there: Mutex::default(), left: Notify::new() }
     }
@@ -39,22 +39,26 @@ impl Floor {
     }
 
     /// A place; when there is none, the connection that has been idle for longest makes room. None when all are busy.
-    pub(super) fn enter(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn enter(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut there = self.there();
         if there.connections.len() >= self.most {
-            let idle = |(id, one): (&u64, &One)| Some((one.pulse.idle_since()?, *id));
+            let idle = |(id, one): (&u64, &One)| Some((one.activity.idle_since()?, *id));
             let (_, oldest) = there.connections.iter().filter_map(idle).min()?;
             let gone = there.connections.remove(&oldest)?;
             gone.task.inspect(AbortHandle::abort);
         }
         there.next += 1;
-        let (id, pulse) = (there.next, Arc::new(Pulse::new()));
-        there.connections.insert(id, One { pulse: pulse.clone(), task: None });
-        Some(Place { id, floor: self.clone(), pulse })
+        let (id, activity) = (there.next, Arc::new(ConnectionActivity::new()));
+        there.connections.insert(id, One { activity: activity.clone(), task: None });
+        Some(ConnectionPermit { id, connections: self.clone(), activity })
     }
 
     /// Runs a connection in its place.
-    pub(super) fn attend(&self, place: Place, connection: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn attend(
+        &self,
+        place: ConnectionPermit,
+        connection: impl Future<Output = ()> + Send + 'static,
+    ) {
         let id = place.id;
         let task = tokio::spawn(async move {
             connection.await;
@@ -92,22 +96,22 @@ impl Floor {
 
 /// A connection's place, given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     id: u64,
-    floor: Arc<Floor>,
-    pulse: Arc<Pulse>,
+    connections: Arc<Connections>,
+    activity: Arc<ConnectionActivity>,
 }
 
-impl Place {
-    pub(super) fn pulse(&self) -> Arc<Pulse> {
-        self.pulse.clone()
+impl ConnectionPermit {
+    pub(super) fn activity(&self) -> Arc<ConnectionActivity> {
+        self.activity.clone()
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.floor.there().connections.remove(&self.id);
-        self.floor.left.notify_waiters();
+        self.connections.there().connections.remove(&self.id);
+        self.connections.left.notify_waiters();
     }
 }
 
@@ -118,18 +122,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_idle_connection_makes_room_and_busy_ones_never() {
-        let floor = Arc::new(Floor::new(2));
-        let (first, second) = (floor.enter().expect("room"), floor.enter().expect("room"));
-        assert!(floor.enter().is_none());
-        second.pulse().idle();
+        let connections = Arc::new(Connections::new(2));
+        let (first, second) = (connections.enter().expect("room"), connections.enter().expect("room"));
+        assert!(connections.enter().is_none());
+        second.activity().idle();
         tokio::time::advance(Duration::from_secs(1)).await;
-        first.pulse().idle();
-        let (gone, third) = (second.id, floor.enter().expect("room"));
-        assert!(!floor.there().connections.contains_key(&gone));
-        assert!(floor.there().connections.contains_key(&first.id));
-        first.pulse().busy();
-        assert!(floor.enter().is_none());
+        first.activity().idle();
+        let (gone, third) = (second.id, connections.enter().expect("room"));
+        assert!(!connections.there().connections.contains_key(&gone));
+        assert!(connections.there().connections.contains_key(&first.id));
+        first.activity().busy();
+        assert!(connections.enter().is_none());
         drop((first, second, third));
-        floor.is_empty().await;
+        connections.is_empty().await;
     }
 }

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use backstop::Timestamp;
 use backstop::store::{
-    Amend, Amended, Document, Documents, Drawer, Edit, Error as StoreError, Expect, Shelf, Store,
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error as StoreError, Expect, Store,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Grant, TokenError};
+use super::{TokenError, TokenGrant};
 
 /// Tokens that a store keeps at most, with the revoked ones: all of them are in the memory of every node.
 pub(super) const MOST: usize = 1_000;
@@ -18,13 +18,13 @@ pub(super) const MOST: usize = 1_000;
 const TOKEN: &str = "token/";
 const USED: &str = "used/";
 
-/// How often a change is tried anew when somebody else was faster.
+/// How often a change is tried again when somebody else was faster.
 const TRIES: usize = 5;
 
 /// One token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Filed {
-    pub(super) grant: Grant,
+pub(super) struct StoredToken {
+    pub(super) grant: TokenGrant,
     /// When it was made, and by whom.
     #[serde(default)]
     pub(super) created: Option<(Timestamp, String)>,
@@ -33,8 +33,8 @@ pub(super) struct Filed {
     pub(super) revoked: Option<(Timestamp, String)>,
 }
 
-impl Filed {
-    pub(super) const fn of_configuration(grant: Grant) -> Self {
+impl StoredToken {
+    pub(super) const fn of_configuration(grant: TokenGrant) -> Self {
         Self { grant, created: None, revoked: None }
     }
 
@@ -46,12 +46,12 @@ impl Filed {
 
 /// When a token was last used.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Used {
+pub(super) struct TokenUse {
     pub(super) at: Timestamp,
 }
 
-async fn shelf(store: &dyn Store, prefix: &str) -> Result<Documents, StoreError> {
-    store.documents(Shelf::first(Drawer::Tokens, MOST).under(prefix)).await
+async fn range(store: &dyn Store, prefix: &str) -> Result<Documents, StoreError> {
+    store.documents(DocumentRange::first(Drawer::Tokens, MOST).under(prefix)).await
 }
 
 fn parsed<T: for<'de> Deserialize<'de>>(document: &Document) -> Option<T> {
@@ -63,19 +63,19 @@ fn parsed<T: for<'de> Deserialize<'de>>(document: &Document) -> Option<T> {
 }
 
 /// Every token, and the store's clock.
-pub(super) async fn read(store: &dyn Store) -> Result<(Vec<Filed>, Timestamp), StoreError> {
-    let found = shelf(store, TOKEN).await?;
+pub(super) async fn read(store: &dyn Store) -> Result<(Vec<StoredToken>, Timestamp), StoreError> {
+    let found = range(store, TOKEN).await?;
     Ok((found.items.iter().filter_map(parsed).collect(), found.now))
 }
 
 /// When each token was last used.
-pub(super) async fn uses(store: &dyn Store) -> Result<HashMap<String, Used>, StoreError> {
-    let found = shelf(store, USED).await?;
+pub(super) async fn uses(store: &dyn Store) -> Result<HashMap<String, TokenUse>, StoreError> {
+    let found = range(store, USED).await?;
     let named = |document: &Document| Some((document.key.strip_prefix(USED)?.to_owned(), parsed(document)?));
     Ok(found.items.iter().filter_map(named).collect())
 }
 
-pub(super) async fn note_use(store: &dyn Store, name: &str, used: Used) -> Result<(), StoreError> {
+pub(super) async fn note_use(store: &dyn Store, name: &str, used: TokenUse) -> Result<(), StoreError> {
     let edit = edit(format!("{USED}{name}"), Expect::Any, Some(&used));
     store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.map(drop)
 }
@@ -86,42 +86,42 @@ fn edit<T: Serialize>(key: String, expect: Expect, body: Option<&T>) -> Edit {
 }
 
 /// Keeps a new token. When there are too many, the one that was revoked first makes room.
-pub(super) async fn add(store: &dyn Store, grant: Grant, by: &str) -> Result<Filed, TokenError> {
-    let found = shelf(store, TOKEN).await?;
+pub(super) async fn add(store: &dyn Store, grant: TokenGrant, by: &str) -> Result<StoredToken, TokenError> {
+    let found = range(store, TOKEN).await?;
     let name = grant.name.clone();
-    let filed = Filed { grant, created: Some((found.now, by.to_owned())), revoked: None };
-    let mut edits = vec![edit(format!("{TOKEN}{name}"), Expect::Absent, Some(&filed))];
+    let stored_token = StoredToken { grant, created: Some((found.now, by.to_owned())), revoked: None };
+    let mut edits = vec![edit(format!("{TOKEN}{name}"), Expect::Absent, Some(&stored_token))];
     if found.items.len() >= MOST {
         let revoked =
-            |document: &Document| Some((parsed::<Filed>(document)?.revoked?.0, document.key.clone()));
+            |document: &Document| Some((parsed::<StoredToken>(document)?.revoked?.0, document.key.clone()));
         let first = found.items.iter().filter_map(revoked).min().ok_or(TokenError::TooMany)?;
         let used = first.1.replacen(TOKEN, USED, 1);
-        edits.extend([first.1, used].map(|key| edit::<Filed>(key, Expect::Any, None)));
+        edits.extend([first.1, used].map(|key| edit::<StoredToken>(key, Expect::Any, None)));
     }
     match store.amend(Amend { edits, ..Amend::default() }).await? {
-        Amended::Done { .. } => Ok(filed),
+        Amended::Done { .. } => Ok(stored_token),
         Amended::Conflict { .. } => Err(TokenError::Exists(name)),
     }
 }
 
-/// Revokes a token; false when it was revoked before.
+/// Revokes a token; false when it was already revoked.
 pub(super) async fn revoke(store: &dyn Store, name: &str, by: &str) -> Result<bool, TokenError> {
     let key = format!("{TOKEN}{name}");
     for _ in 0..TRIES {
-        let found = store.documents(Shelf::first(Drawer::Tokens, 1).under(&key)).await?;
+        let found = store.documents(DocumentRange::first(Drawer::Tokens, 1).under(&key)).await?;
         let unknown = || TokenError::Unknown(name.chars().take(80).collect());
         let document = found.items.first().filter(|document| document.key == key).ok_or_else(unknown)?;
-        let Some(mut filed) = parsed::<Filed>(document) else {
+        let Some(mut stored_token) = parsed::<StoredToken>(document) else {
             // Nobody can use it, and nobody can say what it was: it goes.
-            let edits = vec![edit::<Filed>(key, Expect::Any, None)];
+            let edits = vec![edit::<StoredToken>(key, Expect::Any, None)];
             store.amend(Amend { edits, ..Amend::default() }).await?;
             return Ok(true);
         };
-        if filed.revoked.is_some() {
+        if stored_token.revoked.is_some() {
             return Ok(false);
         }
-        filed.revoked = Some((found.now, by.to_owned()));
-        let edits = vec![edit(key.clone(), Expect::Revision(document.revision), Some(&filed))];
+        stored_token.revoked = Some((found.now, by.to_owned()));
+        let edits = vec![edit(key.clone(), Expect::Revision(document.revision), Some(&stored_token))];
         if let Amended::Done { .. } = store.amend(Amend { edits, ..Amend::default() }).await? {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! What signing and sealing cost: `cargo run --release -p backstop-core --example papers_cost`.
+//! What signing and sealing cost: `cargo run --release -p backstop-core --example provenance_cost`.
 
 #![allow(clippy::print_stdout, reason = "an example prints what it measured")]
 

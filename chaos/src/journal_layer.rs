@@ -11,20 +11,20 @@ use backstop::store::{
 };
 use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
 
-use crate::journal::{Entry, Journal, Tried};
+use crate::journal::{Journal, JournalEntry, TriedSubmit};
 
 /// One answer for each job of a batch of submits.
-pub type Stored = Vec<Result<Submitted, Refusal>>;
+pub type SubmitAnswers = Vec<Result<Submitted, Refusal>>;
 /// One answer for each ending of a batch.
-pub type Endings = Vec<Result<State, Stale>>;
+pub type EndingAnswers = Vec<Result<State, Stale>>;
 
 /// The layer.
-pub struct Witness {
+pub struct JournalLayer {
     below: Arc<dyn Store>,
     journal: Arc<Journal>,
 }
 
-impl Witness {
+impl JournalLayer {
     /// A store that writes its client's journal.
     #[must_use]
     pub fn over(below: Arc<dyn Store>, journal: Arc<Journal>) -> Arc<dyn Store> {
@@ -37,7 +37,7 @@ impl Witness {
             && !error.is_transient()
             && !matches!(error, Error::NotEnlisted { .. } | Error::Deposed { .. })
         {
-            self.journal.write(Entry::Broken(error.to_string()));
+            self.journal.write(JournalEntry::Broken(error.to_string()));
         }
         answer
     }
@@ -45,18 +45,18 @@ impl Witness {
     async fn end(
         &self,
         endings: Vec<Finish>,
-        ask: impl AsyncFnOnce(Vec<Finish>) -> Result<Endings, Error>,
-    ) -> Result<Endings, Error> {
+        ask: impl AsyncFnOnce(Vec<Finish>) -> Result<EndingAnswers, Error>,
+    ) -> Result<EndingAnswers, Error> {
         let leases: Vec<Lease> = endings.iter().map(|finish| finish.lease).collect();
-        self.journal.write_all(endings.iter().map(|finish| Entry::Finishing {
+        self.journal.write_all(endings.iter().map(|finish| JournalEntry::Finishing {
             lease: finish.lease,
             cause: finish.ending.cause,
             verdict: finish.ending.decision.verdict.clone(),
         }));
         let answers = self.heard(ask(endings).await)?;
         self.journal.write_all(leases.iter().zip(&answers).map(|(lease, answer)| match answer {
-            Ok(state) => Entry::Finished { lease: *lease, state: *state },
-            Err(_) => Entry::Refused(*lease),
+            Ok(state) => JournalEntry::Finished { lease: *lease, state: *state },
+            Err(_) => JournalEntry::Refused(*lease),
         }));
         Ok(answers)
     }
@@ -68,28 +68,29 @@ impl Witness {
 /// As [`Backstop::open`].
 pub async fn open(url: &str, journal: Arc<Journal>) -> Result<Backstop, backstop::Error> {
     let store = Backstop::open(url).await?.store().clone();
-    Ok(Backstop::on(Witness::over(store, journal), Config::default()))
+    Ok(Backstop::on(JournalLayer::over(store, journal), Config::default()))
 }
 
-impl fmt::Debug for Witness {
+impl fmt::Debug for JournalLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Witness").finish_non_exhaustive()
     }
 }
 
-impl Layer for Witness {
+impl Layer for JournalLayer {
     fn below(&self) -> &dyn Store {
         &*self.below
     }
 
-    fn submit(&self, submit: Submit) -> Answer<'_, Stored> {
+    fn submit(&self, submit: Submit) -> Answer<'_, SubmitAnswers> {
         Box::pin(async move {
             let ids: Vec<JobId> = submit.jobs.iter().map(|job| job.spec.id).collect();
-            self.journal.write_all(submit.jobs.iter().map(|job| Entry::Trying(Tried::from(job))));
+            self.journal
+                .write_all(submit.jobs.iter().map(|job| JournalEntry::Trying(TriedSubmit::from(job))));
             let answers = self.heard(self.below.submit(submit).await)?;
             let stored = ids.iter().zip(&answers).filter_map(|(job, answer)| {
                 let answer = answer.as_ref().ok()?.id;
-                Some(Entry::Acked { job: *job, answer })
+                Some(JournalEntry::Acked { job: *job, answer })
             });
             self.journal.write_all(stored);
             Ok(answers)
@@ -99,7 +100,7 @@ impl Layer for Witness {
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         Box::pin(async move {
             let claimed = self.heard(self.below.claim(claim).await)?;
-            self.journal.write_all(claimed.jobs.iter().map(|job| Entry::Held(job.lease)));
+            self.journal.write_all(claimed.jobs.iter().map(|job| JournalEntry::Held(job.lease)));
             Ok(claimed)
         })
     }
@@ -108,16 +109,16 @@ impl Layer for Witness {
         Box::pin(async move {
             let claimed = self.heard(self.below.offer(claim, withdrawn).await)?;
             let held = claimed.iter().flat_map(|claimed| &claimed.jobs);
-            self.journal.write_all(held.map(|job| Entry::Held(job.lease)));
+            self.journal.write_all(held.map(|job| JournalEntry::Held(job.lease)));
             Ok(claimed)
         })
     }
 
-    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Endings> {
+    fn finish(&self, endings: Vec<Finish>) -> Answer<'_, EndingAnswers> {
         Box::pin(self.end(endings, async |endings| self.below.finish(endings).await))
     }
 
-    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Endings> {
+    fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, EndingAnswers> {
         Box::pin(self.end(endings, async move |endings| self.below.rescue(term, endings).await))
     }
 
@@ -128,7 +129,7 @@ impl Layer for Witness {
             self.heard(self.below.enlist(worker).await)?;
             // A store that went away between two calls leaves this worker, and its lease, unmentioned.
             if let Ok(now) = self.below.now().await {
-                self.journal.write(Entry::Enlisted { worker: id, earliest, latest: now.after(lease) });
+                self.journal.write(JournalEntry::Enlisted { worker: id, earliest, latest: now.after(lease) });
             }
             Ok(())
         })
@@ -136,9 +137,9 @@ impl Layer for Witness {
 
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         Box::pin(async move {
-            self.journal.write(Entry::Renewing(worker));
+            self.journal.write(JournalEntry::Renewing(worker));
             let renewed = self.heard(self.below.renew(worker, lease, held).await)?;
-            self.journal.write(Entry::Renewed(worker, renewed.expires_at));
+            self.journal.write(JournalEntry::Renewed(worker, renewed.expires_at));
             Ok(renewed)
         })
     }
@@ -151,7 +152,7 @@ impl Layer for Witness {
                 answer.as_ref().is_ok_and(|done| done.changed && done.state == State::Canceled)
             };
             let ids = ids.iter().zip(&answers).filter(|(_, answer)| canceled(answer));
-            self.journal.write_all(ids.map(|(job, _)| Entry::Canceled(*job)));
+            self.journal.write_all(ids.map(|(job, _)| JournalEntry::Canceled(*job)));
             Ok(answers)
         })
     }

@@ -6,17 +6,15 @@ use backstop::{Health, Loops};
 use backstop_kinds::HttpSettings;
 
 use crate::api::Api;
-use crate::figures::{Answered, Requests};
-use crate::ready::Checks;
-use crate::stream::Hub;
-use crate::webhooks::HandOver;
+use crate::figures::{AnsweredRequest, RequestFigures};
+use crate::ready::ReadyChecks;
+use crate::stream::EventHub;
+use crate::webhooks::WebhookBacklog;
 
 /// Settings of what tells the outside.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Telling {
-    /// Event streams that may be open at once; one more is refused with 503.
-    pub streams: usize,
+pub struct ReportSettings {
     /// Events that are kept for subscribers that come back.
     pub kept_events: usize,
     /// Bytes of such events.
@@ -27,10 +25,9 @@ pub struct Telling {
     pub webhooks: HttpSettings,
 }
 
-impl Default for Telling {
+impl Default for ReportSettings {
     fn default() -> Self {
         Self {
-            streams: 10_000,
             kept_events: 65_536,
             kept_bytes: 32 * 1024 * 1024,
             open_metrics: false,
@@ -41,29 +38,29 @@ impl Default for Telling {
 
 /// What every handler that tells something has at hand.
 #[derive(Debug)]
-pub(crate) struct Tell {
+pub(crate) struct Reporting {
     /// Event streams.
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<EventHub>,
     /// What readiness rests on.
-    pub(crate) checks: Checks,
+    pub(crate) checks: ReadyChecks,
     /// The server's own tasks, which readiness rests on too (H11).
     pub(crate) loops: Arc<Loops>,
     /// What is counted of requests.
-    pub(crate) requests: Requests,
+    pub(crate) requests: RequestFigures,
     /// Messages on their way to webhooks.
-    pub(crate) webhooks: HandOver,
+    pub(crate) webhooks: WebhookBacklog,
 }
 
-impl Tell {
-    pub(crate) fn new(settings: &Telling, loops: &Arc<Loops>) -> Self {
-        let (checks, watch) = (Checks::default(), loops.watch());
+impl Reporting {
+    pub(crate) fn new(settings: &ReportSettings, loops: &Arc<Loops>) -> Self {
+        let (checks, watch) = (ReadyChecks::default(), loops.watch());
         checks.watch("server".to_owned(), Box::new(move || watch.health()));
         Self {
-            hub: Hub::new(settings.kept_events, settings.kept_bytes, loops.clone()),
+            hub: EventHub::new(settings.kept_events, settings.kept_bytes, loops.clone()),
             checks,
             loops: loops.clone(),
-            requests: Requests::default(),
-            webhooks: HandOver::default(),
+            requests: RequestFigures::default(),
+            webhooks: WebhookBacklog::default(),
         }
     }
 }
@@ -76,18 +73,18 @@ impl Api {
         name: impl Into<String>,
         health: impl Fn() -> Option<Health> + Send + Sync + 'static,
     ) {
-        self.tell().checks.watch(name.into(), Box::new(health));
+        self.reporting().checks.watch(name.into(), Box::new(health));
     }
 
     /// Lets somebody hear of every request that was answered, such as an exporter of traces. It is called on the
     /// request's own task and must not wait for anything; the first one stays.
-    pub fn on_answer(&self, listener: impl Fn(Answered) + Send + Sync + 'static) {
+    pub fn on_answer(&self, listener: impl Fn(AnsweredRequest) + Send + Sync + 'static) {
         // A second listener would silently cost every request twice.
-        let _ = self.tell().requests.listener.set(Box::new(listener));
+        let _ = self.reporting().requests.listener.set(Box::new(listener));
     }
 
     /// Ends every event stream, now and for good: they would otherwise keep a server that stops waiting.
     pub fn close_streams(&self) {
-        self.tell().hub.close();
+        self.reporting().hub.close();
     }
 }

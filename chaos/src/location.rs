@@ -1,6 +1,6 @@
 //! Where a campaign takes place: a file, or a database server that is shared or its own.
 //!
-//! Owns the store's address and the folder of the journals. A campaign is written once and run on every ground.
+//! Owns the store's address and the folder of the journals. A campaign is written once and run on every location.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,21 +8,21 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use backstop::Backstop;
-use backstop_testbed::{Mariadb, Postgres, Settings, Trouble, shared};
+use backstop_testbed::{DatabaseSettings, Mariadb, Postgres, TestbedError, shared};
 
-use crate::Folder;
-use crate::node::Start;
+use crate::CampaignFolder;
+use crate::node::NodeStart;
 
 /// A store's place and the folder beside it.
 #[derive(Debug)]
-pub struct Ground {
+pub struct StoreLocation {
     url: String,
     // Declared before the folder: the server stops first.
     server: Mutex<Server>,
-    folder: Folder,
+    folder: CampaignFolder,
 }
 
-/// The server that a ground starts and may kill.
+/// The server that a location starts and may kill.
 #[derive(Debug)]
 enum Server {
     None,
@@ -32,7 +32,7 @@ enum Server {
 
 /// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StoreKind {
     /// A file.
     Sqlite,
     /// A schema or a server.
@@ -41,7 +41,7 @@ pub enum Kind {
     Mariadb,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sqlite => "SQLite",
@@ -52,20 +52,20 @@ impl fmt::Display for Kind {
 }
 
 /// What the testbed cannot do, no campaign can do without.
-fn must<T>(done: Result<T, Trouble>) -> T {
+fn must<T>(done: Result<T, TestbedError>) -> T {
     done.unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-impl Ground {
+impl StoreLocation {
     /// A store for faults that hit workers and clients: a file, or a place of its own on the shared server.
     #[must_use]
-    pub fn new(kind: Kind, name: &str) -> Self {
-        let folder = Folder::new(name);
+    pub fn new(kind: StoreKind, name: &str) -> Self {
+        let folder = CampaignFolder::new(name);
         let own = format!("c{}_{}", std::process::id(), fastrand::u32(..));
         let url = match kind {
-            Kind::Sqlite => format!("sqlite:{}", folder.join("jobs.db").display()),
-            Kind::Postgres => format!("{}?schema={own}", shared::postgres()),
-            Kind::Mariadb => format!("{}?prefix={own}_", shared::mariadb()),
+            StoreKind::Sqlite => format!("sqlite:{}", folder.join("jobs.db").display()),
+            StoreKind::Postgres => format!("{}?schema={own}", shared::postgres()),
+            StoreKind::Mariadb => format!("{}?prefix={own}_", shared::mariadb()),
         };
         Self { url, server: Mutex::new(Server::None), folder }
     }
@@ -75,17 +75,17 @@ impl Ground {
     /// # Panics
     /// When it cannot be started, or the kind has no server.
     #[must_use]
-    pub fn durable(kind: Kind, name: &str) -> Self {
-        let folder = Folder::new(name);
-        let settings = Settings::new(folder.join("server")).durable();
+    pub fn durable(kind: StoreKind, name: &str) -> Self {
+        let folder = CampaignFolder::new(name);
+        let settings = DatabaseSettings::new(folder.join("server")).durable();
         let server = match kind {
-            Kind::Sqlite => panic!("a file has no server"),
-            Kind::Postgres => {
+            StoreKind::Sqlite => panic!("a file has no server"),
+            StoreKind::Postgres => {
                 // After a crash every file is written out, one by one or all at once; the data is as safe both ways.
                 let settings = settings.with("recovery_init_sync_method", "syncfs");
                 Server::Postgres(Box::new(must(Postgres::start(settings))))
             }
-            Kind::Mariadb => Server::Mariadb(Box::new(must(Mariadb::start(settings)))),
+            StoreKind::Mariadb => Server::Mariadb(Box::new(must(Mariadb::start(settings)))),
         };
         let url = match &server {
             Server::None => String::new(),
@@ -97,11 +97,11 @@ impl Ground {
 
     /// Which store it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StoreKind {
         match self.url.split_once(':') {
-            Some(("sqlite", _)) => Kind::Sqlite,
-            Some(("postgres", _)) => Kind::Postgres,
-            _ => Kind::Mariadb,
+            Some(("sqlite", _)) => StoreKind::Sqlite,
+            Some(("postgres", _)) => StoreKind::Postgres,
+            _ => StoreKind::Mariadb,
         }
     }
 
@@ -138,8 +138,8 @@ impl Ground {
 
     /// How a process is started that works here and submits.
     #[must_use]
-    pub fn node<'a>(&'a self, program: &'a str, lease_ms: u64) -> Start<'a> {
-        Start { program, mode: "work-and-submit", url: &self.url, folder: self.folder(), lease_ms }
+    pub fn node<'a>(&'a self, program: &'a str, lease_ms: u64) -> NodeStart<'a> {
+        NodeStart { program, mode: "work-and-submit", url: &self.url, folder: self.folder(), lease_ms }
     }
 
     /// Opens the store, without a journal.
@@ -153,7 +153,7 @@ impl Ground {
     /// Kills the server like a crash.
     ///
     /// # Panics
-    /// When the ground has no server of its own, or it does not end.
+    /// When the location has no server of its own, or it does not end.
     pub fn kill(&self) {
         match &mut *self.server.lock().unwrap_or_else(PoisonError::into_inner) {
             Server::None => panic!("this ground has no server of its own"),
@@ -165,7 +165,7 @@ impl Ground {
     /// Starts the server again, on the same port and data.
     ///
     /// # Panics
-    /// As [`Ground::kill`].
+    /// As [`StoreLocation::kill`].
     pub fn start_again(&self) {
         match &mut *self.server.lock().unwrap_or_else(PoisonError::into_inner) {
             Server::None => panic!("this ground has no server of its own"),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// One document of [`crate::Drawer::Gates`]. What is left out is not said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gate {
+pub struct QueueAdmission {
     /// The kinds that the queue takes (E8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<String>>,
@@ -16,7 +16,7 @@ pub struct Gate {
     pub signed: Option<bool>,
 }
 
-impl Gate {
+impl QueueAdmission {
     /// The key of what holds where a queue says nothing itself.
     pub const EVERYWHERE: &'static str = "all";
 

@@ -9,11 +9,11 @@ use backstop::{Hook, HookFuture, RunEnd, RunInfo};
 use serde::ser::Error as _;
 use serde_json::json;
 
-use super::Secret;
+use super::PlantedSecret;
 
 /// How a secret gets into what an engine keeps and tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
+pub enum LeakPath {
     /// The text of a plain error.
     Text,
     /// What a boxed error prints as its type.
@@ -28,7 +28,7 @@ pub enum Way {
     Invalid,
     /// An error that says when to try again.
     RetryIn,
-    /// The name of a dependency that is away, and the error that showed it.
+    /// The name of a dependency that is unavailable, and the error that showed it.
     Transient,
     /// The reason of a handler that calls its job off.
     CancelInside,
@@ -53,79 +53,81 @@ pub enum Way {
 }
 
 /// The ways that leave payload and result clean.
-pub const CLEAN: &[Way] = &[
-    Way::Text,
-    Way::Type,
-    Way::Panic,
-    Way::Chain,
-    Way::Permanent,
-    Way::Invalid,
-    Way::RetryIn,
-    Way::Transient,
-    Way::CancelInside,
-    Way::CancelOutside,
-    Way::Log,
-    Way::Progress,
-    Way::Unserializable,
-    Way::BeforeHook,
-    Way::AfterHook,
+pub const CLEAN: &[LeakPath] = &[
+    LeakPath::Text,
+    LeakPath::Type,
+    LeakPath::Panic,
+    LeakPath::Chain,
+    LeakPath::Permanent,
+    LeakPath::Invalid,
+    LeakPath::RetryIn,
+    LeakPath::Transient,
+    LeakPath::CancelInside,
+    LeakPath::CancelOutside,
+    LeakPath::Log,
+    LeakPath::Progress,
+    LeakPath::Unserializable,
+    LeakPath::BeforeHook,
+    LeakPath::AfterHook,
 ];
 
 /// The ways in which payload or result hold the secret, as they must.
-pub const IN_PAYLOAD: &[Way] = &[Way::Decode, Way::Validate, Way::Reported];
+pub const IN_PAYLOAD: &[LeakPath] = &[LeakPath::Decode, LeakPath::Validate, LeakPath::Reported];
 
 /// A job that gives a secret away; which one it knows from the application, not from its payload.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Spill {
+pub struct LeakJob {
     /// Which secret.
     pub number: usize,
     /// How.
-    pub way: Way,
+    pub way: LeakPath,
 }
 
-impl Job for Spill {
+impl Job for LeakJob {
     const KIND: &'static str = "spill";
-    type Context = Vec<Secret>;
-    type Output = JobResult<Answer>;
+    type Context = Vec<PlantedSecret>;
+    type Output = JobResult<LeakResult>;
 
-    async fn run(self, cx: JobContext<Vec<Secret>>) -> JobResult<Answer> {
+    async fn run(self, cx: JobContext<Vec<PlantedSecret>>) -> JobResult<LeakResult> {
         let text = cx.app()[self.number].text.clone();
         match self.way {
-            Way::Text => Err(text.into()),
-            Way::Type => Err(Telling { said: "it failed".to_owned(), shows: text, source: None }.into()),
-            // As `panic!` does, without its lines on the terminal of the test.
-            Way::Panic => std::panic::resume_unwind(Box::new(text)),
-            Way::Chain => {
-                let inner = Telling { said: text, shows: "Inner".to_owned(), source: None };
-                let said = "the order could not be sent".to_owned();
-                Err(Telling { said, shows: "Outer".to_owned(), source: Some(Box::new(inner)) }.into())
+            LeakPath::Text => Err(text.into()),
+            LeakPath::Type => {
+                Err(Telling { summary: "it failed".to_owned(), shows: text, source: None }.into())
             }
-            Way::Permanent => Err(Outcome::permanent(text).into()),
-            Way::Invalid => Err(Outcome::invalid(text).into()),
-            Way::RetryIn => Err(Outcome::retry_in(Duration::ZERO, text).into()),
-            Way::Transient if cx.run_number() == 1 => {
+            // As `panic!` does, without its lines on the terminal of the test.
+            LeakPath::Panic => std::panic::resume_unwind(Box::new(text)),
+            LeakPath::Chain => {
+                let inner = Telling { summary: text, shows: "Inner".to_owned(), source: None };
+                let summary = "the order could not be sent".to_owned();
+                Err(Telling { summary, shows: "Outer".to_owned(), source: Some(Box::new(inner)) }.into())
+            }
+            LeakPath::Permanent => Err(Outcome::permanent(text).into()),
+            LeakPath::Invalid => Err(Outcome::invalid(text).into()),
+            LeakPath::RetryIn => Err(Outcome::retry_in(Duration::ZERO, text).into()),
+            LeakPath::Transient if cx.run_number() == 1 => {
                 Err(Outcome::transient_from(format!("bank {text}"), text).into())
             }
-            Way::CancelInside => Err(Outcome::cancel(text).into()),
-            Way::Log => {
+            LeakPath::CancelInside => Err(Outcome::cancel(text).into()),
+            LeakPath::Log => {
                 cx.log(&text);
-                Ok(Answer(None))
+                Ok(LeakResult(None))
             }
-            Way::Progress => {
+            LeakPath::Progress => {
                 cx.progress(50, text).await?;
-                Ok(Answer(None))
+                Ok(LeakResult(None))
             }
-            Way::Unserializable => Ok(Answer(Some(text))),
-            _ => Ok(Answer(None)),
+            LeakPath::Unserializable => Ok(LeakResult(Some(text))),
+            _ => Ok(LeakResult(None)),
         }
     }
 }
 
 /// A result that cannot be written when it holds a text, and says the text then.
 #[derive(Debug)]
-pub struct Answer(Option<String>);
+pub struct LeakResult(Option<String>);
 
-impl Serialize for Answer {
+impl Serialize for LeakResult {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Some(text) => Err(S::Error::custom(text)),
@@ -136,14 +138,14 @@ impl Serialize for Answer {
 
 /// An error that chooses what it prints as `Display` and as `Debug`.
 struct Telling {
-    said: String,
+    summary: String,
     shows: String,
     source: Option<Box<Telling>>,
 }
 
 impl fmt::Display for Telling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said)
+        f.write_str(&self.summary)
     }
 }
 
@@ -161,36 +163,36 @@ impl std::error::Error for Telling {
 
 /// A job whose payload never fits: the decoder quotes it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Strict {
+pub struct StrictJob {
     /// Never a number in these payloads.
     pub count: u64,
 }
 
-impl Job for Strict {
+impl Job for StrictJob {
     const KIND: &'static str = "strict";
-    type Context = Vec<Secret>;
+    type Context = Vec<PlantedSecret>;
     type Output = JobResult;
 
-    async fn run(self, _: JobContext<Vec<Secret>>) -> JobResult {
+    async fn run(self, _: JobContext<Vec<PlantedSecret>>) -> JobResult {
         Ok(())
     }
 }
 
 /// A job that is told a text, and refuses it or answers it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct EchoJob {
     /// The text.
     pub text: String,
     /// False when it is to be refused.
     pub is_valid: bool,
 }
 
-impl Job for Told {
+impl Job for EchoJob {
     const KIND: &'static str = "told";
-    type Context = Vec<Secret>;
+    type Context = Vec<PlantedSecret>;
     type Output = JobResult;
 
-    async fn run(self, _: JobContext<Vec<Secret>>) -> JobResult {
+    async fn run(self, _: JobContext<Vec<PlantedSecret>>) -> JobResult {
         Err(Outcome::failure(json!({ "said": self.text })).into())
     }
 
@@ -201,22 +203,22 @@ impl Job for Told {
 
 /// Fails before or after the runs whose way it is.
 #[derive(Debug)]
-pub struct Around(pub Arc<Vec<Secret>>);
+pub struct LeakHook(pub Arc<Vec<PlantedSecret>>);
 
-impl Around {
-    fn fail(&self, run: &RunInfo, way: Way) -> HookFuture<'static> {
-        let spill: Option<Spill> = serde_json::from_str(&run.job.spec.payload).ok();
-        let text = spill.filter(|spill| spill.way == way).map(|spill| self.0[spill.number].text.clone());
+impl LeakHook {
+    fn fail(&self, run: &RunInfo, way: LeakPath) -> HookFuture<'static> {
+        let leak: Option<LeakJob> = serde_json::from_str(&run.job.spec.payload).ok();
+        let text = leak.filter(|leak| leak.way == way).map(|leak| self.0[leak.number].text.clone());
         Box::pin(std::future::ready(text.map_or(Ok(()), |text| Err(text.into()))))
     }
 }
 
-impl Hook for Around {
+impl Hook for LeakHook {
     fn before_run<'a>(&'a self, run: &'a RunInfo) -> HookFuture<'a> {
-        self.fail(run, Way::BeforeHook)
+        self.fail(run, LeakPath::BeforeHook)
     }
 
     fn after_run<'a>(&'a self, run: &'a RunInfo, _: &'a RunEnd) -> HookFuture<'a> {
-        self.fail(run, Way::AfterHook)
+        self.fail(run, LeakPath::AfterHook)
     }
 }

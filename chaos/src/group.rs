@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use backstop::Backstop;
 
-use crate::checker::{self, Report};
-use crate::node::{Node, Start};
-use crate::patience::Patience;
+use crate::checker::{self, CampaignReport};
+use crate::node::{Node, NodeStart};
+use crate::stall::StallGuard;
 
 /// How long nothing may change before the store has come to rest after the faults.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,19 +16,19 @@ const PREFETCH: [&str; 2] = ["0", "4"];
 
 /// The processes of one campaign.
 #[derive(Debug)]
-pub struct Crew<'a> {
-    start: Start<'a>,
+pub struct NodeGroup<'a> {
+    start: NodeStart<'a>,
     nodes: Vec<Node>,
     started: usize,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> NodeGroup<'a> {
     /// Starts processes that all do the same.
     #[must_use]
-    pub fn start(start: Start<'a>, size: usize) -> Self {
-        let mut crew = Self { start, nodes: Vec::with_capacity(size), started: 0 };
-        crew.fill(size);
-        crew
+    pub fn start(start: NodeStart<'a>, size: usize) -> Self {
+        let mut group = Self { start, nodes: Vec::with_capacity(size), started: 0 };
+        group.fill(size);
+        group
     }
 
     fn fill(&mut self, size: usize) {
@@ -67,7 +67,7 @@ impl<'a> Crew<'a> {
     ///
     /// # Panics
     /// When jobs of dead workers are stuck after two leases, or the store cannot be read.
-    pub async fn settle(mut self) -> Report {
+    pub async fn settle(mut self) -> CampaignReport {
         self.nodes.iter_mut().for_each(Node::kill);
         self.start.mode = "work";
         let size = std::mem::take(&mut self.nodes).len();
@@ -85,7 +85,7 @@ impl<'a> Crew<'a> {
         }
         drained(&engine).await;
         for node in self.nodes {
-            assert!(node.stop(), "a node ends well when it is asked to");
+            assert!(node.stop(), "a node stops cleanly when it is asked to");
         }
         checker::check(&engine, self.start.folder).await.expect("the store can be read")
     }
@@ -105,10 +105,10 @@ async fn at_work(engine: &Backstop, node: &Node) {
 /// # Panics
 /// When the store cannot be read.
 pub async fn drained(engine: &Backstop) {
-    let mut patience = Patience::new(PATIENCE);
+    let mut stall = StallGuard::new(PATIENCE);
     loop {
         let left = live_jobs(engine).await;
-        if left == 0 || patience.is_over(left) {
+        if left == 0 || stall.is_over(left) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

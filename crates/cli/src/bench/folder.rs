@@ -7,12 +7,12 @@ use crate::problem::Problem;
 
 /// A directory of fresh files.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct BenchFolder {
     path: PathBuf,
     files: AtomicU32,
 }
 
-impl Place {
+impl BenchFolder {
     /// A new directory under `parent`, or under the system's directory for temporary files.
     pub(crate) fn new(parent: Option<&Path>) -> Result<Self, Problem> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchFolder {
     fn drop(&mut self) {
         // What cannot be removed is a temporary file like any other.
         let _ = std::fs::remove_dir_all(&self.path);

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use backstop::Backstop;
 
-use crate::checker::{self, Report};
-use crate::crew::{drained, live_jobs};
-use crate::node::{Node, Start};
+use crate::checker::{self, CampaignReport};
+use crate::group::{drained, live_jobs};
+use crate::node::{Node, NodeStart};
 
 /// Says where a server listens. A reader sees all of it or nothing.
 ///
@@ -30,23 +30,23 @@ pub fn announced(folder: &Path) -> Vec<SocketAddr> {
 
 /// The processes of such a campaign.
 #[derive(Debug)]
-pub struct Shop<'a> {
-    start: Start<'a>,
+pub struct ServersAndWorkers<'a> {
+    start: NodeStart<'a>,
     servers: Vec<Node>,
     workers: Vec<Node>,
 }
 
-impl<'a> Shop<'a> {
+impl<'a> ServersAndWorkers<'a> {
     /// Starts servers that also submit, and workers.
     #[must_use]
-    pub fn open(start: Start<'a>, servers: usize, workers: usize) -> Self {
-        let mut shop = Self {
-            start: Start { mode: "serve-and-submit", ..start },
+    pub fn open(start: NodeStart<'a>, servers: usize, workers: usize) -> Self {
+        let mut processes = Self {
+            start: NodeStart { mode: "serve-and-submit", ..start },
             servers: Vec::new(),
             workers: Vec::new(),
         };
-        shop.staff(servers, workers);
-        shop
+        processes.staff(servers, workers);
+        processes
     }
 
     fn staff(&mut self, servers: usize, workers: usize) {
@@ -59,7 +59,7 @@ impl<'a> Shop<'a> {
     }
 
     fn work(&self) -> Node {
-        Start { mode: "remote", ..self.start }.go()
+        NodeStart { mode: "remote", ..self.start }.go()
     }
 
     /// Kills one worker and starts another in its place.
@@ -81,7 +81,7 @@ impl<'a> Shop<'a> {
     ///
     /// # Panics
     /// When jobs are left that nobody ends, or the store cannot be read.
-    pub async fn settle(mut self) -> Report {
+    pub async fn settle(mut self) -> CampaignReport {
         let (servers, workers) = (self.servers.len(), self.workers.len());
         self.servers.iter_mut().chain(&mut self.workers).for_each(Node::kill);
         self.start.mode = "serve";
@@ -92,7 +92,7 @@ impl<'a> Shop<'a> {
         assert_eq!(left, 0, "jobs that have not ended: nobody takes them back");
         self.workers.iter_mut().for_each(Node::kill);
         for server in self.servers {
-            assert!(server.stop(), "a server ends well when it is asked to");
+            assert!(server.stop(), "a server stops cleanly when it is asked to");
         }
         checker::check(&engine, self.start.folder).await.expect("the store can be read")
     }

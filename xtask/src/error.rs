@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// The failure of one command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum TaskError {
     /// The command line was wrong; nothing was done.
     Usage(String),
     /// A check, a tool or a test failed; the text says what to do.
@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl TaskError {
     /// 2 for wrong usage, the code of a command that was only passed through, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
@@ -30,7 +30,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TaskError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) | Self::Failed(text) | Self::Ended { text, .. } => out.write_str(text),
@@ -39,20 +39,20 @@ impl fmt::Display for Failure {
 }
 
 /// Refuses arguments where none are left to take.
-pub(crate) fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn no_arguments(command: &str, arguments: &[String]) -> Result<(), TaskError> {
     match arguments.first() {
         None => Ok(()),
         Some(word) => {
-            Err(Failure::Usage(format!("`{command}` does not take `{word}`; see `cargo xtask help`")))
+            Err(TaskError::Usage(format!("`{command}` does not take `{word}`; see `cargo xtask help`")))
         }
     }
 }
 
 /// Refuses options of a command that takes only names.
-pub(crate) fn only_names(command: &str, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn only_names(command: &str, arguments: &[String]) -> Result<(), TaskError> {
     match arguments.iter().find(|word| word.starts_with('-')) {
         None => Ok(()),
-        Some(word) => Err(Failure::Usage(format!(
+        Some(word) => Err(TaskError::Usage(format!(
             "`{command}` has no option `{word}`; `cargo xtask {command} --help` shows its arguments"
         ))),
     }

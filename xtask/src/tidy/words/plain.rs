@@ -1,0 +1,49 @@
+//! Words that need no entry in the glossary: an engineer brings them along from Rust, SQL, HTTP, operating systems,
+//! queues and tests. What is particular to Backstop belongs into the glossary instead.
+
+/// Every such word, by where it comes from. Forms of a word (`requests`, `requested`) are known by it.
+pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SECURITY, QUEUES, TESTS];
+
+const EVERYDAY: &str = "\
+    about add allow and at backstop begin by call change choice class close colour compare comparison complete \
+    condition conflict danger detail done draft earlier edit empty entry equal explain explanation fail far from \
+    full given goal growth hand idle illegal into invalid known lead level live local location look loop lost \
+    made many measure move name near need new no note notice number observe on one open origin over page part \
+    passes phase place plain play point position problem quantity raw read ready reference related reserve \
+    resume reveal room second see seen served share show shown sighting silent size sort standard start step \
+    stop strict summary support survey taken target time total trial try unknown unread up update use user view \
+    wait watch way with written";
+
+const RUST: &str = "\
+    argument as box builder bulk byte cache collect comment context count data default error executor expect \
+    field future get guard handle hash health info inline input json label layer lex line list log lookup match \
+    mode option output owner package params parse pattern prefix property random randomness range ref registry \
+    reply resolve result ring search secret seed separator set shape source space spec stream system task text \
+    tokio tree value verb write";
+
+const DATABASES: &str = "\
+    batch candidate cell column commit cursor database diesel filter flush insert lock mariadb migrate mysql \
+    packet pgbouncer postgres query reader redis replica row sample schema selector session snapshot sqlite sqlx \
+    synchronous table transaction transition transport";
+
+const HTTP: &str = "\
+    address answer api body client connection delivery header host http hub link listen message network path \
+    peer port proxy publish remote request response route server service sse status subscriber subscription \
+    throttle webhook";
+
+const SYSTEM: &str = "\
+    app block cli command completions config daemon doctor exit file folder global launch memory metered node \
+    process processor program screen section setting signal span tick timestamp trace";
+
+const SECURITY: &str = "\
+    access activity actor admission admit authority caller certificate encryption identity protect redaction \
+    redactor sign signer ssl tls";
+
+const QUEUES: &str = "\
+    action backlog booking check drain drive driven enqueue event finding finish hook jitter leadership \
+    maintenance manual operate outbox outcome parent pause peek policy progress rate readiness renew renewal \
+    report retention retire script submit trigger";
+
+const TESTS: &str = "\
+    behaviour bench bug capture contender demo divergence dump echo family figure finder fixture heading leak \
+    noop plant sabotage scene stall storm test testbed testing viewer violation";
