@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest, Submit};
 use backstop::{JobId, State};
+use backstop_store::{JobFilter, PageRequest, Submit};
 
 use crate::journal::{Journal, JournalEntry};
 use crate::work::{CampaignJob, SLOW, policy};
@@ -76,7 +76,7 @@ pub async fn submit_once(
 }
 
 /// Submits until there is an answer.
-async fn answered(engine: &Backstop, job: &backstop::core::job::NewJob) -> Option<JobId> {
+async fn answered(engine: &Backstop, job: &backstop_core::job::NewJob) -> Option<JobId> {
     let mut pause = Duration::from_millis(20);
     loop {
         let batch = Submit { jobs: vec![job.clone()], atomic: true };
@@ -97,7 +97,7 @@ pub async fn watch(engine: Backstop, journal: Arc<Journal>) {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
-        let live = |view: &&backstop::core::job::JobView| !view.record.state.is_terminal();
+        let live = |view: &&backstop_core::job::JobView| !view.record.state.is_terminal();
         let jobs: Vec<JobId> = page.items.iter().filter(live).map(|view| view.job.spec.id).collect();
         if jobs.len() > 1 {
             journal.write(JournalEntry::Live(key, jobs));

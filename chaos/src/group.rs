@@ -124,7 +124,7 @@ pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
     let began = Instant::now();
     loop {
         // The store may still be away: that is what is waited for.
-        let queues = engine.queues().await.unwrap_or_default();
+        let queues = engine.queues().list().await.unwrap_or_default();
         let succeeded = queues.iter().map(|queue| queue.succeeded).sum();
         if succeeded > before {
             return succeeded;
@@ -139,6 +139,6 @@ pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
 /// # Panics
 /// When the store cannot be read.
 pub async fn live_jobs(engine: &Backstop) -> u64 {
-    let queues = engine.queues().await.expect("the store can be read");
+    let queues = engine.queues().list().await.expect("the store can be read");
     queues.iter().map(|queue| queue.pending + queue.running + queue.waiting).sum()
 }

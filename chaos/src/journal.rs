@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use backstop::core::Lease;
-use backstop::core::failure::Verdict;
-use backstop::core::job::{NewJob, Start};
 use backstop::{Cause, JobId, State, Timestamp, WorkerId};
+use backstop_core::Lease;
+use backstop_core::failure::Verdict;
+use backstop_core::job::{NewJob, Start};
 use serde::{Deserialize, Serialize};
 
 /// One thing that a process did, or was told.

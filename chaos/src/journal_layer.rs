@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::Lease;
-use backstop::core::job::{Operated, Operation, Stale};
-use backstop::store::{
+use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
+use backstop_core::Lease;
+use backstop_core::job::{Operated, Operation, Stale};
+use backstop_store::{
     Answer, Claim, Claimed, Error, Finish, Layer, NewWorker, Renewed, Signal, Store, Submit, Submitted, Term,
 };
-use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
 
 use crate::journal::{Journal, JournalEntry, TriedSubmit};
 

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop::core::failure::{Cause, Decision};
-use backstop::core::job::Ending;
 use backstop::prelude::*;
-use backstop::store::{Claim, ClaimQueue, Finish, KnownKind, ModelStore, NewWorker, Store};
 use backstop::{Config, WorkerHandle};
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::Ending;
+use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, ModelStore, NewWorker, Store};
 
 use crate::checker::{self, CampaignReport};
 use crate::client::{self, ClientBehaviour};

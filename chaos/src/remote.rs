@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use backstop::core::{Fence, Lease};
 use backstop::{JobId, WorkerId};
+use backstop_core::{Fence, Lease};
 use serde_json::{Value, json};
 
 use crate::http;

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::core::failure::Verdict;
-use backstop::core::job::{Operated, Operation, Stale, Start};
-use backstop::core::{Fence, Lease};
-use backstop::store::{
+use backstop::{Cause, JobId, Refusal, State, WorkerId};
+use backstop_core::failure::Verdict;
+use backstop_core::job::{Operated, Operation, Stale, Start};
+use backstop_core::{Fence, Lease};
+use backstop_store::{
     Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Observer, Orphan,
     PageRequest, Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
 };
-use backstop::{Cause, JobId, Refusal, State, WorkerId};
 
 use crate::journal_layer::{EndingAnswers, SubmitAnswers};
 
@@ -67,7 +67,7 @@ impl SabotagedStore {
                 _ => {}
             }
         }
-        let answer = |job: &backstop::core::job::NewJob| {
+        let answer = |job: &backstop_core::job::NewJob| {
             Ok(Submitted { id: job.spec.id, state: State::Pending, deduplicated: false })
         };
         self.fourth(Bug::AckBeforeCommit).then(|| submit.jobs.iter().map(answer).collect())
@@ -306,7 +306,7 @@ impl SabotagedStore {
     async fn all_held(&self, limit: usize) -> Result<Vec<Orphan>, Error> {
         let running = JobFilter { state: Some(State::Running), ..JobFilter::default() };
         let page = self.below.list(running, PageRequest::first(limit)).await?;
-        let orphan = |view: backstop::core::job::JobView| {
+        let orphan = |view: backstop_core::job::JobView| {
             let hold = view.record.hold?;
             let lease = Lease { job: view.job.spec.id, worker: hold.worker, fence: view.record.fence };
             Some(Orphan { job: Arc::new(view.job), record: view.record, lease, code_version: None })
@@ -326,7 +326,7 @@ impl SabotagedStore {
             let mut record = view.record;
             record.state = State::Running;
             let moment = record.finished_at.unwrap_or(record.run_at);
-            record.hold = Some(backstop::core::job::Hold {
+            record.hold = Some(backstop_core::job::Hold {
                 worker: finish.lease.worker,
                 claimed_at: moment,
                 started_at: Some(moment),

@@ -5,12 +5,12 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use backstop::Timestamp;
-use backstop::store::{JobFilter, PageRequest};
 use backstop_chaos::checker;
 use backstop_chaos::group::{drained, progressed};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::Node;
 use backstop_chaos::{rounds, seed};
+use backstop_store::{JobFilter, PageRequest};
 use backstop_testbed::find;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");

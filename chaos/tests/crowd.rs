@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use backstop::core::failure::{Cause, Decision};
-use backstop::core::job::Ending;
 use backstop::prelude::*;
-use backstop::store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit};
 use backstop::{JobId, State};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::work::CampaignJob;
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::Ending;
+use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit};
 
 const JOBS: usize = 100_000;
 const CLAIMERS: usize = 64;
@@ -62,7 +62,7 @@ async fn submit_all(stores: &[Backstop]) -> Hands {
     hands
 }
 
-type SubmitAnswer = Result<backstop_chaos::journal_layer::SubmitAnswers, backstop::store::Error>;
+type SubmitAnswer = Result<backstop_chaos::journal_layer::SubmitAnswers, backstop_store::Error>;
 
 fn settled(answer: Option<Result<SubmitAnswer, tokio::task::JoinError>>) {
     let answers = answer.expect("one is under way").expect("no panic").expect("no error");
@@ -116,7 +116,7 @@ async fn crowd(kind: StoreKind) {
         claimer.await.expect("no claimer fails");
     }
     let drained = began.elapsed();
-    let queue = stores[0].queues().await.expect("readable").remove(0);
+    let queue = stores[0].queues().list().await.expect("readable").remove(0);
     assert_eq!((queue.succeeded, queue.pending, queue.running), (JOBS as u64, 0, 0));
     println!(
         "{kind}: {JOBS} jobs submitted in {submitted:.1?}, claimed and finished by {CLAIMERS} claimers in {drained:.1?}: \

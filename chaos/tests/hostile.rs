@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{Cause, Growth, Jitter, JobId, SubmitError, Timestamp};
 use backstop_chaos::group::drained;
 use backstop_chaos::hostile;
 use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_core::job::State;
 
 /// The payload of jobs whose hostile text is elsewhere.
 const PLAIN: &str = "fine";
@@ -159,9 +159,8 @@ async fn extremes(kind: StoreKind) {
     let ran = worker.drain(1_000).await.expect("the store is there");
     assert!(ran.iter().all(|one| one.cause != Cause::EngineFault && one.state.is_some()));
     engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty is done");
-    let failed = backstop::store::JobFilter { state: Some(State::Failed), ..Default::default() };
-    let expired =
-        engine.jobs(failed, backstop::store::PageRequest::first(100)).await.expect("readable").items;
+    let failed = backstop_store::JobFilter { state: Some(State::Failed), ..Default::default() };
+    let expired = engine.jobs(failed, backstop_store::PageRequest::first(100)).await.expect("readable").items;
     assert!(!expired.is_empty(), "what expired in the past is a dead letter");
 }
 

@@ -78,8 +78,7 @@ async fn stop_past_the_lease(kind: StoreKind) {
         stopped.child.stdin.take().expect("piped").write_all(b"go\n").expect("it listens");
         let answers: Vec<String> = said.lines().map(|line| line.expect("it speaks")).collect();
         assert_eq!(answers, ["finish refused", "start refused", "progress refused", "renew refused"]);
-        let rows =
-            engine.attempts(id, backstop::store::PageRequest::first(10)).await.expect("readable").items;
+        let rows = engine.attempts(id, backstop_store::PageRequest::first(10)).await.expect("readable").items;
         let causes: Vec<Cause> = rows.iter().rev().map(|row| row.cause).collect();
         assert_eq!(causes, [Cause::Crash, Cause::Succeeded], "the stale write changed nothing");
     }

@@ -10,7 +10,7 @@ const CLIENTS: usize = 64;
 const KEYS: usize = 40;
 
 /// Every client submits under every key; one job comes of each key, and everybody is told its id.
-async fn race(kind: StoreKind, what: &str, submit: impl Fn(&Backstop, usize) -> backstop::Enqueue) {
+async fn race(kind: StoreKind, what: &str, submit: impl Fn(&Backstop, usize) -> backstop::Enqueue<u64>) {
     let location = StoreLocation::new(kind, "races");
     let stores = [location.open().await, location.open().await];
     for key in 0..KEYS {
@@ -62,7 +62,7 @@ async fn replace(kind: StoreKind) {
     for client in racing {
         client.await.expect("no panic").expect("nobody is refused");
     }
-    let queue = engine.queues().await.expect("readable").remove(0);
+    let queue = engine.queues().list().await.expect("readable").remove(0);
     assert_eq!((queue.pending, queue.canceled), (1, CLIENTS as u64 - 1));
     println!("{kind}: one key replaced by {CLIENTS} clients, one job left");
 }

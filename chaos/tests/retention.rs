@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest, Submit};
 use backstop::{JobId, State};
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::{Node, NodeStart};
 use backstop_chaos::{rounds, seed};
+use backstop_store::{JobFilter, PageRequest, Submit};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
 
@@ -137,7 +137,7 @@ impl Campaign {
 
     /// The counts that are kept: succeeded, failed, canceled, and those that are still to run.
     async fn kept(&self) -> [u64; 4] {
-        let queue = self.engine.queues().await.expect("readable").remove(0);
+        let queue = self.engine.queues().list().await.expect("readable").remove(0);
         [queue.succeeded, queue.failed, queue.canceled, queue.pending + queue.running]
     }
 
@@ -184,7 +184,7 @@ impl Campaign {
         if kept != there {
             return Err(format!("the queue counts {kept:?}, and there are {there:?}"));
         }
-        let incidents = self.engine.incidents(10).await.expect("readable");
+        let incidents = self.engine.incidents().list(10).await.expect("readable");
         let open: u64 = incidents.iter().map(|incident| incident.open).sum();
         if open != count(State::Failed) {
             return Err(format!("incidents count {open} open, and there are {}", count(State::Failed)));
@@ -236,7 +236,7 @@ async fn hot(engine: &Backstop) -> HashMap<JobId, State> {
 async fn archived(engine: &Backstop) -> HashMap<JobId, State> {
     let (mut found, mut page) = (HashMap::new(), PageRequest::first(1_000));
     loop {
-        let read = engine.archive_page(page).await.expect("readable");
+        let read = engine.archive().page(page).await.expect("readable");
         found.extend(read.items.iter().map(|(id, archived)| (*id, archived.state)));
         match read.next {
             Some(next) => page.after = Some(next),

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use backstop::prelude::*;
 use backstop::sqlite::rusqlite::{Connection, TransactionBehavior};
-use backstop::store::PageRequest;
 use backstop::{BoxError, Event, JobId};
 use backstop_chaos::group::drained;
 use backstop_chaos::location::{StoreKind, StoreLocation};
@@ -18,6 +17,7 @@ use backstop_chaos::secrets::families::{FAMILIES, planted};
 use backstop_chaos::secrets::finder::SecretFinder;
 use backstop_chaos::secrets::leak::{CLEAN, EchoJob, IN_PAYLOAD, LeakHook, LeakJob, LeakPath, StrictJob};
 use backstop_chaos::secrets::{PlantedSecret, dump};
+use backstop_store::PageRequest;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -119,9 +119,9 @@ impl Campaign {
                 self.engine.enqueue_raw(StrictJob::KIND, json!({ "count": text }).to_string())
             }
             LeakPath::Validate | LeakPath::Reported => {
-                self.engine.enqueue(EchoJob { text, is_valid: way == LeakPath::Reported })
+                self.engine.enqueue(EchoJob { text, is_valid: way == LeakPath::Reported }).untyped()
             }
-            _ => self.engine.enqueue(LeakJob { number, way }),
+            _ => self.engine.enqueue(LeakJob { number, way }).untyped(),
         };
         let queue = if way == LeakPath::CancelOutside { UNSERVED } else { "default" };
         job.queue(queue).policy(Policy::default().retries(1).backoff(Backoff::none()))
@@ -175,7 +175,7 @@ impl Campaign {
         self.search("jobs", &json_bytes(&shown.jobs));
         self.search("attempts", &json_bytes(&shown.attempts));
         self.search("explanations", &json_bytes(&shown.explanations));
-        let incidents = self.engine.incidents(1_000).await.expect("readable");
+        let incidents = self.engine.incidents().list(1_000).await.expect("readable");
         assert!(incidents.len() > FAMILIES.len(), "{} incidents", incidents.len());
         self.search("incidents", &json_bytes(&incidents));
     }

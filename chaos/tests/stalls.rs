@@ -6,19 +6,19 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop::core::failure::{Cause, Decision};
-use backstop::core::job::{Ending, Operation, Progress, Retention};
-use backstop::core::{Fence, Lease};
 use backstop::postgres::{Options, PostgresStore};
 use backstop::prelude::*;
-use backstop::store::{
-    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, QueueRange,
-    Submit,
-};
 use backstop::{Config, Timestamp};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::work::CampaignJob;
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::{Ending, Operation, Progress, Retention};
+use backstop_core::{Fence, Lease};
+use backstop_store::{
+    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, QueueRange,
+    Submit,
+};
 use backstop_testbed::Proxy;
 use tokio::task::JoinSet;
 
@@ -43,7 +43,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     let new = engine.enqueue(CampaignJob { number: 3 }).into_new_job().expect("admitted");
     let ending = Ending::plain(new.spec.header(), Cause::Succeeded, Decision::succeeded());
     let note = Note::progress(lease, Progress { percent: 1, note: String::new() });
-    let term = |duty| backstop::store::Term { duty, number: 1, node: worker, expires_at: Timestamp::MAX };
+    let term = |duty| backstop_store::Term { duty, number: 1, node: worker, expires_at: Timestamp::MAX };
     let enlist = NewWorker {
         id: worker,
         name: "stalled".to_owned(),
@@ -194,7 +194,7 @@ async fn run_jobs(client: &Backstop, queue: &'static str, count: usize) -> Durat
     for _ in 0..count {
         let began = Instant::now();
         let id = client.enqueue(CampaignJob { number: 3 }).queue(queue).submit().await.expect("stored").id;
-        let ended = tokio::time::timeout(HANGS, client.ended(id)).await.expect("the job is picked up");
+        let ended = tokio::time::timeout(HANGS, client.wait(id)).await.expect("the job is picked up");
         assert!(ended.expect("readable").is_some_and(|job| job.view.state().is_terminal()));
         longest = longest.max(began.elapsed());
     }

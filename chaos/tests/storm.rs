@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::failure::BudgetSettings;
 use backstop::prelude::*;
 use backstop::sqlite::{Options, SqliteStore};
-use backstop::store::{Clock, ManualClock, Store};
 use backstop::{Config, Timestamp};
 use backstop_chaos::stall::StallGuard;
+use backstop_core::failure::BudgetSettings;
+use backstop_store::{Clock, ManualClock, Store};
 use backstop_testbed::Folder;
 
 const JOBS: usize = 50_000;
@@ -54,7 +54,7 @@ async fn settled(engine: &Backstop, store: &dyn Store, now: Timestamp) {
         // A pause of a queue nobody uses, and its end: whatever waits for work looks again.
         store.pause_queue("nudge", true, None).await.expect("pause");
         store.pause_queue("nudge", false, None).await.expect("resume");
-        let queues = engine.queues().await.expect("queues");
+        let queues = engine.queues().list().await.expect("queues");
         let queue = queues.iter().find(|queue| queue.name == "default").expect("it has jobs");
         if queue.running == 0 && queue.oldest_due.is_none_or(|due| due > now) {
             return;
@@ -95,7 +95,8 @@ async fn fifty_thousand_jobs_that_fail_together_make_no_storm() {
     let mut seconds = 0;
     loop {
         settled(&engine, &*store, clock.now()).await;
-        let queue = engine.queues().await.expect("queues").into_iter().find(|queue| queue.name == "default");
+        let queue =
+            engine.queues().list().await.expect("queues").into_iter().find(|queue| queue.name == "default");
         let queue = queue.expect("it has jobs");
         assert_eq!(queue.failed, 0, "no job is lost");
         if queue.succeeded == JOBS as u64 {

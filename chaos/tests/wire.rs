@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use backstop::prelude::*;
-use backstop::store::Submit;
 use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::NodeStart;
 use backstop_chaos::work::{CampaignJob, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
+use backstop_store::Submit;
 use backstop_testbed::Proxy;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -83,7 +83,7 @@ async fn cut_submits(kind: StoreKind) {
     let (cuts, unknown) = (proxy.cuts(), lost.load(Ordering::SeqCst));
     drop((engine, proxy));
     let engine = location.open().await;
-    let queues = engine.queues().await.expect("readable");
+    let queues = engine.queues().list().await.expect("readable");
     let stored: u64 = queues.iter().map(|queue| queue.pending).sum();
     assert_eq!(stored, keys as u64, "one job for each key");
     let report = NodeGroup::start(location.node(NODE, LEASE_MS), 1).settle().await;

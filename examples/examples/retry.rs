@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::Growth;
+use backstop::Growth;
 use backstop::prelude::*;
 use backstop::{EventKind, Events, Jitter, JobId, TerminalReason};
 

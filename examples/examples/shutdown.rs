@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::PageRequest;
+use backstop::query::PageRequest;
 use backstop::{Cause, JobId, State};
 use backstop_examples::Scratch;
 use tokio::sync::mpsc::UnboundedSender;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::PageRequest;
+use backstop::query::PageRequest;
 use backstop::{Cause, EventKind, TerminalReason};
 
 #[job(timeout = "300ms", max_retries = 1)]

@@ -4,8 +4,8 @@
 //! is no moment in which one exists without the other, so nothing has to be made up for later.
 
 use backstop::prelude::*;
+use backstop::query::{JobFilter, PageRequest};
 use backstop::sqlite::rusqlite::{Connection, Transaction, TransactionBehavior};
-use backstop::store::{JobFilter, PageRequest};
 use backstop_examples::Scratch;
 
 #[job]

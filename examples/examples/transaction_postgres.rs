@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backstop::postgres::tokio_postgres::{Client, NoTls, connect};
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
+use backstop::query::{JobFilter, PageRequest};
 
 /// Where the tables are, and whether this process is one that dies.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Bank {
             engine.worker(self.clone()).register::<Book>().queue("default", 1).lease(quick).poll(quick);
         let job = engine.jobs(JobFilter::default(), PageRequest::first(1)).await?.items.remove(0).job.spec.id;
         let worker = worker.start().await?;
-        engine.ended(job).await?;
+        engine.wait(job).await?;
         worker.stop().await;
         Ok(())
     }

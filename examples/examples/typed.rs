@@ -42,6 +42,6 @@ async fn main() -> JobResult {
     }
     let app = App { sender: "the shop" };
     engine.worker(app).register::<SendEmail>().queue("default", 4).inline()?.drain(100).await?;
-    println!("dead letters: {}", engine.queues().await?[0].failed);
+    println!("dead letters: {}", engine.queues().list().await?[0].failed);
     Ok(())
 }

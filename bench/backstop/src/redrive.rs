@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use backstop::TerminalReason;
-use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
 use backstop_contest::{DriverAnswer, DriverCall, DriverError, RunCount};
+use backstop_core::redrive::PlanSelector;
 
 use crate::drain::EndingGoal;
 use crate::served::{QUEUE, ServedQueues};
@@ -29,13 +29,13 @@ pub(crate) async fn redrive(
         reason: Some(TerminalReason::NonRetryable),
         ..PlanSelector::default()
     };
-    let plan = engine.redrive(dead).canary(1).batch(BATCH).in_flight(IN_FLIGHT).per_second(u32::MAX);
+    let plan = engine.redrives().plan(dead).canary(1).batch(BATCH).in_flight(IN_FLIGHT).per_second(u32::MAX);
     let plan = plan.by(BY).create().await?;
     let goal = EndingGoal::new(engine, arguments, served, |queue| queue.succeeded).await?;
     let tally = RunCount::default();
     let worker = served.worker(engine, &tally, HandlerBehaviour::Well).await?;
     let began = Instant::now();
-    engine.start_redrive(&plan.id, BY).await?;
+    engine.redrives().start(&plan.id, BY).await?;
     let (jobs, spent) = goal.reached(&tally, began).await?;
     worker.stop().await;
     Ok(DriverAnswer::Rate { jobs, spent })

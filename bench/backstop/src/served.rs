@@ -1,9 +1,9 @@
 //! The queues of a phase: their names, the worker that serves them all, and what their counts say.
 
 use backstop::prelude::*;
-use backstop::store::QueueView;
 use backstop::{WorkerBuilder, WorkerHandle};
 use backstop_contest::{DriverCall, DriverError, RunCount};
+use backstop_store::QueueView;
 
 use crate::work::{HandlerBehaviour, HandlerState, Work};
 
@@ -52,7 +52,7 @@ impl ServedQueues {
 
     /// How many jobs of all queues have ended like this, by the engine's own counts.
     pub(crate) async fn count(&self, engine: &Backstop, ended: EndedCounter) -> Result<usize, DriverError> {
-        let queues = engine.queues().await?;
+        let queues = engine.queues().list().await?;
         let own = queues.iter().filter(|queue| self.names.contains(&queue.name));
         Ok(own.map(|queue| usize::try_from(ended(queue)).unwrap_or(0)).sum())
     }

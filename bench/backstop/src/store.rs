@@ -39,7 +39,7 @@ pub(crate) async fn bulk(
 }
 
 /// Stores these jobs in one transaction.
-pub(crate) async fn together(engine: &Backstop, jobs: Vec<Enqueue>) -> Result<(), DriverError> {
+pub(crate) async fn together(engine: &Backstop, jobs: Vec<Enqueue<()>>) -> Result<(), DriverError> {
     for answer in engine.submit_all(jobs, true).await? {
         answer?;
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backstop::core::Lease;
-use backstop::core::failure::Verdict;
-use backstop::core::job::{Attempt, Record};
 use backstop::{Cause, State, TerminalReason};
+use backstop_core::Lease;
+use backstop_core::failure::Verdict;
+use backstop_core::job::{Attempt, Record};
 
 use super::Kept;
 use super::summary::JournalSummary;

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use backstop::core::job::{Attempt, JobView};
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest, Store};
 use backstop::{Cause, JobId};
+use backstop_core::job::{Attempt, JobView};
+use backstop_store::{JobFilter, PageRequest, Store};
 
 pub use summary::JournalSummary;
 
@@ -78,7 +78,7 @@ pub async fn check(engine: &Backstop, folder: &Path) -> JobResult<CampaignReport
         job::check(kept, &summary, &mut report.violations);
     }
     whole::check(&jobs, &summary, &mut report.violations);
-    whole::check_counts(&jobs, &engine.queues().await?, &mut report.violations);
+    whole::check_counts(&jobs, &engine.queues().list().await?, &mut report.violations);
     Ok(report)
 }
 
@@ -109,7 +109,7 @@ async fn all_jobs(engine: &Backstop) -> JobResult<BTreeMap<JobId, Kept>> {
 async fn with_ledgers(
     store: Arc<dyn Store>,
     views: Vec<JobView>,
-) -> Result<Vec<Kept>, backstop::store::Error> {
+) -> Result<Vec<Kept>, backstop_store::Error> {
     let mut part = Vec::with_capacity(views.len());
     for view in views {
         let mut rows = Vec::new();

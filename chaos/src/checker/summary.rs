@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use backstop::core::Lease;
-use backstop::core::failure::Verdict;
 use backstop::{Cause, JobId, State, Timestamp, WorkerId};
+use backstop_core::Lease;
+use backstop_core::failure::Verdict;
 
 use crate::journal::{self, JournalEntry, TriedSubmit};
 

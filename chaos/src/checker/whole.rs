@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use backstop::core::job::State;
-use backstop::store::QueueView;
 use backstop::{JobId, Timestamp};
+use backstop_core::job::State;
+use backstop_store::QueueView;
 
 use super::Kept;
 use super::summary::JournalSummary;

@@ -187,8 +187,8 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl From<backstop::store::Error> for Problem {
-    fn from(error: backstop::store::Error) -> Self {
+impl From<backstop_store::Error> for Problem {
+    fn from(error: backstop_store::Error) -> Self {
         Self::failed(error.code(), error.to_string())
     }
 }

@@ -40,6 +40,27 @@ pub struct Limits {
     pub incidents_per_tenant: usize,
 }
 
+impl Limits {
+    /// The first limit that is higher than stores can hold, with what was given and the most. Limits that the tables
+    /// of the stores rest on can be lowered and not raised.
+    #[must_use]
+    pub fn beyond_stores(&self) -> Option<(&'static str, u64, u64)> {
+        let most = Self::default();
+        let count = |count: usize| count as u64;
+        [
+            ("name_chars", count(self.name_chars), count(most.name_chars)),
+            ("key_chars", count(self.key_chars), count(most.key_chars)),
+            ("tag_chars", count(self.tag_chars), count(most.tag_chars)),
+            ("batch", count(self.batch), count(most.batch)),
+            ("page", count(self.page), count(most.page)),
+            ("retries", u64::from(self.retries), u64::from(most.retries)),
+            ("delay", self.delay.as_secs(), most.delay.as_secs()),
+        ]
+        .into_iter()
+        .find(|(_, given, most)| given > most)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop::core::failure::fingerprint::fingerprint;
-use backstop::core::failure::{Cause, Decision, TerminalReason, Verdict};
-use backstop::core::job::{Aging, Ending, FailureRecord, NewJob, Spec, State};
-use backstop::store::{
+use backstop::{Backstop, job_id, worker_id};
+use backstop_core::failure::fingerprint::fingerprint;
+use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
+use backstop_core::job::{Aging, Ending, FailureRecord, NewJob, Spec, State};
+use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Finish, JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit,
 };
-use backstop::{Backstop, job_id, worker_id};
 
 const BATCH: usize = 1_000;
 const INCIDENTS: usize = 50;
@@ -30,16 +30,16 @@ async fn main() -> Result<(), Failure> {
     let began = Instant::now();
     fill(&**engine.store(), count).await?;
     println!("{count} dead letters stored in {:.1} s", began.elapsed().as_secs_f64());
-    let incidents = engine.incidents(INCIDENTS).await?;
+    let incidents = engine.incidents().list(INCIDENTS).await?;
     let dead: u64 = incidents.iter().map(|incident| incident.open).sum();
     println!("{} incidents with {dead} dead letters", incidents.len());
     let failed = || JobFilter { state: Some(State::Failed), ..JobFilter::default() };
     let of_one = || JobFilter { fingerprint: Some(incidents[0].fingerprint.to_string()), ..failed() };
     let page = || PageRequest::first(50);
-    measure("incident list", async || engine.incidents(INCIDENTS).await.map(drop)).await?;
+    measure("incident list", async || engine.incidents().list(INCIDENTS).await.map(drop)).await?;
     measure("dead list, 50 of all", async || engine.jobs(failed(), page()).await.map(drop)).await?;
     measure("dead list, 50 of one incident", async || engine.jobs(of_one(), page()).await.map(drop)).await?;
-    measure("queue list", async || engine.queues().await.map(drop)).await?;
+    measure("queue list", async || engine.queues().list().await.map(drop)).await?;
     Ok(())
 }
 

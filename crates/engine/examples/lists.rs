@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backstop::core::WorkerId;
-use backstop::core::failure::{Cause, Decision, TerminalReason, Verdict};
-use backstop::core::job::{Aging, Ending, NewJob, Spec, State};
-use backstop::store::{
+use backstop::{Backstop, job_id};
+use backstop_core::WorkerId;
+use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
+use backstop_core::job::{Aging, Ending, NewJob, Spec, State};
+use backstop_store::{
     Claim, ClaimQueue, ClaimedJob, Finish, JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit,
 };
-use backstop::{Backstop, job_id};
 
 const BATCH: usize = 1_000;
 /// One in so many is rare.

@@ -31,7 +31,7 @@ use backstop_store::{Error as StoreError, Page};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::Backstop;
+use crate::incident::Incidents;
 #[cfg(feature = "webhook")]
 pub use webhook::{Webhook, WebhookError};
 
@@ -189,18 +189,19 @@ pub struct AlertAccount {
     pub log: AlertLog,
 }
 
-impl Backstop {
+impl Incidents<'_> {
     /// What every channel of every node was told of every incident (D3): by channel, first what has yet to be told,
     /// then by incident. `after` is `next` of the page before.
     ///
     /// # Errors
     /// When the store is away or the page is too large.
     pub async fn alerts(
-        &self,
+        self,
         after: Option<String>,
         limit: usize,
     ) -> Result<Page<AlertAccount, String>, StoreError> {
-        let found = filed::all(&*self.inner.store, after, limit).await?;
+        self.engine.fits(limit)?;
+        let found = filed::all(&*self.engine.inner.store, after, limit).await?;
         let account = |(channel, filed): (String, filed::Filed)| {
             let log = filed.line.log(channel);
             AlertAccount { incident: filed.incident, log }
@@ -213,10 +214,10 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn alert_logs(&self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
+    pub async fn alert_logs(self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
         let mut logs = Vec::new();
-        for outlet in filed::outlets(&self.inner.config.alerts) {
-            let found = filed::one(&*self.inner.store, &outlet.name, incident).await?;
+        for outlet in filed::outlets(&self.engine.inner.config.alerts) {
+            let found = filed::one(&*self.engine.inner.store, &outlet.name, incident).await?;
             logs.extend(found.map(|filed| filed.line.log(outlet.name)));
         }
         Ok(logs)

@@ -5,24 +5,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
-use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{HookAnswer, RuleSet};
-use backstop_core::job::{LogLines, ParentEnd, Progress, Record, Stale, State, StoredJob};
-use backstop_core::{JobId, Lease, text};
+use backstop_core::job::{LogLines, NewJob, ParentEnd, Progress, Record, Stale, State, StoredJob};
+use backstop_core::{JobId, Lease, Refusal, admit, text};
 use backstop_store::{Error as StoreError, Finish, Note};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+use crate::children::Children;
 use crate::engine::Backstop;
-use crate::error::CompleteError;
+use crate::error::{CompleteError, OperateError, SubmitError};
+use crate::job::{Job, ResultOf};
 use crate::outcome::Reply;
 use crate::registry::Shown;
+use crate::submit::Enqueue;
 use crate::tx::CallerTransaction;
 use crate::worker::conclude::{Happened, conclude};
-
-/// Characters of a progress note.
-const PROGRESS_CHARS: usize = 500;
 
 /// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
 const COURTESY_MAX: Duration = Duration::from_secs(9);
@@ -46,6 +45,8 @@ pub(crate) struct Run {
     pub(crate) courtesy: AtomicU64,
     /// True once the handler has tried to complete its job in a transaction of its own (L14).
     pub(crate) completes: AtomicBool,
+    /// What is to be submitted when the run has gone well (L23).
+    pub(crate) children: Children,
 }
 
 /// What the handler logged, up to a limit.
@@ -79,6 +80,11 @@ impl<C> Clone for JobContext<C> {
 impl<C> JobContext<C> {
     pub(crate) const fn new(app: Arc<C>, run: Arc<Run>) -> Self {
         Self { app, run }
+    }
+
+    /// The same run for a handler that shares nothing with others.
+    pub(crate) fn without_app(self) -> JobContext<()> {
+        JobContext::new(Arc::new(()), self.run)
     }
 
     /// The application's own context, as it was given to the worker.
@@ -167,6 +173,72 @@ impl<C> JobContext<C> {
         self.run.job.spec.tenant()
     }
 
+    /// The engine that runs the job.
+    #[must_use]
+    pub fn engine(&self) -> &Backstop {
+        &self.run.engine
+    }
+
+    /// Prepares another job, as [`Backstop::enqueue`] does; it carries the correlation id and the trace of this one
+    /// (L23).
+    ///
+    /// `.submit().await` stores it at once, so a run that fails later and is tried again submits it again: give it an
+    /// idempotency key, or hand it to [`JobContext::submit_with_completion`]. In the transaction that completes this
+    /// job, use `.submit_in(&mut tx)`.
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<ResultOf<J>> {
+        self.run.engine.enqueue(job).caused_by(&self.run.job.spec)
+    }
+
+    /// The same for a job by the name of its kind, with its payload as JSON text.
+    pub fn enqueue_raw(&self, kind: &str, payload: impl Into<Arc<str>>) -> Enqueue {
+        self.run.engine.enqueue_raw(kind, payload).caused_by(&self.run.job.spec)
+    }
+
+    /// Submits a job together with the completion of this run: in the transaction that completes it, also in that of
+    /// [`JobContext::complete_in`]. A run that fails or loses its job submits nothing, so nothing is doubled when it is
+    /// tried again (L23).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use backstop::prelude::*;
+    ///
+    /// #[job]
+    /// async fn sign_up(cx: JobContext<()>, user: u64) -> JobResult {
+    ///     cx.submit_with_completion(cx.enqueue(Welcome { user })).await?;
+    ///     let survey = cx.enqueue(Survey { user }).delay(Duration::from_secs(7 * 24 * 60 * 60));
+    ///     cx.submit_with_completion(survey).await?;
+    ///     Ok(())
+    /// }
+    ///
+    /// #[job]
+    /// async fn welcome(user: u64) {}
+    ///
+    /// #[job]
+    /// async fn survey(user: u64) {}
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.enqueue(SignUp { user: 7 }).submit().await?;
+    /// let worker = engine.worker(()).register_all().queue("default", 1).inline()?;
+    /// let ran: Vec<_> = worker.drain(10).await?.into_iter().map(|run| run.kind.to_string()).collect();
+    /// assert_eq!(ran, ["sign_up", "welcome"]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the job is refused. It can have no keys and replace no other job: a completion is not refused because of
+    /// another job.
+    pub async fn submit_with_completion<T>(&self, job: Enqueue<T>) -> Result<JobId, SubmitError> {
+        if self.run.completes.load(Ordering::SeqCst) {
+            return Err(Children::too_late().into());
+        }
+        let child = job.prepared().await?;
+        let id = child.spec.id;
+        self.run.children.add(child, self.run.engine.inner.config.limits.batch)?;
+        Ok(id)
+    }
+
     /// How much of its payload views of the job show; `payload` is what the handler gets.
     pub(crate) fn how_shown(&self, payload: &Arc<str>) -> Shown {
         let spec = &self.run.job.spec;
@@ -212,9 +284,7 @@ impl<C> JobContext<C> {
     /// # Errors
     /// When the store is away.
     pub async fn progress(&self, percent: u8, note: impl Into<String>) -> Result<(), backstop_store::Error> {
-        let config = &self.run.engine.inner.config;
-        let note = sanitize(&*config.redactor, &note.into(), PROGRESS_CHARS);
-        let progress = Progress { percent: percent.min(100), note };
+        let progress = Progress { percent: percent.min(100), note: self.run.engine.words(&note.into()) };
         self.run.engine.inner.store.annotate(vec![Note::progress(self.run.lease, progress)]).await?;
         Ok(())
     }
@@ -226,16 +296,23 @@ impl<C> JobContext<C> {
     /// of a kind whose data is sealed they learn that there was something (E12).
     ///
     /// # Errors
-    /// When the store, whose clock dates it, is away.
+    /// When the name is longer than that of a kind may be or the data larger than a payload, or when the store, whose
+    /// clock dates it, is away.
     pub async fn publish(
         &self,
         name: impl Into<String>,
         data: serde_json::Value,
-    ) -> Result<(), backstop_store::Error> {
+    ) -> Result<(), OperateError> {
         let inner = &self.run.engine.inner;
+        let (name, limits) = (name.into(), &inner.config.limits);
+        admit::name("name", &name, limits)?;
+        let (actual, limit) = (data.to_string().len(), limits.payload_bytes);
+        if actual > limit {
+            return Err(Refusal::TooLarge { field: "data", actual, limit, unit: "bytes" }.into());
+        }
         let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
         let data = crate::sealing::told(&inner.config, &self.run.job.spec, data);
-        let what = EventKind::Published { name: name.into(), data };
+        let what = EventKind::Published { name, data };
         inner.bus.tell(Event { at, node: None, job: Some(job), what });
         Ok(())
     }
@@ -267,9 +344,11 @@ impl<C> JobContext<C> {
         // Dropped here: what is not `Send` must not be held while the database works.
         drop(result);
         let store = self.run.engine.inner.store.clone();
-        if let Some(callback) = &finish.ending.follow_up {
-            // What others share with the callback must not hang on the handler's transaction.
-            store.prepare(std::slice::from_ref(&**callback)).await?;
+        let new = finish.ending.follow_up.as_deref().into_iter().chain(&finish.ending.children);
+        let new: Vec<NewJob> = new.cloned().collect();
+        if !new.is_empty() {
+            // What others share with these jobs must not hang on the handler's transaction.
+            store.prepare(&new).await?;
         }
         self.run.completes.store(true, Ordering::SeqCst);
         completed(tx.finish(&store.info(), finish).await)
@@ -335,9 +414,10 @@ impl Run {
         };
         // A success: no rule is about it.
         let no_rules = RuleSet::default();
-        let concluded =
-            conclude(&self.engine.inner.config, &no_rules, happened, |_, _| HookAnswer::default());
-        Finish { lease: self.lease, ending: concluded.ending }
+        let mut ending =
+            conclude(&self.engine.inner.config, &no_rules, happened, |_, _| HookAnswer::default()).ending;
+        self.children.join(&mut ending);
+        Finish { lease: self.lease, ending }
     }
 }
 

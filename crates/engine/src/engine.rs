@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::admit::queue_name;
 use backstop_core::failure::redact::sanitize;
 use backstop_core::job::{Attempt, JobDefaults, JobDetail, JobView, NewJob, Operated, Operation, Spec};
 use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_store::{
-    Archived, Error as StoreError, Finding, Finish, JobFilter, Observer, Page, PageRequest, QueueRange,
-    QueueView, Store, Submit, Submitted, WorkerView,
+    Error as StoreError, Finish, JobFilter, Observer, Page, PageRequest, Store, Submit, Submitted, WorkerView,
 };
 use tokio::sync::Notify;
 
@@ -19,19 +17,40 @@ use crate::crowd::Crowd;
 use crate::error::{Error, OperateError, SubmitError};
 use crate::events::{Bus, Events};
 use crate::figures::{Figures, Metered};
-use crate::job::Job;
+use crate::job::{Job, ResultOf};
 use crate::loops::{Complaints, Loops};
 use crate::maintenance::{Maintenance, Slot};
 use crate::remote::Remotes;
-use crate::rules::Rules;
+use crate::rule::RuleCache;
 use crate::runs::LocalRuns;
 use crate::submit::Enqueue;
 use crate::worker::WorkerBuilder;
 
-/// How often a wait for a job's end looks into the store when no event tells of it.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
-
 /// An engine: submit jobs, ask about them, and run workers. Clones are cheap and share everything.
+///
+/// What is about queues, incidents, re-drive plans, failure rules and ended jobs is behind a method each:
+/// [`queues`](Self::queues), [`incidents`](Self::incidents), [`redrives`](Self::redrives), [`rules`](Self::rules),
+/// [`archive`](Self::archive).
+///
+/// ```
+/// use backstop::State;
+/// use backstop::prelude::*;
+///
+/// #[job]
+/// async fn greet(name: String) -> JobResult<String> {
+///     Ok(format!("hello {name}"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// let engine = Backstop::open("memory:").await?;
+/// let job = engine.enqueue(Greet { name: "ann".into() }).submit().await?;
+/// engine.worker(()).register_all().queue("default", 4).inline()?.drain(10).await?;
+/// let found = engine.job(job.id).await?.ok_or("a job is never lost")?;
+/// assert_eq!(found.view.state(), State::Succeeded);
+/// assert_eq!(job.result().await?, "hello ann");
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Backstop {
     pub(crate) inner: Arc<Inner>,
@@ -42,7 +61,7 @@ pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) bus: Arc<Bus>,
     pub(crate) runs: LocalRuns,
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleCache,
     pub(crate) budgets: Budgets,
     pub(crate) crowd: Crowd,
     pub(crate) remotes: Remotes,
@@ -84,8 +103,11 @@ impl Backstop {
     /// The same with settings.
     ///
     /// # Errors
-    /// As [`Backstop::open`].
+    /// As [`Backstop::open`], and when a limit is higher than stores can hold.
     pub async fn open_with(url: &str, config: Config) -> Result<Self, Error> {
+        if let Some((limit, given, most)) = config.limits.beyond_stores() {
+            return Err(Error::LimitTooHigh { limit, given, most });
+        }
         let store = crate::open::open(url).await?;
         Ok(Self::on(store, config))
     }
@@ -103,7 +125,7 @@ impl Backstop {
                 config,
                 bus,
                 runs: LocalRuns::default(),
-                rules: Rules::default(),
+                rules: RuleCache::default(),
                 budgets: Budgets::default(),
                 crowd: Crowd::default(),
                 remotes: Remotes::default(),
@@ -135,7 +157,7 @@ impl Backstop {
     }
 
     /// Prepares a typed job; nothing is stored before [`Enqueue::submit`].
-    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue {
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<ResultOf<J>> {
         Enqueue::typed(self, &job)
     }
 
@@ -145,13 +167,14 @@ impl Backstop {
         Enqueue::new(self, Ok(NewJob::new(spec)), JobDefaults::default())
     }
 
-    /// Stores many jobs in one transaction. `atomic` stores all or none.
+    /// Stores many jobs in one transaction. `atomic` stores all or none. Jobs of several kinds become one list with
+    /// [`Enqueue::untyped`].
     ///
     /// # Errors
     /// When the store is away. Refusals are answered per job.
-    pub async fn submit_all(
+    pub async fn submit_all<T>(
         &self,
-        jobs: Vec<Enqueue>,
+        jobs: Vec<Enqueue<T>>,
         atomic: bool,
     ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
         crate::submit::submit_all(self, jobs, atomic).await
@@ -219,9 +242,7 @@ impl Backstop {
     /// # Errors
     /// When there is no such job, or the store is away.
     pub async fn cancel(&self, job: JobId, reason: impl Into<String>) -> Result<Operated, OperateError> {
-        let config = &self.inner.config;
-        // A person's words are stored, told and shown like an error's (F11).
-        let reason = sanitize(&*config.redactor, &reason.into(), config.limits.error_chars);
+        let reason = self.words(&reason.into());
         let operated = self.operate(job, Operation::Cancel { reason }).await?;
         self.inner.runs.cancel(job);
         Ok(operated)
@@ -256,43 +277,12 @@ impl Backstop {
         Ok(answers.pop().unwrap_or(Err(Refusal::NoSuchJob { job }))?)
     }
 
-    /// Looks a job up; none when there is no such job, or it was archived (L16): see [`Backstop::archived`].
+    /// Looks a job up; none when there is no such job, or it was archived (L16): see [`Backstop::archive`].
     ///
     /// # Errors
     /// When the store is away.
     pub async fn job(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
         Ok(self.inner.store.jobs(vec![job]).await?.pop().flatten())
-    }
-
-    /// Looks an archived job up: how it ended, and all that was known of it as JSON text (L16).
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn archived(&self, job: JobId) -> Result<Option<Archived>, StoreError> {
-        Ok(self.inner.store.archived(vec![job]).await?.pop().flatten())
-    }
-
-    /// Waits until a job has ended, and answers how; none when there is no such job, or it was archived.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn ended(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
-        let mut events = self.events();
-        loop {
-            let detail = self.job(job).await?;
-            if detail.as_ref().is_none_or(|detail| detail.view.record.state.is_terminal()) {
-                return Ok(detail);
-            }
-            // Events tell of this process at once; looking again now and then covers all others.
-            let about_it = async {
-                while events
-                    .next()
-                    .await
-                    .is_some_and(|event| event.job.as_ref().is_none_or(|it| it.id != job))
-                {}
-            };
-            let _ = tokio::time::timeout(LOOK_AGAIN, about_it).await;
-        }
     }
 
     /// Lists jobs, newest first.
@@ -308,8 +298,14 @@ impl Backstop {
         self.inner.store.list(filter, page).await
     }
 
+    /// A person's words, which are stored, told and shown like an error's (F11).
+    pub(crate) fn words(&self, text: &str) -> String {
+        let config = &self.inner.config;
+        sanitize(&*config.redactor, text, config.limits.error_chars)
+    }
+
     /// Refuses a page over the limit of this engine (L20); that of the store stands behind it.
-    fn fits(&self, rows: usize) -> Result<(), StoreError> {
+    pub(crate) fn fits(&self, rows: usize) -> Result<(), StoreError> {
         let limit = self.inner.config.limits.page;
         if rows > limit { Err(StoreError::TooMany { what: "page", actual: rows, limit }) } else { Ok(()) }
     }
@@ -327,58 +323,11 @@ impl Backstop {
         self.inner.store.attempts(job, page).await
     }
 
-    /// Every queue with its counts.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn queues(&self) -> Result<Vec<QueueView>, StoreError> {
-        self.inner.store.queues().await
-    }
-
-    /// The queues of a range, with their counts; no other is read.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn queue_page(&self, range: QueueRange) -> Result<Page<QueueView, String>, StoreError> {
-        self.inner.store.queue_page(range).await
-    }
-
-    /// Pauses a queue: nothing is claimed from it until it is resumed.
-    ///
-    /// # Errors
-    /// When no queue can have this name, or the store is away.
-    pub async fn pause_queue(&self, queue: &str) -> Result<bool, OperateError> {
-        self.set_paused(queue, true).await
-    }
-
-    /// Resumes a queue.
-    ///
-    /// # Errors
-    /// When no queue can have this name, or the store is away.
-    pub async fn resume_queue(&self, queue: &str) -> Result<bool, OperateError> {
-        self.set_paused(queue, false).await
-    }
-
-    async fn set_paused(&self, queue: &str, paused: bool) -> Result<bool, OperateError> {
-        queue_name(queue, &self.inner.config.limits)?;
-        Ok(self.inner.store.pause_queue(queue, paused, None).await?)
-    }
-
     /// Every worker the store knows.
     ///
     /// # Errors
     /// When the store is away.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         self.inner.store.workers().await
-    }
-
-    /// What is wrong with the store's settings, if anything is, and whether somebody does its maintenance.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
-        let mut findings = self.inner.store.check().await?;
-        findings.push(self.duties_found().await?);
-        Ok(findings)
     }
 }

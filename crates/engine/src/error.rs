@@ -24,6 +24,40 @@ pub enum Error {
         /// The call that adds it.
         call: &'static str,
     },
+    /// A limit is higher than stores can hold.
+    #[error("limit `{limit}` is {given}, and a store can hold {most} at most: lower it")]
+    LimitTooHigh {
+        /// The limit, as [`Limits`](crate::Limits) names it.
+        limit: &'static str,
+        /// What was given; seconds for `delay`.
+        given: u64,
+        /// What stores can hold.
+        most: u64,
+    },
+    /// Two types of a worker have the same kind, so that one of them would get the jobs of the other.
+    #[error(
+        "the worker has two handlers for kind `{kind}`, {first} and {second}: give one of them another kind"
+    )]
+    TwoHandlers {
+        /// The kind.
+        kind: &'static str,
+        /// The type that was registered first.
+        first: &'static str,
+        /// The type that was registered after it.
+        second: &'static str,
+    },
+    /// Every job of this program asks for another context than the worker has.
+    #[error(
+        "no job of this program can run in a worker with context {worker}: `{kind}`, for one, asks for {context}"
+    )]
+    OtherContext {
+        /// One of the jobs.
+        kind: &'static str,
+        /// The context that it asks for.
+        context: &'static str,
+        /// The context that the worker has.
+        worker: &'static str,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

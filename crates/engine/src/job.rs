@@ -75,6 +75,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// What a run of `J` that went well leaves as its result: the `T` of a handler that returns `Result<T, _>`.
+pub type ResultOf<J> = <<J as Job>::Output as IntoReply>::Value;
+
 /// What a kind of job gets unless a submit says otherwise (L19).
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]

@@ -11,20 +11,27 @@
 //! - [`Backstop`]: the handle: [`Backstop::enqueue`], [`Backstop::worker`], [`Backstop::explain`].
 //! - [`Job`], [`JobContext`], [`Outcome`], [`JobError`](marks::JobError): what a handler is made of.
 //! - [`WorkerBuilder`], [`WorkerHandle`]: what runs handlers.
-//! - [`Config`]: limits, queues, kinds, retention, alerts, redaction, [`Signing`], [`Encryption`].
+//! - [`Config`]: limits, queues, kinds, retention, alerts, redaction, [`Signing`], [`Encryption`], [`keys`].
+//! - For whoever looks after the jobs: [`query`], [`queue`], [`incident`], [`redrive`], [`rule`], [`archive`].
+//! - [`store`] and one module for each database.
 
 mod alerts;
+pub mod archive;
 mod budget;
+mod children;
 mod config;
 mod context;
 mod crowd;
+mod doctor;
 mod engine;
 mod error;
 mod events;
 pub mod figures;
+mod handle;
 mod ids;
-mod incidents;
+pub mod incident;
 mod job;
+pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
 mod learn;
 mod loops;
@@ -32,12 +39,13 @@ mod maintenance;
 pub mod marks;
 mod open;
 mod outcome;
+pub mod query;
+pub mod queue;
 mod quiet;
-mod redrive;
+pub mod redrive;
 mod registry;
 mod remote;
-mod retention;
-mod rules;
+pub mod rule;
 #[cfg(feature = "run-log")]
 mod run_log;
 mod runs;
@@ -46,27 +54,50 @@ pub mod signals;
 mod signing;
 #[cfg(feature = "standard-webhooks")]
 pub mod standard_webhooks;
+pub mod store;
 mod submit;
 mod tx;
 mod worker;
 
-pub use backstop_core as core;
+/// SQLite: opening a store with options, and the drivers whose transactions can hold jobs.
+#[cfg(feature = "sqlite")]
+pub mod sqlite {
+    #[cfg(feature = "tx-sqlx-sqlite")]
+    pub use backstop_sqlite::sqlx;
+    pub use backstop_sqlite::{Options, SqliteStore, Synchronous, rusqlite};
+}
+
+/// PostgreSQL: opening a store with options, and the drivers whose transactions can hold jobs.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    #[cfg(feature = "tx-diesel-async")]
+    pub use backstop_postgres::diesel_async;
+    #[cfg(feature = "tx-sqlx-postgres")]
+    pub use backstop_postgres::sqlx;
+    pub use backstop_postgres::{Listen, Options, PostgresStore, roles, schema_of, tokio_postgres};
+}
+
+/// MariaDB and MySQL: opening a store with options, and the drivers whose transactions can hold jobs.
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    #[cfg(feature = "tx-sqlx-mysql")]
+    pub use backstop_mysql::sqlx;
+    pub use backstop_mysql::{MysqlStore, Options, mysql_async, roles};
+}
+
+pub use backstop_core::admit::AllowedKinds;
 pub use backstop_core::event::{Event, EventKind};
-pub use backstop_core::failure::{Backoff, Cause, Failure, Growth, Jitter, TerminalReason, Verdict};
+pub use backstop_core::failure::{
+    Backoff, BudgetSettings, Cause, Failure, Growth, Jitter, TerminalReason, Verdict,
+};
 pub use backstop_core::job::{
-    Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, State,
+    Aging, Callback, JobDefaults, OnConflict, ParentEnd, ParentError, Policy, Priority, Retention, Stale,
+    State,
 };
 pub use backstop_core::{JobId, Limits, Refusal, Timestamp, WorkerId};
 #[cfg(feature = "macros")]
 pub use backstop_macros::{JobError, job};
-#[cfg(feature = "mysql")]
-pub use backstop_mysql as mysql;
-#[cfg(feature = "postgres")]
-pub use backstop_postgres as postgres;
-#[cfg(feature = "sqlite")]
-pub use backstop_sqlite as sqlite;
-pub use backstop_store as store;
-pub use backstop_store::{Archived, Submitted};
+pub use backstop_store::KnownKind;
 
 pub use alerts::{
     AlertAccount, AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel,
@@ -78,17 +109,15 @@ pub use context::JobContext;
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
+pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
-pub use job::{Defaults, Job};
+pub use job::{Defaults, Job, ResultOf};
 pub use loops::{Health, HealthWatch, LoopHealth, Loops, Pulse};
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
-pub use redrive::{Redrive, RedriveError};
 pub use remote::{
     Beat, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, WorkRequest,
 };
-pub use retention::{Exported, PurgeError, Purged};
-pub use rules::{Rehearsal, RuleProblem, Trial};
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;
 pub use sealing::Encryption;
@@ -117,6 +146,7 @@ pub mod prelude {
 /// For code that the macros write. Not part of the interface.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::registry::Registration;
     pub use inventory;
     pub use serde;
 }

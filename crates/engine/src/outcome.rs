@@ -178,11 +178,16 @@ impl Failed {
 
 /// What a handler may return: a `Result` of anything that serializes and any error.
 pub trait IntoReply: Send {
+    /// What a run that went well leaves as its result.
+    type Value;
+
     /// The reply it comes to.
     fn into_reply(self) -> Reply;
 }
 
 impl<T: Serialize + Send, E: Into<BoxError> + Send> IntoReply for Result<T, E> {
+    type Value = T;
+
     fn into_reply(self) -> Reply {
         match self {
             Ok(value) => Reply::of_value(&value),
@@ -192,6 +197,8 @@ impl<T: Serialize + Send, E: Into<BoxError> + Send> IntoReply for Result<T, E> {
 }
 
 impl IntoReply for () {
+    type Value = ();
+
     fn into_reply(self) -> Reply {
         Reply(Ok(None))
     }

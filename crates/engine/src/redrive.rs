@@ -4,25 +4,28 @@
 //!
 //! ```no_run
 //! # async fn doc(engine: backstop::Backstop) -> Result<(), backstop::RedriveError> {
-//! use backstop::core::redrive::PlanSelector;
+//! use backstop::redrive::PlanSelector;
 //! let invoices = PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() };
-//! let plan = engine.redrive(invoices).canary(1).per_second(20).by("ann").create().await?;
-//! engine.start_redrive(&plan.id, "ann").await?;
+//! let plan = engine.redrives().plan(invoices).canary(1).per_second(20).by("ann").create().await?;
+//! engine.redrives().start(&plan.id, "ann").await?;
 //! # Ok(())
 //! # }
 //! ```
+
+pub use backstop_core::job::PlanId;
+pub use backstop_core::redrive::{
+    LeftOut, Plan, PlanCounts, PlanEntry, PlanError, PlanHalt, PlanJob, PlanJobOutcome, PlanPart, PlanPhase,
+    PlanRound, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup,
+};
 
 pub(crate) mod filed;
 pub(crate) mod mark;
 pub(crate) mod sheet;
 
 use backstop_core::Timestamp;
-use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
-use backstop_core::job::{PlanId, State};
-use backstop_core::redrive::{
-    Plan, PlanDraft, PlanError, PlanJob, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup,
-};
+use backstop_core::job::State;
+use backstop_core::redrive::PlanDraft;
 use backstop_store::{Amend, Amended, Error as StoreError, JobFilter, Page, PageRequest};
 
 use crate::engine::Backstop;
@@ -137,7 +140,7 @@ impl Redrive {
         Ok(self.survey(now).await?.finish()?)
     }
 
-    /// Makes the plan and stores it. Nothing is driven before [`Backstop::start_redrive`].
+    /// Makes the plan and stores it. Nothing is driven before [`Redrives::start`].
     ///
     /// # Errors
     /// As [`Redrive::dry_run`].
@@ -221,11 +224,47 @@ pub(crate) fn filter(selector: &PlanSelector, moment: Timestamp) -> JobFilter {
     }
 }
 
+/// The re-drive plans of a store: see [`Backstop::redrives`].
+#[derive(Debug, Clone, Copy)]
+pub struct Redrives<'a> {
+    engine: &'a Backstop,
+}
+
 impl Backstop {
-    /// Prepares a plan to drive dead letters again (D4).
-    pub fn redrive(&self, selector: PlanSelector) -> Redrive {
+    /// Re-drive plans: dead letters that are driven again, a canary first (D4).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::redrive::{PlanPhase, PlanSelector};
+    ///
+    /// #[job(max_retries = 0)]
+    /// async fn bill() -> JobResult {
+    ///     Err("no template".into())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.enqueue(Bill {}).submit().await?;
+    /// engine.worker(()).register::<Bill>().queue("default", 1).inline()?.drain(1).await?;
+    /// let bills = PlanSelector { kind: Some("bill".into()), ..PlanSelector::default() };
+    /// let plan = engine.redrives().plan(bills).canary(1).by("ann").create().await?;
+    /// engine.redrives().start(&plan.id, "ann").await?;
+    /// engine.redrives().cancel(&plan.id, "ann").await?;
+    /// assert_eq!(engine.redrives().get(&plan.id).await?.phase, PlanPhase::Canceled);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn redrives(&self) -> Redrives<'_> {
+        Redrives { engine: self }
+    }
+}
+
+impl Redrives<'_> {
+    /// Prepares a plan to drive the dead letters that `selector` finds; nothing is stored before [`Redrive::create`].
+    pub fn plan(self, selector: PlanSelector) -> Redrive {
         Redrive {
-            engine: self.clone(),
+            engine: self.engine.clone(),
             selector,
             settings: PlanSettings::default(),
             needs: None,
@@ -238,9 +277,9 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn redrive_plans(&self) -> Result<Vec<Plan>, RedriveError> {
+    pub async fn list(self) -> Result<Vec<Plan>, RedriveError> {
         let mut plans = Vec::new();
-        for filed in filed::all(&*self.inner.store).await? {
+        for filed in filed::all(&*self.engine.inner.store).await? {
             plans.push(filed?.plan);
         }
         plans.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
@@ -251,8 +290,8 @@ impl Backstop {
     ///
     /// # Errors
     /// [`PlanError::NoSuchPlan`] when there is none, or when the store is away.
-    pub async fn redrive_plan(&self, id: &PlanId) -> Result<Plan, RedriveError> {
-        Ok(self.filed_plan(id).await?.plan)
+    pub async fn get(self, id: &PlanId) -> Result<Plan, RedriveError> {
+        Ok(self.filed(id).await?.plan)
     }
 
     /// What became of each job of a plan: first those of batches that have ended altogether, oldest batch first, then
@@ -260,73 +299,70 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away or the page is too large.
-    pub async fn redrive_items(
-        &self,
+    pub async fn items(
+        self,
         id: &PlanId,
         page: PageRequest<String>,
     ) -> Result<Page<PlanJob, String>, RedriveError> {
-        Ok(sheet::page(&*self.inner.store, id, page).await?)
+        self.engine.fits(page.limit)?;
+        Ok(sheet::page(&*self.engine.inner.store, id, page).await?)
     }
 
     /// Lets a new plan go; the node that leads the duty finds it within a few seconds.
     ///
     /// # Errors
     /// When it was started before, there is no such plan, or the store is away.
-    pub async fn start_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change_plan(id, |plan, now| plan.start(&self.words(by), now)).await
+    pub async fn start(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change(id, |plan, now| plan.start(&self.engine.words(by), now)).await
     }
 
     /// Holds a plan back: nothing more is driven, and what is in flight goes on.
     ///
     /// # Errors
     /// When it is not on its way, there is no such plan, or the store is away.
-    pub async fn pause_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change_plan(id, |plan, now| plan.pause(&self.words(by), now)).await
+    pub async fn pause(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change(id, |plan, now| plan.pause(&self.engine.words(by), now)).await
     }
 
     /// Lets a paused plan go on; one that halted begins again with a canary.
     ///
     /// # Errors
     /// When it is neither, there is no such plan, or the store is away.
-    pub async fn resume_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change_plan(id, |plan, now| plan.resume(&self.words(by), now)).await
+    pub async fn resume(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change(id, |plan, now| plan.resume(&self.engine.words(by), now)).await
     }
 
     /// Calls a plan off: nothing more is driven, and what is in flight goes on.
     ///
     /// # Errors
     /// When it has come to its end, there is no such plan, or the store is away.
-    pub async fn cancel_redrive(&self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change_plan(id, |plan, now| plan.cancel(&self.words(by), now)).await
+    pub async fn cancel(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
+        self.change(id, |plan, now| plan.cancel(&self.engine.words(by), now)).await
     }
 
-    async fn change_plan(
-        &self,
+    async fn change(
+        self,
         id: &PlanId,
         change: impl Fn(&mut Plan, Timestamp) -> Result<(), PlanError>,
     ) -> Result<Plan, RedriveError> {
         for _ in 0..TRIES {
-            let Filed { plan: before, revision, now } = self.filed_plan(id).await?;
+            let Filed { plan: before, revision, now } = self.filed(id).await?;
             let mut plan = before.clone();
             change(&mut plan, now)?;
             let edits = filed::edits(&plan, Some((&before, revision)));
             // The duty may have written a step meanwhile: what a person asks for goes on top of that.
-            if let Amended::Done { .. } = self.inner.store.amend(Amend { edits, ..Amend::default() }).await? {
-                self.inner.plans_changed.notify_waiters();
+            if let Amended::Done { .. } =
+                self.engine.inner.store.amend(Amend { edits, ..Amend::default() }).await?
+            {
+                self.engine.inner.plans_changed.notify_waiters();
                 return Ok(plan);
             }
         }
         Err(RedriveError::Busy { plan: id.clone() })
     }
 
-    async fn filed_plan(&self, id: &PlanId) -> Result<Filed, RedriveError> {
-        let found = filed::one(&*self.inner.store, id).await?;
+    async fn filed(self, id: &PlanId) -> Result<Filed, RedriveError> {
+        let found = filed::one(&*self.engine.inner.store, id).await?;
         Ok(found.ok_or_else(|| PlanError::NoSuchPlan { plan: id.clone() })?)
-    }
-
-    /// A person's words, which are stored and shown like an error's (F11).
-    fn words(&self, text: &str) -> String {
-        let config = &self.inner.config;
-        sanitize(&*config.redactor, text, config.limits.error_chars)
     }
 }

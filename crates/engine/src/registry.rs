@@ -1,5 +1,6 @@
 //! The kinds a worker can run, with their types erased once.
 
+use std::any::{Any, type_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -11,6 +12,7 @@ use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_store::KnownKind;
 
 use crate::context::JobContext;
+use crate::error::Error;
 use crate::job::Job;
 use crate::outcome::{Failed, IntoReply, Reply};
 
@@ -29,6 +31,8 @@ pub(crate) trait Handler<C>: Send + Sync {
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture;
     /// Asks the kind's retry policy (F7).
     fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer;
+    /// The type that implements the job, for messages.
+    fn implemented_by(&self) -> &'static str;
 }
 
 struct Typed<J>(PhantomData<fn() -> J>);
@@ -62,6 +66,59 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
             Err(_) => HookAnswer { panicked: true, ..HookAnswer::default() },
         }
     }
+
+    fn implemented_by(&self) -> &'static str {
+        type_name::<J>()
+    }
+}
+
+/// A kind that shares nothing with others, run by a worker whose handlers share something.
+struct WithoutContext(Arc<dyn Handler<()>>);
+
+impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
+    fn version(&self) -> u32 {
+        self.0.version()
+    }
+
+    fn queue(&self) -> &'static str {
+        self.0.queue()
+    }
+
+    fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
+        self.0.run(payload, cx.without_app())
+    }
+
+    fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer {
+        self.0.ask(attempt, failure)
+    }
+
+    fn implemented_by(&self) -> &'static str {
+        self.0.implemented_by()
+    }
+}
+
+/// A job of this program that `#[job]` has made, in the list that all of them are in.
+#[derive(Debug)]
+pub struct Registration {
+    kind: &'static str,
+    /// The name of the context that it asks for.
+    context: fn() -> &'static str,
+    /// An `Arc<dyn Handler<C>>` of its own context `C`.
+    handler: fn() -> Box<dyn Any>,
+}
+
+inventory::collect!(Registration);
+
+impl Registration {
+    /// The entry of `J`.
+    #[must_use]
+    pub const fn of<J: Job>() -> Self {
+        Self { kind: J::KIND, context: type_name::<J::Context>, handler: || Box::new(erased::<J>()) }
+    }
+}
+
+fn erased<J: Job>() -> Arc<dyn Handler<J::Context>> {
+    Arc::new(Typed::<J>(PhantomData))
 }
 
 /// How much of a payload views of its job show.
@@ -123,15 +180,65 @@ fn place(problem: &serde_json::Error, of: &str) -> String {
 /// Every kind a worker can run.
 pub(crate) struct Registry<C> {
     handlers: HashMap<&'static str, Arc<dyn Handler<C>>>,
+    /// Kinds that two types claim, with both types.
+    clashes: Vec<(&'static str, [&'static str; 2])>,
+    /// Jobs of the program that ask for another context, each with that.
+    passed_by: BTreeMap<&'static str, &'static str>,
 }
 
 impl<C: Send + Sync + 'static> Registry<C> {
     pub(crate) fn new() -> Self {
-        Self { handlers: HashMap::new() }
+        Self { handlers: HashMap::new(), clashes: Vec::new(), passed_by: BTreeMap::new() }
     }
 
     pub(crate) fn add<J: Job<Context = C>>(&mut self) {
-        self.handlers.insert(J::KIND, Arc::new(Typed::<J>(PhantomData)));
+        self.insert(J::KIND, erased::<J>());
+    }
+
+    pub(crate) fn add_without_context<J: Job<Context = ()>>(&mut self) {
+        self.insert(J::KIND, Arc::new(WithoutContext(erased::<J>())));
+    }
+
+    /// Adds every job that `#[job]` has made in this program and that asks for this context or for none.
+    pub(crate) fn add_all(&mut self) {
+        for entry in inventory::iter::<Registration> {
+            let handler = match (entry.handler)().downcast::<Arc<dyn Handler<C>>>() {
+                Ok(handler) => Some(*handler),
+                Err(other) => other.downcast::<Arc<dyn Handler<()>>>().ok().map(|handler| {
+                    let handler: Arc<dyn Handler<C>> = Arc::new(WithoutContext(*handler));
+                    handler
+                }),
+            };
+            match handler {
+                Some(handler) => self.insert(entry.kind, handler),
+                None => {
+                    self.passed_by.insert(entry.kind, (entry.context)());
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, kind: &'static str, handler: Arc<dyn Handler<C>>) {
+        let after = handler.implemented_by();
+        if let Some(before) = self.handlers.insert(kind, handler).map(|handler| handler.implemented_by())
+            && before != after
+        {
+            self.clashes.push((kind, [before, after]));
+        }
+    }
+
+    /// Refuses kinds that a worker could not run: none at all, and one that two types claim.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some((kind, [first, second])) = self.clashes.first() {
+            return Err(Error::TwoHandlers { kind, first, second });
+        }
+        if !self.handlers.is_empty() {
+            return Ok(());
+        }
+        match self.passed_by.first_key_value() {
+            None => Err(Error::NothingToDo { what: "kind of job", call: "register::<MyJob>()" }),
+            Some((kind, context)) => Err(Error::OtherContext { kind, context, worker: type_name::<C>() }),
+        }
     }
 
     pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn Handler<C>>> {

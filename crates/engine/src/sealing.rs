@@ -6,10 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backstop_core::Refusal;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{Attempt, Callback, JobView, Mask, Spec};
 use backstop_core::sealing::{NONCE_BYTES, Owner, SHOWN, SealError, SealingKeys, is_sealed, key_of};
+use backstop_core::{JobId, Refusal};
+
+use serde_json::Value;
 
 use crate::config::Config;
 use crate::engine::Backstop;
@@ -138,6 +140,16 @@ impl Backstop {
     pub fn revealed_run(&self, job: &Spec, run: &Attempt) -> Attempt {
         let result = run.result.as_ref().map(|result| self.opened(Owner::result_of(job), result));
         Attempt { result, ..run.clone() }
+    }
+
+    /// A result as it is stored, opened if it is sealed.
+    pub(crate) fn opened_result(&self, job: JobId, kind: &Arc<str>, result: &Value) -> Value {
+        let text: Arc<str> = result.to_string().into();
+        if !is_sealed(&text) {
+            return result.clone();
+        }
+        let spec = Spec::new(job, kind.clone(), "");
+        serde_json::from_str(&self.opened(Owner::result_of(&spec), &text)).unwrap_or_default()
     }
 
     fn opened(&self, owner: Owner<'_>, text: &Arc<str>) -> Arc<str> {

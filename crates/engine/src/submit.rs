@@ -1,5 +1,6 @@
 //! The builder of one submit: every option of the L and F rules.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +10,16 @@ use backstop_core::job::{Callback, JobDefaults, NewJob, OnConflict, Policy, Prio
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submit, Submitted};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::engine::Backstop;
 use crate::error::SubmitError;
+use crate::handle::JobHandle;
 use crate::job::Job;
+use crate::outcome::IntoReply;
 use crate::{sealing, signing};
 
-/// A job about to be submitted.
+/// A job about to be submitted. `T` is what its handler returns; of a job that is named, and not typed, it is JSON.
 ///
 /// ```
 /// # use backstop::prelude::*;
@@ -34,7 +38,7 @@ use crate::{sealing, signing};
 /// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 #[must_use = "nothing is stored before `.submit().await`"]
-pub struct Enqueue {
+pub struct Enqueue<T = Value> {
     engine: Backstop,
     /// A payload that could not be written as JSON is refused at submit, like every other bad input.
     job: Result<NewJob, Refusal>,
@@ -46,15 +50,16 @@ pub struct Enqueue {
     declared: JobDefaults,
     /// True when this submit says itself when the job may first run.
     start_is_own: bool,
+    result: PhantomData<fn() -> T>,
 }
 
-impl Enqueue {
+impl<T> Enqueue<T> {
     pub(crate) fn new(engine: &Backstop, job: Result<NewJob, Refusal>, declared: JobDefaults) -> Self {
         let (engine, said) = (engine.clone(), JobDefaults::default());
-        Self { engine, job, said, whole: None, declared, start_is_own: false }
+        Self { engine, job, said, whole: None, declared, start_is_own: false, result: PhantomData }
     }
 
-    pub(crate) fn typed<J: Job>(engine: &Backstop, job: &J) -> Self {
+    pub(crate) fn typed<J: Job<Output: IntoReply<Value = T>>>(engine: &Backstop, job: &J) -> Self {
         let defaults = J::defaults();
         let spec = payload(job).map(|payload| {
             let mut spec = Spec::new(crate::ids::job_id(), J::KIND, payload);
@@ -73,6 +78,22 @@ impl Enqueue {
             change(job);
         }
         self
+    }
+
+    /// The same job with its result as JSON, so that jobs of several kinds fit into one list.
+    pub fn untyped(self) -> Enqueue {
+        let Self { engine, job, said, whole, declared, start_is_own, .. } = self;
+        Enqueue { engine, job, said, whole, declared, start_is_own, result: PhantomData }
+    }
+
+    /// Ties it to the job whose handler submits it (L23).
+    pub(crate) fn caused_by(self, parent: &Spec) -> Self {
+        self.with(|job| {
+            job.spec.correlation_id.clone_from(&parent.correlation_id);
+            if let Some(trace) = parent.trace() {
+                job.spec.provenance_mut().trace = Some(trace.clone());
+            }
+        })
     }
 
     /// What is said of this job, field by field: by this submit, its kind, its queue, the engine (L19).
@@ -289,13 +310,14 @@ impl Enqueue {
     ///
     /// # Errors
     /// [`SubmitError::Refused`] names what is wrong; [`SubmitError::Store`] means the store is away.
-    pub async fn submit(self) -> Result<Submitted, SubmitError> {
+    pub async fn submit(self) -> Result<JobHandle<T>, SubmitError> {
         let engine = self.engine.clone();
-        engine.submit_one(self.prepared().await?).await
+        let submitted = engine.submit_one(self.prepared().await?).await?;
+        Ok(JobHandle::new(engine, submitted))
     }
 
     /// The job as it is stored. The store's clock is asked only when something is counted by it.
-    async fn prepared(self) -> Result<NewJob, SubmitError> {
+    pub(crate) async fn prepared(self) -> Result<NewJob, SubmitError> {
         let now =
             if self.counts_from_now() { self.engine.inner.store.now().await? } else { Timestamp::EPOCH };
         Ok(self.into_new_job_at(now)?)
@@ -307,19 +329,22 @@ impl Enqueue {
     }
 
     /// Stores the job inside the caller's own transaction: its commit makes the job, its rollback leaves none (L14).
+    /// Before the commit there is nothing that its handle could wait for.
     ///
     /// # Errors
     /// As [`Enqueue::submit`].
     pub async fn submit_in(
         self,
         tx: &mut impl crate::tx::CallerTransaction,
-    ) -> Result<Submitted, SubmitError> {
-        let store = self.engine.inner.store.clone();
+    ) -> Result<JobHandle<T>, SubmitError> {
+        let engine = self.engine.clone();
+        let store = &engine.inner.store;
         let job = [self.prepared().await?];
         // What others share with this job must not hang on the caller's transaction.
         store.prepare(&job).await?;
         let [job] = job;
-        tx.submit(&store.info(), job).await
+        let submitted = tx.submit(&store.info(), job).await?;
+        Ok(JobHandle::new(engine, submitted))
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's, for code that is not async.
@@ -330,9 +355,10 @@ impl Enqueue {
     pub fn submit_in_blocking(
         self,
         tx: &backstop_sqlite::rusqlite::Connection,
-    ) -> Result<Submitted, SubmitError> {
-        let store = self.engine.inner.store.info();
-        crate::tx::sqlite::submit(tx, &store, self.into_new_job()?)
+    ) -> Result<JobHandle<T>, SubmitError> {
+        let engine = self.engine.clone();
+        let submitted = crate::tx::sqlite::submit(tx, &engine.inner.store.info(), self.into_new_job()?)?;
+        Ok(JobHandle::new(engine, submitted))
     }
 }
 
@@ -343,9 +369,9 @@ fn payload(job: &impl Serialize) -> Result<Arc<str>, Refusal> {
 }
 
 /// Submits many: what `admit` refuses never reaches the store.
-pub(crate) async fn submit_all(
+pub(crate) async fn submit_all<T>(
     engine: &Backstop,
-    jobs: Vec<Enqueue>,
+    jobs: Vec<Enqueue<T>>,
     atomic: bool,
 ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
     check_count(engine, jobs.len())?;

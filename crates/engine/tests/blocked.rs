@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::mysql::mysql_async::prelude::Queryable as _;
 use backstop::mysql::mysql_async::{Conn, Opts};
 use backstop::postgres::tokio_postgres::{self, NoTls};
 use backstop::prelude::*;
-use backstop::store::PageRequest;
+use backstop_core::job::State;
+use backstop_store::PageRequest;
 use backstop_testbed::shared;
 use tokio::sync::Notify;
 
@@ -45,7 +45,7 @@ async fn keeps_its_run(engine: Backstop, run: impl AsyncFn(&str), [lock, tick, u
     run(lock).await;
     let reader = || {
         let engine = engine.clone();
-        tokio::spawn(async move { engine.archive_page(PageRequest::first(10)).await.map(drop) })
+        tokio::spawn(async move { engine.archive().page(PageRequest::first(10)).await.map(drop) })
     };
     let mut readers: Vec<_> = (0..READERS).map(|_| reader()).collect();
     let began = tokio::time::Instant::now();
@@ -58,7 +58,7 @@ async fn keeps_its_run(engine: Backstop, run: impl AsyncFn(&str), [lock, tick, u
         }
     }
     app.release.notify_one();
-    let job = engine.ended(id).await.expect("readable").expect("there");
+    let job = engine.wait(id).await.expect("readable").expect("there");
     let record = &job.view.record;
     assert_eq!((record.state, record.runs, record.crashes), (State::Succeeded, 1, 0));
     assert_eq!(app.starts.load(Ordering::SeqCst), 1, "nobody else ran it meanwhile");

@@ -7,11 +7,11 @@ mod bank;
 
 use std::sync::Arc;
 
-use backstop::core::failure::Cause;
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{EventKind, Hook, HookFuture, Ran, RunEnd, RunInfo};
+use backstop_core::failure::Cause;
+use backstop_core::job::State;
+use backstop_store::{JobFilter, PageRequest};
 
 use bank::{Bank, Transfer, Welcome};
 
@@ -46,15 +46,19 @@ async fn run_once(bank: &Bank, way: &str) -> (Ran, Vec<Cause>) {
     (ran, causes.seen())
 }
 
-/// Jobs of the callback's kind.
+/// Jobs of the callback's kind; a transfer brings a child too, and never one without the other.
 async fn callbacks(bank: &Bank) -> usize {
     let all = bank.engine.jobs(JobFilter::default(), PageRequest::first(10)).await.expect("read").items;
-    all.iter().filter(|view| &*view.job.spec.kind == Welcome::KIND).count()
+    let welcomes: Vec<_> = all.iter().filter(|view| &*view.job.spec.kind == Welcome::KIND).collect();
+    let children = welcomes.iter().filter(|view| &*view.job.spec.queue == "children").count();
+    let callbacks = welcomes.iter().filter(|view| view.job.spec.callback_of.is_some()).count();
+    assert_eq!(children, callbacks, "a child comes with the completion, as the callback does");
+    welcomes.len() - children
 }
 
 #[tokio::test]
 async fn what_the_handler_wrote_and_the_completion_are_one_commit() {
-    // L14, F14
+    // L14, L23, F14
     let bank = Bank::open().await;
     let mut events = bank.engine.events();
     let (ran, causes) = run_once(&bank, "commit").await;

@@ -2,12 +2,12 @@
 
 #![cfg(feature = "tx-sqlx-mysql")]
 
-use backstop::core::job::State;
 use backstop::mysql::mysql_async::prelude::Queryable as _;
 use backstop::mysql::mysql_async::{Conn, Opts, TxOpts};
 use backstop::mysql::sqlx::{Connection as _, Executor as _, MySqlConnection};
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
+use backstop_core::job::State;
+use backstop_store::{JobFilter, PageRequest};
 use backstop_testbed::shared;
 
 /// What the handlers share.
@@ -55,7 +55,8 @@ async fn over_mysql_async(cx: JobContext<App>, commit: bool) -> JobResult {
     let mut conn = client(&cx.app().address).await;
     let mut tx = conn.start_transaction(TxOpts::default()).await?;
     tx.query_drop(OWN_ROW).await?;
-    cx.app().engine.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.submit_with_completion(cx.enqueue(After {}).queue("children")).await?;
     cx.complete_in(&mut tx, "moved").await?;
     if commit {
         tx.commit().await?
@@ -70,7 +71,8 @@ async fn over_sqlx(cx: JobContext<App>, commit: bool) -> JobResult {
     let mut conn = MySqlConnection::connect(&cx.app().address).await?;
     let mut tx = conn.begin().await?;
     tx.execute(OWN_ROW).await?;
-    cx.app().engine.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.submit_with_completion(cx.enqueue(After {}).queue("children")).await?;
     cx.complete_in(&mut tx, "moved").await?;
     if commit {
         tx.commit().await?
@@ -94,19 +96,23 @@ async fn check<J: Job<Context = App>>(name: &str, of: impl Fn(bool) -> J) {
     let jobs = app.engine.jobs(JobFilter::default(), PageRequest::first(10)).await.expect("read").items;
     let submitted = jobs.iter().filter(|view| &*view.job.spec.kind == After::KIND).count();
     let results: Vec<_> = jobs.iter().filter_map(|view| view.result.as_deref()).collect();
-    assert_eq!((submitted, results), (1, vec!["\"moved\""]));
+    assert_eq!(
+        (submitted, results),
+        (2, vec!["\"moved\""]),
+        "one of the transaction and one of the completion"
+    );
     let drop = format!("DROP DATABASE {}", app.database);
     client(shared::mariadb()).await.query_drop(drop).await.expect("it is there");
 }
 
 #[tokio::test]
 async fn mysql_async_commits_all_or_nothing() {
-    // L14
+    // L14, L23
     check("mysql_async", |commit| OverMysqlAsync { commit }).await;
 }
 
 #[tokio::test]
 async fn sqlx_commits_all_or_nothing() {
-    // L14
+    // L14, L23
     check("sqlx", |commit| OverSqlx { commit }).await;
 }

@@ -2,13 +2,13 @@
 
 #![cfg(all(feature = "tx-sqlx-postgres", feature = "tx-diesel-async"))]
 
-use backstop::core::job::State;
 use backstop::postgres::diesel_async::{AnsiTransactionManager, AsyncConnection as _, AsyncPgConnection};
 use backstop::postgres::diesel_async::{SimpleAsyncConnection as _, TransactionManager as _};
 use backstop::postgres::sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use backstop::postgres::tokio_postgres::{self, NoTls};
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
+use backstop_core::job::State;
+use backstop_store::{JobFilter, PageRequest};
 use backstop_testbed::shared;
 
 /// What the handlers share.
@@ -59,7 +59,8 @@ async fn over_tokio_postgres(cx: JobContext<App>, commit: bool) -> JobResult {
     let mut client = App::client().await;
     let mut tx = client.transaction().await?;
     tx.batch_execute(&cx.app().own_row()).await?;
-    cx.app().engine.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.submit_with_completion(cx.enqueue(After {}).queue("children")).await?;
     cx.complete_in(&mut tx, "moved").await?;
     if commit {
         tx.commit().await?
@@ -74,7 +75,8 @@ async fn over_sqlx(cx: JobContext<App>, commit: bool) -> JobResult {
     let mut conn = PgConnection::connect(shared::postgres()).await?;
     let mut tx = conn.begin().await?;
     tx.execute(AssertSqlSafe(cx.app().own_row())).await?;
-    cx.app().engine.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.enqueue(After {}).submit_in(&mut tx).await?;
+    cx.submit_with_completion(cx.enqueue(After {}).queue("children")).await?;
     cx.complete_in(&mut tx, "moved").await?;
     if commit {
         tx.commit().await?
@@ -89,7 +91,8 @@ async fn over_diesel(cx: JobContext<App>, commit: bool) -> JobResult {
     let mut conn = AsyncPgConnection::establish(shared::postgres()).await?;
     AnsiTransactionManager::begin_transaction(&mut conn).await?;
     conn.batch_execute(&cx.app().own_row()).await?;
-    cx.app().engine.enqueue(After {}).submit_in(&mut conn).await?;
+    cx.enqueue(After {}).submit_in(&mut conn).await?;
+    cx.submit_with_completion(cx.enqueue(After {}).queue("children")).await?;
     cx.complete_in(&mut conn, "moved").await?;
     if commit {
         AnsiTransactionManager::commit_transaction(&mut conn).await?;
@@ -113,24 +116,28 @@ async fn check<J: Job<Context = App>>(name: &str, of: impl Fn(bool) -> J) {
     let jobs = app.engine.jobs(JobFilter::default(), PageRequest::first(10)).await.expect("read").items;
     let submitted = jobs.iter().filter(|view| &*view.job.spec.kind == After::KIND).count();
     let results: Vec<_> = jobs.iter().filter_map(|view| view.result.as_deref()).collect();
-    assert_eq!((submitted, results), (1, vec!["\"moved\""]));
+    assert_eq!(
+        (submitted, results),
+        (2, vec!["\"moved\""]),
+        "one of the transaction and one of the completion"
+    );
     app.sql(&format!("DROP SCHEMA {} CASCADE", app.schema)).await;
 }
 
 #[tokio::test]
 async fn tokio_postgres_commits_all_or_nothing() {
-    // L14
+    // L14, L23
     check("tokio_postgres", |commit| OverTokioPostgres { commit }).await;
 }
 
 #[tokio::test]
 async fn sqlx_commits_all_or_nothing() {
-    // L14
+    // L14, L23
     check("sqlx", |commit| OverSqlx { commit }).await;
 }
 
 #[tokio::test]
 async fn diesel_async_commits_all_or_nothing() {
-    // L14
+    // L14, L23
     check("diesel", |commit| OverDiesel { commit }).await;
 }

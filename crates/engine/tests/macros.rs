@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::job::Attempt;
 use backstop::prelude::*;
-use backstop::store::PageRequest;
-use backstop::{Cause, State, TerminalReason, Verdict};
+use backstop::{Cause, Growth, Jitter, State, TerminalReason, Verdict};
+use backstop_core::job::Attempt;
+use backstop_store::PageRequest;
 
 #[derive(Debug, thiserror::Error, JobError)]
 enum SmtpError {
@@ -139,6 +139,18 @@ async fn greet(name: String, cx: JobContext<App>, #[serde(default)] mut times: u
 #[job]
 async fn tick() {}
 
+#[job(
+    max_crashes = 2,
+    backoff(linear, base = "2s", cap = "1m", jitter = "20%"),
+    delay = "5s",
+    max_wait = "1h",
+    expires_in = "1d"
+)]
+async fn patient() {}
+
+#[job(backoff(fixed, base = "2m"))]
+async fn steady() {}
+
 #[tokio::test]
 async fn a_function_runs_as_a_job_with_its_context() {
     let attempt = run_once(App { greeting: "hello" }, Greet { name: "ada".to_owned(), times: 1 }).await;
@@ -157,6 +169,19 @@ async fn the_keys_reach_the_stored_job() {
     assert_eq!((spec.priority, spec.policy.max_retries), (Priority::High, 7));
     assert_eq!(spec.policy.timeout, Some(Duration::from_secs(120)));
     assert_eq!(&*spec.payload, r#"{"name":"ada","times":0}"#);
+}
+
+#[test]
+fn waits_and_times_are_said_one_by_one() {
+    // L19, F8
+    let said = Patient::defaults().jobs;
+    let secs = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!((said.growth, said.base, said.cap), (Some(Growth::Linear), secs(2), secs(60)));
+    assert_eq!((said.jitter, said.max_crashes), (Some(Jitter::Percent(20)), Some(2)));
+    assert_eq!((said.delay, said.max_wait, said.expires_in), (secs(5), secs(3_600), secs(86_400)));
+    assert_eq!((said.max_retries, said.timeout), (None, None), "what is left out is said by others");
+    let said = Steady::defaults().jobs;
+    assert_eq!((said.base, said.cap), (secs(120), secs(120)), "a fixed wait is not cut by the engine's cap");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use backstop::core::job::State;
-use backstop::store::KnownKind;
 use backstop::{Backstop, Ended, Finished, Handed, LostReason, RemoteWorker, WorkRequest};
+use backstop_core::job::State;
+use backstop_store::KnownKind;
 
 const QUEUE: &str = "remote";
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::archive::PurgeError;
 use backstop::prelude::*;
-use backstop::store::{IncidentFilter, JobFilter, ManualClock, ModelStore, PageRequest};
-use backstop::{Config, JobId, PurgeError, Refusal, Retention, State, WorkerId, worker_id};
+use backstop::{Config, JobId, Refusal, Retention, State, WorkerId, worker_id};
+use backstop_store::{IncidentFilter, JobFilter, ManualClock, ModelStore, PageRequest};
 use serde_json::Value;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -58,7 +59,7 @@ impl Stage {
     /// Whether a job is hot, and whether it is archived.
     async fn place(&self, job: JobId) -> (bool, bool) {
         let hot = self.engine.job(job).await.expect("the model is there").is_some();
-        (hot, self.engine.archived(job).await.expect("the model is there").is_some())
+        (hot, self.engine.archive().get(job).await.expect("the model is there").is_some())
     }
 }
 
@@ -97,12 +98,12 @@ async fn without_a_retention_the_archive_is_for_ever_and_a_backlog_goes_in_bound
     stage.work().await;
     stage.pass(Duration::ZERO).await;
     stage.pass(DAY * 36_500).await;
-    assert_eq!(stage.engine.prunable(DAY, 10_000).await.expect("the model is there"), 2_100);
+    assert_eq!(stage.engine.archive().prunable(DAY, 10_000).await.expect("the model is there"), 2_100);
     // By hand, a batch at a time.
     let keep = Duration::from_secs(60);
     let mut batches = Vec::new();
     loop {
-        let pruned = stage.engine.prune(stage.node, TERM, keep).await.expect("the model is there");
+        let pruned = stage.engine.archive().prune(stage.node, TERM, keep).await.expect("the model is there");
         let (count, more) = pruned.expect("nobody else leads");
         batches.push(count);
         if !more {
@@ -110,7 +111,7 @@ async fn without_a_retention_the_archive_is_for_ever_and_a_backlog_goes_in_bound
         }
     }
     assert_eq!(batches, [500, 500, 500, 500, 100]);
-    let other = stage.engine.prune(worker_id(), TERM, keep).await.expect("the model is there");
+    let other = stage.engine.archive().prune(worker_id(), TERM, keep).await.expect("the model is there");
     assert_eq!(other, None, "another node leads");
 }
 
@@ -125,10 +126,10 @@ async fn a_purge_removes_what_the_filter_finds_and_the_keys_keep_answering() {
     let well = stage.submit(true, "well").await;
     stage.work().await;
     let pending = stage.submit(true, "pending").await;
-    let survey = stage.engine.survey(dead(), 100_000).await.expect("the model is there");
+    let survey = stage.engine.archive().survey(dead(), 100_000).await.expect("the model is there");
     assert_eq!((survey.jobs(), survey.complete, survey.groups.len()), (1_203, true, 1));
     let mut batches = Vec::new();
-    let purged = stage.engine.purge_matching(dead(), |batch| {
+    let purged = stage.engine.archive().purge_matching(dead(), |batch| {
         batches.push(batch.len());
         std::future::ready(Ok::<(), std::io::Error>(()))
     });
@@ -138,7 +139,7 @@ async fn a_purge_removes_what_the_filter_finds_and_the_keys_keep_answering() {
         assert_eq!(stage.place(*job).await, (false, false));
     }
     assert_eq!([stage.place(well).await, stage.place(pending).await], [(true, false); 2]);
-    let queue = stage.engine.queues().await.expect("the model is there").remove(0);
+    let queue = stage.engine.queues().list().await.expect("the model is there").remove(0);
     assert_eq!((queue.failed, queue.succeeded, queue.pending), (0, 1, 1));
     let again = stage.engine.enqueue(Work { well: true }).idempotency_key("dead-7").submit().await;
     let again = again.expect("known");
@@ -154,13 +155,13 @@ async fn a_batch_that_cannot_be_kept_elsewhere_stays() {
     }
     stage.work().await;
     let mut turn = 0;
-    let purged = stage.engine.purge_matching(dead(), |_| {
+    let purged = stage.engine.archive().purge_matching(dead(), |_| {
         turn += 1;
         std::future::ready(if turn == 1 { Ok(()) } else { Err(std::io::Error::other("the disk is full")) })
     });
     let error = purged.await.expect_err("the second batch cannot be kept");
     assert!(matches!(&error, PurgeError::Batch(error) if error.to_string() == "the disk is full"));
-    let left = stage.engine.survey(dead(), 1_000).await.expect("the model is there").jobs();
+    let left = stage.engine.archive().survey(dead(), 1_000).await.expect("the model is there").jobs();
     assert_eq!(left, 100, "the first batch is gone, the second is there");
 }
 
@@ -175,8 +176,12 @@ async fn only_what_has_ended_can_be_purged_hot_or_archived() {
     stage.work().await;
     let pending = stage.submit(true, "pending").await;
     let unknown = JobId::from_u128(7);
-    let answers =
-        stage.engine.purge(vec![archived, ended, pending, unknown]).await.expect("the model is there");
+    let answers = stage
+        .engine
+        .archive()
+        .purge(vec![archived, ended, pending, unknown])
+        .await
+        .expect("the model is there");
     assert_eq!(&answers[..2], [Ok(State::Succeeded), Ok(State::Failed)]);
     let refused = Refusal::WrongState { job: pending, state: State::Pending, verb: "purged" };
     assert_eq!(&answers[2..], [Err(refused), Err(Refusal::NoSuchJob { job: unknown })]);
@@ -192,13 +197,14 @@ async fn an_export_reads_like_the_archive() {
     stage.work().await;
     stage.engine.retry(job).await.expect("it is a dead letter");
     stage.work().await;
-    let exported = stage.engine.export(dead(), PageRequest::first(10)).await.expect("the model is there");
+    let exported =
+        stage.engine.archive().export(dead(), PageRequest::first(10)).await.expect("the model is there");
     let exported: Value = serde_json::from_str(&exported.items[0].document).expect("JSON");
     let runs: Vec<_> =
         exported["attempts"].as_array().expect("a list").iter().map(|run| &run["number"]).collect();
     assert_eq!(runs, [1, 2], "oldest first");
     stage.pass(DAY * 91).await;
-    let page = stage.engine.archive_page(PageRequest::first(10)).await.expect("the model is there");
+    let page = stage.engine.archive().page(PageRequest::first(10)).await.expect("the model is there");
     assert_eq!(page.items[0].0, job);
     let archived: Value = serde_json::from_str(&page.items[0].1.document).expect("JSON");
     assert_eq!(archived, exported);
@@ -240,7 +246,7 @@ async fn failures_beyond_the_incidents_of_a_tenant_are_gathered_in_one() {
     let of = async |tenant: Option<&str>| {
         let tenant = tenant.map(str::to_owned);
         let filter = IncidentFilter { tenant, ..IncidentFilter::default() };
-        engine.incidents_like(filter, 100).await.expect("the model is there")
+        engine.incidents().matching(filter, 100).await.expect("the model is there")
     };
     let acme = of(Some("acme")).await;
     assert_eq!(acme.len(), 4, "three, and one for all others: {acme:?}");

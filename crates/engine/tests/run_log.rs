@@ -2,8 +2,8 @@
 #![cfg(feature = "run-log")]
 
 use backstop::prelude::*;
-use backstop::store::PageRequest;
 use backstop::{Backstop, RunLog};
+use backstop_store::PageRequest;
 use tracing::Instrument as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 

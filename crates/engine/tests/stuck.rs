@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{Cause, EventKind};
+use backstop_core::job::State;
 
 /// What releases the blocked handler.
 struct Gate(Mutex<Receiver<()>>);
@@ -56,7 +56,7 @@ async fn a_handler_that_ignores_its_end_is_reported_with_its_slot() {
         }
     };
     assert_eq!(slot, 0);
-    let job = engine.ended(blocked).await.expect("readable").expect("there");
+    let job = engine.wait(blocked).await.expect("readable").expect("there");
     assert_eq!(
         (job.view.state(), job.counters[&Cause::Timeout]),
         (State::Failed, 1),
@@ -66,7 +66,7 @@ async fn a_handler_that_ignores_its_end_is_reported_with_its_slot() {
     let next = engine.enqueue(Next).submit().await.expect("admitted").id;
     assert_eq!(engine.job(next).await.expect("readable").expect("there").view.state(), State::Pending);
     release.send(()).expect("the handler still waits");
-    let job = engine.ended(next).await.expect("readable").expect("there");
+    let job = engine.wait(next).await.expect("readable").expect("there");
     assert_eq!(job.view.state(), State::Succeeded, "the slot came back with the handler's real end");
     worker.stop().await;
 }

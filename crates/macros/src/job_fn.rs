@@ -3,6 +3,7 @@
 //! It writes what a user would write by hand and nothing else; whatever the `Job` trait can do beyond the keys here
 //! is done by implementing the trait.
 
+mod backoff;
 mod options;
 mod signature;
 
@@ -94,7 +95,7 @@ fn implementation(function: &ItemFn, name: &Ident, signature: &Signature, option
         syn::ReturnType::Default => quote!(()),
         syn::ReturnType::Type(_, answer) => quote!(#answer),
     };
-    let cfgs = function.attrs.iter().filter(|attr| is_cfg(attr));
+    let cfgs: Vec<_> = function.attrs.iter().filter(|attr| is_cfg(attr)).collect();
     let kind = options.kind.as_ref().map_or_else(|| called.unraw().to_string(), syn::LitStr::value);
     let version = options.version.map(|version| quote!(const VERSION: u32 = #version;));
     let context = signature.context.as_ref().map_or_else(|| quote!(()), |context| quote!(#context));
@@ -116,6 +117,10 @@ fn implementation(function: &ItemFn, name: &Ident, signature: &Signature, option
             }
             #defaults
         }
+        #(#cfgs)*
+        const _: () = {
+            ::backstop::__private::inventory::submit! { ::backstop::__private::Registration::of::<#name>() }
+        };
     }
 }
 

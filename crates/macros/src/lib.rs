@@ -68,18 +68,32 @@ pub fn derive_deserialize(input: TokenStream) -> TokenStream {
 /// be called as before. A parameter of type `JobContext<App>` gets the context; all others are stored with the job, so
 /// they are owned and implement serde's traits. Attributes on them, such as `#[serde(default)]`, go to the fields.
 ///
-/// Keys, all optional: `kind` (the function's name), `version` (1), `queue`, `priority` (`"lowest"` to `"critical"`),
-/// `max_retries` and `timeout` (`"30s"`).
+/// | key, all optional | meaning |
+/// |---|---|
+/// | `kind = "send_email"` | the name that it is stored under; the function's name |
+/// | `version = 2` | the shape of its payload; 1 |
+/// | `queue = "mail"` | where its jobs wait; `default` |
+/// | `priority = "high"` | `lowest`, `low`, `normal`, `high` or `critical` |
+/// | `max_retries = 5`, `max_crashes = 3` | runs after the first; crashes that are forgiven |
+/// | `backoff(exponential, base = "1s", cap = "10m", jitter = "full")` | waits between runs: `none`, `fixed`, `linear` or `exponential`; each part may be left out |
+/// | `timeout = "30s"` | how long one run may take |
+/// | `delay = "5m"` | how long after its submit it becomes due |
+/// | `max_wait = "1h"`, `expires_in = "1d"` | how long it may wait to start, each time it is due; and at the latest after the first time |
+///
+/// What is left out is said by the settings of the queue, then by the engine; what a submit says goes before all.
 ///
 /// ```ignore
 /// /// Sends one mail.
-/// #[job(queue = "mail", max_retries = 5, timeout = "30s")]
+/// #[job(queue = "mail", max_retries = 5, backoff(base = "10s", cap = "5m"), timeout = "30s")]
 /// async fn send_email(cx: JobContext<App>, to: String, subject: String) -> Result<(), MailError> {
 ///     cx.app().mailer.send(&to, &subject).await
 /// }
 ///
 /// engine.enqueue(SendEmail { to, subject }).submit().await?;
 /// ```
+///
+/// Every job that is made like this is in a list of the program, from which `WorkerBuilder::register_all` takes those
+/// that a worker can run.
 #[proc_macro_attribute]
 pub fn job(args: TokenStream, item: TokenStream) -> TokenStream {
     finish(job_fn::expand(args.into(), item.into()))

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
-use backstop::core::failure::redact::sanitize;
-use backstop::store::{Document, DocumentRange, Drawer, Error as StoreError};
 use backstop::{Backstop, Loops, Timestamp};
+use backstop_core::failure::redact::sanitize;
+use backstop_store::{Document, DocumentRange, Drawer, Error as StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Caller, Tokens};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop::core::job::{JobJson, JobView};
+use backstop_core::job::{JobJson, JobView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use backstop::store::Error as StoreError;
 use backstop::{OperateError, Refusal, SubmitError};
+use backstop_store::Error as StoreError;
 use serde_json::{Value, json};
 
 /// Why a request was not answered as asked. It never carries internals: what only the operator should know is logged.

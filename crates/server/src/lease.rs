@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use backstop::Grant;
-use backstop::store::{Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::MaintenanceHandle;
-use backstop::store::Error as StoreError;
+use backstop_store::Error as StoreError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 

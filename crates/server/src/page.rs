@@ -7,7 +7,7 @@
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use backstop::store::{Page, PageRequest};
+use backstop_store::{Page, PageRequest};
 use serde::Serialize;
 
 use crate::body::{PageLimit, wrong_field};

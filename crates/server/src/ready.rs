@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::store::{DocumentRange, Drawer, Store};
 use backstop::{Backstop, DutyHealth, Health};
+use backstop_store::{DocumentRange, Drawer, Store};
 use tokio::time::Instant;
 
 use crate::shape::{Readiness, ReadyCheck};

@@ -6,10 +6,10 @@
 use std::net::SocketAddr;
 use std::process::{Command, Output};
 
-use backstop::core::incident::IncidentVerb;
-use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
 use backstop::{Config, Outcome};
+use backstop_core::incident::IncidentVerb;
+use backstop_core::redrive::PlanSelector;
 use backstop_server::{Api, Rate, Scope, ServerSettings, Token, TokenGrant, TokenRequest};
 use backstop_testbed::{Folder, shared};
 use serde_json::{Value, json};
@@ -69,13 +69,13 @@ async fn seeded() -> Backstop {
     for kind in ["mail", "mail.later", "mail.never"] {
         engine.enqueue_raw(kind, r#"{"to":"ann"}"#).queue("mail").submit().await.expect("stored");
     }
-    let jobs = engine.jobs(Default::default(), backstop::store::PageRequest::first(2)).await.expect("a page");
+    let jobs = engine.jobs(Default::default(), backstop_store::PageRequest::first(2)).await.expect("a page");
     engine.cancel(jobs.items[0].job.spec.id, "a test").await.expect("canceled");
     engine.pause(jobs.items[1].job.spec.id).await.expect("paused");
-    let incidents = engine.incidents(10).await.expect("a page");
+    let incidents = engine.incidents().list(10).await.expect("a page");
     let print = &incidents[0].fingerprint;
-    engine.say_of_incident(print, IncidentVerb::Acknowledge, "ann", None).await.expect("said");
-    engine.redrive(PlanSelector::all()).by("ann").create().await.expect("a plan");
+    engine.incidents().say(print, IncidentVerb::Acknowledge, "ann", None).await.expect("said");
+    engine.redrives().plan(PlanSelector::all()).by("ann").create().await.expect("a plan");
     engine
 }
 

@@ -71,9 +71,9 @@ fn one(unit: &mut Unit<'_>, finish: &Finish) -> Result<Result<State, Stale>, Fai
         }
         unit.raise_alert(&stored, ending)?;
     }
-    if let Some(callback) = &ending.follow_up {
+    for job in ending.follow_up.as_deref().into_iter().chain(&ending.children) {
         // An id that is stored already is the same callback, told of twice.
-        unit.insert(callback)?;
+        unit.insert(job)?;
     }
     unit.news.work_arrived |= stored.record.state == State::Pending;
     Ok(Ok(stored.record.state))

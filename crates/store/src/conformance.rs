@@ -19,6 +19,7 @@
 pub mod again;
 pub mod archive;
 pub mod callbacks;
+pub mod children;
 pub mod claim;
 pub mod code;
 pub mod document;
@@ -178,6 +179,12 @@ macro_rules! conformance {
                 failures_are_counted_as_incidents
                 a_stale_ending_is_no_incident
                 a_reported_failure_is_no_incident
+            ]
+            children: [
+                children_are_stored_with_the_completion
+                a_stale_completion_stores_no_children
+                a_repeated_completion_stores_its_children_once
+                children_of_many_runs_are_stored_together
             ]
             workers: [
                 a_worker_is_shown_as_it_is

@@ -232,6 +232,21 @@ fn a_store_that_loses_callbacks_is_found() {
     assert!(found::<LosesCallbacks>() > 3);
 }
 
+struct LosesChildren;
+
+impl Fault for LosesChildren {
+    fn finish(mut finish: Finish, _current: Option<&JobDetail>) -> Finish {
+        finish.ending.children.clear();
+        finish
+    }
+}
+
+#[test]
+fn a_store_that_loses_children_is_found() {
+    // L23
+    assert!(found::<LosesChildren>() > 3);
+}
+
 struct GarblesNotes;
 
 impl Fault for GarblesNotes {

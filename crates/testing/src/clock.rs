@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use backstop::store::{Clock, ManualClock, ModelStore};
 use backstop::{Backstop, Config, Timestamp};
+use backstop_store::{Clock, ManualClock, ModelStore};
 use tokio::time::Instant;
 
 /// A clock that goes with tokio's, also when that is paused or moved.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use backstop::core::Timestamp;
-use backstop::core::job::NewJob;
-use backstop::store::{Answer, Error, Layer, Store};
 use backstop::{Backstop, Config};
+use backstop_core::Timestamp;
+use backstop_core::job::NewJob;
+use backstop_store::{Answer, Error, Layer, Store};
 
 use crate::engine::TestEngine;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::store::{Clock as _, ManualClock, ModelStore, Store};
 use backstop::{Backstop, Config, State, Timestamp, WorkerId};
+use backstop_store::{Clock as _, ManualClock, ModelStore, Store};
 
 use crate::enqueued::every_job;
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::panic::Location;
 
-use backstop::core::job::JobView;
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{Backstop, Job, State, Timestamp};
+use backstop_core::job::JobView;
+use backstop_store::{JobFilter, PageRequest};
 
 /// Jobs that a failure message lists at most: more than a person reads.
 const LISTED: usize = 50;

@@ -45,7 +45,7 @@ mod enqueued;
 mod report;
 mod run;
 
-pub use backstop::store::ManualClock;
+pub use backstop_store::ManualClock;
 pub use clock::TokioClock;
 pub use crash::{CrashAt, CrashPoint, crash_everywhere};
 pub use engine::TestEngine;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use backstop::core::failure::Check;
-use backstop::core::job::{Attempt, JobView};
 use backstop::{Cause, JobId, State, TerminalReason, Timestamp};
+use backstop_core::failure::Check;
+use backstop_core::job::{Attempt, JobView};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

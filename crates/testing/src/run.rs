@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::store::{Clock as _, ManualClock, PageRequest};
-use backstop::{Enqueue, InlineWorker, Job, Ran, WorkerBuilder};
+use backstop::{Enqueue, InlineWorker, Job, Ran, ResultOf, WorkerBuilder};
+use backstop_store::{Clock as _, ManualClock, PageRequest};
 
 use crate::engine::TestEngine;
 use crate::report::RunReport;
@@ -106,7 +106,7 @@ impl TestEngine {
         &self,
         app: impl Into<Arc<J::Context>>,
         job: J,
-        options: impl FnOnce(Enqueue) -> Enqueue,
+        options: impl FnOnce(Enqueue<ResultOf<J>>) -> Enqueue<ResultOf<J>>,
     ) -> RunReport {
         let beside = Self::at(ManualClock::at(self.clock().now()), self.engine().config().clone());
         if let Err(refusal) = options(beside.engine().enqueue(job)).submit().await {
@@ -238,7 +238,7 @@ impl TestEngine {
         app: &Arc<C>,
         register: &impl Fn(WorkerBuilder<C>) -> WorkerBuilder<C>,
     ) -> Option<InlineWorker<C>> {
-        let queues = self.engine().queues().await.unwrap_or_default();
+        let queues = self.engine().queues().list().await.unwrap_or_default();
         let worker = register(self.engine().worker_sharing(app.clone()));
         // A worker without a queue is an error, and here it means that there is nothing to run.
         queues.iter().fold(worker, |worker, queue| worker.queue(queue.name.as_str(), 1)).inline().ok()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::PageRequest;
 use backstop::{Cause, Config, State};
+use backstop_store::PageRequest;
 use backstop_testing::TokioClock;
 
 #[derive(Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::{Error, PageRequest};
 use backstop::{Cause, Config, State};
+use backstop_store::{Error, PageRequest};
 use backstop_testing::{CrashAt, TestEngine, crash_everywhere};
 
 #[derive(Serialize, Deserialize)]
@@ -50,7 +50,7 @@ async fn nothing_is_lost_wherever_the_process_dies() {
                 job.submit().await.expect("the model is there");
             }
             test.run_to_end(effects.clone(), |worker| worker.register::<Step>()).await;
-            let queue = test.engine().queues().await.expect("the model is there").remove(0);
+            let queue = test.engine().queues().list().await.expect("the model is there").remove(0);
             assert_eq!(
                 (queue.succeeded, queue.pending, queue.running, queue.failed),
                 (2, 0, 0, 0),

@@ -97,7 +97,8 @@ async fn one_run_has_the_settings_of_its_engine_and_its_own_options() {
     assert_eq!((dead.state, dead.reason), (State::Failed, Some(TerminalReason::RetryExhausted)));
     let delay = Duration::from_secs(7);
     let backoff = Backoff::fixed(delay);
-    let options = |job: backstop::Enqueue| job.queue("later").delay(delay).max_retries(1).backoff(backoff);
+    let options =
+        |job: backstop::Enqueue<u32>| job.queue("later").delay(delay).max_retries(1).backoff(backoff);
     let again = test.run_job_with(App::default(), act("error"), options).await;
     assert_eq!((again.state, again.due_in), (State::Pending, Some(delay)));
     assert_eq!(again.output, "error on later\n");

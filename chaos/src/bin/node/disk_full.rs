@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{JobId, SubmitError};
+use backstop_core::job::State;
 
 #[derive(Serialize, Deserialize)]
 struct Bulk {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use backstop::prelude::*;
-use backstop::store::{Duty, Error, JobFilter, PageRequest, Term};
 use backstop::{JobId, Retention, State, WorkerId};
+use backstop_store::{Duty, Error, JobFilter, PageRequest, Term};
 
 /// Jobs of one step at most: small, so that a kill finds many steps to hit.
 const FEW: usize = 12;
@@ -58,11 +58,11 @@ async fn prune(engine: &Backstop, node: WorkerId, lease: Duration, few: usize) -
 /// As `backstop dead purge --export` does: what goes is on the disk before it goes.
 async fn purge(engine: &Backstop, exports: &mut File, few: usize) -> Result<usize, BoxError> {
     let dead = JobFilter { state: Some(State::Failed), ..JobFilter::default() };
-    let found = engine.export(dead, PageRequest::first(few)).await?.items;
+    let found = engine.archive().export(dead, PageRequest::first(few)).await?.items;
     for job in &found {
         exports.write_all(format!("{}\n", job.document).as_bytes())?;
     }
     exports.sync_data()?;
     let ids: Vec<JobId> = found.iter().map(|job| job.id).collect();
-    Ok(engine.purge(ids).await?.len())
+    Ok(engine.archive().purge(ids).await?.len())
 }

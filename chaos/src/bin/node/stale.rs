@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Cause, Decision};
-use backstop::core::job::{Ending, Progress};
 use backstop::prelude::*;
-use backstop::store::{Claim, ClaimQueue, Error, Finish, KnownKind, NewWorker, Note};
 use backstop_chaos::work::CampaignJob;
+use backstop_core::failure::{Cause, Decision};
+use backstop_core::job::{Ending, Progress};
+use backstop_store::{Claim, ClaimQueue, Error, Finish, KnownKind, NewWorker, Note};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 pub(super) async fn run(engine: &Backstop, lease: Duration) -> JobResult {

@@ -90,7 +90,7 @@ fn median(runs: &[f64]) -> f64 {
 
 /// Runs what blocks, such as the floor, away from the threads of the runtime.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, backstop::store::Error> + Send + 'static,
+    work: impl FnOnce() -> Result<T, backstop_store::Error> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|problem| Problem::failed("bench", problem.to_string()))??)

@@ -104,7 +104,7 @@ pub(super) async fn all_succeeded(engine: &Backstop, jobs: usize) -> Result<(), 
         if Instant::now() > deadline {
             return Err(stalled());
         }
-        let queues = engine.queues().await?;
+        let queues = engine.queues().list().await?;
         if queues.iter().any(|queue| queue.name == QUEUE && queue.succeeded >= jobs) {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use backstop::JobId;
-use backstop::core::JobIdPrefix;
-use backstop::core::id::ParsePrefixError;
+use backstop_core::JobIdPrefix;
+use backstop_core::id::ParsePrefixError;
 use serde_json::Value;
 
 use super::Client;

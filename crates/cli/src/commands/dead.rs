@@ -4,9 +4,9 @@ mod purge;
 
 use std::path::PathBuf;
 
-use backstop::core::failure::TerminalReason;
-use backstop::core::job::JobJson;
 use backstop::{JobId, Timestamp};
+use backstop_core::failure::TerminalReason;
+use backstop_core::job::JobJson;
 use backstop_server::shape::{DeadLetter, Envelope, ExportedJob, Items};
 use clap::Subcommand;
 use serde_json::Value;

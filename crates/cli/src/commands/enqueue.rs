@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::time::Duration;
 
-use backstop::core::failure::Growth;
 use backstop::{Jitter, OnConflict, Priority, Refusal, Timestamp};
+use backstop_core::failure::Growth;
 use backstop_server::shape::{BackoffPart, Items, JobsBatch, SubmitJob, SubmittedJob};
 use clap::Args;
 use indicatif::ProgressBar;

@@ -2,8 +2,8 @@
 //! (D2).
 
 use backstop::Timestamp;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{Incident, IncidentState};
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::{Incident, IncidentState};
 use backstop_server::shape::{IncidentFix, IncidentNote, IncidentShown, Items};
 use clap::{Args, Subcommand};
 use serde::Serialize;

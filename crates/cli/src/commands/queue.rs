@@ -1,8 +1,8 @@
 //! `backstop queue list|pause|resume`.
 
 use backstop::Timestamp;
-use backstop::store::QueueView;
 use backstop_server::shape::{Changed, OperationNote};
+use backstop_store::QueueView;
 use clap::Subcommand;
 use serde_json::json;
 

@@ -7,8 +7,8 @@ mod show;
 mod watch;
 
 use backstop::Timestamp;
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanPhase};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanPhase};
 use backstop_server::shape::{PlanActor, PlanShown, Worker};
 use clap::{Args, Subcommand};
 

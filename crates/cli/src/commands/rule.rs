@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Rule, RuleAction, RuleId, RuleMatch};
 use backstop::{Backoff, Cause, Growth, Timestamp};
+use backstop_core::failure::{Rule, RuleAction, RuleId, RuleMatch};
 use backstop_server::shape::{NewRule, OperationNote, RuleRehearsal, RuleTest};
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use backstop::Timestamp;
-use backstop::core::Tenant;
+use backstop_core::Tenant;
 use backstop_server::shape::{Changed, MadeToken, NewToken, TokenView};
 use backstop_server::{Scope, TokenError, TokenRequest};
 use clap::{Args, Subcommand};

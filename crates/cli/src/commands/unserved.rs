@@ -1,6 +1,6 @@
 //! Queues whose jobs nobody would run: said before somebody wonders why nothing happens.
 
-use backstop::store::QueueView;
+use backstop_store::QueueView;
 
 use crate::client::Client;
 use crate::config::Settings;

@@ -1,7 +1,7 @@
 //! What `[kinds.NAME]` and `[queues.NAME]` say of their jobs: retries, backoff and times, each by itself (L19).
 
 use backstop::JobDefaults;
-use backstop::core::failure::{BackoffError, Growth};
+use backstop_core::failure::{BackoffError, Growth};
 
 use super::read::PlainValue;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use backstop::core::job::Masking;
-use backstop::core::sealing::SealingKeys;
-use backstop::core::signing::{KeyError, SecretKey, SigningKeys};
 use backstop::{Config, Encryption, Signing};
+use backstop_core::job::Masking;
+use backstop_core::sealing::SealingKeys;
+use backstop_core::signing::{KeyError, SecretKey, SigningKeys};
 use serde_json::Value;
 
 use super::read::{ConfigFault, FileValue, PlainValue};

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::failure::BudgetSettings;
-use backstop::core::failure::redact::StandardRedactor;
-use backstop::core::job::Aging;
 use backstop::{Config, QueueConfig};
+use backstop_core::failure::BudgetSettings;
+use backstop_core::failure::redact::StandardRedactor;
+use backstop_core::job::Aging;
 use backstop_kinds::Kinds;
 use miette::LabeledSpan;
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop::core::job::Masking;
+use backstop_core::job::Masking;
 
 use super::read::{ConfigFault, read};
 use super::{GivenSettings, SettingSource, Settings};
@@ -165,7 +165,7 @@ fn the_retry_budget_is_set_checked_and_switched_off() {
     let settings = load("[retry_budget]\npercent = 50\nfloor = 7");
     let budget = settings.engine.retry_budget.expect("it is on");
     assert_eq!((budget.share, budget.floor), (0.5, 7));
-    assert_eq!(load("").engine.retry_budget, Some(backstop::core::failure::BudgetSettings::default()));
+    assert_eq!(load("").engine.retry_budget, Some(backstop_core::failure::BudgetSettings::default()));
     assert_eq!(load("[retry_budget]\nenabled = false\npercent = 50").engine.retry_budget, None);
     for text in ["[retry_budget]\nfloor = 0", "[retry_budget]\npercent = 5000"] {
         let found = read(text).expect("the shape is right");

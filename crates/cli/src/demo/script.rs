@@ -63,31 +63,32 @@ pub(super) fn scenes() -> Vec<DemoScene> {
             engine.enqueue(jobs::SendReceipt { to: "ada@example.com".to_owned() })
         }),
         scene("retry, then success", well(3, 2), |engine, _| {
-            engine.enqueue(jobs::CallPartner { fails: 2 }).max_retries(4).backoff(pause(1_500))
+            engine.enqueue(jobs::CallPartner { fails: 2 }).max_retries(4).backoff(pause(1_500)).untyped()
         }),
         scene("attempts exhausted", dead(3, 3, Cause::Error, TerminalReason::RetryExhausted), |engine, _| {
-            engine.enqueue(jobs::SyncStock { warehouse: 7 }).max_retries(2).backoff(pause(1_700))
+            engine.enqueue(jobs::SyncStock { warehouse: 7 }).max_retries(2).backoff(pause(1_700)).untyped()
         }),
         scene("permanent error", dead(1, 1, Cause::Permanent, TerminalReason::NonRetryable), |engine, _| {
-            engine.enqueue(jobs::ChargeCard { cents: 990 })
+            engine.enqueue(jobs::ChargeCard { cents: 990 }).untyped()
         }),
         scene("invalid input", dead(1, 1, Cause::Invalid, TerminalReason::Invalid), |engine, _| {
-            engine.enqueue(jobs::ImportOrder { quantity: -3 })
+            engine.enqueue(jobs::ImportOrder { quantity: -3 }).untyped()
         }),
         scene("timeout", dead(1, 1, Cause::Timeout, TerminalReason::RetryExhausted), |engine, _| {
             engine
                 .enqueue(jobs::RenderReport { pages: 900 })
                 .max_retries(0)
                 .timeout(Duration::from_millis(3_000))
+                .untyped()
         }),
         scene("panic", dead(2, 2, Cause::Panic, TerminalReason::RetryExhausted), |engine, _| {
-            engine.enqueue(jobs::ResizeImage { width: 640 }).max_retries(1).backoff(pause(1_500))
+            engine.enqueue(jobs::ResizeImage { width: 640 }).max_retries(1).backoff(pause(1_500)).untyped()
         }),
         scene("snooze, then success", well(3, 0), |engine, _| {
-            engine.enqueue(jobs::AwaitStock { article: 44 })
+            engine.enqueue(jobs::AwaitStock { article: 44 }).untyped()
         }),
         scene("dependency away, then success", well(2, 0), |engine, _| {
-            engine.enqueue(jobs::ShipParcel { parcel: 12 }).backoff(pause(2_200))
+            engine.enqueue(jobs::ShipParcel { parcel: 12 }).backoff(pause(2_200)).untyped()
         }),
         DemoScene {
             shows: "canceled while running",
@@ -99,19 +100,19 @@ pub(super) fn scenes() -> Vec<DemoScene> {
                 terminal_reason: None,
             },
             called_off: true,
-            submit: |engine, _| engine.enqueue(jobs::ExportLedger { year: 2025 }),
+            submit: |engine, _| engine.enqueue(jobs::ExportLedger { year: 2025 }).untyped(),
         },
         scene(
             "reported failure",
             dead(1, 1, Cause::Permanent, TerminalReason::ReportedFailure),
-            |engine, _| engine.enqueue(jobs::CheckCredit { customer: 31 }),
+            |engine, _| engine.enqueue(jobs::CheckCredit { customer: 31 }).untyped(),
         ),
         scene(
             "expired before it could start",
             DemoEnd { cause: None, ..dead(0, 0, Cause::Error, TerminalReason::Expired) },
             |engine, now| {
                 let (over, due) = (Duration::from_secs(3), Duration::from_secs(4));
-                engine.enqueue(jobs::FlashSale { sale: 5 }).delay(due).expires_at(now.after(over))
+                engine.enqueue(jobs::FlashSale { sale: 5 }).delay(due).expires_at(now.after(over)).untyped()
             },
         ),
         scene(

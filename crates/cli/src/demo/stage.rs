@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use backstop::core::job::JobView;
-use backstop::store::PageRequest;
 use backstop::{Backstop, Event, EventKind, JobId, State};
+use backstop_core::job::JobView;
+use backstop_store::PageRequest;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::script::{DemoEnd, DemoScene, scenes};

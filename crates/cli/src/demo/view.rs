@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Instant;
 
-use backstop::core::job::Progress;
 use backstop::{JobId, State};
+use backstop_core::job::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::output::paint::{self, Colour};

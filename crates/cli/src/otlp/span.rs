@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop::Cause;
-use backstop::core::job::StoredJob;
+use backstop_core::job::StoredJob;
 use backstop_server::AnsweredRequest;
 use serde_json::{Value, json};
 
@@ -178,8 +178,8 @@ fn parent(text: &str) -> Parent {
 
 #[cfg(test)]
 mod tests {
-    use backstop::core::job::Spec;
     use backstop::{JobId, Timestamp};
+    use backstop_core::job::Spec;
 
     use super::*;
 

@@ -63,7 +63,7 @@ async fn run_traced(endpoint: &str, jobs: &[(u32, Option<&str>)]) -> (Vec<JobId>
     let worker = engine.worker(()).register::<Pay>().queue("default", 1).hook(exporter.runs());
     let worker = worker.start().await.unwrap();
     for id in &ids {
-        engine.ended(*id).await.unwrap();
+        engine.wait(*id).await.unwrap();
     }
     worker.stop().await;
     (ids, exporter.stop().await)

@@ -108,14 +108,14 @@ impl CliOutput {
 
 /// A stored string as a person may see it: one line, no control character.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    backstop::core::text::for_terminal(text)
+    backstop_core::text::for_terminal(text)
 }
 
 /// A stored string cut to what fits in a cell or a line.
 pub(crate) fn brief(text: &str, max_chars: usize) -> String {
     // Cutting first keeps a megabyte of text from being rewritten for eighty characters of it.
-    let head = backstop::core::text::truncate_chars(text, max_chars);
-    backstop::core::text::truncate_chars(&clean(&head), max_chars).into_owned()
+    let head = backstop_core::text::truncate_chars(text, max_chars);
+    backstop_core::text::truncate_chars(&clean(&head), max_chars).into_owned()
 }
 
 /// A JSON value on one line, cut to what fits.

@@ -1,8 +1,8 @@
 //! Colours that mean something: green is done, blue is under way, yellow waits, red is dead, grey is canceled.
 
 use backstop::State;
-use backstop::core::failure::Cause;
-use backstop::core::incident::IncidentState;
+use backstop_core::failure::Cause;
+use backstop_core::incident::IncidentState;
 use backstop_server::shape::DoctorLevel;
 use comfy_table::Color;
 

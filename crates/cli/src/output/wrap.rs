@@ -28,7 +28,7 @@ pub(crate) fn wrapped(text: &str, width: Option<u16>, indent: usize) -> String {
 
 /// Characters that a terminal shows of a word that may be coloured.
 fn shown(word: &str) -> usize {
-    backstop::core::text::without_ansi(word).chars().count()
+    backstop_core::text::without_ansi(word).chars().count()
 }
 
 #[cfg(test)]

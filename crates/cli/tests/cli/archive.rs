@@ -104,7 +104,7 @@ fn pruning_by_hand_counts_asks_and_leaves_what_never_ran() {
     prune(&["--older-than", "0s"]).exits(3).tells(&["needs_yes", "remove 2 archived jobs"]);
     assert_eq!(prune(&["--older-than", "0s", "--dry-run", "--json"]).exits(0).json()["jobs"], json!(2));
     // While another process prunes, nobody does by hand.
-    let (other, duty) = (worker_id(), backstop::store::Duty::Prune);
+    let (other, duty) = (worker_id(), backstop_store::Duty::Prune);
     let lead = |span| {
         on_engine(&program, async |engine| {
             // Whoever archived what is pruned here leads for a moment longer.

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use backstop::store::Duty;
 use backstop::{Backstop, Config, Retention, worker_id};
 use backstop_server::{Api, ServerSettings, serve};
+use backstop_store::Duty;
 use serde_json::Value;
 use tokio::sync::oneshot;
 

@@ -108,7 +108,7 @@ fn a_rule_that_cannot_work_is_refused_before_anything_changes() {
             &["--text", "x", "--then", "permanent", "--delay", "3s"],
             "--delay has no effect with `--then permanent`",
         ),
-        (&["--text", "x", "--then", "transient", "--max-retries", "3"], "--max-retries means nothing"),
+        (&["--text", "x", "--then", "transient", "--max-retries", "3"], "--max-retries has no effect"),
         (&["--cause", "succeeded", "--then", "permanent"], "succeeded"),
         (&["--kind", "", "--then", "permanent"], "kind"),
         (&["--text", "x", "--then", "explode"], "explode"),

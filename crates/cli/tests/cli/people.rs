@@ -16,7 +16,7 @@ fn store_alike(program: &Program) {
         for id in ALIKE {
             let mut job = engine.enqueue_raw("mail", "{}").into_new_job().expect("a job");
             job.spec.id = id.parse().expect("an id");
-            let submit = backstop::store::Submit { jobs: vec![job], atomic: true };
+            let submit = backstop_store::Submit { jobs: vec![job], atomic: true };
             engine.store().submit(submit).await.expect("it is there").remove(0).expect("stored");
         }
     });

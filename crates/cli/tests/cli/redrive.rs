@@ -110,7 +110,7 @@ fn a_plan_halts_at_its_canary_and_drives_all_after_the_fix() {
         rains.store(false, Ordering::SeqCst);
         program.run(&["redrive", "resume", &id, "--watch"]).exits(0).says(&["done", "3 succeeded"]);
         running.stop().await;
-        let dead = engine.queues().await.expect("it is there")[0].failed;
+        let dead = engine.queues().list().await.expect("it is there")[0].failed;
         assert_eq!(dead, 1, "the other bug was never touched");
     });
     program.run(&["redrive", "list"]).exits(0).says(&[&id, "done", "ann", &rain]);
@@ -154,7 +154,7 @@ fn a_plan_is_started_paused_resumed_and_canceled_without_a_worker() {
     program.run(&["redrive", "show", &id, "--watch"]).exits(1).says(&["canceled"]);
     program.run(&["redrive", "show", &id, "--jobs"]).exits(0).says(&["has driven no job"]);
     on_engine(&program, async |engine| {
-        let failed = engine.queues().await.expect("it is there")[0].failed;
+        let failed = engine.queues().list().await.expect("it is there")[0].failed;
         assert_eq!((failed, State::Failed.as_str()), (4, "failed"), "nothing was driven");
     });
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::rules::{Rule, RuleAction, named};
 use super::{Backoff, Budget, Cause, Decision, TerminalReason, Verdict};
 use crate::job::Policy;
-use crate::limits::Limits;
 
 /// What a run reported when it did not simply succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +83,8 @@ pub struct DecisionInput<'a> {
     pub rule: Option<&'a Rule>,
     /// A number in `0.0..1.0` for jitter.
     pub jitter: f64,
+    /// The longest wait that anybody gets, whoever asks for it (L20).
+    pub longest_delay: Duration,
 }
 
 /// Decides where a job goes after `failure`, with the trace of every check made.
@@ -206,7 +207,7 @@ fn wait(
     } else {
         ("by the job's backoff", situation.policy.backoff.delay(attempt, situation.jitter))
     };
-    let delay = delay.min(Limits::default().delay);
+    let delay = delay.min(situation.longest_delay);
     decision.note("delay", format!("{}, {who}", human(delay)));
     delay
 }
@@ -232,10 +233,11 @@ fn crashed(situation: &DecisionInput<'_>, rule: Option<&Rule>, decision: &mut De
         return Verdict::Dead { reason: TerminalReason::Poisoned };
     }
     let (delay, who) = match waits_of(rule) {
-        (Some(given), _) => (given.min(Limits::default().delay), "given by the rule"),
+        (Some(given), _) => (given, "given by the rule"),
         (None, Some(backoff)) => (backoff.delay(crashes, situation.jitter), "by the rule's backoff"),
         (None, None) => (situation.policy.backoff.delay(crashes, situation.jitter), "by the job's backoff"),
     };
+    let delay = delay.min(situation.longest_delay);
     decision.note("delay", format!("{}, {who}", human(delay)));
     Verdict::Retry { delay }
 }
@@ -252,11 +254,12 @@ fn deferred(
     }
     let asked = waits_of(rule).0.or(failure.retry_in);
     let delay = match (failure.cause, asked) {
-        (_, Some(asked)) => asked.min(Limits::default().delay),
+        (_, Some(asked)) => asked,
         // The work itself is fine and its worker is leaving: the next one should take it at once.
         (Cause::Interrupted | Cause::LeaseLost, None) => Duration::ZERO,
         (_, None) => situation.policy.backoff.delay(situation.deferrals.saturating_add(1), situation.jitter),
     };
+    let delay = delay.min(situation.longest_delay);
     decision.note("delay", human(delay));
     Verdict::Defer { delay }
 }

@@ -4,10 +4,21 @@ use std::time::Duration;
 
 use super::*;
 use crate::job::Policy;
+use crate::limits::Limits;
 
 fn situation(policy: &Policy) -> DecisionInput<'_> {
     let hook = HookAnswer::default();
-    DecisionInput { policy, attempt: 0, crashes: 0, deferrals: 0, hook, rule: None, jitter: 0.5 }
+    let longest_delay = Limits::default().delay;
+    DecisionInput {
+        policy,
+        attempt: 0,
+        crashes: 0,
+        deferrals: 0,
+        hook,
+        rule: None,
+        jitter: 0.5,
+        longest_delay,
+    }
 }
 
 fn error() -> Failure {
@@ -40,6 +51,32 @@ fn a_plain_error_is_retried_by_the_backoff() {
             "delay=7.0 s, by the job's backoff"
         ]
     );
+}
+
+#[test]
+fn no_wait_is_longer_than_the_limit() {
+    // L20: whoever asks for it.
+    let limit = Duration::from_secs(60);
+    let policy = fixed(7_000);
+    let wait = |failure: &Failure| match decide(
+        failure,
+        &DecisionInput { longest_delay: limit, ..situation(&policy) },
+    )
+    .verdict
+    {
+        Verdict::Retry { delay } | Verdict::Defer { delay } => delay,
+        other => panic!("{other:?}"),
+    };
+    let asked = Duration::from_secs(3_600);
+    for failure in [
+        error(),
+        error().retry_in(asked),
+        Failure::new(Cause::Crash, "Crash", "gone"),
+        Failure::new(Cause::Snoozed, "Snoozed", "later").retry_in(asked),
+        Failure::new(Cause::Rejected, "Transient", "away"),
+    ] {
+        assert_eq!(wait(&failure), limit, "{failure:?}");
+    }
 }
 
 #[test]

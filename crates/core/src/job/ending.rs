@@ -39,6 +39,9 @@ pub struct Ending {
     pub output: Option<String>,
     /// The callback to store in the same transaction (F14).
     pub follow_up: Option<Box<NewJob>>,
+    /// Jobs that the handler submitted with its completion, to store in the same transaction (L23). Their ids are new
+    /// and they have no keys, so that nothing can stand in their way.
+    pub children: Vec<NewJob>,
 }
 
 impl Ending {
@@ -55,6 +58,7 @@ impl Ending {
             warning: None,
             output: None,
             follow_up: None,
+            children: Vec::new(),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 
 /// A job as every interface shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = StoredJob))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Job))]
 pub struct JobJson {
     /// Its identity.
     pub id: JobId,

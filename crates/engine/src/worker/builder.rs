@@ -16,6 +16,30 @@ use crate::job::Job;
 use crate::registry::Registry;
 
 /// Builds a worker whose handlers share an application context of type `C`.
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop::prelude::*;
+/// use backstop::{Stopped, WorkerHandle};
+///
+/// # #[job]
+/// # async fn greet() {}
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// let engine = Backstop::open("memory:").await?;
+/// let worker: WorkerHandle = engine
+///     .worker(())
+///     .register_all()
+///     .queue("default", 16)
+///     .code_version("1.4.0")
+///     .grace(Duration::from_secs(20))
+///     .start()
+///     .await?;
+/// // Until the service is told to stop.
+/// let Stopped { interrupted, .. } = worker.stop().await;
+/// assert_eq!(interrupted, 0);
+/// # Ok(()) }
+/// ```
 #[must_use = "a worker does nothing before it runs"]
 pub struct WorkerBuilder<C> {
     engine: Backstop,
@@ -63,6 +87,44 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// Adds a kind of job. Its context type must be this worker's: the compiler checks it.
     pub fn register<J: Job<Context = C>>(mut self) -> Self {
         self.registry.add::<J>();
+        self
+    }
+
+    /// Adds a kind of job that shares nothing with others, whatever this worker's own context is.
+    pub fn register_without_context<J: Job<Context = ()>>(mut self) -> Self {
+        self.registry.add_without_context::<J>();
+        self
+    }
+
+    /// Adds every job of this program that `#[job]` has made and that asks for this worker's context or for none. So
+    /// no handler is forgotten; a job that implements [`Job`] by hand is added by [`WorkerBuilder::register`].
+    ///
+    /// ```
+    /// use backstop::prelude::*;
+    ///
+    /// struct App {
+    ///     sender: &'static str,
+    /// }
+    ///
+    /// #[job]
+    /// async fn send_email(cx: JobContext<App>, to: String) {
+    ///     cx.log(format!("{} writes to {to}", cx.app().sender));
+    /// }
+    ///
+    /// #[job]
+    /// async fn clean_up() {}
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.enqueue(SendEmail { to: "ann@example.com".into() }).submit().await?;
+    /// engine.enqueue(CleanUp {}).submit().await?;
+    /// let worker = engine.worker(App { sender: "shop@example.com" }).register_all().queue("default", 1);
+    /// assert_eq!(worker.inline()?.drain(10).await?.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn register_all(mut self) -> Self {
+        self.registry.add_all();
         self
     }
 
@@ -148,13 +210,26 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         queues
     }
 
-    /// Warns of queues that neither it nor another live worker serves.
-    async fn warn_of_unserved(&self) {
-        let unserved = self.unserved();
-        if unserved.is_empty() {
+    /// Queues that it serves, where no kind of its own goes by itself.
+    fn only_served(&self) -> Vec<&ServedQueue> {
+        let own = self.registry.queues();
+        self.queues.iter().filter(|served| !own.contains_key(&*served.name)).collect()
+    }
+
+    /// Tells of queues that neither it nor another live worker serves, and of those that nobody has submitted to: both
+    /// are mostly names with a mistake in them.
+    async fn tell_of_queues(&self) {
+        let (unserved, only_served) = (self.unserved(), self.only_served());
+        if unserved.is_empty() && only_served.is_empty() {
             return;
         }
         let Ok(known) = self.engine.store().queues().await else { return };
+        for served in only_served {
+            if !known.iter().any(|one| *one.name == *served.name) {
+                tracing::info!(queue = %served.name,
+                    "no job was ever submitted to this queue, and no kind of this worker goes there by itself");
+            }
+        }
         for (queue, kinds) in unserved {
             if !known.iter().any(|one| one.name == queue && one.workers > 0) {
                 let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
@@ -164,6 +239,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     }
 
     fn plan(self) -> Result<Plan<C>, Error> {
+        self.registry.check()?;
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
         }
@@ -182,9 +258,9 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// Starts it in the background.
     ///
     /// # Errors
-    /// When it has no queue to serve, or the store is away.
+    /// When it has no kind of job or no queue to serve, two of its types have one kind, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
-        self.warn_of_unserved().await;
+        self.tell_of_queues().await;
         WorkerHandle::start(self.plan()?).await
     }
 
@@ -218,7 +294,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// A worker that runs due jobs one after another in the calling task: for tests, and to drain a queue once.
     ///
     /// # Errors
-    /// When it has no queue to serve.
+    /// When it has no kind of job or no queue to serve, or two of its types have one kind.
     pub fn inline(self) -> Result<InlineWorker<C>, Error> {
         Ok(InlineWorker::new(self.plan()?))
     }

@@ -164,6 +164,7 @@ pub(crate) fn judge(
         hook,
         jitter: fastrand::f64(),
         rule,
+        longest_delay: config.limits.delay,
     };
     let mut decision = decide(failure, &situation);
     for check in &mut decision.trace {

@@ -21,6 +21,7 @@ use super::conclude::Happened;
 use super::end::{end, overtime, tell};
 use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::slots::Slot;
+use crate::children::Children;
 use crate::config::Pace;
 use crate::context::{JobContext, Output, Run};
 use crate::engine::Backstop;
@@ -86,6 +87,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             code_version: self.code_version.clone(),
             courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
+            children: Children::new(),
         });
         let info = RunInfo { job, record };
         let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
@@ -137,7 +139,9 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Some(handler) => handler.ask(attempt, failure),
             None => HookAnswer::default(),
         };
-        end(&self.engine, happened, ask).await
+        let mut ending = end(&self.engine, happened, ask).await;
+        run.children.leave_with(&mut ending);
+        ending
     }
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).

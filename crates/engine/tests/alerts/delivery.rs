@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop::EventKind;
-use backstop::core::incident::IncidentVerb;
+use backstop_core::incident::IncidentVerb;
 
 use crate::stage::{Ear, Mood, Stage};
 
@@ -118,7 +118,7 @@ async fn what_did_not_come_through_is_told_again_as_it_was() {
     stage.pass(5).await;
     stage.pass(9).await;
     assert_eq!(ear.tries(), 2, "the second pause is longer");
-    let incident = stage.engine.incidents(1).await.expect("the model is there").remove(0).fingerprint;
+    let incident = stage.engine.incidents().list(1).await.expect("the model is there").remove(0).fingerprint;
     let log = stage.log(incident.as_ref()).await;
     assert_eq!((log.failures, log.waiting, log.told), (2, 7, 0));
     assert_eq!(log.trouble.as_deref(), Some("the pager is off"));
@@ -178,7 +178,7 @@ async fn what_nobody_could_be_told_for_a_day_is_dropped_and_counted() {
     for _ in 0..25 {
         stage.pass(3_600).await;
     }
-    let incident = stage.engine.incidents(1).await.expect("the model is there").remove(0).fingerprint;
+    let incident = stage.engine.incidents().list(1).await.expect("the model is there").remove(0).fingerprint;
     let log = stage.log(incident.as_ref()).await;
     assert_eq!((log.dropped, log.waiting, log.failures), (3, 0, 0));
     // Alerts that lay in the outbox because no node delivered.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::store::{Clock, ModelStore};
 use backstop::{Alerts, Backstop, Config, State, Timestamp, WorkerHandle};
+use backstop_store::{Clock, ModelStore};
 use tokio::time::Instant;
 
 use crate::stage::{Die, Ear, Mood, Stage, die};
@@ -30,7 +30,7 @@ async fn worker(engine: &Backstop) -> WorkerHandle {
 
 async fn end(engine: &Backstop, of: &str) -> State {
     let id = engine.enqueue(die(of)).submit().await.expect("admitted").id;
-    engine.ended(id).await.expect("the model is there").expect("it is there").view.state()
+    engine.wait(id).await.expect("the model is there").expect("it is there").view.state()
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,8 @@ async fn channels_of_one_name_are_told_apart() {
     stage.kill(&["the disk is gone"]).await;
     stage.maintain().await;
     assert_eq!((one.counts(), two.counts()), (vec![1], vec![]));
-    let logs = stage.engine.alert_logs(&one.heard()[0].incident).await.expect("the model is there");
+    let logs =
+        stage.engine.incidents().alert_logs(&one.heard()[0].incident).await.expect("the model is there");
     let told: Vec<_> = logs.iter().map(|log| (log.channel.as_str(), log.told, log.failures)).collect();
     assert_eq!(told, [("ear", 1, 0), ("ear-2", 0, 1)]);
 }
@@ -124,7 +125,7 @@ async fn what_every_channel_was_told_is_listed_page_by_page() {
     let mut listed = Vec::new();
     let mut after = None;
     loop {
-        let page = stage.engine.alerts(after, 3).await.expect("the model is there");
+        let page = stage.engine.incidents().alerts(after, 3).await.expect("the model is there");
         listed.extend(page.items);
         after = page.next;
         if after.is_none() {
@@ -143,5 +144,5 @@ async fn what_every_channel_was_told_is_listed_page_by_page() {
         );
         assert_eq!(account.log.waiting > 0, failing, "{account:?}");
     }
-    assert!(stage.engine.alerts(None, 100_000).await.is_err(), "a page has its limit");
+    assert!(stage.engine.incidents().alerts(None, 100_000).await.is_err(), "a page has its limit");
 }

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backstop::core::alert::Notice;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{IncidentUpdate, IncidentVerb};
 use backstop::prelude::*;
-use backstop::store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, ManualClock, ModelStore, Store};
 use backstop::{
     AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, Config, JobId, WorkerId, worker_id,
 };
+use backstop_core::alert::Notice;
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::{IncidentUpdate, IncidentVerb};
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, ManualClock, ModelStore, Store};
 
 pub(crate) const TERM: Duration = Duration::from_secs(30);
 
@@ -91,7 +91,7 @@ impl Ear {
             Mood::Panics => panic!("the channel's own bug"),
             Mood::LosesItsNode(store, clock) => {
                 clock.advance(TERM * 2);
-                let duties = vec![backstop::store::Duty::Alert];
+                let duties = vec![backstop_store::Duty::Alert];
                 store.lead(worker_id(), duties, TERM).await.expect("the model is there");
             }
         }
@@ -168,7 +168,7 @@ impl Stage {
 
     /// The account of the only channel.
     pub(crate) async fn log(&self, incident: &str) -> AlertLog {
-        self.engine.alert_logs(incident).await.expect("the model is there").remove(0)
+        self.engine.incidents().alert_logs(incident).await.expect("the model is there").remove(0)
     }
 
     /// How many alerts wait in the outbox.

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::failure::{Cause, Failure};
-use backstop::store::KnownKind;
 use backstop::{Alerts, Ended, Finished, Handed, LogChannel, RemoteWorker, Webhook, WorkRequest};
+use backstop_core::failure::{Cause, Failure};
+use backstop_store::KnownKind;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -183,7 +183,8 @@ async fn neither_secret_nor_path_is_in_any_log_line_error_or_document() {
         let stage = Stage::with(Alerts::default().channel(webhook));
         stage.kill(&["the disk is gone"]).await;
         stage.maintain().await;
-        let incident = stage.engine.incidents(1).await.expect("the model is there").remove(0).fingerprint;
+        let incident =
+            stage.engine.incidents().list(1).await.expect("the model is there").remove(0).fingerprint;
         let log = stage.log(incident.as_ref()).await;
         let told = log.trouble.expect("it failed");
         assert!(told.contains(trouble) && told.contains(&shown), "{told}");
@@ -233,7 +234,7 @@ async fn every_dead_letter_has_its_critical_line() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let stage = Stage::with(Alerts::default());
-    let submit = async |job: backstop::Enqueue| job.submit().await.expect("stored").id;
+    let submit = async |job: backstop::Enqueue<()>| job.submit().await.expect("stored").id;
     let marked = submit(stage.engine.enqueue(die("its end"))).await;
     let failure = Failure::new(Cause::Permanent, "MailError", "it bounced").because("no such mailbox");
     let (grant, ended) = (take(&stage).await.grant, Ended::Failed(failure));

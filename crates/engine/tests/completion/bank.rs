@@ -131,6 +131,7 @@ impl Job for Transfer {
         if self.way == "canceled meanwhile" {
             cancel(&cx, cx.id()).await?;
         }
+        cx.submit_with_completion(cx.enqueue(Welcome {}).queue("children")).await?;
         let (inside, way) = (cx.clone(), self.way.clone());
         let transacted = tokio::task::spawn_blocking(move || {
             let first = if way == "rollback then commit" { transact(&inside, false) } else { Ok(()) };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{Cause, Config, JobId, State};
+use backstop_store::{JobFilter, PageRequest};
 
 use crate::changed::overwritten;
 use crate::place::{App, Place, after, detail, drain, work};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use backstop::core::job::JobDetail;
-use backstop::core::signing::{SecretKey, SigningKeys};
 use backstop::mysql::mysql_async::prelude::Queryable;
 use backstop::mysql::mysql_async::{Conn, Opts};
 use backstop::postgres::tokio_postgres::{self, NoTls};
 use backstop::prelude::*;
 use backstop::sqlite::rusqlite::Connection;
 use backstop::{Config, JobId, Signing, TerminalReason};
+use backstop_core::job::JobDetail;
+use backstop_core::signing::{SecretKey, SigningKeys};
 use backstop_testbed::{Folder, shared};
 
 /// Which queues the workers of these tests serve.

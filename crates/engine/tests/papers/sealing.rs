@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use backstop::core::job::Masking;
-use backstop::core::sealing::{SealingKeys, is_sealed};
-use backstop::core::signing::SecretKey;
 use backstop::prelude::*;
-use backstop::store::{JobFilter, ModelStore, PageRequest, SystemClock};
 use backstop::{Cause, Config, Encryption, EventKind, State, TerminalReason};
+use backstop_core::job::Masking;
+use backstop_core::sealing::{SealingKeys, is_sealed};
+use backstop_core::signing::SecretKey;
+use backstop_store::{JobFilter, ModelStore, PageRequest, SystemClock};
 
 use crate::place::{App, Place, after, detail, drain, strict, work};
 

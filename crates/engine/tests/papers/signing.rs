@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::core::job::JobDetail;
 use backstop::prelude::*;
-use backstop::store::{ManualClock, ModelStore};
 use backstop::{Config, JobId, QueueConfig, Refusal, Signing, State, TerminalReason, worker_id};
+use backstop_core::job::JobDetail;
+use backstop_store::{ManualClock, ModelStore};
 
 use crate::place::{App, Place, after, detail, drain, keys, reason, strict, work};
 
@@ -38,7 +38,7 @@ async fn what_was_made_elsewhere_is_verified_before_it_is_stored() {
     let mut moved = unlisted.clone();
     moved.spec.queue = "narrow".into();
     let code =
-        |answer: Result<backstop::store::Submitted, Refusal>| answer.err().map(|refusal| refusal.code());
+        |answer: Result<backstop_store::Submitted, Refusal>| answer.err().map(|refusal| refusal.code());
     let jobs = vec![signed.clone(), unknown.clone(), unsigned.clone(), changed, broken, moved];
     let answers = engine.submit_made(jobs, false).await.expect("the store is there");
     let codes: Vec<_> = answers.into_iter().map(code).collect();

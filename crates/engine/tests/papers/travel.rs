@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use backstop::core::envelope::envelope;
-use backstop::core::failure::fingerprint::fingerprint;
 use backstop::prelude::*;
-use backstop::store::{ModelStore, SystemClock};
 use backstop::{Config, Event, SubmitError};
+use backstop_core::envelope::envelope;
+use backstop_core::failure::fingerprint::fingerprint;
+use backstop_store::{ModelStore, SystemClock};
 
 use crate::place::{App, after, detail, drain, work};
 
@@ -105,7 +105,7 @@ async fn incidents_of_tenants_stay_apart() {
     assert_eq!(prints[2], prints[0]);
     assert_eq!(prints[1], fingerprint("acme/work", "Permanent", "it was told to"));
     let mut kinds: Vec<_> =
-        engine.incidents(10).await.expect("read").into_iter().map(|i| (i.kind, i.failures)).collect();
+        engine.incidents().list(10).await.expect("read").into_iter().map(|i| (i.kind, i.failures)).collect();
     kinds.sort();
     assert_eq!(kinds, [("acme/work".to_owned(), 1), ("work".to_owned(), 2)]);
     let dead = detail(&engine, ids[1]).await.view;

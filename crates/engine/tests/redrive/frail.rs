@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop::core::JobId;
-use backstop::core::job::JobSummary;
-use backstop::store::{Answer, DocumentRange, Documents, Drawer, Error, Layer, Store};
+use backstop_core::JobId;
+use backstop_core::job::JobSummary;
+use backstop_store::{Answer, DocumentRange, Documents, Drawer, Error, Layer, Store};
 
 /// Something that happens before a call, such as another node being faster.
 pub(crate) type Before = Box<dyn Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;

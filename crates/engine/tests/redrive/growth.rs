@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::{Amend, DocumentRange, Documents, Drawer, Edit, Expect, Store};
 use backstop::{Config, Retirement};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanPhase, PlanSelector};
+use backstop_store::{Amend, DocumentRange, Documents, Drawer, Edit, Expect, Store};
 
 use crate::frail::{Frail, Trouble};
 use crate::scenario::{incident, jobs};
@@ -22,8 +22,8 @@ fn by_kind() -> PlanSelector {
 /// A plan that is done.
 async fn done(stage: &Stage) -> Plan {
     stage.shop.mend("no customer");
-    let plan = stage.engine.redrive(by_kind()).by("ann").create().await.expect("there are some");
-    stage.engine.start_redrive(&plan.id, "ann").await.expect("it is new");
+    let plan = stage.engine.redrives().plan(by_kind()).by("ann").create().await.expect("there are some");
+    stage.engine.redrives().start(&plan.id, "ann").await.expect("it is new");
     stage.reach(&plan.id, PlanPhase::Done).await
 }
 
@@ -59,7 +59,7 @@ async fn five_thousand_plans_at_rest_are_not_read() {
         stage.pass(Duration::from_secs(3));
     }
     assert_eq!(counting.plans(), before, "and then at none of those that are at rest");
-    let further = engine.redrive(by_kind()).create().await;
+    let further = engine.redrives().plan(by_kind()).create().await;
     assert_eq!(further.expect_err("all are driven").code(), "matches_nothing");
 }
 
@@ -68,7 +68,7 @@ async fn a_plan_of_an_earlier_program_is_found_within_minutes() {
     // D4
     let stage = Stage::dead(&[("no customer", 3)]).await;
     stage.maintain().await;
-    let plan = stage.engine.redrive(by_kind()).create().await.expect("there are some");
+    let plan = stage.engine.redrives().plan(by_kind()).create().await.expect("there are some");
     let mut started = plan.clone();
     started.start("ann", stage.clock_now().await).expect("it is new");
     let body = serde_json::to_string(&started).expect("plain data").into();
@@ -91,16 +91,16 @@ async fn plans_go_by_age_with_a_line_in_the_audit_log() {
     let stage = Stage::dead(&[("no customer", 3)]).await;
     let plan = done(&stage).await;
     copies(&*stage.store, &plan, 120).await;
-    let rests = stage.engine.redrive(by_kind()).create().await;
+    let rests = stage.engine.redrives().plan(by_kind()).create().await;
     assert!(rests.is_err(), "nothing is left to drive");
     assert!(!drawer(&*stage.store, Drawer::PlanJobs).await.items.is_empty());
     stage.pass(DAY * 89);
     stage.maintain().await;
-    assert_eq!(stage.engine.redrive_plans().await.expect("the model is there").len(), 121);
+    assert_eq!(stage.engine.redrives().list().await.expect("the model is there").len(), 121);
     assert!(drawer(&*stage.store, Drawer::Audit).await.items.is_empty());
     stage.pass(DAY * 2);
     stage.maintain().await;
-    assert_eq!(stage.engine.redrive_plans().await.expect("the model is there"), []);
+    assert_eq!(stage.engine.redrives().list().await.expect("the model is there"), []);
     for gone in [Drawer::Plans, Drawer::PlanJobs, Drawer::PlanMarks] {
         assert_eq!(drawer(&*stage.store, gone).await.items, [], "{gone}");
     }
@@ -115,15 +115,15 @@ async fn plans_go_by_age_with_a_line_in_the_audit_log() {
 async fn what_is_not_over_stays_and_so_does_everything_that_is_kept_for_ever() {
     // D2, D4
     let stage = Stage::dead(&[("no customer", 3)]).await;
-    let waiting = stage.engine.redrive(by_kind()).create().await.expect("there are some");
+    let waiting = stage.engine.redrives().plan(by_kind()).create().await.expect("there are some");
     let forever = Retirement::default().plans(None).incidents(None).queues(None);
     let keeps = Backstop::on(stage.store.clone(), Config::default().retirement(forever));
     let plan = done(&stage).await;
     stage.pass(DAY * 1_000);
     keeps.maintain(stage.node, TERM).await.expect("the model is there");
-    assert_eq!(stage.engine.redrive_plans().await.expect("the model is there").len(), 2);
+    assert_eq!(stage.engine.redrives().list().await.expect("the model is there").len(), 2);
     stage.maintain().await;
-    let left = stage.engine.redrive_plans().await.expect("the model is there");
+    let left = stage.engine.redrives().list().await.expect("the model is there");
     assert_eq!(left.iter().map(|plan| &plan.id).collect::<Vec<_>>(), [&waiting.id], "and not {}", plan.id);
 }
 
@@ -135,16 +135,19 @@ async fn incidents_go_by_age_once_their_dead_letters_are_gone() {
         (incident(&stage.engine, "no customer").await, incident(&stage.engine, "no paper").await);
     stage.pass(DAY * 80);
     let dead = jobs(&stage.engine, "no customer").await.iter().map(|view| view.job.spec.id).collect();
-    stage.engine.purge(dead).await.expect("the model is there");
+    stage.engine.archive().purge(dead).await.expect("the model is there");
     stage.pass(DAY * 9);
     stage.maintain().await;
-    assert!(stage.engine.incident(&over).await.expect("the model is there").is_some(), "not before its time");
+    assert!(
+        stage.engine.incidents().get(&over).await.expect("the model is there").is_some(),
+        "not before its time"
+    );
     stage.pass(DAY * 2);
     // Dead letters are archived after as long, and then nothing is open any more.
     stage.maintain().await;
     stage.maintain().await;
     for gone in [&over, &open] {
-        assert!(stage.engine.incident(gone).await.expect("the model is there").is_none(), "{gone}");
+        assert!(stage.engine.incidents().get(gone).await.expect("the model is there").is_none(), "{gone}");
     }
     let lines = drawer(&*stage.store, Drawer::Audit).await.items;
     let text: String = lines.iter().map(|line| line.body.to_string()).collect();

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::redrive::{Plan, PlanJobOutcome, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::Duty;
 use backstop::{Config, worker_id};
+use backstop_core::redrive::{Plan, PlanJobOutcome, PlanPhase, PlanSelector};
+use backstop_store::Duty;
 
 use crate::frail::{Before, Frail, Trouble};
 use crate::scenario::{incident, report};
@@ -20,8 +20,8 @@ async fn on_its_way() -> (Stage, Plan) {
     let stage = Stage::dead(&[("no customer", JOBS), ("disk full", 2)]).await;
     stage.shop.mend("no customer");
     let selector = PlanSelector::incident(incident(&stage.engine, "no customer").await);
-    let plan = stage.engine.redrive(selector).batch(3).per_second(10).create().await.expect("made");
-    stage.engine.start_redrive(&plan.id, "ann").await.expect("planned");
+    let plan = stage.engine.redrives().plan(selector).batch(3).per_second(10).create().await.expect("made");
+    stage.engine.redrives().start(&plan.id, "ann").await.expect("planned");
     (stage, plan)
 }
 
@@ -34,7 +34,7 @@ async fn step_on(stage: &Stage, frail: &Arc<Frail>, plan: &Plan) {
         }
         stage.work().await;
         stage.pass(Duration::from_millis(700));
-        if stage.engine.redrive_plan(&plan.id).await.expect("it is there").phase == PlanPhase::Done {
+        if stage.engine.redrives().get(&plan.id).await.expect("it is there").phase == PlanPhase::Done {
             return;
         }
     }
@@ -107,7 +107,7 @@ fn deposes(stage: &Stage, plan: &Plan, then: &Arc<Mutex<Option<Plan>>>) -> Befor
             clock.advance(TERM * 2);
             let terms = engine.store().lead(worker_id(), vec![Duty::Redrive], TERM).await;
             assert!(terms.expect("the model is there").iter().all(Option::is_some), "its leadership ran out");
-            *then.lock().expect("plain") = Some(engine.redrive_plan(&id).await.expect("it is there"));
+            *then.lock().expect("plain") = Some(engine.redrives().get(&id).await.expect("it is there"));
         })
     })
 }
@@ -118,8 +118,8 @@ fn is_touched(stage: &Stage, plan: &Plan, done: &Arc<AtomicBool>) -> Before {
     Box::new(move || {
         let (engine, id, done) = (engine.clone(), id.clone(), done.clone());
         Box::pin(async move {
-            if engine.pause_redrive(&id, "bob").await.is_ok() {
-                engine.resume_redrive(&id, "bob").await.expect("just paused");
+            if engine.redrives().pause(&id, "bob").await.is_ok() {
+                engine.redrives().resume(&id, "bob").await.expect("just paused");
                 done.store(true, Ordering::SeqCst);
             }
         })
@@ -152,12 +152,12 @@ async fn a_node_that_was_deposed_in_the_middle_of_a_step_writes_nothing() {
         let frail = Frail::new(stage.store.clone(), call, Trouble::Overtaken(deposes(&stage, &plan, &then)));
         let node = Backstop::on(frail.clone(), Config::default());
         while !frail.has_struck()
-            && stage.engine.redrive_plan(&plan.id).await.expect("there").phase != PlanPhase::Done
+            && stage.engine.redrives().get(&plan.id).await.expect("there").phase != PlanPhase::Done
         {
             node.maintain(stage.node, TERM).await.expect("the model is there");
             let seen = then.lock().expect("plain").clone();
             if let Some(then) = seen {
-                let now = stage.engine.redrive_plan(&plan.id).await.expect("it is there");
+                let now = stage.engine.redrives().get(&plan.id).await.expect("it is there");
                 assert_eq!(now, then, "deposed at call {call}");
             }
             stage.work().await;
@@ -182,7 +182,7 @@ async fn a_person_who_changes_the_plan_in_the_middle_of_a_step_wins() {
         let frail =
             Frail::new(stage.store.clone(), call, Trouble::Overtaken(is_touched(&stage, &plan, &done)));
         step_on(&stage, &frail, &plan).await;
-        let history = stage.engine.redrive_plan(&plan.id).await.expect("it is there").history;
+        let history = stage.engine.redrives().get(&plan.id).await.expect("it is there").history;
         let by_bob = history.iter().filter(|entry| entry.by.as_deref() == Some("bob")).count();
         let expected = if done.load(Ordering::SeqCst) { 2 } else { 0 };
         assert_eq!(by_bob, expected, "touched at call {call}: {history:?}");

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::failure::Fingerprint;
-use backstop::core::job::{JobView, PlanId};
-use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPart, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest, Store};
 use backstop::{Config, State, WorkerBuilder};
+use backstop_core::failure::Fingerprint;
+use backstop_core::job::{JobView, PlanId};
+use backstop_core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPart, PlanPhase, PlanSelector};
+use backstop_store::{JobFilter, PageRequest, Store};
 
 /// A shop whose faults can be mended.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ pub(crate) async fn submit(engine: &Backstop, fault: &str, count: usize) {
 
 /// The incident of a fault.
 pub(crate) async fn incident(engine: &Backstop, fault: &str) -> Fingerprint {
-    let incidents = engine.incidents(100).await.expect("the store is there");
+    let incidents = engine.incidents().list(100).await.expect("the store is there");
     let found = incidents.into_iter().find(|incident| incident.message.contains(fault));
     found.expect("it was counted").fingerprint
 }
@@ -91,7 +91,7 @@ pub(crate) async fn jobs(engine: &Backstop, fault: &str) -> Vec<JobView> {
 pub(crate) async fn report(engine: &Backstop, id: &PlanId) -> Vec<PlanJob> {
     let (mut items, mut after) = (Vec::new(), None);
     loop {
-        let page = engine.redrive_items(id, PageRequest { limit: 1_000, after }).await;
+        let page = engine.redrives().items(id, PageRequest { limit: 1_000, after }).await;
         let page = page.expect("the store is there");
         items.extend(page.items);
         after = page.next;
@@ -104,20 +104,20 @@ pub(crate) async fn report(engine: &Backstop, id: &PlanId) -> Vec<PlanJob> {
 /// Lets time pass until the plan is in `phase` with nothing in flight.
 async fn reach(engine: &Backstop, id: &PlanId, phase: PlanPhase, pass: &impl AsyncFn()) -> Plan {
     for _ in 0..20_000 {
-        let plan = engine.redrive_plan(id).await.expect("the plan is there");
+        let plan = engine.redrives().get(id).await.expect("the plan is there");
         if plan.phase == phase && plan.open == 0 {
             return plan;
         }
         assert!(!plan.phase.is_final(), "{}", plan.describe());
         pass().await;
     }
-    let plan = engine.redrive_plan(id).await.expect("the plan is there");
+    let plan = engine.redrives().get(id).await.expect("the plan is there");
     panic!("the plan never became {phase}: {}", plan.describe());
 }
 
 async fn until_idle(engine: &Backstop, dead: u64, pass: &impl AsyncFn()) {
     for _ in 0..20_000 {
-        let queues = engine.queues().await.expect("the store is there");
+        let queues = engine.queues().list().await.expect("the store is there");
         // A plan is about what ended before it was made, so time passes once more after the last death.
         pass().await;
         if queues.iter().map(|queue| queue.failed).sum::<u64>() == dead {
@@ -141,11 +141,12 @@ pub(crate) async fn five_thousand_and_forty(store: Arc<dyn Store>, pass: impl As
     until_idle(&engine, (MANY + FEW) as u64, &pass).await;
 
     let selector = PlanSelector::incident(incident(&engine, "no customer").await);
-    let plan = engine.redrive(selector).batch(250).per_second(1_000).by("ann").create().await.expect("made");
+    let plan =
+        engine.redrives().plan(selector).batch(250).per_second(1_000).by("ann").create().await.expect("made");
     assert_eq!((plan.expected, plan.phase), (MANY as u64, PlanPhase::Planned));
 
     // While the bug is there: one job is touched.
-    engine.start_redrive(&plan.id, "ann").await.expect("planned");
+    engine.redrives().start(&plan.id, "ann").await.expect("planned");
     let halted = reach(&engine, &plan.id, PlanPhase::Halted, &pass).await;
     assert_eq!((halted.counts.driven, halted.counts.failed_same), (1, 1), "{}", halted.describe());
     let touched = jobs(&engine, "no customer").await.iter().filter(|view| view.record.redrives > 0).count();
@@ -153,7 +154,7 @@ pub(crate) async fn five_thousand_and_forty(store: Arc<dyn Store>, pass: impl As
 
     // After the fix: all 5,000.
     shop.mend("no customer");
-    engine.resume_redrive(&plan.id, "ann").await.expect("halted");
+    engine.redrives().resume(&plan.id, "ann").await.expect("halted");
     let done = reach(&engine, &plan.id, PlanPhase::Done, &pass).await;
     running.stop().await;
     assert_eq!(done.counts.succeeded, MANY as u64, "{}", done.describe());

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPhase, PlanSelector};
 use backstop::prelude::*;
-use backstop::store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Expect, PageRequest, Store};
 use backstop::{Config, JobId};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanJob, PlanJobOutcome, PlanPhase, PlanSelector};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Expect, PageRequest, Store};
 
 use crate::frail::{Frail, Trouble};
 use crate::scenario::{Shop, report, submit, worker};
@@ -19,9 +19,9 @@ fn by_kind() -> PlanSelector {
 
 /// A plan over everything that goes as fast as it can, on its way.
 async fn started(engine: &Backstop, batch: u32) -> Plan {
-    let plan = engine.redrive(by_kind()).batch(batch).in_flight(batch * 10).per_second(u32::MAX);
+    let plan = engine.redrives().plan(by_kind()).batch(batch).in_flight(batch * 10).per_second(u32::MAX);
     let plan = plan.create().await.expect("made");
-    engine.start_redrive(&plan.id, "ann").await.expect("planned")
+    engine.redrives().start(&plan.id, "ann").await.expect("planned")
 }
 
 /// What is kept of the jobs of a plan.
@@ -50,7 +50,7 @@ async fn a_batch_is_kept_on_a_few_sheets_and_read_in_pages_of_any_size() {
     for limit in [50, 250, 251, 601, 1_000] {
         let (mut items, mut after) = (Vec::new(), None);
         loop {
-            let page = stage.engine.redrive_items(&plan.id, PageRequest { limit, after }).await;
+            let page = stage.engine.redrives().items(&plan.id, PageRequest { limit, after }).await;
             let page = page.expect("the model is there");
             assert!(page.items.len() == limit || page.next.is_none(), "pages of {limit} are full");
             items.extend(page.items);
@@ -61,9 +61,9 @@ async fn a_batch_is_kept_on_a_few_sheets_and_read_in_pages_of_any_size() {
         }
         assert!(items == whole, "pages of {limit} are parts of the whole");
     }
-    let too_large = stage.engine.redrive_items(&plan.id, PageRequest::first(1_001)).await;
+    let too_large = stage.engine.redrives().items(&plan.id, PageRequest::first(1_001)).await;
     assert_eq!(too_large.expect_err("too large").code(), "too_large");
-    let none = stage.engine.redrive_items(&plan.id, PageRequest::first(0)).await.expect("nothing");
+    let none = stage.engine.redrives().items(&plan.id, PageRequest::first(0)).await.expect("nothing");
     assert_eq!((none.items.len(), none.next), (0, None));
 }
 
@@ -104,7 +104,7 @@ async fn what_an_earlier_version_kept_is_read_and_comes_to_its_end() {
     assert_eq!((halted.counts.succeeded, halted.counts.failed_same), (36, 5), "{}", halted.describe());
     // What is kept of those that are driven once more is taken back, wherever it is.
     stage.shop.mend("disk full");
-    stage.engine.resume_redrive(&plan.id, "ann").await.expect("halted");
+    stage.engine.redrives().resume(&plan.id, "ann").await.expect("halted");
     stage.reach(&plan.id, PlanPhase::Done).await;
     let after = report(&stage.engine, &plan.id).await;
     assert_eq!((after.len(), jobs_of(&after)), (41, jobs_of(&before)));
@@ -120,7 +120,7 @@ async fn a_job_that_is_driven_in_two_rounds_has_one_line() {
     let halted = stage.reach(&plan.id, PlanPhase::Halted).await;
     assert_eq!((halted.counts.succeeded, halted.counts.failed_same), (301, 20), "{}", halted.describe());
     stage.shop.mend("disk full");
-    stage.engine.resume_redrive(&plan.id, "ann").await.expect("halted");
+    stage.engine.redrives().resume(&plan.id, "ann").await.expect("halted");
     let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!((done.counts.driven, done.counts.succeeded), (341, 321), "each drive is counted");
     let items = report(&stage.engine, &plan.id).await;
@@ -143,16 +143,16 @@ async fn a_sheet_with_one_job_in_flight_stays_open_and_is_counted_once() {
     let in_flight = kept(&*stage.store, &plan.id).await.into_iter().find(|kept| kept.key.starts_with(&open));
     let items: Vec<PlanJob> = serde_json::from_str(&in_flight.expect("one is open").body).expect("a sheet");
     let slow = vec![items[7].job];
-    let paused = stage.store.operate(slow.clone(), backstop::core::job::Operation::Pause).await;
+    let paused = stage.store.operate(slow.clone(), backstop_core::job::Operation::Pause).await;
     assert!(paused.expect("the model is there")[0].is_ok());
     for _ in 0..3 {
         stage.work().await;
         stage.pass(Duration::from_millis(700));
         stage.maintain().await;
-        let seen = stage.engine.redrive_plan(&plan.id).await.expect("it is there");
+        let seen = stage.engine.redrives().get(&plan.id).await.expect("it is there");
         assert_eq!((seen.counts.succeeded, seen.open), (30, 1), "{}", seen.describe());
     }
-    let resumed = stage.store.operate(slow, backstop::core::job::Operation::Resume).await;
+    let resumed = stage.store.operate(slow, backstop_core::job::Operation::Resume).await;
     assert!(resumed.expect("the model is there")[0].is_ok());
     let done = stage.reach(&plan.id, PlanPhase::Done).await;
     assert_eq!(done.counts.succeeded, 31);
@@ -168,14 +168,15 @@ async fn jobs_in_flight_are_not_looked_at_again_and_again() {
     let shop = Shop::with(&["no customer"]);
     submit(&engine, "no customer", JOBS).await;
     let running = worker(&engine, &shop).poll(Duration::from_millis(10)).start().await.expect("started");
-    let dead = async || engine.queues().await.expect("there").iter().map(|queue| queue.failed).sum::<u64>();
+    let dead =
+        async || engine.queues().list().await.expect("there").iter().map(|queue| queue.failed).sum::<u64>();
     while dead().await < JOBS as u64 {
         tokio::time::advance(Duration::from_millis(50)).await;
     }
     shop.mend("no customer");
     tokio::time::advance(Duration::from_secs(1)).await;
     let plan = started(&engine, 150).await;
-    while engine.redrive_plan(&plan.id).await.expect("it is there").phase != PlanPhase::Done {
+    while engine.redrives().get(&plan.id).await.expect("it is there").phase != PlanPhase::Done {
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     running.stop().await;

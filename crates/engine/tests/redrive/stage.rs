@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanPhase};
 use backstop::prelude::*;
-use backstop::store::{Clock, ManualClock, ModelStore, Store};
 use backstop::{Config, Timestamp, WorkerId, worker_id};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanPhase};
+use backstop_store::{Clock, ManualClock, ModelStore, Store};
 
 use crate::scenario::{Shop, jobs, submit, worker};
 
@@ -74,7 +74,7 @@ impl Stage {
     /// Maintenance, work and time in turns, until the plan is in `phase` with nothing in flight.
     pub(crate) async fn reach(&self, id: &PlanId, phase: PlanPhase) -> Plan {
         for _ in 0..200 {
-            let plan = self.engine.redrive_plan(id).await.expect("the plan is there");
+            let plan = self.engine.redrives().get(id).await.expect("the plan is there");
             if plan.phase == phase && plan.open == 0 {
                 return plan;
             }
@@ -82,7 +82,7 @@ impl Stage {
             self.work().await;
             self.pass(Duration::from_millis(700));
         }
-        let plan = self.engine.redrive_plan(id).await.expect("the plan is there");
+        let plan = self.engine.redrives().get(id).await.expect("the plan is there");
         panic!("the plan never became {phase}: {}", plan.describe());
     }
 

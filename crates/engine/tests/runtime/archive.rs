@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::{Config, Retention, worker_id};
+use backstop_core::job::State;
 
 use crate::fixture::*;
 
@@ -21,11 +21,11 @@ async fn a_worker_archives_what_ended_and_keeps_what_did_not() {
     reach(&engine, id, State::Succeeded).await;
     pass(58).await;
     assert_eq!(state(&engine, id).await, State::Succeeded, "its retention is not over");
-    assert!(engine.archived(id).await.expect("the model is there").is_none());
+    assert!(engine.archive().get(id).await.expect("the model is there").is_none());
     // A round is a third of a lease of 30 seconds, and one of thirty looks for what is to be archived.
     pass(2 + 300 + 1).await;
     assert!(engine.job(id).await.expect("the model is there").is_none());
-    let archived = engine.archived(id).await.expect("the model is there").expect("it was archived");
+    let archived = engine.archive().get(id).await.expect("the model is there").expect("it was archived");
     assert_eq!(archived.state, State::Succeeded);
     let document: serde_json::Value = serde_json::from_str(&archived.document).expect("JSON");
     assert_eq!(document["job"]["id"], id.to_string());
@@ -68,7 +68,7 @@ async fn a_backlog_is_archived_in_bounded_rounds() {
     for round in [10_000, 100, 0] {
         left -= round;
         engine.maintain(node, TERM).await.expect("the model is there");
-        let queue = engine.queues().await.expect("the model is there").remove(0);
+        let queue = engine.queues().list().await.expect("the model is there").remove(0);
         assert_eq!(queue.canceled, left);
     }
 }

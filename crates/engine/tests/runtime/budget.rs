@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backstop::core::failure::BudgetSettings;
-use backstop::core::job::{PausedFrom, State};
 use backstop::prelude::*;
-use backstop::store::{ManualClock, ModelStore};
 use backstop::{Config, Timestamp};
+use backstop_core::failure::BudgetSettings;
+use backstop_core::job::{PausedFrom, State};
+use backstop_store::{ManualClock, ModelStore};
 
 use crate::fixture::*;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use backstop::core::failure::Cause;
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{Hook, HookFuture, JobId, ParentEnd, RunEnd, RunInfo};
+use backstop_core::failure::Cause;
+use backstop_core::job::State;
+use backstop_store::{JobFilter, PageRequest};
 
 use crate::fixture::*;
 

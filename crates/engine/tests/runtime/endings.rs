@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{Cause, TerminalReason};
+use backstop_core::job::State;
 
 use crate::fixture::*;
 
@@ -123,7 +123,7 @@ async fn a_reported_failure_is_a_result_and_no_incident() {
     let view = detail(&engine, id).await.view;
     assert_eq!(view.record.reason, Some(TerminalReason::ReportedFailure));
     assert_eq!(view.result.as_deref(), Some(r#"{"declined":51}"#));
-    assert!(engine.incidents(10).await.expect("the model is there").is_empty());
+    assert!(engine.incidents().list(10).await.expect("the model is there").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,8 +135,8 @@ async fn secrets_are_gone_before_anything_is_stored_or_told() {
     let rows = serde_json::to_string(&ledger(&engine, id).await).expect("plain");
     let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
     let told = serde_json::to_string(&told.iter().map(|event| &**event).collect::<Vec<_>>()).expect("plain");
-    let incidents =
-        serde_json::to_string(&engine.incidents(10).await.expect("the model is there")).expect("plain");
+    let incidents = serde_json::to_string(&engine.incidents().list(10).await.expect("the model is there"))
+        .expect("plain");
     for text in [&rows, &told, &incidents] {
         assert!(!text.contains("hunter2") && !text.contains("sk_live"), "{text}");
         assert!(text.contains("db.example.com"), "the host stays readable: {text}");
@@ -167,7 +167,7 @@ async fn failures_group_into_incidents_as_they_are_written() {
     // F12
     let engine = engine();
     play(&engine, &["error"], quick().retries(2), State::Failed).await;
-    let incidents = engine.incidents(10).await.expect("the model is there");
+    let incidents = engine.incidents().list(10).await.expect("the model is there");
     assert_eq!((incidents.len(), incidents[0].failures, incidents[0].dead), (1, 3, 1));
     assert_eq!(incidents[0].kind, "act");
 }

@@ -1,8 +1,8 @@
 //! What subscribers hear: after the commit, in order per job, and never at the cost of a job.
 
 use backstop::Config;
-use backstop::core::job::State;
 use backstop::prelude::*;
+use backstop_core::job::State;
 
 use crate::fixture::*;
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use backstop::JobId;
-use backstop::core::explain::Explanation;
-use backstop::core::incident::IncidentVerb;
-use backstop::core::job::State;
-use backstop::core::redrive::PlanSelector;
 use backstop::prelude::*;
+use backstop_core::explain::Explanation;
+use backstop_core::incident::IncidentVerb;
+use backstop_core::job::State;
+use backstop_core::redrive::PlanSelector;
 
 use crate::fixture::*;
 
@@ -30,9 +30,9 @@ async fn a_job_that_waits_says_what_for() {
     assert!(told.next_at.is_some());
     let due = engine.enqueue(act(&["ok"])).submit().await.expect("ok").id;
     assert!(explained(&engine, due).await.because.contains("no live worker serves its queue"));
-    engine.pause_queue_because("default", "ann, for the move").await.expect("a name");
+    engine.queues().pause_because("default", "ann, for the move").await.expect("a name");
     assert!(explained(&engine, due).await.because.ends_with("is paused by ann, for the move"));
-    engine.resume_queue("default").await.expect("a name");
+    engine.queues().resume("default").await.expect("a name");
     let unknown = engine.enqueue_raw("unheard", "null").submit().await.expect("ok").id;
     let running = worker(&engine).start().await.expect("the model is there");
     assert!(explained(&engine, unknown).await.because.contains("none knows kind `unheard` version 1"));
@@ -74,10 +74,10 @@ async fn a_dead_letter_names_its_incident_its_alert_and_who_has_its_key() {
         check(&explained(&engine, id).await, "alert")
             .contains("1 repeats were counted and suppressed, until")
     );
-    let fingerprint = engine.incidents(1).await.expect("listed").remove(0).fingerprint;
-    engine.say_of_incident(&fingerprint, IncidentVerb::Mute, "ann", None).await.expect("known");
+    let fingerprint = engine.incidents().list(1).await.expect("listed").remove(0).fingerprint;
+    engine.incidents().say(&fingerprint, IncidentVerb::Mute, "ann", None).await.expect("known");
     assert_eq!(check(&explained(&engine, id).await, "alert"), "suppressed: its incident is muted");
-    engine.pause_queue("default").await.expect("a name");
+    engine.queues().pause("default").await.expect("a name");
     let holder = keyed(&["ok"]).submit().await.expect("free").id;
     let told = explained(&engine, id).await;
     assert!(told.next.contains(&format!("is held by job {holder} (pending)")), "{}", told.next);
@@ -90,8 +90,14 @@ async fn a_dead_letter_on_a_plans_list_says_which_and_at_what_step() {
     let engine = engine();
     let id = play(&engine, &["error"], quick().retries(0), State::Failed).await;
     pass(1).await;
-    let fingerprint = engine.incidents(1).await.expect("listed").remove(0).fingerprint;
-    let plan = engine.redrive(PlanSelector::incident(fingerprint)).by("ann").create().await.expect("one job");
+    let fingerprint = engine.incidents().list(1).await.expect("listed").remove(0).fingerprint;
+    let plan = engine
+        .redrives()
+        .plan(PlanSelector::incident(fingerprint))
+        .by("ann")
+        .create()
+        .await
+        .expect("one job");
     let told = explained(&engine, id).await;
     assert!(
         told.next.contains(&format!("re-drive plan {} has it on its list: planned", plan.id)),
@@ -99,7 +105,7 @@ async fn a_dead_letter_on_a_plans_list_says_which_and_at_what_step() {
         told.next
     );
     assert!(check(&told, "redrive").contains("has it on its list"));
-    engine.start_redrive(&plan.id, "ann").await.expect("planned");
+    engine.redrives().start(&plan.id, "ann").await.expect("planned");
     // The stopped worker's leadership runs out first.
     pass(60).await;
     engine.maintain(backstop::worker_id(), Duration::from_secs(60)).await.expect("maintain");
@@ -115,10 +121,10 @@ async fn a_job_driven_for_a_fix_waits_for_code_that_has_it() {
     let engine = engine();
     let id = play(&engine, &["error", "ok"], quick().retries(0), State::Failed).await;
     pass(1).await;
-    let fingerprint = engine.incidents(1).await.expect("listed").remove(0).fingerprint;
+    let fingerprint = engine.incidents().list(1).await.expect("listed").remove(0).fingerprint;
     let fixed = IncidentVerb::Fix { version: Some("1.4".into()) };
-    engine.say_of_incident(&fingerprint, fixed, "ann", None).await.expect("known");
-    let needs = backstop::core::job::Operation::Redrive {
+    engine.incidents().say(&fingerprint, fixed, "ann", None).await.expect("known");
+    let needs = backstop_core::job::Operation::Redrive {
         plan: "rd-00000001".parse().expect("an id"),
         needs: Some("1.4".into()),
         redrives: 0,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use backstop::core::job::{Attempt, JobDetail, State};
 use backstop::prelude::*;
-use backstop::store::{Clock, ModelStore, PageRequest, Store};
 use backstop::{Config, JobId, Timestamp, WorkerBuilder};
+use backstop_core::job::{Attempt, JobDetail, State};
+use backstop_store::{Clock, ModelStore, PageRequest, Store};
 
 /// Follows tokio's time from a fixed moment.
 pub(crate) struct TokioClock(tokio::time::Instant);

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use backstop::core::job::State;
+use backstop::Config;
 use backstop::prelude::*;
-use backstop::store::Error as StoreError;
-use backstop::{Config, core, store};
+use backstop_core as core;
+use backstop_core::job::State;
+use backstop_store as store;
+use backstop_store::Error as StoreError;
 
 use tokio::sync::Notify;
 

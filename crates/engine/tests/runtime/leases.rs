@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
 use backstop::{Cause, Config};
+use backstop_core::job::State;
 
 use crate::fixture::*;
 use crate::frail::{Frail, Trouble};
@@ -36,7 +36,7 @@ async fn a_cancel_from_elsewhere_is_seen_within_a_second() {
     let id = engine.enqueue(act(&["until_canceled"])).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("started");
     reach(&engine, id, State::Running).await;
-    let operation = backstop::core::job::Operation::Cancel { reason: "from another node".into() };
+    let operation = backstop_core::job::Operation::Cancel { reason: "from another node".into() };
     store.operate(vec![id], operation).await.expect("the model is there");
     tokio::time::advance(Duration::from_millis(1_100)).await;
     settle().await;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::job::State;
-use backstop::core::signing::{SecretKey, SigningKeys};
 use backstop::prelude::*;
-use backstop::store::{DocumentRange, Drawer, Duty, Store};
 use backstop::{Config, JobId, QueueConfig, Signing, WorkerId};
+use backstop_core::job::State;
+use backstop_core::signing::{SecretKey, SigningKeys};
+use backstop_store::{DocumentRange, Drawer, Duty, Store};
 
 use crate::fixture::*;
 

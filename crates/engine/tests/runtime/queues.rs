@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::{Answer, Claim, Claimed, Store};
+use backstop::query::Level;
 use backstop::{Cause, Config, QueueConfig, TerminalReason, Timestamp};
+use backstop_core::job::State;
+use backstop_store::{Answer, Claim, Claimed, Store};
 
 use crate::fixture::*;
 
@@ -20,7 +21,7 @@ async fn no_more_runs_at_once_than_the_queue_has_room_for() {
     }
     let running = worker(&engine).start().await.expect("started");
     pass(5).await;
-    let queue = engine.queues().await.expect("the model is there").remove(0);
+    let queue = engine.queues().list().await.expect("the model is there").remove(0);
     assert_eq!((queue.running, queue.pending, running.running()), (4, 6, 4));
     drop(running);
 }
@@ -29,14 +30,14 @@ async fn no_more_runs_at_once_than_the_queue_has_room_for() {
 async fn a_paused_queue_gives_nothing_until_it_is_resumed() {
     // L13
     let engine = engine();
-    engine.pause_queue("default").await.expect("the model is there");
+    engine.queues().pause("default").await.expect("the model is there");
     let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("started");
     pass(600).await;
     assert_eq!(state(&engine, id).await, State::Pending);
     let (_, why) = engine.explain(id).await.expect("the model is there").expect("it is there");
     assert!(why.because.contains("paused"), "{}", why.because);
-    engine.resume_queue("default").await.expect("the model is there");
+    engine.queues().resume("default").await.expect("the model is there");
     reach(&engine, id, State::Succeeded).await;
     running.stop().await;
 }
@@ -203,7 +204,7 @@ struct HeldElsewhere {
     claims: AtomicU32,
 }
 
-impl backstop::store::Layer for HeldElsewhere {
+impl backstop_store::Layer for HeldElsewhere {
     fn below(&self) -> &dyn Store {
         &*self.inner
     }
@@ -231,5 +232,26 @@ async fn a_job_that_somebody_else_has_in_hand_is_asked_for_ever_more_seldom() {
     assert!((2..100).contains(&claims), "{claims} claims in a minute");
     store.held.store(false, Ordering::SeqCst);
     reach(&engine, id, State::Succeeded).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_doctor_names_queues_that_nobody_serves() {
+    let engine = engine();
+    let queues = async || {
+        let findings = engine.doctor().await.expect("the model is there");
+        findings.into_iter().find(|finding| finding.subject == "queues").expect("it looks at them")
+    };
+    assert_eq!(queues().await.level, Level::Good);
+    let blocked = engine.enqueue(act(&["until_canceled"])).submit().await.expect("admitted");
+    engine.enqueue(act(&["ok"])).queue("lonely").submit().await.expect("admitted");
+    let found = queues().await;
+    assert_eq!(
+        (found.level, found.message.as_str()),
+        (Level::Warning, "no worker serves queue `default` (jobs to run: 1), `lonely` (jobs to run: 1)")
+    );
+    let running = worker(&engine).start().await.expect("started");
+    reach(&engine, blocked.id, State::Running).await;
+    assert_eq!(queues().await.message, "no worker serves queue `lonely` (jobs to run: 1)");
     running.stop().await;
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Rule, RuleAction, RuleMatch};
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::{Amend, Drawer, Edit, Expect, JobFilter};
-use backstop::{Cause, RuleProblem, TerminalReason, Timestamp};
+use backstop::rule::RuleProblem;
+use backstop::{Cause, TerminalReason, Timestamp};
+use backstop_core::failure::{Rule, RuleAction, RuleMatch};
+use backstop_core::job::State;
+use backstop_store::{Amend, Drawer, Edit, Expect, JobFilter};
 
 use crate::fixture::*;
 
@@ -36,7 +37,11 @@ async fn decided_by(engine: &Backstop, job: backstop::JobId, run: usize) -> Opti
 async fn a_permanent_rule_ends_the_job_at_once_and_is_named() {
     // F18, F20
     let engine = engine();
-    engine.add_rule(&rule("no-cheese", about("plain trouble"), RuleAction::Permanent)).await.expect("valid");
+    engine
+        .rules()
+        .add(&rule("no-cheese", about("plain trouble"), RuleAction::Permanent))
+        .await
+        .expect("valid");
     let id = play(&engine, &["error"], quick(), State::Failed).await;
     let view = detail(&engine, id).await.view;
     assert_eq!((view.record.reason, view.record.attempt), (Some(TerminalReason::NonRetryable), 1));
@@ -51,7 +56,7 @@ async fn a_retry_rule_overrules_what_code_says() {
     let engine = engine();
     let delay = Some(Duration::from_secs(7));
     let action = RuleAction::Retry { max_retries: Some(2), backoff: None, delay };
-    engine.add_rule(&rule("again", about("it cannot work"), action)).await.expect("valid");
+    engine.rules().add(&rule("again", about("it cannot work"), action)).await.expect("valid");
     let id = play(&engine, &["permanent"], quick(), State::Failed).await;
     let rows = ledger(&engine, id).await;
     assert_eq!(rows.len(), 3, "two retries although the code says permanent");
@@ -64,7 +69,7 @@ async fn a_transient_rule_charges_nothing() {
     // F18, F3
     let engine = engine();
     let action = RuleAction::Transient { delay: Some(Duration::from_secs(3)) };
-    engine.add_rule(&rule("down", about("plain"), action)).await.expect("valid");
+    engine.rules().add(&rule("down", about("plain"), action)).await.expect("valid");
     let id = play(&engine, &["error", "error", "ok"], quick().retries(0), State::Succeeded).await;
     let rows = ledger(&engine, id).await;
     assert_eq!(
@@ -78,14 +83,14 @@ async fn a_transient_rule_charges_nothing() {
 async fn a_pausing_rule_stops_the_queue_and_loses_nothing() {
     // F18, F20
     let engine = engine();
-    engine.add_rule(&rule("stop", about("plain"), RuleAction::PauseQueue)).await.expect("valid");
+    engine.rules().add(&rule("stop", about("plain"), RuleAction::PauseQueue)).await.expect("valid");
     let id = engine.enqueue(act(&["error", "ok"])).policy(quick()).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("the model is there");
     pass(60).await;
     assert_eq!(ledger(&engine, id).await.len(), 1, "nothing runs on a paused queue");
     let (_, explanation) = engine.explain(id).await.expect("the model is there").expect("the job is there");
     assert!(explanation.because.contains("is paused by failure rule `stop`"), "{}", explanation.because);
-    engine.resume_queue("default").await.expect("the model is there");
+    engine.queues().resume("default").await.expect("the model is there");
     reach(&engine, id, State::Succeeded).await;
     assert_eq!(detail(&engine, id).await.view.record.attempt, 0);
     running.stop().await;
@@ -100,7 +105,7 @@ async fn a_rule_added_meanwhile_decides_the_next_failure() {
     let running = worker(&engine).start().await.expect("the model is there");
     pass(2).await;
     assert_eq!(state(&engine, id).await, State::Pending);
-    other.add_rule(&rule("now", about("plain"), RuleAction::Permanent)).await.expect("valid");
+    other.rules().add(&rule("now", about("plain"), RuleAction::Permanent)).await.expect("valid");
     reach(&engine, id, State::Failed).await;
     let rows = ledger(&engine, id).await;
     assert!(rows.len() < 6, "before its retries were used up");
@@ -117,19 +122,20 @@ async fn rules_are_asked_in_order_and_disabled_ones_are_not() {
     let first =
         Rule { position: 1, ..rule("b-first", about("plain"), RuleAction::Transient { delay: None }) };
     for rule in [&second, &first] {
-        engine.add_rule(rule).await.expect("valid");
+        engine.rules().add(rule).await.expect("valid");
     }
-    let ids: Vec<_> = engine.rules().await.expect("listed").iter().map(|rule| rule.id.to_string()).collect();
+    let ids: Vec<_> =
+        engine.rules().list().await.expect("listed").iter().map(|rule| rule.id.to_string()).collect();
     assert_eq!(ids, ["b-first", "a-second"]);
-    assert!(!engine.enable_rule(&first.id, false).await.expect("it exists").enabled);
+    assert!(!engine.rules().enable(&first.id, false).await.expect("it exists").enabled);
     let id = play(&engine, &["error"], quick(), State::Failed).await;
     assert_eq!(decided_by(&engine, id, 0).await.as_deref(), Some("a-second"));
-    engine.remove_rule(&second.id).await.expect("it exists");
-    let gone = engine.remove_rule(&second.id).await.expect_err("it is gone");
+    engine.rules().remove(&second.id).await.expect("it exists");
+    let gone = engine.rules().remove(&second.id).await.expect_err("it is gone");
     assert!(matches!(gone, RuleProblem::Unknown(_)), "{gone}");
-    let twice = engine.add_rule(&first).await.expect_err("its name is taken");
+    let twice = engine.rules().add(&first).await.expect_err("its name is taken");
     assert!(matches!(twice, RuleProblem::Exists(_)), "{twice}");
-    let never = engine.add_rule(&rule("never", RuleMatch::default(), RuleAction::Permanent)).await;
+    let never = engine.rules().add(&rule("never", RuleMatch::default(), RuleAction::Permanent)).await;
     assert!(matches!(never.expect_err("it says nothing"), RuleProblem::Invalid(_)));
 }
 
@@ -140,13 +146,13 @@ async fn a_rule_is_tried_on_the_past_and_changes_nothing() {
     let dead = play(&engine, &["error"], quick().retries(0), State::Failed).await;
     play(&engine, &["ok"], quick(), State::Succeeded).await;
     play(&engine, &["invalid"], quick(), State::Failed).await;
-    let before = engine.rules().await.expect("listed");
+    let before = engine.rules().list().await.expect("listed");
     let tried = rule("try", about("plain"), RuleAction::Permanent);
-    let rehearsal = engine.rehearse_rule(&tried, JobFilter::default(), 100).await.expect("valid");
+    let rehearsal = engine.rules().rehearse(&tried, JobFilter::default(), 100).await.expect("valid");
     assert_eq!((rehearsal.looked_at, rehearsal.matched.len()), (2, 1));
     assert_eq!((rehearsal.matched[0].job, rehearsal.matched[0].decided.as_str()), (dead, "dead"));
-    assert_eq!(engine.rules().await.expect("listed"), before);
-    let bounded = engine.rehearse_rule(&tried, JobFilter::default(), 1).await.expect("valid");
+    assert_eq!(engine.rules().list().await.expect("listed"), before);
+    let bounded = engine.rules().rehearse(&tried, JobFilter::default(), 1).await.expect("valid");
     assert_eq!((bounded.looked_at, bounded.matched.len()), (1, 0), "the newest first");
 }
 
@@ -162,7 +168,7 @@ async fn a_rule_that_cannot_be_read_harms_nothing() {
     };
     let edits = vec![edit("bad", "{nonsense"), edit("odd", "[]")];
     engine.store().amend(Amend { edits, ..Amend::default() }).await.expect("amend");
-    engine.add_rule(&rule("good", about("plain"), RuleAction::Permanent)).await.expect("valid");
+    engine.rules().add(&rule("good", about("plain"), RuleAction::Permanent)).await.expect("valid");
     let id = play(&engine, &["error"], quick(), State::Failed).await;
     assert_eq!(decided_by(&engine, id, 0).await.as_deref(), Some("good"));
 }
@@ -172,7 +178,7 @@ async fn a_crash_can_be_ruled_too() {
     // F18, C1
     let engine = engine();
     let matches = RuleMatch { cause: Some(Cause::Crash), ..RuleMatch::default() };
-    engine.add_rule(&rule("no-second-try", matches, RuleAction::Permanent)).await.expect("valid");
+    engine.rules().add(&rule("no-second-try", matches, RuleAction::Permanent)).await.expect("valid");
     let id = engine.enqueue(act(&["hang"])).policy(quick()).submit().await.expect("admitted").id;
     let running = worker(&engine).start().await.expect("the model is there");
     reach(&engine, id, State::Running).await;

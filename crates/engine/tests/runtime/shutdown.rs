@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::Duty;
 use backstop::{Cause, Config, worker_id};
+use backstop_core::job::State;
+use backstop_store::Duty;
 
 use tokio::sync::Notify;
 
@@ -78,10 +78,10 @@ async fn prefetched_jobs_go_back_without_a_trace() {
     let building = engine.worker(app).register::<Act>().queue("default", 1).prefetch(2);
     let running = building.grace(Duration::from_secs(1)).start().await.expect("started");
     pass(1).await;
-    let queue = engine.queues().await.expect("the model is there").remove(0);
+    let queue = engine.queues().list().await.expect("the model is there").remove(0);
     assert_eq!((queue.running, running.running()), (3, 1), "three are held, one runs");
     running.stop().await;
-    let queue = engine.queues().await.expect("the model is there").remove(0);
+    let queue = engine.queues().list().await.expect("the model is there").remove(0);
     assert_eq!((queue.running, queue.pending), (0, 3));
 }
 

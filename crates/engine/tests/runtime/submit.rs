@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use backstop::core::job::State;
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{Config, Jitter, JobDefaults, QueueConfig, SubmitError, Timestamp};
+use backstop_core::job::State;
+use backstop_store::{JobFilter, PageRequest};
 
 use crate::fixture::*;
 
@@ -57,7 +57,7 @@ async fn a_refused_submit_leaves_nothing_behind() {
     // L20, E10, L12
     let config = Config::default().queue("mail", QueueConfig::default().allow(["send_email"]));
     let engine = engine_with(config);
-    let refused = |result: Result<backstop::Submitted, SubmitError>| result.expect_err("refused").code();
+    let refused = |result: Result<backstop::JobHandle, SubmitError>| result.expect_err("refused").code();
     assert_eq!(refused(engine.enqueue_raw("act", "{").submit().await), "invalid");
     assert_eq!(refused(engine.enqueue_raw("", "{}").submit().await), "invalid");
     assert_eq!(refused(engine.enqueue(act(&["ok"])).queue("mail").submit().await), "kind_not_allowed");
@@ -159,10 +159,10 @@ async fn a_queue_that_cannot_be_is_refused_and_leaves_nothing_behind() {
     // E10, L20
     let engine = engine();
     for name in ["", " ", "a\u{0}b", &"q".repeat(129)] {
-        assert!(engine.pause_queue(name).await.expect_err(name).refusal().is_some(), "{name:?}");
-        assert!(engine.resume_queue(name).await.is_err(), "{name:?}");
+        assert!(engine.queues().pause(name).await.expect_err(name).refusal().is_some(), "{name:?}");
+        assert!(engine.queues().resume(name).await.is_err(), "{name:?}");
     }
-    assert!(engine.queues().await.expect("the model is there").is_empty());
+    assert!(engine.queues().list().await.expect("the model is there").is_empty());
 }
 
 #[tokio::test(start_paused = true)]

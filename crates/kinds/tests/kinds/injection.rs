@@ -104,7 +104,7 @@ async fn a_thousand_strings_arrive_byte_for_byte_and_do_nothing() {
         jobs.insert(submit(&engine, &payload).await, (text, input));
     }
     for (job, (text, input)) in jobs {
-        engine.ended(job).await.expect("memory is there").expect("the job is there");
+        engine.wait(job).await.expect("memory is there").expect("the job is there");
         let ran = ran_of(&engine, job).await;
         assert_eq!(ran.cause(), Cause::Succeeded, "{text}: {}", ran.message());
         let read = |end: &str| std::fs::read(format!("{seen}/{job}.{end}")).expect("it ran");
@@ -162,7 +162,7 @@ async fn all_are_refused(strings: &[String], path: &str, kinds: Kinds) {
         }
     }
     for (job, payload) in jobs {
-        engine.ended(job).await.expect("memory is there").expect("the job is there");
+        engine.wait(job).await.expect("memory is there").expect("the job is there");
         let ran = ran_of(&engine, job).await;
         assert!(matches!(ran.cause(), Cause::Permanent | Cause::Invalid), "{payload}: {}", ran.message());
         assert!(!ran.message().is_empty(), "{payload}");

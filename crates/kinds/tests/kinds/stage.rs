@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use backstop::core::job::{Attempt, JobDetail};
-use backstop::store::PageRequest;
+use backstop::query::PageRequest;
+use backstop::query::{Attempt, JobDetail};
 use backstop::{Backstop, Cause, InlineWorker, JobId, WorkerBuilder};
 use backstop_kinds::{CommandSettings, HttpSettings, Kinds, Program};
 use backstop_testbed::Folder;

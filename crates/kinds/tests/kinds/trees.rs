@@ -97,7 +97,7 @@ async fn a_timeout_of_the_payload_ends_the_tree_and_frees_the_slot_in_time() {
     let payload = json!({ "argv": [family.path], "timeout_ms": LIMIT.as_millis() });
     let job = family.submit(&engine, payload, None).await;
     let numbers = family.numbers().await;
-    engine.ended(job).await.expect("memory is there").expect("the job is there");
+    engine.wait(job).await.expect("memory is there").expect("the job is there");
     assert_gone(&numbers);
     ended_in_time(&ran_of(&engine, job).await);
     running.stop().await;
@@ -118,7 +118,7 @@ async fn a_timeout_of_the_job_ends_the_tree_and_frees_the_slot_in_time() {
     let running = worker(&engine, family.kinds()).start().await.expect("memory is there");
     let job = family.submit(&engine, json!({ "argv": [family.path] }), Some(LIMIT)).await;
     let numbers = family.numbers().await;
-    engine.ended(job).await.expect("memory is there").expect("the job is there");
+    engine.wait(job).await.expect("memory is there").expect("the job is there");
     assert_gone(&numbers);
     ended_in_time(&ran_of(&engine, job).await);
     running.stop().await;
@@ -165,7 +165,7 @@ async fn a_program_that_ends_well_leaves_nobody_behind() {
     let told = tokio::task::spawn_blocking(move || std::fs::read_to_string(pipe).expect("a pipe"));
     let told = told.await.expect("no panic");
     let numbers: Vec<u32> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-    engine.ended(job).await.expect("memory is there").expect("the job is there");
+    engine.wait(job).await.expect("memory is there").expect("the job is there");
     assert_eq!(numbers.len(), 8);
     assert_gone(&numbers);
     assert_eq!(ran_of(&engine, job).await.cause(), Cause::Succeeded);

@@ -8,10 +8,23 @@ use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
 use syn::{Error, LitStr};
 
+use super::backoff::Backoff;
 use crate::attrs;
 use crate::duration;
 
-const KEYS: [&str; 6] = ["kind", "version", "queue", "priority", "max_retries", "timeout"];
+const KEYS: [&str; 11] = [
+    "kind",
+    "version",
+    "queue",
+    "priority",
+    "max_retries",
+    "max_crashes",
+    "backoff",
+    "timeout",
+    "delay",
+    "max_wait",
+    "expires_in",
+];
 
 /// The engine's levels: the word in the attribute, and the name of its constant.
 const PRIORITIES: [(&str, &str); 5] =
@@ -25,7 +38,12 @@ pub(super) struct Options {
     queue: Option<LitStr>,
     priority: Option<Ident>,
     max_retries: Option<u32>,
+    max_crashes: Option<u32>,
+    backoff: Option<Backoff>,
     timeout: Option<Duration>,
+    delay: Option<Duration>,
+    max_wait: Option<Duration>,
+    expires_in: Option<Duration>,
 }
 
 impl Options {
@@ -37,6 +55,11 @@ impl Options {
     }
 
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        if meta.path.is_ident("name") {
+            return Err(
+                meta.error("unknown key `name`: the name of a job is its kind, write kind = \"send_email\"")
+            );
+        }
         let key = attrs::key(meta, &KEYS)?;
         match key {
             "kind" => attrs::once(meta, key, &mut self.kind, attrs::text(meta, key, "send_email")?),
@@ -44,7 +67,12 @@ impl Options {
             "queue" => attrs::once(meta, key, &mut self.queue, attrs::text(meta, key, "mail")?),
             "priority" => attrs::once(meta, key, &mut self.priority, priority(meta)?),
             "max_retries" => attrs::once(meta, key, &mut self.max_retries, attrs::number(meta, key, 5)?),
-            _ => attrs::once(meta, key, &mut self.timeout, timeout(meta)?),
+            "max_crashes" => attrs::once(meta, key, &mut self.max_crashes, attrs::number(meta, key, 3)?),
+            "backoff" => attrs::once(meta, key, &mut self.backoff, Backoff::read(meta)?),
+            "timeout" => attrs::once(meta, key, &mut self.timeout, timeout(meta)?),
+            "delay" => attrs::once(meta, key, &mut self.delay, attrs::duration(meta, key)?.0),
+            "max_wait" => attrs::once(meta, key, &mut self.max_wait, attrs::duration(meta, key)?.0),
+            _ => attrs::once(meta, key, &mut self.expires_in, attrs::duration(meta, key)?.0),
         }
     }
 
@@ -64,15 +92,23 @@ impl Options {
     }
 
     fn policy(&self) -> Option<TokenStream> {
-        let retries = self.max_retries.map(|retries| quote!(.retries(#retries)));
-        let timeout = self.timeout.map(|timeout| {
-            let timeout = duration::expression(timeout);
-            quote!(.timeout(#timeout))
+        let counts = [(quote!(max_retries), self.max_retries), (quote!(max_crashes), self.max_crashes)];
+        let counts =
+            counts.into_iter().filter_map(|(name, count)| count.map(|count| quote!(#name: Some(#count))));
+        let times = [
+            (quote!(timeout), self.timeout),
+            (quote!(delay), self.delay),
+            (quote!(max_wait), self.max_wait),
+            (quote!(expires_in), self.expires_in),
+        ];
+        let times = times.into_iter().filter_map(|(name, time)| {
+            let time = duration::expression(time?);
+            Some(quote!(#name: Some(#time)))
         });
-        let asked = retries.is_some() || timeout.is_some();
-        asked.then(
-            || quote!(<::backstop::JobDefaults as ::core::default::Default>::default() #retries #timeout),
-        )
+        let waits = self.backoff.as_ref().map(Backoff::fields).unwrap_or_default();
+        let fields: Vec<_> = counts.chain(times).chain(waits).collect();
+        let defaults = quote!(..<::backstop::JobDefaults as ::core::default::Default>::default());
+        (!fields.is_empty()).then(|| quote!(::backstop::JobDefaults { #(#fields,)* #defaults }))
     }
 }
 

@@ -41,7 +41,8 @@ fn every_key_is_written() {
             "async fn run(self, cx: ::backstop::JobContext<Self::Context>) -> Self::Output {",
             "send_email(cx, self.to, self.subject).await",
             r#".queue("mails").priority(::backstop::Priority::High).policy("#,
-            ".retries(3u32).timeout(::core::time::Duration::new(30u64, 0u32))",
+            "::backstop::JobDefaults { max_retries: Some(3u32), timeout: Some(::core::time::Duration::new(30u64, 0u32)),",
+            "::backstop::__private::Registration::of::<SendEmail>()",
         ],
     );
 }
@@ -87,7 +88,7 @@ fn attributes_go_where_they_mean_something() {
             "#[cfg(unix)] impl",
         ],
     );
-    for (attribute, times) in [("cfg", 3), ("unused_async", 1), ("What it does", 2)] {
+    for (attribute, times) in [("cfg", 4), ("unused_async", 1), ("What it does", 2)] {
         assert_eq!(code.matches(attribute).count(), times, "{attribute} in {code}");
     }
 }
@@ -142,7 +143,10 @@ fn functions_that_cannot_be_jobs_are_refused() {
 fn wrong_keys_and_values_are_refused() {
     for (args, message) in [
         (r#"queu = "a""#, "unknown key `queu`: did you mean `queue`?"),
-        ("retries = 5", "use one of `kind`, `version`, `queue`, `priority`, `max_retries`, `timeout`"),
+        (
+            "retries = 5",
+            "did you mean `max_retries`? known of `kind`, `version`, `queue`, `priority`, `max_retries`,",
+        ),
         (r#"queue = "a", queue = "b""#, "`queue` is given twice"),
         ("kind = send_email", r#"write kind = "send_email""#),
         ("kind", r#"write kind = "send_email""#),

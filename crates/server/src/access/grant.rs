@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use backstop::Timestamp;
-use backstop::core::Tenant;
+use backstop_core::Tenant;
 use serde::{Deserialize, Serialize};
 
 use super::{Caller, Scope, TokenHash};
@@ -69,7 +69,7 @@ impl TokenGrant {
             Some(queues) if queues.len() > QUEUES => Err(TokenGrantError::TooManyQueues),
             Some(queues) => {
                 let limits = backstop::Limits::default();
-                let checked = queues.iter().map(|queue| backstop::core::admit::queue_name(queue, &limits));
+                let checked = queues.iter().map(|queue| backstop_core::admit::queue_name(queue, &limits));
                 let first = checked.filter_map(Result::err).next();
                 first.map_or(Ok(()), |refusal| Err(TokenGrantError::Queue(refusal.to_string())))
             }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use backstop::Timestamp;
-use backstop::store::{
+use backstop_store::{
     Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error as StoreError, Expect, Store,
 };
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::store::{Error as StoreError, Store};
 use backstop::{Backstop, Timestamp};
+use backstop_store::{Error as StoreError, Store};
 use tokio::time::Instant;
 
 use super::stored_token::{self, StoredToken, TokenUse};
@@ -281,7 +281,7 @@ pub struct TokenRequest {
     /// What it may do.
     pub scopes: std::collections::BTreeSet<super::Scope>,
     /// The tenant whose things alone it sees.
-    pub tenant: Option<backstop::core::Tenant>,
+    pub tenant: Option<backstop_core::Tenant>,
     /// The queues that it is for.
     pub queues: Option<Vec<String>>,
     /// When it expires.

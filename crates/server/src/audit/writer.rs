@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backstop::store::{Amend, Drawer, Edit, Error as StoreError, Expect, Store};
 use backstop::{Loops, Pulse, Timestamp};
+use backstop_store::{Amend, Drawer, Edit, Error as StoreError, Expect, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::incident::IncidentState;
 use backstop::figures::{Family, Sample, Sort, float};
-use backstop::store::{Error, Incident, QueueView, WorkerView};
 use backstop::{Backstop, DutyHealth, Timestamp};
+use backstop_core::incident::IncidentState;
+use backstop_store::{Error, Incident, QueueView, WorkerView};
 
 /// Queues that are shown one by one; the rest is added up.
 const MOST_QUEUES: usize = 200;
@@ -37,8 +37,8 @@ pub(crate) async fn families(engine: &Backstop) -> Vec<Family> {
 async fn read(engine: &Backstop) -> Result<Vec<Family>, Error> {
     let now = engine.store().now().await?;
     let most = MOST_INCIDENTS.min(engine.config().limits.page);
-    let mut families = queues(engine.queues().await?, now);
-    families.extend(incidents(&engine.incidents(most).await?));
+    let mut families = queues(engine.queues().list().await?, now);
+    families.extend(incidents(&engine.incidents().list(most).await?));
     families.extend(workers(&engine.workers().await?, now));
     families.push(duties(&engine.duties().await?));
     Ok(families)

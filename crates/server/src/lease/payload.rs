@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::{Fence, Lease};
 use backstop::{Grant, JobId, Timestamp, WorkerId};
+use backstop_core::{Fence, Lease};
 
 const VERSION: u8 = 1;
 

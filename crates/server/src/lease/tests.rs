@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use backstop::core::{Fence, Lease};
-use backstop::store::{ManualClock, ModelStore};
 use backstop::{JobId, Timestamp, WorkerId};
+use backstop_core::{Fence, Lease};
+use backstop_store::{ManualClock, ModelStore};
 
 use super::*;
 

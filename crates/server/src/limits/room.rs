@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::StatusCode;
-use backstop::core::tenant::{self, TenantRoom};
-use backstop::store::Holdings;
+use backstop_core::tenant::{self, TenantRoom};
+use backstop_store::Holdings;
 use serde_json::json;
 use tokio::time::Instant;
 

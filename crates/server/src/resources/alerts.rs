@@ -42,7 +42,7 @@ async fn list(State(api): State<Api>, QueryParams(page): QueryParams<Page>) -> R
     }
     let mut limit = page.limit.rows();
     loop {
-        let found = api.engine().alerts(page.cursor.clone(), limit).await?;
+        let found = api.engine().incidents().alerts(page.cursor.clone(), limit).await?;
         let rows: Vec<Alert> = found.items.into_iter().map(shown).collect();
         match whole(&rows, limit, found.next)? {
             Ok(answer) => return Ok(answer),

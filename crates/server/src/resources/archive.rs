@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::job::read_document;
-use backstop::{Archived, JobId, WorkerId, worker_id};
+use backstop::archive::Archived;
+use backstop::{JobId, WorkerId, worker_id};
+use backstop_core::job::read_document;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa_axum::routes;
@@ -54,7 +55,7 @@ async fn list_archive(
 ) -> Result<Response, ApiError> {
     let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
-        let found = api.engine().archive_page(step).await?;
+        let found = api.engine().archive().page(step).await?;
         page.take(found, |(id, archived)| {
             let row = shown(&api, &caller, id, &archived, false).map(|mut row| {
                 data::trim_document(&mut row.job, query.data_limit);
@@ -77,7 +78,7 @@ async fn show_archived(
 ) -> Result<Json<ArchivedJob>, ApiError> {
     names::may_reveal(&caller, reveal)?;
     let id = ids::job_id(&api, &caller, &id).await?;
-    let Some(archived) = api.engine().archived(id).await? else {
+    let Some(archived) = api.engine().archive().get(id).await? else {
         jobs::seen(&api, &caller, id).await?;
         return Err(ApiError::not_found("not_archived", format!("job {id} is not archived"))
             .hint(format!("`backstop job show {id}` shows it; so does /api/v1/jobs/{id}")));
@@ -115,20 +116,25 @@ async fn export_archive(
 ) -> Result<Response, ApiError> {
     let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
-        let found = api.engine().archive_page(step).await?;
-        page.take(found, |(id, archived)| exported_row(&caller, backstop::Exported::archived(id, archived)))?;
+        let found = api.engine().archive().page(step).await?;
+        page.take(found, |(id, archived)| {
+            exported_row(&caller, backstop::archive::Exported::archived(id, archived))
+        })?;
     }
     page.finish()
 }
 
 /// A job with all that is known of it, as a row of a list.
-pub(super) fn exported_row(caller: &Caller, job: backstop::Exported) -> (JobId, usize, Option<ExportedJob>) {
+pub(super) fn exported_row(
+    caller: &Caller,
+    job: backstop::archive::Exported,
+) -> (JobId, usize, Option<ExportedJob>) {
     let (id, bytes) = (job.id, job.document.len());
     (id, bytes, exported(caller, job))
 }
 
 /// A job with all that is known of it, in the caller's names; none when it is not for its eyes.
-fn exported(caller: &Caller, job: backstop::Exported) -> Option<ExportedJob> {
+fn exported(caller: &Caller, job: backstop::archive::Exported) -> Option<ExportedJob> {
     let text = if caller.sees_all() && caller.may(Scope::Operate) {
         job.document.to_string()
     } else {
@@ -158,10 +164,10 @@ async fn prune_archive(
     let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
     let count = |jobs: usize| u64::try_from(jobs).unwrap_or(u64::MAX);
     if dry_run {
-        let jobs = Some(count(engine.prunable(keep, COUNT).await?));
+        let jobs = Some(count(engine.archive().prunable(keep, COUNT).await?));
         return Ok(Json(PruneAnswer { dry_run, keep_ms, jobs, pruned: 0, more: false }));
     }
-    let Some((pruned, more)) = engine.prune(*NODE, TERM, keep).await? else {
+    let Some((pruned, more)) = engine.archive().prune(*NODE, TERM, keep).await? else {
         let message = "a running worker does this by itself, by its own retention.archive";
         return Err(ApiError::new(axum::http::StatusCode::CONFLICT, "led_elsewhere", message)
             .hint("set retention.archive where the workers run, or stop them before this"));

@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::envelope::envelope;
-use backstop::core::job::{Attempt, JobView};
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{JobId, Refusal, State as JobState};
+use backstop_core::envelope::envelope;
+use backstop_core::job::{Attempt, JobView};
+use backstop_store::{JobFilter, PageRequest};
 use serde_json::Value;
 use utoipa_axum::routes;
 
@@ -124,7 +124,7 @@ async fn export_dead_letters(
     let filter = dead(&caller, query.conditions())?;
     let mut page = PageSteps::new(query.limit, query.cursor);
     while let Some(step) = page.next() {
-        let found = api.engine().export(filter.clone(), step).await?;
+        let found = api.engine().archive().export(filter.clone(), step).await?;
         page.take(found, |job| archive::exported_row(&caller, job))?;
     }
     page.finish()
@@ -149,7 +149,7 @@ async fn purge_dead_letters(
     }
     let filter = dead(&caller, conditions)?;
     if purge.dry_run {
-        let survey = Some(DeadSurvey::of(api.engine().survey(filter, COUNT).await?, &caller));
+        let survey = Some(DeadSurvey::of(api.engine().archive().survey(filter, COUNT).await?, &caller));
         return Ok(Json(PurgeAnswer { dry_run: true, purged: 0, left: 0, survey, next_cursor: None }));
     }
     if !narrow && !purge.all {
@@ -161,7 +161,7 @@ async fn purge_dead_letters(
         )
         .hint("narrow them down, or send `all: true`"));
     }
-    let (done, next_cursor) = api.engine().purge_page(&filter, purge.cursor).await?;
+    let (done, next_cursor) = api.engine().archive().purge_page(&filter, purge.cursor).await?;
     Ok(Json(purged(done, next_cursor)))
 }
 
@@ -178,10 +178,10 @@ async fn purge_ids(api: &Api, caller: &Caller, ids: Vec<JobId>) -> Result<Json<P
         let seen = found.filter(|detail| caller.sees(&detail.view.job.spec.queue).is_some());
         seen.map(|detail| detail.view.job.spec.id).collect()
     };
-    let done = api.engine().purge_those(mine, Some(JobState::Failed)).await?;
+    let done = api.engine().archive().purge_those(mine, Some(JobState::Failed)).await?;
     Ok(Json(PurgeAnswer { left: asked.saturating_sub(done.purged), ..purged(done, None) }))
 }
 
-fn purged(done: backstop::Purged, next_cursor: Option<JobId>) -> PurgeAnswer {
+fn purged(done: backstop::archive::Purged, next_cursor: Option<JobId>) -> PurgeAnswer {
     PurgeAnswer { dry_run: false, purged: done.purged, left: done.left, survey: None, next_cursor }
 }

@@ -2,9 +2,10 @@
 //! what its caller may see, so it tells nothing of others' jobs (E13).
 
 use axum::http::StatusCode;
-use backstop::core::JobIdPrefix;
-use backstop::store::{JobFilter, PageRequest};
-use backstop::{Archived, JobId, State};
+use backstop::archive::Archived;
+use backstop::{JobId, State};
+use backstop_core::JobIdPrefix;
+use backstop_store::{JobFilter, PageRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ async fn archived(
 ) -> Result<bool, ApiError> {
     let mut page = PageRequest { limit: ARCHIVE_PAGE, after: prefix.beyond() };
     for _ in 0..ARCHIVE_PAGES {
-        let archive = api.engine().archive_page(page).await?;
+        let archive = api.engine().archive().page(page).await?;
         for (id, archived) in archive.items {
             if id < prefix.first() || found.len() > CANDIDATES {
                 return Ok(true);

@@ -6,10 +6,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::failure::Fingerprint;
-use backstop::core::incident::{Incident, IncidentState, IncidentVerb};
-use backstop::store::{IncidentFilter, JobFilter, Page, PageRequest};
 use backstop::{State as JobState, Timestamp};
+use backstop_core::failure::Fingerprint;
+use backstop_core::incident::{Incident, IncidentState, IncidentVerb};
+use backstop_store::{IncidentFilter, JobFilter, Page, PageRequest};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -72,7 +72,7 @@ async fn list(
     while let Some(step) = page.next() {
         let after = step.after.as_ref().map(|Place(at, print)| (*at, print.clone())).or(filter.after.clone());
         let filter = IncidentFilter { after, ..filter.clone() };
-        let found = api.engine().incidents_like(filter, step.limit).await?;
+        let found = api.engine().incidents().matching(filter, step.limit).await?;
         let next = found.last().filter(|_| found.len() == step.limit).map(Place::of);
         page.take(Page { items: found, next }, |incident| {
             let bytes = 1_024 + incident.message.len();
@@ -122,7 +122,7 @@ async fn show(
         ..JobFilter::default()
     };
     let found = api.engine().jobs(filter, PageRequest::first(SAMPLES)).await?.items;
-    let sample = |view: &backstop::core::job::JobView| IncidentSample {
+    let sample = |view: &backstop_core::job::JobView| IncidentSample {
         id: view.job.spec.id,
         finished_at: view.record.finished_at,
     };
@@ -192,7 +192,7 @@ async fn say(
     // Somebody else's incident is looked up first: saying something of it would change it.
     let incident = known(api, caller, fingerprint).await?;
     let by = caller.signs(by.as_deref());
-    let said = api.engine().say_of_incident(&incident.fingerprint, verb, &by, note.as_deref()).await?;
+    let said = api.engine().incidents().say(&incident.fingerprint, verb, &by, note.as_deref()).await?;
     let said = said.and_then(|incident| seen(caller, incident));
     said.map(Json).ok_or_else(|| unknown(fingerprint))
 }
@@ -201,7 +201,7 @@ async fn say(
 async fn known(api: &Api, caller: &Caller, fingerprint: &str) -> Result<Incident, ApiError> {
     over_all_queues(caller)?;
     let print: Fingerprint = fingerprint.parse().map_err(|_| unknown(fingerprint))?;
-    let found = api.engine().incident(&print).await?;
+    let found = api.engine().incidents().get(&print).await?;
     found.and_then(|incident| seen(caller, incident)).ok_or_else(|| unknown(fingerprint))
 }
 

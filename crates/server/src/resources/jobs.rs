@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::job::{Attempt, AttemptJson, JobDetail, JobJson, JobView, Operated, read_document};
 use backstop::{JobId, OperateError, Refusal};
+use backstop_core::job::{Attempt, AttemptJson, JobDetail, JobJson, JobView, Operated, read_document};
 use serde::Serialize;
 use serde_json::json;
 use utoipa_axum::routes;
@@ -200,7 +200,7 @@ pub(super) async fn seen(api: &Api, caller: &Caller, id: JobId) -> Result<JobDet
 
 /// Why a job is not among the hot ones: it was archived, or there is none for this caller (L16).
 pub(super) async fn absent(api: &Api, caller: &Caller, id: JobId) -> ApiError {
-    let archived = match api.engine().archived(id).await {
+    let archived = match api.engine().archive().get(id).await {
         Ok(Some(archived)) => archived,
         Ok(None) => return no_such_job(id),
         Err(error) => return error.into(),

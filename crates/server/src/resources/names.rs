@@ -3,10 +3,10 @@
 
 use axum::http::StatusCode;
 use backstop::Refusal;
-use backstop::core::explain::Explanation;
-use backstop::core::job::{Attempt, AttemptJson, JobJson, JobView};
-use backstop::core::tenant;
-use backstop::store::JobFilter;
+use backstop_core::explain::Explanation;
+use backstop_core::job::{Attempt, AttemptJson, JobJson, JobView};
+use backstop_core::tenant;
+use backstop_store::JobFilter;
 use serde_json::{Value, json};
 
 use crate::access::{Caller, RESERVED, Scope};

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use backstop::store::{Page, PageRequest, QueueRange, QueueView};
+use backstop_store::{Page, PageRequest, QueueRange, QueueView};
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
@@ -40,7 +40,7 @@ async fn list(
         // Only the caller's own are asked for: who has many queues slows nobody else.
         let after = after.map(|name| format!("{prefix}{name}"));
         let range = QueueRange { prefix: prefix.clone(), after, limit: Some(limit) };
-        let Page { items, next } = api.engine().queue_page(range).await?;
+        let Page { items, next } = api.engine().queues().page(range).await?;
         let own = |name: &str| name.strip_prefix(&*prefix).unwrap_or(name).to_owned();
         page.take(Page { items, next: next.map(|name| own(&name)) }, |queue| {
             let (name, shown) = (own(&queue.name), caller.sees(&queue.name).map(str::to_owned));
@@ -67,7 +67,7 @@ async fn pause(
     // A queue that is paused is known from then on.
     room::check(&api, &caller, &[TenantName::Queue(&name)]).await?;
     let note = note.and_then(|JsonBody(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
-    let changed = api.engine().pause_queue_because(&queue, &note).await?;
+    let changed = api.engine().queues().pause_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))
 }
 
@@ -80,6 +80,6 @@ async fn resume(
     caller: Caller,
     PathParams(name): PathParams<String>,
 ) -> Result<Json<Changed>, ApiError> {
-    let changed = api.engine().resume_queue(&caller.queue(&name)?).await?;
+    let changed = api.engine().queues().resume(&caller.queue(&name)?).await?;
     Ok(Json(Changed { changed, status: "running".to_owned() }))
 }

@@ -6,10 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use backstop::RedriveError;
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanError, PlanJob};
-use backstop::store::PageRequest;
+use backstop::redrive::RedriveError;
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanError, PlanJob};
+use backstop_store::PageRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -56,7 +56,7 @@ struct Page {
     responses((status = 200, body = Items<PlanShown>)))]
 async fn list(State(api): State<Api>, QueryParams(asked): QueryParams<Page>) -> Result<Response, ApiError> {
     let after = asked.cursor.as_deref().map(read_mark).transpose()?;
-    let plans = api.engine().redrive_plans().await?.into_iter();
+    let plans = api.engine().redrives().list().await?.into_iter();
     let rest = plans.filter(|plan| after.as_ref().is_none_or(|after| mark(plan) > *after));
     page(rest.map(PlanShown::from), asked.limit, |last| write_mark(&mark(&last.plan)))
 }
@@ -93,7 +93,8 @@ async fn make(
     caller: Caller,
     JsonBody(new): JsonBody<NewPlan>,
 ) -> Result<(StatusCode, Json<PlanMade>), ApiError> {
-    let redrive = api.engine().redrive(new.selector()).settings(new.settings.unwrap_or_default().into());
+    let redrive =
+        api.engine().redrives().plan(new.selector()).settings(new.settings.unwrap_or_default().into());
     let mut redrive = redrive.note(new.note).by(caller.signs(new.by.as_deref()));
     if let Some(version) = new.needs {
         redrive = redrive.needs(version);
@@ -113,7 +114,7 @@ async fn show(
     State(api): State<Api>,
     PathParams(id): PathParams<String>,
 ) -> Result<Json<PlanShown>, ApiError> {
-    Ok(Json(api.engine().redrive_plan(&known(&id)?).await?.into()))
+    Ok(Json(api.engine().redrives().get(&known(&id)?).await?.into()))
 }
 
 /// What became of each job of a plan: first those of batches that have ended altogether, then the others.
@@ -124,14 +125,14 @@ async fn jobs(
     PathParams(id): PathParams<String>,
     QueryParams(asked): QueryParams<Page>,
 ) -> Result<Response, ApiError> {
-    let plan = api.engine().redrive_plan(&known(&id)?).await?;
+    let plan = api.engine().redrives().get(&known(&id)?).await?;
     if asked.cursor.as_deref().is_some_and(|cursor| !is_job_cursor(cursor, &plan.id)) {
         return Err(wrong_field("cursor", "it is not a cursor of this list"));
     }
     let mut limit = asked.limit.rows();
     loop {
         let request = PageRequest { limit, after: asked.cursor.clone() };
-        let found = api.engine().redrive_items(&plan.id, request).await?;
+        let found = api.engine().redrives().items(&plan.id, request).await?;
         match whole(&found.items, limit, found.next)? {
             Ok(answer) => return Ok(answer),
             Err(fewer) => limit = fewer,
@@ -158,7 +159,7 @@ async fn start(
     PathParams(id): PathParams<String>,
     asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
-    Ok(Json(api.engine().start_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
+    Ok(Json(api.engine().redrives().start(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Drives nothing more until it is resumed; what is in flight goes on.
@@ -172,7 +173,7 @@ async fn pause(
     PathParams(id): PathParams<String>,
     asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
-    Ok(Json(api.engine().pause_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
+    Ok(Json(api.engine().redrives().pause(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Lets a paused plan go on; one that halted begins again with a canary.
@@ -186,7 +187,7 @@ async fn resume(
     PathParams(id): PathParams<String>,
     asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
-    Ok(Json(api.engine().resume_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
+    Ok(Json(api.engine().redrives().resume(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 /// Calls a plan off; what is in flight goes on.
@@ -200,7 +201,7 @@ async fn cancel(
     PathParams(id): PathParams<String>,
     asking: Option<JsonBody<PlanActor>>,
 ) -> Result<Json<PlanShown>, ApiError> {
-    Ok(Json(api.engine().cancel_redrive(&known(&id)?, &by(&caller, asking)).await?.into()))
+    Ok(Json(api.engine().redrives().cancel(&known(&id)?, &by(&caller, asking)).await?.into()))
 }
 
 fn by(caller: &Caller, asking: Option<JsonBody<PlanActor>>) -> String {

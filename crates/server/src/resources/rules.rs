@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use backstop::RuleProblem;
-use backstop::core::failure::{Rule, RuleAction, RuleId};
-use backstop::store::JobFilter;
+use backstop::rule::RuleProblem;
+use backstop_core::failure::{Rule, RuleAction, RuleId};
+use backstop_store::JobFilter;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};
@@ -39,7 +39,7 @@ async fn list(
     State(api): State<Api>,
     QueryParams(PageQuery { limit, cursor }): QueryParams<PageQuery>,
 ) -> Result<Response, ApiError> {
-    let rows = api.engine().rules().await?;
+    let rows = api.engine().rules().list().await?;
     page(behind(rows, cursor.as_deref(), |last| last.id.to_string())?, limit.unwrap_or_default(), |last| {
         last.id.to_string()
     })
@@ -64,7 +64,7 @@ async fn add(
         created_at: api.engine().store().now().await?,
         created_by: caller.signs(new.by.as_deref()),
     };
-    api.engine().add_rule(&rule).await?;
+    api.engine().rules().add(&rule).await?;
     Ok((StatusCode::CREATED, Json(rule)))
 }
 
@@ -82,7 +82,7 @@ async fn test(
     }
     let rule = match (test.id, test.matches) {
         (Some(id), None) => {
-            let rules = api.engine().rules().await?;
+            let rules = api.engine().rules().list().await?;
             rules.into_iter().find(|rule| rule.id == id).ok_or(RuleProblem::Unknown(id))?
         }
         (None, Some(matches)) => Rule {
@@ -102,7 +102,7 @@ async fn test(
         }
     };
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    Ok(Json(api.engine().rehearse_rule(&rule, JobFilter::default(), most).await?.into()))
+    Ok(Json(api.engine().rules().rehearse(&rule, JobFilter::default(), most).await?.into()))
 }
 
 /// Switches a rule on.
@@ -110,7 +110,7 @@ async fn test(
     params(("id" = RuleId, Path, description = "The rule.")),
     responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
 async fn enable(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
-    Ok(Json(api.engine().enable_rule(&known(&id)?, true).await?))
+    Ok(Json(api.engine().rules().enable(&known(&id)?, true).await?))
 }
 
 /// Switches a rule off and keeps it.
@@ -118,7 +118,7 @@ async fn enable(State(api): State<Api>, PathParams(id): PathParams<String>) -> R
     params(("id" = RuleId, Path, description = "The rule.")),
     responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
 async fn disable(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
-    Ok(Json(api.engine().enable_rule(&known(&id)?, false).await?))
+    Ok(Json(api.engine().rules().enable(&known(&id)?, false).await?))
 }
 
 /// Removes a rule, and answers it once more.
@@ -126,7 +126,7 @@ async fn disable(State(api): State<Api>, PathParams(id): PathParams<String>) -> 
     params(("id" = RuleId, Path, description = "The rule.")),
     responses((status = 200, body = Rule), (status = 409, description = "Somebody changed it.", body = ErrorBody)))]
 async fn remove(State(api): State<Api>, PathParams(id): PathParams<String>) -> Result<Json<Rule>, ApiError> {
-    Ok(Json(api.engine().remove_rule(&known(&id)?).await?))
+    Ok(Json(api.engine().rules().remove(&known(&id)?).await?))
 }
 
 /// The name of a rule; a text that is none names no rule.

@@ -10,10 +10,11 @@ use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use backstop::core::failure::Backoff;
-use backstop::core::job::is_trace_parent;
-use backstop::store::{JobFilter, PageRequest};
-use backstop::{Callback, Enqueue, JobId, OnConflict, Refusal, Submitted};
+use backstop::{Callback, Enqueue, JobHandle, JobId, OnConflict, Refusal};
+use backstop_core::failure::Backoff;
+use backstop_core::job::is_trace_parent;
+use backstop_store::Submitted;
+use backstop_store::{JobFilter, PageRequest};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -67,7 +68,9 @@ async fn submit(
     keys_are_own(&api, &caller, &mut job).await?;
     has_room(&api, &caller, &job).await?;
     let stored = match traced(prepare(&api, &caller, job)?, trace).submit().await {
-        Ok(submitted) => own(&api, &caller, &submitted).await?,
+        Ok(JobHandle { id, state, deduplicated, .. }) => {
+            own(&api, &caller, &Submitted { id, state, deduplicated }).await?
+        }
         Err(backstop::SubmitError::Refused(refusal)) => return Err(refused(&api, &caller, refusal).await),
         Err(error) => return Err(error.into()),
     };

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use backstop::core::Tenant;
+use backstop_core::Tenant;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope, TokenError, TokenRequest};

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use axum::Json;
 use axum::extract::State;
-use backstop::core::Lease;
 use backstop::{Grant, Handed, RemoteWorker};
+use backstop_core::Lease;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};

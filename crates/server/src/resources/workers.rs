@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use backstop::core::WorkerId;
-use backstop::store::WorkerView;
+use backstop_core::WorkerId;
+use backstop_store::WorkerView;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Scope};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use backstop::core::job::{AttemptJson, JobJson};
 use backstop::{JobId, TerminalReason};
+use backstop_core::job::{AttemptJson, JobJson};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -157,7 +157,7 @@ pub struct DeadSurveyGroup {
 impl DeadSurvey {
     /// A survey with queues under the names that the caller knows them by.
     #[must_use]
-    pub fn of(survey: backstop::store::Survey, caller: &Caller) -> Self {
+    pub fn of(survey: backstop_store::Survey, caller: &Caller) -> Self {
         let groups = survey.groups.into_iter().filter_map(|group| {
             let queue = caller.sees(&group.queue)?.to_owned();
             let (kind, reason, fingerprint) = (group.kind, group.reason, group.fingerprint);

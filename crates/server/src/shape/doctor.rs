@@ -30,12 +30,12 @@ pub enum DoctorLevel {
     Bad,
 }
 
-impl From<backstop::store::Finding> for DoctorFinding {
-    fn from(found: backstop::store::Finding) -> Self {
+impl From<backstop_store::Finding> for DoctorFinding {
+    fn from(found: backstop_store::Finding) -> Self {
         let level = match found.level {
-            backstop::store::Level::Good => DoctorLevel::Good,
-            backstop::store::Level::Warning => DoctorLevel::Warning,
-            backstop::store::Level::Bad => DoctorLevel::Bad,
+            backstop_store::Level::Good => DoctorLevel::Good,
+            backstop_store::Level::Warning => DoctorLevel::Warning,
+            backstop_store::Level::Bad => DoctorLevel::Bad,
         };
         Self { level, subject: found.subject, message: found.message, hint: found.hint }
     }

@@ -32,8 +32,8 @@ macro_rules! with_conditions {
         impl $name {
             /// The conditions, with names as the caller said them.
             #[must_use]
-            pub fn conditions(&self) -> backstop::store::JobFilter {
-                backstop::store::JobFilter {
+            pub fn conditions(&self) -> backstop_store::JobFilter {
+                backstop_store::JobFilter {
                     queue: self.queue.clone(),
                     kind: self.kind.clone(),
                     tag: self.tag.clone(),
@@ -44,7 +44,7 @@ macro_rules! with_conditions {
                     created_before: self.created_before,
                     finished_after: self.finished_after,
                     finished_before: self.finished_before,
-                    ..backstop::store::JobFilter::default()
+                    ..backstop_store::JobFilter::default()
                 }
             }
         }

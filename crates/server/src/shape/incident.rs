@@ -1,7 +1,7 @@
 //! Incidents as they are shown, and what may be said of them.
 
-use backstop::core::incident::Incident;
 use backstop::{JobId, Timestamp};
+use backstop_core::incident::Incident;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,7 +1,7 @@
 //! Looking at jobs and their runs.
 
-use backstop::core::explain::Explanation;
 use backstop::{Cause, JobId, State, Timestamp};
+use backstop_core::explain::Explanation;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -1,8 +1,8 @@
 //! Re-drive plans as they are asked for and shown.
 
 use backstop::Timestamp;
-use backstop::core::failure::{Fingerprint, TerminalReason};
-use backstop::core::redrive::{Plan, PlanSelector, PlanSettings, PlanSurvey};
+use backstop_core::failure::{Fingerprint, TerminalReason};
+use backstop_core::redrive::{Plan, PlanSelector, PlanSettings, PlanSurvey};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

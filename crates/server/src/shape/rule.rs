@@ -1,7 +1,7 @@
 //! Failure rules as they are asked for, and how one fares against the past.
 
-use backstop::core::failure::{RuleAction, RuleId, RuleMatch};
 use backstop::{JobId, Timestamp};
+use backstop_core::failure::{RuleAction, RuleId, RuleMatch};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -103,8 +103,8 @@ pub struct RuleTrial {
     pub decided: String,
 }
 
-impl From<backstop::Rehearsal> for RuleRehearsal {
-    fn from(tried: backstop::Rehearsal) -> Self {
+impl From<backstop::rule::Rehearsal> for RuleRehearsal {
+    fn from(tried: backstop::rule::Rehearsal) -> Self {
         let matched = tried.matched.into_iter().map(|trial| RuleTrial {
             job: trial.job,
             kind: trial.kind,

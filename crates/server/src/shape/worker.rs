@@ -1,8 +1,8 @@
 //! A worker as it is shown.
 
 use backstop::Timestamp;
-use backstop::core::WorkerId;
-use backstop::store::WorkerView;
+use backstop_core::WorkerId;
+use backstop_store::WorkerView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use backstop::store::{
+use backstop::{Event, Timestamp};
+use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store,
 };
-use backstop::{Event, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

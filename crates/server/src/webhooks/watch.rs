@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::store::QueueView;
 use backstop::{Event, Events, Pulse};
+use backstop_store::QueueView;
 use tokio::sync::{mpsc, oneshot};
 
 use super::SharedWorker;
@@ -101,7 +101,7 @@ impl EventWatch {
         if self.looked {
             return Ok(false);
         }
-        let queues = self.api.engine().queues().await?;
+        let queues = self.api.engine().queues().list().await?;
         let waits = |queue: &QueueView| queue.pending + queue.waiting + queue.running > 0;
         let left = queues.iter().any(|queue| queue.name == QUEUE && waits(queue));
         // What is left is looked for again until something delivers it.

@@ -9,7 +9,7 @@ use backstop_core::failure::{
 use backstop_core::job::{
     Callback, Ending, FailureRecord, NewJob, OnConflict, Policy, Priority, Spec, Start,
 };
-use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_core::{JobId, Lease, Limits, Timestamp, WorkerId};
 
 use super::fixture::LEASE;
 use crate::{ClaimedJob, KnownKind, NewWorker};
@@ -177,6 +177,7 @@ pub(super) fn ending(claimed: &ClaimedJob, failure: &Failure) -> Ending {
         hook: HookAnswer::default(),
         jitter: 0.0,
         rule: None,
+        longest_delay: Limits::default().delay,
     };
     let decision = decide(failure, &situation);
     let dead = matches!(decision.verdict, Verdict::Dead { .. });

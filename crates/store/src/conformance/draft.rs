@@ -77,6 +77,9 @@ impl Script {
             callback.supersedes = None;
             ends.follow_up = Some(Box::new(callback));
         }
+        if self.dice.percent(10) {
+            ends.children = (0..self.dice.between(1, 3)).map(|_| self.child()).collect();
+        }
         let text =
             |script: &mut Self| script.dice.percent(30).then(|| script.dice.one_of(&MESSAGES).to_owned());
         if self.dice.percent(60) {
@@ -86,6 +89,15 @@ impl Script {
         ends.warning = text(self);
         ends.result = self.dice.percent(30).then(|| "[1, 2]".into());
         ends
+    }
+
+    /// A job that a handler submits with its completion: a new one, without keys.
+    fn child(&mut self) -> NewJob {
+        let mut child = self.draft();
+        self.latest += 1;
+        child.spec.id = id(self.latest);
+        (child.spec.idempotency_key, child.spec.business_key, child.supersedes) = (None, None, None);
+        child
     }
 
     fn failed(&mut self, hold: &ClaimedJob, cause: Cause) -> Ending {

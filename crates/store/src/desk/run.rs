@@ -81,8 +81,8 @@ impl Desk {
         }
         self.save(lease.job, record);
         self.set_slot(lease.fence, lease.job, Slot::Closed);
-        if let Some(callback) = &ending.follow_up {
-            self.insert(callback);
+        for job in ending.follow_up.as_deref().into_iter().chain(&ending.children) {
+            self.insert(job);
         }
         self.work_arrived |= state == State::Pending;
         Ok(state)

@@ -54,6 +54,7 @@ impl Tables {
             self.raise_alert(&row, ending.failure.as_ref(), ending.code_version.as_deref(), commit);
         }
         self.follow_up(ending.follow_up.as_deref(), commit);
+        ending.children.iter().for_each(|child| self.insert(child, commit));
         Ok(state)
     }
 

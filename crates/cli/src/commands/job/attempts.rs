@@ -1,8 +1,8 @@
 //! `backstop job attempts` and `backstop job logs`: the ledger of a job.
 
-use backstop::core::failure::Verdict;
-use backstop::core::job::AttemptJson;
 use backstop::{JobId, Timestamp};
+use backstop_core::failure::Verdict;
+use backstop_core::job::AttemptJson;
 use backstop_server::shape::{Items, LoggedRun};
 
 use super::{RunsOptions, path};

@@ -1,7 +1,7 @@
 //! `backstop job explain`: where a job is, why, what happens next, and every check in order (F20).
 
-use backstop::core::failure::{Check, Decision, Verdict};
 use backstop::{JobId, Timestamp};
+use backstop_core::failure::{Check, Decision, Verdict};
 use backstop_server::shape::ExplainedJob;
 
 use super::path;

@@ -1,7 +1,7 @@
 //! `backstop job list`.
 
-use backstop::core::job::JobJson;
 use backstop::{State, Timestamp};
+use backstop_core::job::JobJson;
 use backstop_server::shape::Items;
 
 use crate::app::App;

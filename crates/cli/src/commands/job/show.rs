@@ -1,7 +1,7 @@
 //! `backstop job show`: everything about one job.
 
-use backstop::core::job::JobJson;
 use backstop::{JobId, Timestamp};
+use backstop_core::job::JobJson;
 use backstop_server::shape::ArchivedJob;
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop::core::job::JobJson;
 use backstop::{JobId, State};
+use backstop_core::job::JobJson;
 use backstop_server::shape::ArchivedJob;
 use clap::Args;
 use serde_json::{Value, json};

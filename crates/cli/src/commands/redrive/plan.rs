@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use backstop::Timestamp;
-use backstop::core::failure::{Fingerprint, TerminalReason};
-use backstop::core::redrive::{PlanSettings, PlanSurvey};
-use backstop::store::QueueView;
+use backstop_core::failure::{Fingerprint, TerminalReason};
+use backstop_core::redrive::{PlanSettings, PlanSurvey};
 use backstop_server::shape::{NewPlan, NewPlanSettings, PlanMade, PlanShown};
+use backstop_store::QueueView;
 use clap::Args;
 use serde_json::json;
 

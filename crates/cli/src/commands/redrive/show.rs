@@ -1,8 +1,8 @@
 //! `backstop redrive show`: a plan in full, and what became of each of its jobs.
 
 use backstop::Timestamp;
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanJob, PlanJobOutcome};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanJob, PlanJobOutcome};
 use backstop_server::shape::{Items, PlanShown};
 use clap::Args;
 

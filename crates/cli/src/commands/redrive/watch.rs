@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop::core::job::PlanId;
-use backstop::core::redrive::{Plan, PlanPhase};
+use backstop_core::job::PlanId;
+use backstop_core::redrive::{Plan, PlanPhase};
 use backstop_server::shape::PlanShown;
 use indicatif::{ProgressBar, ProgressStyle};
 

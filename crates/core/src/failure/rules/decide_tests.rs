@@ -43,6 +43,7 @@ fn by(rule: &Rule, failure: &Failure, change: impl FnOnce(&mut DecisionInput<'_>
         hook,
         rule: Some(rule),
         jitter: 0.5,
+        longest_delay: crate::Limits::default().delay,
     };
     change(&mut situation);
     decide(failure, &situation)

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::core::admit;
-use backstop::core::job::JobView;
-use backstop::store::KnownKind;
 use backstop::{Cause, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
+use backstop_core::admit;
+use backstop_core::job::JobView;
+use backstop_store::KnownKind;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 

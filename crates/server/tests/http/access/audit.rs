@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use backstop::Config;
-use backstop::store::{Claim, ClaimQueue, KnownKind, NewWorker};
 use backstop_server::{Scope, ServerSettings, table};
+use backstop_store::{Claim, ClaimQueue, KnownKind, NewWorker};
 use backstop_testing::TokioClock;
 use serde_json::{Value, json};
 
@@ -202,11 +202,11 @@ async fn what_maintenance_retires_is_in_it() {
     tokio::time::advance(lease * 2).await;
     let node = backstop::worker_id();
     engine.maintain(node, DAY).await.unwrap();
-    let incident = engine.incidents(1).await.unwrap().remove(0);
+    let incident = engine.incidents().list(1).await.unwrap().remove(0);
     engine.cancel(job, "enough").await.unwrap();
     tokio::time::advance(DAY * 91).await;
     engine.maintain(node, DAY).await.unwrap();
-    assert!(engine.incidents(1).await.unwrap().is_empty(), "the crash is forgotten");
+    assert!(engine.incidents().list(1).await.unwrap().is_empty(), "the crash is forgotten");
     let lines = log(&stage, &admin).await;
     let line = lines.iter().find(|line| line["who"] == "maintenance").expect("a line of its own");
     assert_eq!((&line["method"], &line["status"]), (&json!("RETIRE"), &json!(200)));

@@ -1,7 +1,7 @@
 //! Keys: nobody replaces, blocks or learns of a job by a key, unless that job is for its eyes (E13).
 
-use backstop::store::{JobFilter, PageRequest};
 use backstop_server::{Scope, ServerSettings, TokenRequest};
+use backstop_store::{JobFilter, PageRequest};
 use serde_json::{Value, json};
 
 use super::stage::{Reply, Stage, wish};

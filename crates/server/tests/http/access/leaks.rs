@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::store::{Answer, Error, Layer, Store};
 use backstop::{Backstop, Config};
 use backstop_server::{Caller, ServerSettings, Token, TokenGrant, table};
+use backstop_store::{Answer, Error, Layer, Store};
 
 use super::stage::{Reply, Stage};
 

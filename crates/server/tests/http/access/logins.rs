@@ -122,5 +122,5 @@ async fn hosts_origins_and_forms_are_checked_before_anything_else() {
         .header("content-type", "application/json")
         .header("content-encoding", "gzip");
     assert_eq!(stage.send(packed.body(Body::from("x")).unwrap()).await.code(), "content_encoding");
-    assert!(stage.api.engine().queues().await.unwrap().iter().all(|queue| !queue.paused));
+    assert!(stage.api.engine().queues().list().await.unwrap().iter().all(|queue| !queue.paused));
 }

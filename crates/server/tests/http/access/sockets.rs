@@ -217,7 +217,7 @@ async fn what_has_begun_is_finished_when_it_is_told_to_stop() {
     assert_eq!(status(&answer), 200, "{answer}");
     timeout(LONG, listening.served).await.expect("it ends").unwrap().unwrap();
     // What was done is in the log, also at the end.
-    assert!(listening.api.engine().queues().await.unwrap().iter().any(|queue| queue.paused));
+    assert!(listening.api.engine().queues().list().await.unwrap().iter().any(|queue| queue.paused));
 }
 
 #[tokio::test]

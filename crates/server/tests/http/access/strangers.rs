@@ -1,9 +1,9 @@
 //! Another tenant on every route, with every name of somebody else's things: nothing is shown, nothing is moved (E13).
 
 use backstop::prelude::*;
-use backstop::store::{JobFilter, PageRequest};
 use backstop::{Backstop, Outcome};
 use backstop_server::{Scope, ServerSettings, table};
+use backstop_store::{JobFilter, PageRequest};
 use serde_json::{Value, json};
 
 use super::stage::Stage;
@@ -40,7 +40,7 @@ async fn seed(engine: &Backstop) -> Theirs {
     let worker = engine.worker(()).register::<Send>().queue("acme/mail", 1).name(MARK);
     worker.inline().unwrap().drain(10).await.unwrap();
     let pending = job().business_key("acme/k1").idempotency_key("acme/i1").submit().await.unwrap().id;
-    let fingerprint = engine.incidents(10).await.unwrap()[0].fingerprint.to_string();
+    let fingerprint = engine.incidents().list(10).await.unwrap()[0].fingerprint.to_string();
     Theirs { dead: dead.to_string(), pending: pending.to_string(), fingerprint }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::store::{DocumentRange, Drawer};
 use backstop_server::{Scope, ServerSettings, Token, TokenGrant, TokenHash};
+use backstop_store::{DocumentRange, Drawer};
 use backstop_testing::TokioClock;
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -233,7 +233,7 @@ async fn a_token_for_some_queues_touches_only_those() {
         assert_eq!(refused.code(), "forbidden");
     }
     assert_eq!(stage.call("POST", "/api/v1/queues/mail/pause", Some(&acme)).await.json()["changed"], true);
-    let queues = stage.api.engine().queues().await.unwrap();
+    let queues = stage.api.engine().queues().list().await.unwrap();
     let paused: Vec<_> =
         queues.iter().filter(|queue| queue.paused).map(|queue| queue.name.as_str()).collect();
     assert_eq!(paused, ["acme/mail"]);

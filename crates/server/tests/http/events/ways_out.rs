@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use axum::http::Method;
 use backstop::Config;
-use backstop::store::{JobFilter, PageRequest};
 use backstop_server::ways_out::{DataShown, WAYS_OUT, WITHOUT_DATA, WayOut, WayOutKind};
 use backstop_server::{Caller, Scope, table};
+use backstop_store::{JobFilter, PageRequest};
 use serde_json::{Value, json};
 
 use stage::{CLAIMED, Case, DELIVERIES, NEEDLE, PARAM, Played, cases};

@@ -100,7 +100,7 @@ async fn a_receiver_that_hangs_holds_nothing_up_and_what_it_is_owed_is_kept() {
     }
     // One message for each job; the events of deliveries make none.
     deliveries(&mut events, "enqueued", 50).await;
-    let queues = harness.engine().queues().await.unwrap();
+    let queues = harness.engine().queues().list().await.unwrap();
     let queue = queues.iter().find(|queue| queue.name == QUEUE).unwrap();
     assert_eq!(queue.pending + queue.running, 50);
     let text = harness.get("/metrics").await.text;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use backstop::Timestamp;
-use backstop::core::job::JobJson;
+use backstop_core::job::JobJson;
 use backstop_server::document;
 use serde_json::{Value, json};
 

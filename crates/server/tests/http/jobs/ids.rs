@@ -1,8 +1,8 @@
 //! Job ids by their first characters.
 
 use axum::http::Method;
-use backstop::store::Submit;
 use backstop_server::{Caller, Scope};
+use backstop_store::Submit;
 use serde_json::json;
 
 use super::archive::archived;

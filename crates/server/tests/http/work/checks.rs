@@ -1,7 +1,7 @@
 //! What holds before any job is handed out, as it does before every other run.
 
-use backstop::core::job::{Operation, PlanId};
 use backstop::{Cause, Config, QueueConfig};
+use backstop_core::job::{Operation, PlanId};
 use serde_json::json;
 
 use super::stage::{Stage, parsed, store};

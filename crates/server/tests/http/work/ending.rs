@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use backstop::core::failure::{Rule, RuleAction, RuleMatch};
 use backstop::{Backoff, Cause, Config, Policy, Timestamp};
+use backstop_core::failure::{Rule, RuleAction, RuleMatch};
 use serde_json::{Value, json};
 
 use super::stage::Stage;
@@ -102,7 +102,7 @@ async fn an_operators_rule_decides_about_remote_runs_too() {
         created_at: Timestamp::EPOCH,
         created_by: "ann".to_owned(),
     };
-    stage.engine().add_rule(&rule).await.unwrap();
+    stage.engine().rules().add(&rule).await.unwrap();
     let id = stage.submit("mail", json!({})).await;
     let job = stage.claim_one().await;
     let outcome = json!({ "type": "failed", "class": "error", "message": "no luck" });

@@ -1,7 +1,7 @@
 //! Leases, heartbeats, and the rows of workers that hold or only wait.
 
 use backstop::Cause;
-use backstop::core::job::Progress;
+use backstop_core::job::Progress;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, parsed};
@@ -74,7 +74,7 @@ async fn rows_of_batches_go_with_their_last_job() {
     let dying = stage.claim_one().await;
     let rows = async || stage.engine().workers().await.unwrap().len();
     assert_eq!(rows().await, 4, "one for the name and one for each batch");
-    let served = stage.engine().queues().await.unwrap();
+    let served = stage.engine().queues().list().await.unwrap();
     assert_eq!(served[0].workers, 1, "a worker counts once, however many batches it has");
     let done = json!({ "type": "succeeded" });
     stage.finish(&single, done.clone()).await;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::core::job::{Attempt, JobDetail};
-use backstop::store::{Clock, ModelStore, PageRequest, Store};
 use backstop::{Backstop, Config, JobId, Timestamp, WorkerId};
+use backstop_core::job::{Attempt, JobDetail};
 use backstop_server::{Caller, ServerSettings};
+use backstop_store::{Clock, ModelStore, PageRequest, Store};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Harness};

@@ -69,7 +69,17 @@ fn outage(jobs: u32, policy: &Policy, settings: Option<&BudgetSettings>) -> Outc
             continue;
         }
         let (hook, jitter) = (HookAnswer::default(), random.unit());
-        let situation = DecisionInput { policy, attempt, crashes: 0, deferrals: 0, hook, rule: None, jitter };
+        let longest_delay = Duration::MAX;
+        let situation = DecisionInput {
+            policy,
+            attempt,
+            crashes: 0,
+            deferrals: 0,
+            hook,
+            rule: None,
+            jitter,
+            longest_delay,
+        };
         let Verdict::Retry { delay } = decide(&failure, &situation).verdict else {
             outcome.dead += 1;
             continue;

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop::core::job::Masking;
-use backstop::core::sealing::SealingKeys;
-use backstop::core::signing::SecretKey;
 use backstop::prelude::*;
-use backstop::store::{IncidentFilter, ModelStore, SystemClock};
 use backstop::{
     AlertChannel, AlertFuture, AlertMessage, Alerts, Config, Encryption, Events, JobId, LogChannel,
     Retention, worker_id,
 };
+use backstop_core::job::Masking;
+use backstop_core::sealing::SealingKeys;
+use backstop_core::signing::SecretKey;
 use backstop_server::{Scope, ServerSettings, Webhooks};
+use backstop_store::{IncidentFilter, ModelStore, SystemClock};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
@@ -209,7 +209,7 @@ impl Played {
         let streamed = stream.take(messages).await.iter().map(|told| told.data.to_string()).collect();
         let dead = ended[1..].to_vec();
         submit(harness.engine(), case, "well").queue(CLAIMED).submit().await.unwrap();
-        let incidents = harness.engine().incidents_like(IncidentFilter::default(), 10).await.unwrap();
+        let incidents = harness.engine().incidents().matching(IncidentFilter::default(), 10).await.unwrap();
         let incident = incidents.iter().find(|incident| incident.kind == case.kind).unwrap();
         let incident = incident.fingerprint.to_string();
         let plan = harness.post("/api/v1/redrives", json!({ "all": true })).await.ok();

@@ -3,13 +3,15 @@
 //! Nothing here decides what may go: the store refuses what has not ended, and age never removes a job that did not
 //! run.
 
+pub use backstop_store::Archived;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{Attempt, JobDetail, State};
 use backstop_core::{JobId, Refusal, WorkerId};
-use backstop_store::{Archived, Duty, Error as StoreError, JobFilter, Page, PageRequest, Survey};
+use backstop_store::{Duty, Error as StoreError, JobFilter, Page, PageRequest, Survey};
 use serde::Serialize;
 
 use crate::engine::Backstop;
@@ -33,7 +35,7 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// An archived job, as [`Backstop::archive_page`] lists it.
+    /// An archived job, as [`Archive::page`] lists it.
     #[must_use]
     pub fn archived(id: JobId, archived: Archived) -> Self {
         Self { id, state: archived.state, document: archived.document }
@@ -67,29 +69,70 @@ pub enum PurgeError<E: std::error::Error + 'static> {
 const MOST_TRIES: u32 = 20;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
+/// Jobs that have ended: see [`Backstop::archive`].
+#[derive(Debug, Clone, Copy)]
+pub struct Archive<'a> {
+    engine: &'a Backstop,
+}
+
 impl Backstop {
+    /// Jobs that have ended: reading them when they have left the hot tables, exporting them, removing them (L16, D5).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// # use std::time::Duration;
+    /// # use backstop::{Config, Retention};
+    /// # #[job]
+    /// # async fn greet() {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let at_once = Retention::default().succeeded(Some(Duration::ZERO));
+    /// let engine = Backstop::open_with("memory:", Config::default().retention(at_once)).await?;
+    /// let job = engine.enqueue(Greet {}).submit().await?;
+    /// engine.worker(()).register::<Greet>().queue("default", 1).inline()?.drain(1).await?;
+    /// engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await?;
+    /// assert!(engine.job(job.id).await?.is_none());
+    /// let archived = engine.archive().get(job.id).await?.ok_or("it has ended")?;
+    /// assert_eq!(archived.state, backstop::State::Succeeded);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn archive(&self) -> Archive<'_> {
+        Archive { engine: self }
+    }
+}
+
+impl Archive<'_> {
+    /// Looks an archived job up: how it ended, and all that was known of it as JSON text (L16).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn get(self, job: JobId) -> Result<Option<Archived>, StoreError> {
+        Ok(self.engine.inner.store.archived(vec![job]).await?.pop().flatten())
+    }
+
     /// Removes jobs that have ended, hot or archived, for good (D5). One answer per job, in order: how it had ended,
     /// or why it stays. Idempotency keys keep answering (L10).
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn purge(&self, jobs: Vec<JobId>) -> Result<Vec<Result<State, Refusal>>, StoreError> {
+    pub async fn purge(self, jobs: Vec<JobId>) -> Result<Vec<Result<State, Refusal>>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
-            answers.extend(self.inner.store.purge(batch.to_vec(), None).await?);
+            answers.extend(self.engine.inner.store.purge(batch.to_vec(), None).await?);
         }
         Ok(answers)
     }
 
     /// Removes every hot job that the filter finds, in bounded batches, newest first (D5).
     ///
-    /// Each batch is shown to `before`, which may keep it elsewhere with [`Backstop::export_jobs`], and goes when
+    /// Each batch is shown to `before`, which may keep it elsewhere with [`Archive::export_jobs`], and goes when
     /// that has succeeded. Jobs that have not ended stay.
     ///
     /// # Errors
     /// [`PurgeError::Batch`] with the answer of `before`, or when the store is away. What went before stays gone.
     pub async fn purge_matching<F, Fut, E>(
-        &self,
+        self,
         filter: JobFilter,
         mut before: F,
     ) -> Result<Purged, PurgeError<E>>
@@ -116,13 +159,13 @@ impl Backstop {
         }
     }
 
-    /// Removes one batch of what [`Backstop::purge_matching`] removes: the newest behind `after`. Answers where to go
+    /// Removes one batch of what [`Archive::purge_matching`] removes: the newest behind `after`. Answers where to go
     /// on; none when there are no more.
     ///
     /// # Errors
     /// When the store is away.
     pub async fn purge_page(
-        &self,
+        self,
         filter: &JobFilter,
         after: Option<JobId>,
     ) -> Result<(Purged, Option<JobId>), StoreError> {
@@ -134,11 +177,11 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn purge_those(&self, jobs: Vec<JobId>, only: Option<State>) -> Result<Purged, StoreError> {
+    pub async fn purge_those(self, jobs: Vec<JobId>, only: Option<State>) -> Result<Purged, StoreError> {
         let mut sum = Purged::default();
         for batch in jobs.chunks(BATCH) {
             // What was driven again since it was listed, and is done by now, is not what was asked for.
-            for answer in self.inner.store.purge(batch.to_vec(), only).await? {
+            for answer in self.engine.inner.store.purge(batch.to_vec(), only).await? {
                 *(if answer.is_ok() { &mut sum.purged } else { &mut sum.left }) += 1;
             }
         }
@@ -147,11 +190,11 @@ impl Backstop {
 
     /// The jobs of a page that have ended, and where the next page begins.
     async fn ended_page(
-        &self,
+        self,
         filter: &JobFilter,
         after: Option<JobId>,
     ) -> Result<(Vec<JobId>, Option<JobId>), StoreError> {
-        let found = self.inner.store.list(filter.clone(), PageRequest { limit: BATCH, after }).await?;
+        let found = self.engine.inner.store.list(filter.clone(), PageRequest { limit: BATCH, after }).await?;
         let ended = found.items.iter().filter(|view| view.record.state.is_terminal());
         Ok((ended.map(|view| view.job.spec.id).collect(), found.next))
     }
@@ -160,8 +203,8 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn survey(&self, filter: JobFilter, most: usize) -> Result<Survey, StoreError> {
-        self.inner.store.survey(filter, most).await
+    pub async fn survey(self, filter: JobFilter, most: usize) -> Result<Survey, StoreError> {
+        self.engine.inner.store.survey(filter, most).await
     }
 
     /// A page of hot jobs with all that is known of each, newest first.
@@ -169,11 +212,12 @@ impl Backstop {
     /// # Errors
     /// When the store is away or the page is too large.
     pub async fn export(
-        &self,
+        self,
         filter: JobFilter,
         page: PageRequest<JobId>,
     ) -> Result<Page<Exported, JobId>, StoreError> {
-        let found = self.inner.store.list(filter, page).await?;
+        self.engine.fits(page.limit)?;
+        let found = self.engine.inner.store.list(filter, page).await?;
         let ids = found.items.iter().map(|view| view.job.spec.id).collect();
         Ok(Page { items: self.export_jobs(ids).await?, next: found.next })
     }
@@ -182,8 +226,8 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn export_jobs(&self, jobs: Vec<JobId>) -> Result<Vec<Exported>, StoreError> {
-        let store = &self.inner.store;
+    pub async fn export_jobs(self, jobs: Vec<JobId>) -> Result<Vec<Exported>, StoreError> {
+        let store = &self.engine.inner.store;
         let mut items = Vec::with_capacity(jobs.len());
         for detail in store.jobs(jobs).await?.into_iter().flatten() {
             let runs = self.all_runs(&detail).await?;
@@ -198,13 +242,13 @@ impl Backstop {
     }
 
     /// The runs of a job that have ended, oldest first.
-    async fn all_runs(&self, detail: &JobDetail) -> Result<Vec<Attempt>, StoreError> {
+    async fn all_runs(self, detail: &JobDetail) -> Result<Vec<Attempt>, StoreError> {
         let (mut runs, mut page) = (Vec::new(), PageRequest::first(RUNS));
         if detail.view.record.runs == 0 {
             return Ok(runs);
         }
         loop {
-            let found = self.inner.store.attempts(detail.view.job.spec.id, page).await?;
+            let found = self.engine.inner.store.attempts(detail.view.job.spec.id, page).await?;
             runs.extend(found.items);
             match found.next {
                 Some(next) => page.after = Some(next),
@@ -219,19 +263,17 @@ impl Backstop {
     ///
     /// # Errors
     /// When the store is away or the page is too large.
-    pub async fn archive_page(
-        &self,
-        page: PageRequest<JobId>,
-    ) -> Result<Page<(JobId, Archived), JobId>, StoreError> {
-        self.inner.store.archive_page(page).await
+    pub async fn page(self, page: PageRequest<JobId>) -> Result<Page<(JobId, Archived), JobId>, StoreError> {
+        self.engine.fits(page.limit)?;
+        self.engine.inner.store.archive_page(page).await
     }
 
-    /// How many archived jobs [`Backstop::prune`] would remove, counted up to `most` (D5).
+    /// How many archived jobs [`Archive::prune`] would remove, counted up to `most` (D5).
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn prunable(&self, keep: Duration, most: usize) -> Result<usize, StoreError> {
-        self.inner.store.prunable(keep, most).await
+    pub async fn prunable(self, keep: Duration, most: usize) -> Result<usize, StoreError> {
+        self.engine.inner.store.prunable(keep, most).await
     }
 
     /// Removes one batch of archived jobs that were archived `keep` ago or earlier, and says how many and whether more
@@ -243,12 +285,12 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn prune(
-        &self,
+        self,
         node: WorkerId,
         term: Duration,
         keep: Duration,
     ) -> Result<Option<(usize, bool)>, StoreError> {
-        let store = &self.inner.store;
+        let store = &self.engine.inner.store;
         let mut tries = 0;
         let term = loop {
             match store.lead(node, vec![Duty::Prune], term).await?.pop().flatten() {

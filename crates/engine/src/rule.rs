@@ -1,12 +1,13 @@
 //! Failure rules at run time (F18): kept in the store, tried on past failures, followed by every worker within a
 //! second.
 
+pub use backstop_core::failure::{Rule, RuleAction, RuleError, RuleId, RuleMatch};
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_core::failure::redact::sanitize;
-use backstop_core::failure::{Rule, RuleError, RuleId, RuleInput, RuleSet};
+use backstop_core::failure::{RuleInput, RuleSet};
 use backstop_core::job::{Attempt, JobView};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, JobFilter,
@@ -15,7 +16,6 @@ use backstop_store::{
 use tokio::time::Instant;
 
 use crate::engine::Backstop;
-use crate::error::OperateError;
 
 /// How old the rules that a worker follows may be. Only failures look at them, so an idle worker never asks.
 const FRESH: Duration = Duration::from_secs(1);
@@ -25,13 +25,13 @@ const MOST: usize = 500;
 
 /// The rules as this process last read them.
 #[derive(Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct RuleCache {
     read: Mutex<Option<(Instant, Arc<RuleSet>)>>,
     /// One task reads, the others wait for it instead of asking too.
     reading: tokio::sync::Mutex<()>,
 }
 
-impl Rules {
+impl RuleCache {
     fn known(&self) -> Option<(Instant, Arc<RuleSet>)> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -59,7 +59,7 @@ impl Rules {
                 Arc::new(book)
             }
             Err(error) => {
-                tracing::debug!(%error, "failure rules cannot be read; those that were read before stay in force");
+                tracing::debug!(%error, "failure rules cannot be read; the ones known are followed");
                 self.known().map(|(_, book)| book).unwrap_or_default()
             }
         };
@@ -139,13 +139,60 @@ pub enum RuleProblem {
     Store(#[from] StoreError),
 }
 
+/// The failure rules of a store: see [`Backstop::rules`].
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    engine: &'a Backstop,
+}
+
 impl Backstop {
+    /// Failure rules: what operators say of failures while programs run (F18).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::rule::{Action, Match, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// let rule = Rule {
+    ///     id: "gone".parse()?,
+    ///     note: "the shop has closed".into(),
+    ///     matches: RuleMatch { text: Some("410 Gone".into()), ..RuleMatch::default() },
+    ///     action: RuleAction::Permanent,
+    ///     enabled: true,
+    ///     position: 0,
+    ///     created_at: backstop::Timestamp::EPOCH,
+    ///     created_by: "ann".into(),
+    /// };
+    /// engine.rules().add(&rule).await?;
+    /// assert_eq!(engine.rules().list().await?, [rule]);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn rules(&self) -> Rules<'_> {
+        Rules { engine: self }
+    }
+
+    /// Pauses the queue of a job because a rule says so. It happens before the run's end is written, so that a crash in
+    /// between leaves a paused queue and never an open one.
+    pub(crate) async fn pause_by_rule(&self, queue: &str, rule: &RuleId) {
+        let note = format!("failure rule `{rule}`");
+        match self.inner.store.pause_queue(queue, true, Some(&note)).await {
+            Ok(true) => tracing::warn!(queue, %rule, "a failure rule has paused a queue"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(queue, %rule, %error, "a failure rule could not pause a queue"),
+        }
+    }
+}
+
+impl Rules<'_> {
     /// Every failure rule, in the order they are asked (F18).
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn rules(&self) -> Result<Vec<Rule>, StoreError> {
-        let mut rules = read(&*self.inner.store).await?;
+    pub async fn list(self) -> Result<Vec<Rule>, StoreError> {
+        let mut rules = read(&*self.engine.inner.store).await?;
         rules.sort_by(|a, b| (a.position, &a.id).cmp(&(b.position, &b.id)));
         Ok(rules)
     }
@@ -154,13 +201,13 @@ impl Backstop {
     ///
     /// # Errors
     /// When it cannot match or do anything, its name is taken, or the store is away.
-    pub async fn add_rule(&self, rule: &Rule) -> Result<(), RuleProblem> {
+    pub async fn add(self, rule: &Rule) -> Result<(), RuleProblem> {
         rule.validate()?;
-        if documents(&*self.inner.store).await?.len() >= MOST {
+        if documents(&*self.engine.inner.store).await?.len() >= MOST {
             return Err(RuleProblem::TooMany);
         }
         let body = serde_json::to_string(rule).expect("a rule is plain data");
-        match self.write_rule(&rule.id, Expect::Absent, Some(body)).await? {
+        match self.write(&rule.id, Expect::Absent, Some(body)).await? {
             true => Ok(()),
             false => Err(RuleProblem::Exists(rule.id.clone())),
         }
@@ -170,48 +217,43 @@ impl Backstop {
     ///
     /// # Errors
     /// When there is none of this name, or the store is away.
-    pub async fn remove_rule(&self, id: &RuleId) -> Result<Rule, RuleProblem> {
-        self.change_rule(id, |_| None).await
+    pub async fn remove(self, id: &RuleId) -> Result<Rule, RuleProblem> {
+        self.change(id, |_| None).await
     }
 
     /// Switches a failure rule on or off, and answers it as it is now.
     ///
     /// # Errors
     /// When there is none of this name, or the store is away.
-    pub async fn enable_rule(&self, id: &RuleId, enabled: bool) -> Result<Rule, RuleProblem> {
-        self.change_rule(id, |rule| Some(Rule { enabled, ..rule })).await
+    pub async fn enable(self, id: &RuleId, enabled: bool) -> Result<Rule, RuleProblem> {
+        self.change(id, |rule| Some(Rule { enabled, ..rule })).await
     }
 
-    async fn change_rule(
-        &self,
+    async fn change(
+        self,
         id: &RuleId,
         change: impl FnOnce(Rule) -> Option<Rule>,
     ) -> Result<Rule, RuleProblem> {
         let unknown = || RuleProblem::Unknown(id.clone());
         let shelf = DocumentRange::first(Drawer::Rules, 1).under(id.as_str());
-        let found = self.inner.store.documents(shelf).await?.items.pop();
+        let found = self.engine.inner.store.documents(shelf).await?.items.pop();
         let document = found.filter(|document| document.key == id.as_str()).ok_or_else(unknown)?;
         let rule: Rule = serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
-            location: self.inner.store.info().location,
+            location: self.engine.inner.store.info().location,
             problem: format!("rule `{id}`: {error}"),
         })?;
         let changed = change(rule.clone());
         let body = changed.as_ref().map(|rule| serde_json::to_string(rule).expect("a rule is plain data"));
-        match self.write_rule(id, Expect::Revision(document.revision), body).await? {
+        match self.write(id, Expect::Revision(document.revision), body).await? {
             true => Ok(changed.unwrap_or(rule)),
             false => Err(RuleProblem::Changed(id.clone())),
         }
     }
 
-    async fn write_rule(
-        &self,
-        id: &RuleId,
-        expect: Expect,
-        body: Option<String>,
-    ) -> Result<bool, StoreError> {
+    async fn write(self, id: &RuleId, expect: Expect, body: Option<String>) -> Result<bool, StoreError> {
         let edit = Edit { drawer: Drawer::Rules, key: id.to_string(), expect, body: body.map(Into::into) };
-        let amended = self.inner.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
-        self.inner.rules.forget();
+        let amended = self.engine.inner.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
+        self.engine.inner.rules.forget();
         Ok(matches!(amended, Amended::Done { .. }))
     }
 
@@ -221,8 +263,8 @@ impl Backstop {
     ///
     /// # Errors
     /// When the rule cannot be used, or the store is away.
-    pub async fn rehearse_rule(
-        &self,
+    pub async fn rehearse(
+        self,
         rule: &Rule,
         filter: JobFilter,
         most: usize,
@@ -232,7 +274,7 @@ impl Backstop {
         let mut rehearsal = Rehearsal { looked_at: 0, matched: Vec::new() };
         let mut page = PageRequest::first(most.min(500));
         while rehearsal.looked_at < most {
-            let found = self.inner.store.list(filter.clone(), page).await?;
+            let found = self.engine.inner.store.list(filter.clone(), page).await?;
             for view in found.items.iter().filter(|view| view.record.last_failed_run.is_some()) {
                 if rehearsal.looked_at == most {
                     break;
@@ -250,33 +292,10 @@ impl Backstop {
         Ok(rehearsal)
     }
 
-    async fn failed_run(&self, view: &JobView) -> Result<Option<Attempt>, StoreError> {
+    async fn failed_run(self, view: &JobView) -> Result<Option<Attempt>, StoreError> {
         let Some(number) = view.record.last_failed_run else { return Ok(None) };
         let page = PageRequest { limit: 1, after: number.checked_add(1) };
-        Ok(self.inner.store.attempts(view.job.spec.id, page).await?.items.pop())
-    }
-
-    /// Pauses the queue of a job because a rule says so. It happens before the run's end is written, so that a crash in
-    /// between leaves a paused queue and never an open one.
-    pub(crate) async fn pause_by_rule(&self, queue: &str, rule: &RuleId) {
-        let note = format!("failure rule `{rule}`");
-        match self.inner.store.pause_queue(queue, true, Some(&note)).await {
-            Ok(true) => tracing::warn!(queue, %rule, "a failure rule has paused a queue"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(queue, %rule, %error, "a failure rule could not pause a queue"),
-        }
-    }
-
-    /// Pauses a queue and says who or what asked for it.
-    ///
-    /// # Errors
-    /// When no queue can have this name, or the store is away.
-    pub async fn pause_queue_because(&self, queue: &str, note: &str) -> Result<bool, OperateError> {
-        let config = &self.inner.config;
-        backstop_core::admit::queue_name(queue, &config.limits)?;
-        // A person's words are stored and shown like an error's (F11).
-        let note = sanitize(&*config.redactor, note, config.limits.error_chars);
-        Ok(self.inner.store.pause_queue(queue, true, Some(&note)).await?)
+        Ok(self.engine.inner.store.attempts(view.job.spec.id, page).await?.items.pop())
     }
 }
 

@@ -1,0 +1,133 @@
+//! Incidents, and the explanation of a single job: what people look at when work has failed.
+
+pub use backstop_core::failure::Fingerprint;
+pub use backstop_core::incident::{Incident, IncidentState, IncidentVerb, Standing};
+pub use backstop_store::IncidentFilter;
+
+use backstop_core::JobId;
+use backstop_core::explain::{ExplainRelated, Explanation, PlanNote, explain};
+use backstop_core::incident::IncidentUpdate;
+use backstop_core::job::{JobView, State};
+use backstop_store::Error as StoreError;
+
+use crate::engine::Backstop;
+use crate::redrive::RedriveError;
+
+/// Failures that belong together: see [`Backstop::incidents`].
+#[derive(Debug, Clone, Copy)]
+pub struct Incidents<'a> {
+    pub(crate) engine: &'a Backstop,
+}
+
+impl Backstop {
+    /// Incidents: failures with one fingerprint as one thing that is known, looked after and fixed (D2).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::incident::IncidentVerb;
+    ///
+    /// #[job(max_retries = 0)]
+    /// async fn bill() -> JobResult {
+    ///     Err("no template".into())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.submit_all(vec![engine.enqueue(Bill {}), engine.enqueue(Bill {})], true).await?;
+    /// engine.worker(()).register::<Bill>().queue("default", 1).inline()?.drain(2).await?;
+    /// let incident = engine.incidents().list(10).await?.remove(0);
+    /// assert_eq!(incident.dead, 2);
+    /// engine.incidents().say(&incident.fingerprint, IncidentVerb::Acknowledge, "ann", None).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn incidents(&self) -> Incidents<'_> {
+        Incidents { engine: self }
+    }
+}
+
+impl Incidents<'_> {
+    /// Incidents, latest seen first.
+    ///
+    /// # Errors
+    /// When the store is away or more are asked for than a page holds.
+    pub async fn list(self, limit: usize) -> Result<Vec<Incident>, StoreError> {
+        self.engine.fits(limit)?;
+        self.engine.inner.store.incidents(limit).await
+    }
+
+    /// Incidents that a filter finds, latest seen first.
+    ///
+    /// # Errors
+    /// As [`Incidents::list`].
+    pub async fn matching(self, filter: IncidentFilter, limit: usize) -> Result<Vec<Incident>, StoreError> {
+        self.engine.fits(limit)?;
+        self.engine.inner.store.incidents_like(filter, limit).await
+    }
+
+    /// One incident; none when it is unknown.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn get(self, fingerprint: &Fingerprint) -> Result<Option<Incident>, StoreError> {
+        Ok(self.engine.inner.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten())
+    }
+
+    /// Says something of an incident, and answers it as it is now; none when it is unknown.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn say(
+        self,
+        fingerprint: &Fingerprint,
+        verb: IncidentVerb,
+        by: &str,
+        note: Option<&str>,
+    ) -> Result<Option<Incident>, StoreError> {
+        let statement = IncidentUpdate {
+            verb,
+            by: self.engine.words(by),
+            note: note.map(|note| self.engine.words(note)),
+        };
+        Ok(self.engine.inner.store.say(vec![fingerprint.clone()], statement).await?.pop().flatten())
+    }
+}
+
+impl Backstop {
+    /// Says why a job is where it is and what happens next (F20).
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn explain(&self, job: JobId) -> Result<Option<(JobView, Explanation)>, StoreError> {
+        let Some((view, around)) = self.inner.store.surroundings(job).await? else { return Ok(None) };
+        let beyond = self.beyond(&view).await?;
+        let explanation = explain(&view, &around, &beyond);
+        Ok(Some((view, explanation)))
+    }
+
+    /// What concerns a job and is kept elsewhere: its incident, and the plans that have driven it or will.
+    async fn beyond(&self, view: &JobView) -> Result<ExplainRelated, StoreError> {
+        let mut beyond = ExplainRelated::default();
+        if let Some(failure) = &view.last_failure {
+            beyond.incident = self.incidents().get(&failure.fingerprint).await?;
+        }
+        let concerned = view.record.plan().is_some() || view.record.state == State::Failed;
+        if concerned {
+            let plans = match self.redrives().list().await {
+                Ok(plans) => plans,
+                Err(RedriveError::Store(error)) => return Err(error),
+                // Listing refuses nothing and changes nothing; whatever else it says must not hide the explanation.
+                Err(_) => Vec::new(),
+            };
+            for plan in plans {
+                let drove_it = view.record.plan() == Some(&plan.id);
+                if drove_it || plan.may_still_drive(view) {
+                    let sentence = plan.describe();
+                    beyond.plans.push(PlanNote { plan: plan.id.clone(), drove_it, sentence });
+                }
+            }
+        }
+        Ok(beyond)
+    }
+}

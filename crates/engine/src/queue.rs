@@ -1,0 +1,86 @@
+//! Queues: what waits where, and holding it back.
+
+pub use backstop_store::{QueueRange, QueueView};
+
+use backstop_core::admit::queue_name;
+use backstop_store::{Error as StoreError, Page};
+
+use crate::engine::Backstop;
+use crate::error::OperateError;
+
+/// The queues of a store: see [`Backstop::queues`].
+#[derive(Debug, Clone, Copy)]
+pub struct Queues<'a> {
+    engine: &'a Backstop,
+}
+
+impl Backstop {
+    /// Queues: their counts, and pausing them.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// engine.enqueue_raw("report", "{}").queue("nightly").submit().await?;
+    /// engine.queues().pause_because("nightly", "the warehouse is moved").await?;
+    /// let nightly = &engine.queues().list().await?[0];
+    /// assert_eq!((nightly.pending, nightly.paused), (1, true));
+    /// engine.queues().resume("nightly").await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn queues(&self) -> Queues<'_> {
+        Queues { engine: self }
+    }
+}
+
+impl Queues<'_> {
+    /// Every queue with its counts, which are kept, not counted.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn list(self) -> Result<Vec<QueueView>, StoreError> {
+        self.engine.inner.store.queues().await
+    }
+
+    /// The queues of a range, with their counts; no other is read.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn page(self, range: QueueRange) -> Result<Page<QueueView, String>, StoreError> {
+        self.engine.fits(range.limit.unwrap_or_default())?;
+        self.engine.inner.store.queue_page(range).await
+    }
+
+    /// Pauses a queue: nothing is claimed from it until it is resumed. Answers false when it was paused already.
+    ///
+    /// # Errors
+    /// When no queue can have this name, or the store is away.
+    pub async fn pause(self, queue: &str) -> Result<bool, OperateError> {
+        self.set(queue, true, None).await
+    }
+
+    /// The same, and says who or what asked for it.
+    ///
+    /// # Errors
+    /// As [`Queues::pause`].
+    pub async fn pause_because(self, queue: &str, note: &str) -> Result<bool, OperateError> {
+        self.set(queue, true, Some(note)).await
+    }
+
+    /// Resumes a queue. Answers false when it was not paused.
+    ///
+    /// # Errors
+    /// As [`Queues::pause`].
+    pub async fn resume(self, queue: &str) -> Result<bool, OperateError> {
+        self.set(queue, false, None).await
+    }
+
+    async fn set(self, queue: &str, paused: bool, note: Option<&str>) -> Result<bool, OperateError> {
+        let inner = &self.engine.inner;
+        queue_name(queue, &inner.config.limits)?;
+        let note = note.map(|note| self.engine.words(note));
+        Ok(inner.store.pause_queue(queue, paused, note.as_deref()).await?)
+    }
+}
