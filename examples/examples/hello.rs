@@ -10,6 +10,6 @@ async fn greet(name: String) {
 async fn main() -> JobResult {
     let engine = Backstop::open("sqlite:hello.db").await?;
     engine.enqueue(Greet { name: "world".into() }).submit().await?;
-    engine.worker(()).register::<Greet>().queue("default", 4).inline()?.drain(100).await?;
+    engine.worker(()).register_all().queue("default", 4).inline()?.drain(100).await?;
     Ok(())
 }

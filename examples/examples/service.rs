@@ -27,7 +27,7 @@ async fn main() -> JobResult {
     engine.enqueue(Charge { order: 17, cents: 4_200 }).idempotency_key("order-17").submit().await?;
 
     // Runs until SIGTERM. Then it claims no more, lets running work finish and hands the rest back uncharged.
-    let worker = engine.worker(Bank).register::<Charge>().queue("billing", 16);
+    let worker = engine.worker(Bank).register_all().queue("billing", 16);
     let worker = worker.code_version(env!("CARGO_PKG_VERSION")).grace(Duration::from_secs(20));
     let stopped = worker.run().await?;
     println!("stopped, {} runs handed back", stopped.interrupted);

@@ -175,6 +175,21 @@ fn business_key() {
 }
 
 #[test]
+fn children() {
+    // L23
+    says(
+        "children",
+        &[
+            "order 7, run 1",
+            "order 7, run 2",
+            "order 7, run 3",
+            "  packing the parcel of order 7",
+            "2 jobs succeeded, 0 failed",
+        ],
+    );
+}
+
+#[test]
 fn timeout() {
     // F3, F10
     says(

@@ -84,6 +84,28 @@ pub type AlertFuture<'a> = Pin<Box<dyn Future<Output = Result<(), AlertError>> +
 ///
 /// A delivery may take ten seconds, and is dropped then. One that failed, or of which nobody knows whether it came
 /// through because the process died, is made again with the same [`AlertMessage::id`].
+///
+/// ```
+/// use backstop::{AlertChannel, AlertFuture, AlertMessage, Alerts};
+///
+/// struct Pager;
+///
+/// impl AlertChannel for Pager {
+///     fn name(&self) -> &str {
+///         "pager"
+///     }
+///
+///     fn deliver<'a>(&'a self, message: &'a AlertMessage) -> AlertFuture<'a> {
+///         Box::pin(async move {
+///             println!("{} dead letters of {}", message.count, message.kind);
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// let alerts = Alerts::default().channel(Pager);
+/// # assert_eq!(alerts.channels.len(), 1);
+/// ```
 pub trait AlertChannel: Send + Sync + 'static {
     /// Its name, the same in every process: what was told through it is remembered under that name.
     fn name(&self) -> &str;

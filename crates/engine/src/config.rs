@@ -62,6 +62,23 @@ impl Retirement {
 }
 
 /// Settings of an engine. Every field has a default; build it with `Config::default()` and change what you need.
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop::prelude::*;
+/// use backstop::{Config, QueueConfig, Retention, Retirement};
+///
+/// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+///
+/// let mut config = Config::default()
+///     .queue("mail", QueueConfig::default().allow(["send_email"]).policy(Policy::default().retries(20)))
+///     .kind("charge", Policy::default().timeout(Duration::from_secs(30)))
+///     .retention(Retention::default().succeeded(Some(7 * DAY)))
+///     .retirement(Retirement::default().incidents(Some(30 * DAY)));
+/// config.limits.payload_bytes = 64 * 1024;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() { Backstop::open_with("memory:", Config::default()).await.unwrap(); }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {

@@ -27,6 +27,30 @@ use crate::worker::conclude::{Happened, conclude};
 const COURTESY_MAX: Duration = Duration::from_secs(9);
 
 /// A handler's view of its run. Clones are cheap and speak of the same run.
+///
+/// ```
+/// use backstop::prelude::*;
+///
+/// #[job]
+/// async fn import(cx: JobContext<()>, files: Vec<String>) -> JobResult<usize> {
+///     for (done, file) in files.iter().enumerate() {
+///         if cx.is_canceled() {
+///             return Err("stopped".into());
+///         }
+///         cx.log(format!("reading {file}"));
+///         cx.progress((done * 100 / files.len()) as u8, file).await?;
+///     }
+///     Ok(files.len())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// # let engine = Backstop::open("memory:").await?;
+/// let job = engine.enqueue(Import { files: vec!["a.csv".into(), "b.csv".into()] }).submit().await?;
+/// # engine.worker(()).register::<Import>().queue("default", 4).inline()?.drain(10).await?;
+/// assert_eq!(job.result().await?, 2);
+/// # Ok(()) }
+/// ```
 pub struct JobContext<C> {
     app: Arc<C>,
     run: Arc<Run>,
@@ -198,7 +222,7 @@ impl<C> JobContext<C> {
     /// [`JobContext::complete_in`]. A run that fails or loses its job submits nothing, so nothing is doubled when it is
     /// tried again (L23).
     ///
-    /// ```
+    /// ```standalone_crate
     /// use std::time::Duration;
     /// use backstop::prelude::*;
     ///

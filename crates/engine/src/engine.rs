@@ -45,7 +45,7 @@ use crate::worker::WorkerBuilder;
 /// # async fn main() -> JobResult {
 /// let engine = Backstop::open("memory:").await?;
 /// let job = engine.enqueue(Greet { name: "ann".into() }).submit().await?;
-/// engine.worker(()).register_all().queue("default", 4).inline()?.drain(10).await?;
+/// engine.worker(()).register::<Greet>().queue("default", 4).inline()?.drain(10).await?;
 /// let found = engine.job(job.id).await?.ok_or("a job is never lost")?;
 /// assert_eq!(found.view.state(), State::Succeeded);
 /// assert_eq!(job.result().await?, "hello ann");
@@ -212,6 +212,19 @@ impl Backstop {
 
     /// Takes part in the maintenance of the store in the background (L17). Workers and the HTTP server do this by
     /// themselves; it is for programs that have neither. At most once for each engine, however often it is started.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::{Maintenance, MaintenanceHandle};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let maintenance: Maintenance = engine.maintenance();
+    /// let running: MaintenanceHandle = maintenance.start();
+    /// running.stop().await;
+    /// # Ok(()) }
+    /// ```
     pub fn maintenance(&self) -> Maintenance {
         Maintenance::new(self.clone())
     }

@@ -5,6 +5,15 @@ use backstop_core::job::Stale;
 use backstop_store::Error as StoreError;
 
 /// Why an engine could not be opened or a worker could not go on.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let error = Backstop::open("redis://localhost").await.unwrap_err();
+/// assert!(matches!(error, backstop::Error::UnknownStore { .. }));
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -64,6 +73,22 @@ pub enum Error {
 }
 
 /// Why a submit did not store a job.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// use backstop::{Refusal, SubmitError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// # let engine = Backstop::open("memory:").await?;
+/// engine.enqueue_raw("reindex", "{}").business_key("shop-7").submit().await?;
+/// match engine.enqueue_raw("reindex", "{}").business_key("shop-7").submit().await {
+///     Err(SubmitError::Refused(Refusal::BusinessKeyConflict { holder, .. })) => println!("{holder} is on its way"),
+///     Err(SubmitError::Store(error)) => println!("try again: {error}"),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -76,6 +101,16 @@ pub enum SubmitError {
 }
 
 /// Why an operation did not change a job.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// # let engine = Backstop::open("memory:").await?;
+/// let error: backstop::OperateError = engine.pause(backstop::job_id()).await.unwrap_err();
+/// assert_eq!(error.code(), "no_such_job");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OperateError {

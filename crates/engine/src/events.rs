@@ -81,6 +81,20 @@ impl Observer for Bus {
 /// A subscription to what happens in this process.
 ///
 /// It never holds up a job: a subscriber that falls too far behind loses the oldest events and can see how many.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// use backstop::What;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// let engine = Backstop::open("memory:").await?;
+/// let mut events = engine.events();
+/// engine.enqueue_raw("report", "{}").submit().await?;
+/// let event = events.next().await.ok_or("the engine is there")?;
+/// assert!(matches!(event.what, What::Enqueued { .. }));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Events {
     receiver: broadcast::Receiver<Arc<Event>>,

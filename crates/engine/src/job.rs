@@ -76,9 +76,28 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 }
 
 /// What a run of `J` that went well leaves as its result: the `T` of a handler that returns `Result<T, _>`.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// # #[job]
+/// # async fn add(a: u32, b: u32) -> JobResult<u32> { Ok(a + b) }
+/// let sum: backstop::ResultOf<Add> = 5_u32;
+/// # let _ = sum;
+/// ```
 pub type ResultOf<J> = <<J as Job>::Output as IntoReply>::Value;
 
 /// What a kind of job gets unless a submit says otherwise (L19).
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop::prelude::*;
+///
+/// let defaults = Defaults::default()
+///     .queue("mail")
+///     .priority(Priority::High)
+///     .policy(Policy::default().retries(20).timeout(Duration::from_secs(30)));
+/// assert_eq!(defaults.jobs.max_retries, Some(20));
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Defaults {

@@ -4,6 +4,10 @@
 #[doc = include_str!("../../../docs/learn/getting-started.md")]
 pub struct GettingStarted;
 
+/// docs/learn/jobs.md
+#[doc = include_str!("../../../docs/learn/jobs.md")]
+pub struct Jobs;
+
 /// docs/learn/retries-and-failures.md
 #[doc = include_str!("../../../docs/learn/retries-and-failures.md")]
 pub struct RetriesAndFailures;

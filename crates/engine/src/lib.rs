@@ -3,7 +3,7 @@
 //! Every run ends with one cause and each cause has its own budget; every write about a run is fenced; every decision
 //! can be explained. Jobs are typed structs, kept in a SQLite file by default, and run by workers in your own process.
 //!
-//! ```
+//! ```standalone_crate
 #![doc = include_str!("../../../examples/examples/hello.rs")]
 //! ```
 //!

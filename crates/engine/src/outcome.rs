@@ -11,9 +11,25 @@ use serde_json::Value;
 use crate::marks::{self, Mark, MarkKind};
 
 /// Any error, as handlers return it.
+///
+/// ```
+/// use backstop::BoxError;
+///
+/// let error: BoxError = "the till is jammed".into();
+/// assert_eq!(error.to_string(), "the till is jammed");
+/// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// What most handlers return: `?` on any error means "try again by the job's backoff".
+///
+/// ```
+/// use backstop::JobResult;
+///
+/// fn parse(text: &str) -> JobResult<u32> {
+///     Ok(text.trim().parse()?)
+/// }
+/// # assert!(parse(" 7").is_ok() && parse("x").is_err());
+/// ```
 pub type JobResult<T = ()> = Result<T, BoxError>;
 
 /// An answer that is more than "done" or "try again". It is an error type, so it travels by `?` and `Err(..)`.

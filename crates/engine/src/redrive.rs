@@ -3,7 +3,7 @@
 //! Everything here is about the stored plan; what drives jobs is a duty of maintenance, on whichever node leads it.
 //!
 //! ```no_run
-//! # async fn doc(engine: backstop::Backstop) -> Result<(), backstop::RedriveError> {
+//! # async fn doc(engine: backstop::Backstop) -> Result<(), backstop::redrive::RedriveError> {
 //! use backstop::redrive::PlanSelector;
 //! let invoices = PlanSelector { kind: Some("invoice.render".into()), ..PlanSelector::default() };
 //! let plan = engine.redrives().plan(invoices).canary(1).per_second(20).by("ann").create().await?;

@@ -308,4 +308,14 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_worker_whose_context_no_job_asks_for_names_one_that_asks_for_another() {
+        let mut registry = Registry::<u8>::new();
+        registry.passed_by.insert("send_email", "App");
+        let error = registry.check().expect_err("nothing to run").to_string();
+        let says =
+            "no job of this program can run in a worker with context u8: `send_email`, for one, asks for App";
+        assert_eq!(error, says);
+    }
 }

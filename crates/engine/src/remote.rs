@@ -39,6 +39,35 @@ pub(crate) struct Remotes {
 }
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop::prelude::*;
+/// use backstop::{Ended, Finished, Grant, Handed, KnownKind, RemoteWorker, WorkRequest};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// let engine = Backstop::open("memory:").await?;
+/// let job = engine.enqueue_raw("resize", "{}").submit().await?;
+/// let remote = engine.remote();
+/// let worker = RemoteWorker { realm: String::new(), name: "gpu-1".into() };
+/// let request = WorkRequest {
+///     worker: worker.clone(),
+///     queues: vec!["default".into()],
+///     kinds: vec![KnownKind { kind: "resize".into(), version: 1 }].into(),
+///     limit: 1,
+///     wait: Duration::ZERO,
+///     lease: Duration::from_secs(30),
+///     code_version: None,
+/// };
+/// let mut taken: Vec<Handed> = remote.claim(request).await?;
+/// let grant: Grant = taken.remove(0).grant;
+/// assert!(remote.heartbeat(&worker, vec![grant.clone()]).await?.lost.is_empty());
+/// let ended = Ended::Succeeded { result: Some("done".into()) };
+/// remote.finish(vec![Finished { grant, ended, logs: Vec::new() }]).await?;
+/// assert_eq!(job.result().await?, "done");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Remote {
     engine: Backstop,

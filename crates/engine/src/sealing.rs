@@ -20,6 +20,17 @@ use crate::engine::Backstop;
 const EVERY_KIND: &str = "*";
 
 /// Which data is sealed (E12).
+///
+/// ```
+/// use backstop::keys::{SealingKeys, SecretKey};
+/// use backstop::{Config, Encryption};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let key = SecretKey::new("2026-11", vec![7; 32])?;
+/// let config = Config::default().encryption(Encryption::new(SealingKeys::new([key])?).kind("charge_card"));
+/// # assert!(config.encryption.is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Encryption {

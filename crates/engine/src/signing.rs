@@ -14,6 +14,18 @@ use crate::engine::Backstop;
 
 /// Signatures over jobs (E9): with keys, every job that this engine submits is signed, and every signature is checked
 /// before a run. A job without one is run all the same, unless signatures are required.
+///
+/// ```
+/// use backstop::keys::{SecretKey, SigningKeys};
+/// use backstop::{Config, Signing};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // From a file or a vault: at least 32 bytes that nobody else has.
+/// let key = SecretKey::new("2026-11", vec![7; 32])?;
+/// let config = Config::default().signing(Signing::new(SigningKeys::new([key])?).required());
+/// # assert!(config.signing.is_some());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Signing {

@@ -52,6 +52,14 @@ impl Secret {
 }
 
 /// What stands in [`SIGNATURE`]: one signature by each secret.
+///
+/// ```
+/// use backstop::standard_webhooks::{Secret, signatures};
+///
+/// let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a key in base64");
+/// let header = signatures(&[secret], "msg_1", 1_614_265_330, b"{}");
+/// assert!(header.starts_with("v1,"));
+/// ```
 #[must_use]
 pub fn signatures(secrets: &[Secret], id: &str, seconds: u64, body: &[u8]) -> String {
     let each: Vec<String> = secrets.iter().map(|secret| secret.sign(id, seconds, body)).collect();

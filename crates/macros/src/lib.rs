@@ -75,10 +75,14 @@ pub fn derive_deserialize(input: TokenStream) -> TokenStream {
 /// | `queue = "mail"` | where its jobs wait; `default` |
 /// | `priority = "high"` | `lowest`, `low`, `normal`, `high` or `critical` |
 /// | `max_retries = 5`, `max_crashes = 3` | runs after the first; crashes that are forgiven |
-/// | `backoff(exponential, base = "1s", cap = "10m", jitter = "full")` | waits between runs: `none`, `fixed`, `linear` or `exponential`; each part may be left out |
+/// | `backoff(fixed, base = "5s")`, `backoff(exponential, base = "1s", cap = "10m", jitter = "full")` | see below |
 /// | `timeout = "30s"` | how long one run may take |
 /// | `delay = "5m"` | how long after its submit it becomes due |
-/// | `max_wait = "1h"`, `expires_in = "1d"` | how long it may wait to start, each time it is due; and at the latest after the first time |
+/// | `max_wait = "1h"` | how long it may wait to start, each time it is due |
+/// | `expires_in = "1d"` | the latest start, counted from when it may first run |
+///
+/// Waits between runs are `none`, `fixed`, `linear` or `exponential`, from `base` up to `cap`; the jitter is `none`,
+/// `full`, `equal` or percents such as `20%`. Each part may be left out.
 ///
 /// What is left out is said by the settings of the queue, then by the engine; what a submit says goes before all.
 ///

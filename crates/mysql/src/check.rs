@@ -2,40 +2,31 @@
 
 use std::collections::{HashMap, HashSet};
 
+use backstop_sql::check::{self, finding, good};
+use backstop_sql::{Failure, Query, Row, Session, Transaction, Value};
 use backstop_store::{Finding, Level};
 
-use crate::error::Failure;
+use crate::error::NOT_ALLOWED;
 use crate::schema;
-use crate::session::{Query, Session};
 use crate::sql;
-use crate::unit::Unit;
-use crate::values::{Row, Value};
+use crate::state::State;
 
-/// Clocks further apart than this are worth a word: nothing goes by ours, but people compare logs.
-const SKEW_SECONDS: i64 = 5;
-/// The server's word for a right that is missing to look at the transactions of others.
-const NOT_ALLOWED: u16 = 1227;
 /// A job with the largest payload, written into a statement, takes a few of these.
 const SMALL_PACKET: u64 = 16 * 1024 * 1024;
 
 /// Looks at everything.
-pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
+pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, Failure> {
     let mut settings = HashMap::new();
-    for mut row in unit.one(Query::new(sql::SETTINGS, Vec::new())).await? {
+    for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         settings.insert(row.text()?, row.text()?);
     }
     let mut findings = of_settings(&settings);
-    findings.push(connection(unit).await?);
-    findings.push(version(unit).await?);
-    findings.extend(drift(unit).await?);
-    findings.push(horizon(unit).await?);
-    findings.push(skew(unit).await?);
-    findings.push(unit.shared.fences.finding());
+    findings.push(connection(tx, state).await?);
+    findings.extend(drift(tx, state).await?);
+    findings.push(horizon(tx, state).await?);
+    let version = Query::new(schema::VERSION, Vec::new());
+    findings.extend(check::rest(tx, version, schema::newest()).await?);
     Ok(findings)
-}
-
-fn finding(level: Level, subject: &str, message: impl Into<String>, hint: Option<&str>) -> Finding {
-    Finding { level, subject: subject.to_owned(), message: message.into(), hint: hint.map(ToOwned::to_owned) }
 }
 
 /// What the settings mean for jobs that were acknowledged.
@@ -82,10 +73,6 @@ fn of_settings(settings: &HashMap<String, String>) -> Vec<Finding> {
     findings
         .extend(logs.then(|| binary_log(value("sync_binlog"), value("binlog_format"))).into_iter().flatten());
     findings
-}
-
-fn good(subject: &str, message: &str) -> Finding {
-    finding(Level::Good, subject, message, None)
 }
 
 fn binary_log(sync: &str, format: &str) -> Vec<Finding> {
@@ -143,49 +130,31 @@ fn server_version(version: &str) -> Finding {
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let (name, oldest) = if version.contains("MariaDB") { ("MariaDB", (10, 6)) } else { ("MySQL", (8, 0)) };
     if found >= oldest {
-        return finding(Level::Good, "server version", format!("{name} {version}"), None);
+        return good("server version", format!("{name} {version}"));
     }
     let message = format!("{name} {version}; this store needs {}.{} or newer", oldest.0, oldest.1);
     finding(Level::Bad, "server version", message, Some("upgrade the server"))
 }
 
 /// How this very connection is protected. The server tells of the way that ends at it: behind a proxy it is not ours.
-async fn connection(unit: &mut Unit) -> Result<Finding, Failure> {
-    let rows = unit.one(Query::new(sql::CIPHER, Vec::new())).await?;
+async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+    let rows = tx.one(Query::new(sql::CIPHER, Vec::new())).await?;
     let cipher = rows.into_iter().next().map(|mut row| {
         row.skip(1);
         row.text()
     });
     let there = cipher.transpose()?.map(|cipher| !cipher.is_empty());
-    let here = unit.shared.opts.ssl_opts().is_some();
-    Ok(unit.shared.encryption.finding(Some(here), there))
-}
-
-async fn version(unit: &mut Unit) -> Result<Finding, Failure> {
-    let rows = unit.one(Query::new(schema::VERSION, Vec::new())).await?;
-    let newest = schema::newest();
-    let found = rows.into_iter().next().map(|mut row| row.int()).transpose()?;
-    Ok(match found {
-        Some(version) if version == newest => {
-            finding(Level::Good, "schema", format!("version {version}"), None)
-        }
-        Some(version) => finding(
-            Level::Bad,
-            "schema",
-            format!("version {version}, this program knows {newest}: another program migrated it meanwhile"),
-            Some("restart with the newer version of the program"),
-        ),
-        None => finding(Level::Bad, "schema", "it has no version", Some("run `backstop migrate`")),
-    })
+    let here = state.opts.ssl_opts().is_some();
+    Ok(state.encryption.finding(Some(here), there))
 }
 
 /// Tables and indexes that are not there, and tables of an engine without transactions.
-async fn drift(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
-    let prefix = unit.shared.prefix.name().to_owned();
+async fn drift(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, Failure> {
+    let prefix = state.prefix.name();
     // An underscore stands for any character in such a pattern, which only finds more.
     let pattern = || vec![Value::text(format!("{prefix}%"))];
     let batch = vec![Query::new(sql::TABLES, pattern()), Query::new(sql::INDEXES, pattern())];
-    let mut answers = unit.run(batch).await?;
+    let mut answers = tx.run(batch).await?;
     let pairs = |rows: Vec<Row>| {
         rows.into_iter()
             .map(|mut row| Ok((row.text()?, row.text()?)))
@@ -222,11 +191,11 @@ async fn drift(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Transactions that keep old versions of rows alive.
-async fn horizon(unit: &mut Unit) -> Result<Finding, Failure> {
-    let age = i64::try_from(unit.shared.old_transaction.as_secs()).unwrap_or(i64::MAX);
+async fn horizon(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+    let age = i64::try_from(state.old_transaction.as_secs()).unwrap_or(i64::MAX);
     let query = Query::new(sql::OLD_TRANSACTIONS, vec![Value::int(age)]);
-    let rows = match unit.one(query).await {
-        Err(Failure::Database { code: NOT_ALLOWED, .. }) => {
+    let rows = match tx.one(query).await {
+        Err(failure) if failure.has_code(NOT_ALLOWED) => {
             return Ok(finding(
                 Level::Warning,
                 "horizon",
@@ -241,22 +210,5 @@ async fn horizon(unit: &mut Unit) -> Result<Finding, Failure> {
         let (id, seconds) = (row.int()?, row.int()?);
         old.push(format!("connection {id} since {seconds} s"));
     }
-    if old.is_empty() {
-        return Ok(good("horizon", "no old transaction keeps dead rows alive"));
-    }
-    let message = format!("old transactions keep dead rows from being removed: {}", old.join("; "));
-    let hint = "find out what they do; end one with KILL and its number";
-    Ok(finding(Level::Warning, "horizon", message, Some(hint)))
-}
-
-async fn skew(unit: &mut Unit) -> Result<Finding, Failure> {
-    let server = crate::shared::moment_of(unit.one(Query::new(sql::CLOCK, vec![Value::Int(None)])).await?)?;
-    let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let here = i64::try_from(here.as_micros()).unwrap_or(i64::MAX);
-    let apart = (server.as_micros() - here) / 1_000_000;
-    if apart.abs() < SKEW_SECONDS {
-        return Ok(good("clock", "this machine and the server agree"));
-    }
-    let message = format!("the server's clock is {apart} s ahead of this machine's; jobs go by the server's");
-    Ok(finding(Level::Warning, "clock", message, Some("run a time service on both")))
+    Ok(check::horizon(&old, "find out what they do; end one with KILL and its number"))
 }

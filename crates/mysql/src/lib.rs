@@ -1,61 +1,47 @@
 //! Backstop's store on MariaDB and MySQL, for any number of hosts.
 //!
-//! Rules of the domain live in `backstop_core`; this crate loads jobs onto a `backstop_store::desk`, lets the core move
-//! them, and writes the sum of it in a handful of statements. Other processes hear of new work by their polling: the
-//! server has no way to tell them.
+//! What it has in common with other database servers is in `backstop_sql`; this crate says it in the words of these
+//! two. Other processes hear of new work by their polling: the server has no way to tell them.
 //!
 //! # Layout
 //! - [`MysqlStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction,
 //!   over any [`Session`].
-//! - `open`, `tls`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
-//! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
-//! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
-//!   remembered between transactions.
-//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`: the verbs that write.
-//! - `incident`, `document`: what belongs to failures and to the engine itself.
-//! - `query`, `list`, `check`: the verbs that read.
+//! - `dialect`, `sql`, `list`, `form`, `packet`, `error`: how the server is asked, and what its errors mean.
+//! - `open`, `tls`, `schema`, `backend`, `session`, `prefix`, `state`, `cancel`: the server, its tables and
+//!   connections.
+//! - `server`, `claim`: what it does in its own way. `check`: what `doctor` says.
 
-mod access;
-mod archive;
+mod backend;
 mod cancel;
 mod check;
 mod claim;
-mod document;
-mod duty;
+mod dialect;
 mod error;
-mod fence;
-mod finish;
-mod flush;
-mod hold;
-mod incident;
-mod lanes;
+mod form;
 mod list;
-mod load;
 mod open;
-mod operate;
-mod purge;
-mod query;
-mod rows;
+mod options;
+mod packet;
+mod prefix;
 mod schema;
+mod server;
 mod session;
-mod shared;
 mod sql;
+mod state;
 mod store;
-mod submit;
 mod tls;
 mod tx;
-mod unit;
-mod values;
-mod worker;
 
-pub use error::Failure;
+pub use backstop_sql::{Cell, Failure, Pending, Query, Row, Session, Value, finish_in, submit_in};
+pub use dialect::Mysql;
+pub use error::of_database;
 pub use mysql_async;
+pub use options::Options;
+pub use prefix::Prefix;
 pub use schema::roles::roles;
-pub use session::{Prefix, Query, Session};
 #[cfg(feature = "sqlx")]
 pub use sqlx;
-pub use store::{MysqlStore, Options};
+pub use store::MysqlStore;
 #[cfg(feature = "sqlx")]
 pub use tx::InSqlx;
-pub use tx::{InTransaction, finish_in, submit_in};
-pub use values::{Cell, Row, Value};
+pub use tx::InTransaction;

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
+use backstop_sql::access::Access;
+use backstop_sql::open::{each_setting, take_setting, unusable, versions, without_password};
+use backstop_sql::{Failure, Query, Session, Value};
 use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, bare_host, is_loopback};
 use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};
 
-use crate::access::Access;
-use crate::error::Failure;
+use crate::backend::no_connection;
+use crate::error::{is_there_already, of_driver};
+use crate::options::Options;
+use crate::prefix::Prefix;
 use crate::schema;
-use crate::session::{Prefix, Query, Session, Wire};
+use crate::session::Wire;
 use crate::sql;
-use crate::store::Options;
 use crate::tls::{self, Earlier};
-use crate::unit::no_connection;
-use crate::values::Value;
 
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
@@ -31,32 +33,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection that nobody uses is kept.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
 
-fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
-}
-
 /// Reads a URL; settings of ours in it go into `options`.
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
-    let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let (mut theirs, mut asked, mut earlier) =
-        (Vec::new(), RequestedEncryption::default(), Earlier::default());
-    let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match name {
-            "prefix" => options.prefix = Prefix::named(value).map_err(wrong)?,
-            "connections" => {
-                options.connections = usize::try_from(number(value).map_err(wrong)?).unwrap_or(1);
-            }
-            "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
-            "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
-            _ if asked.take(name, value).map_err(wrong)? => {}
-            _ if earlier.take(name, value).map_err(wrong)? => {}
-            _ => theirs.push(pair.to_owned()),
+    let (mut asked, mut earlier) = (RequestedEncryption::default(), Earlier::default());
+    let (base, mut theirs) = each_setting(url, |name, value| {
+        if name == "prefix" {
+            options.prefix = Prefix::named(value)?;
+            return Ok(true);
         }
-    }
-    earlier.translate(&mut asked).map_err(wrong)?;
+        let own = (&mut options.connections, &mut options.deadline, &mut options.lock_wait);
+        Ok(take_setting((name, value), own.0, own.1, own.2)?
+            || asked.take(name, value)?
+            || earlier.take(name, value)?)
+    })?;
+    let contradicts = |problem: String| unusable(&shown, problem, "fix this part of the URL");
+    earlier.translate(&mut asked).map_err(contradicts)?;
     if !theirs.iter().any(|pair| pair.starts_with("prefer_socket=")) {
         // Behind a forwarded port the server's socket may be another server's on this machine.
         theirs.push("prefer_socket=false".to_owned());
@@ -109,21 +101,6 @@ pub(crate) async fn protect(mut place: Place) -> Result<Place, Error> {
     }
     place.opts = opts.into();
     Ok(place)
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not a positive number"))
-}
-
-fn without_password(url: &str) -> String {
-    let (base, _) = url.split_once('?').unwrap_or((url, ""));
-    match (base.find("://"), base.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => {
-            let user = base[scheme + 3..at].split(':').next().unwrap_or_default();
-            format!("{}{user}{}", &base[..scheme + 3], &base[at..])
-        }
-        _ => base.to_owned(),
-    }
 }
 
 fn location(opts: &Opts, prefix: &Prefix) -> String {
@@ -189,10 +166,10 @@ pub(crate) async fn apply(place: Place, options: &Options, statements: Vec<Strin
     let pool = pool(&place, options);
     let mut conn = pool.get_conn().await.map_err(|problem| failed(no_connection(problem)))?;
     for statement in statements {
-        conn.query_drop(statement).await.map_err(|problem| failed(problem.into()))?;
+        conn.query_drop(statement).await.map_err(|problem| failed(of_driver(problem)))?;
     }
     drop(conn);
-    pool.disconnect().await.map_err(|problem| failed(problem.into()))
+    pool.disconnect().await.map_err(|problem| failed(of_driver(problem)))
 }
 
 async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(), Error> {
@@ -209,7 +186,7 @@ async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(),
     wire.one(Query::new(schema::UNLOCK, name())).await.map(drop).map_err(failed)
 }
 
-async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &str) -> Result<(), Error> {
+async fn apply_missing(session: &mut dyn Session, prefix: &Prefix, location: &str) -> Result<(), Error> {
     let failed = |failure: Failure| failure.into_error(location, false);
     // Another process may have been here since it was looked at.
     let found = version(session, prefix).await.map_err(failed)?;
@@ -219,7 +196,7 @@ async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &s
     for migration in schema::steps(found.map_or(0, |found| found.version)) {
         for statement in migration {
             match session.one(statement).await {
-                Err(failure) if failure.is_there_already() => {}
+                Err(failure) if is_there_already(&failure) => {}
                 answered => drop(answered.map_err(failed)?),
             }
         }
@@ -227,14 +204,10 @@ async fn apply_missing(session: &mut impl Session, prefix: &Prefix, location: &s
     Ok(())
 }
 
-async fn version(session: &mut impl Session, prefix: &Prefix) -> Result<Option<Versions>, Failure> {
+async fn version(session: &mut dyn Session, prefix: &Prefix) -> Result<Option<Versions>, Failure> {
     let name = Value::text(format!("{}meta", prefix.name()));
-    if session.one(Query::new(schema::META_TABLES, vec![name])).await?.is_empty() {
-        return Ok(None);
-    }
-    let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
-    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
-    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Versions { version, oldest }))
+    let tables = Query::new(schema::META_TABLES, vec![name]);
+    versions(session, tables, Query::new(schema::VERSIONS, Vec::new())).await
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! statements can be run again, and its number is written last. A process killed between any two of them leaves
 //! something that the next one completes. A published migration is never edited; add another.
 
-use crate::session::Query;
-use crate::values::Value;
+use backstop_sql::{Query, Value};
 
 pub(crate) mod roles;
 
@@ -268,7 +267,7 @@ const FIFTH: &[&str] = &[
 pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
     let missing = (1..).zip(MIGRATIONS).filter(move |(leads_to, _)| *leads_to > version);
     missing.map(|(leads_to, statements)| {
-        let save = Query::new(VERSION_SAVE, Value::ints([leads_to, OLDEST]));
+        let save = Query::new(VERSION_SAVE, vec![Value::int(leads_to), Value::int(OLDEST)]);
         let statements = statements.iter().map(|statement| Query::new(*statement, Vec::new()));
         statements.chain([save]).collect()
     })

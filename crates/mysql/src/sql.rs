@@ -1,8 +1,8 @@
 //! Every statement of this store, by name. Nothing else in the crate contains SQL, except the schema.
 //!
-//! Written so that MariaDB and MySQL read the same in them. Status codes are those of `rows::status_code`: 1 pending,
-//! 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled, 7 succeeded. `IN (?)` takes a list, see `Query::listed`; a
-//! statement about any number of rows is a [`Bulk`].
+//! Written so that MariaDB and MySQL read the same in them. Status codes are those of `backstop_sql::encode`: 1
+//! pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled, 7 succeeded. `IN (?)` takes a list, and `?2` the
+//! second value, see `packet`; a statement about any number of rows is a [`Bulk`].
 //!
 //! Rows are locked and deleted by their whole key, each with a lookup of its own: the keys are joined in as a list.
 //! With the keys in an `IN`, MariaDB was seen to lock the row behind the last of them too: claims then waited for each
@@ -14,8 +14,12 @@
 
 /// The moment of the statement by the server's clock, unless the caller brings one. No time zone has a say in it.
 macro_rules! clock {
-    () => {
-        "COALESCE(?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))"
+    ($parameter:literal) => {
+        concat!(
+            "COALESCE(",
+            $parameter,
+            ", TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)))"
+        )
     };
 }
 
@@ -28,7 +32,9 @@ pub(crate) mod worker;
 
 use std::time::Duration;
 
-use crate::session::Bulk;
+use backstop_sql::connection::Mode;
+
+use crate::form::Bulk;
 
 /// Between the keys of a list that is joined in.
 const UNION: &str = " UNION ALL ";
@@ -65,22 +71,27 @@ macro_rules! done_columns {
 pub(crate) const SETUP: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', SESSION time_zone = '+00:00', \
      SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 5";
-pub(crate) const BEGIN_WRITE: &[&str] = &["START TRANSACTION"];
-pub(crate) const BEGIN_READ: &[&str] = &[
+const BEGIN_WRITE: &[&str] = &["START TRANSACTION"];
+const BEGIN_READ: &[&str] = &[
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
 ];
-/// From here on no lock is waited for longer than this, on the connection that runs it.
-pub(crate) fn lock_timeout(most: Duration) -> String {
-    let seconds = most.as_secs_f64().ceil().clamp(1.0, 1_000_000.0);
-    format!("SET SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}")
+/// The statements that begin a transaction. From here on no lock is waited for longer than this, on the connection that
+/// runs them.
+pub(crate) fn begin(mode: Mode, lock_wait: Duration) -> Vec<String> {
+    let seconds = lock_wait.as_secs_f64().ceil().clamp(1.0, 1_000_000.0);
+    let wait =
+        format!("SET SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}");
+    let begin = if mode == Mode::Read { BEGIN_READ } else { BEGIN_WRITE };
+    [wait].into_iter().chain(begin.iter().map(ToString::to_string)).collect()
 }
+/// How new rows of a table begin.
+pub(crate) const INSERT_INTO: &str = "INSERT INTO backstop_";
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 pub(crate) const KILL: &str = "KILL ";
-/// Outside of a transaction a savepoint is gone at once, so giving it back tells whether we are in one.
-pub(crate) const SAVEPOINT: &[&str] =
-    &["SAVEPOINT backstop", "RELEASE SAVEPOINT backstop", "SAVEPOINT backstop"];
+/// Outside of a transaction it is gone at once, so giving it back tells whether we are in one.
+pub(crate) const SAVEPOINT: &str = "SAVEPOINT backstop";
 pub(crate) const RELEASE: &str = "RELEASE SAVEPOINT backstop";
 pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT backstop";
 /// Makes a plain read see what is committed by now, whatever the isolation of the transaction it is in.
@@ -89,7 +100,7 @@ pub(crate) const NEWEST: &str = " LOCK IN SHARE MODE";
 pub(crate) const READS: &str = "SELECT ";
 pub(crate) const OF_TABLE: &str = " FROM ";
 pub(crate) const LOCKS: &str = " FOR UPDATE";
-pub(crate) const CLOCK: &str = concat!("SELECT ", clock!());
+pub(crate) const CLOCK: &str = concat!("SELECT ", clock!("?"));
 
 // Lanes.
 
@@ -154,16 +165,10 @@ pub(crate) const LANES_TO_MARK: &str = concat!(
 );
 /// Nothing is said of a lane that has got jobs since it was looked at.
 pub(crate) const LANE_MARK: &str = concat!(
-    "UPDATE backstop_lane l SET l.empty_since = ?, l.retired = ? WHERE l.id = ? AND ",
+    "UPDATE backstop_lane l SET l.empty_since = ?2, l.retired = ?3 WHERE l.id = ?1 AND ",
     folded!(),
-    " = ?"
+    " = ?4"
 );
-pub(crate) const TALLY_INSERT: Bulk = Bulk {
-    head: "INSERT INTO backstop_tally (lane, pending, running, succeeded, failed, paused, canceled, waiting) VALUES ",
-    row: "(?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: "",
-};
 /// What has piled up, for the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_LOCK: &str = "SELECT id, lane, pending, running, succeeded, failed, paused, canceled, waiting \
      FROM backstop_tally ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
@@ -215,26 +220,28 @@ pub(crate) const READY_LOCK: Bulk = Bulk {
            ON r.lane = k.k0 AND r.run_at = k.k1 AND r.id = k.k2 FOR UPDATE",
 };
 /// Claims that may hold a job, by one condition for each job.
-pub(crate) const GRIPS_WITH: &str =
-    "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop_claim c WHERE ";
-pub(crate) const GRIP_WITH: &str = "LOCATE(?, c.jobs) > 0";
-pub(crate) const OR: &str = " OR ";
+pub(crate) const CLAIMS_WITH: Bulk = Bulk {
+    head: "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop_claim c WHERE ",
+    row: "LOCATE(?, c.jobs) > 0",
+    between: " OR ",
+    tail: "",
+};
 /// Without the ids, which the process that claimed remembers.
-pub(crate) const GRIPS_LOCK: Bulk = Bulk {
+pub(crate) const CLAIMS_LOCK: Bulk = Bulk {
     head: "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits FROM (SELECT NULL AS k0 UNION ALL ",
     row: "SELECT ?",
     between: UNION,
     tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0 FOR UPDATE",
 };
-pub(crate) const GRIPS_LOCK_WHOLE: Bulk = Bulk {
+pub(crate) const CLAIMS_LOCK_WHOLE: Bulk = Bulk {
     head: "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM (SELECT NULL AS k0 UNION ALL ",
     row: "SELECT ?",
     between: UNION,
     tail: ") k STRAIGHT_JOIN backstop_claim c FORCE INDEX (PRIMARY) ON c.fence = k.k0 FOR UPDATE",
 };
-pub(crate) const GRIPS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+pub(crate) const CLAIMS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
      FROM backstop_claim c WHERE c.fence IN (?) ORDER BY c.fence";
-pub(crate) const GRIPS: &str =
+pub(crate) const CLAIMS: &str =
     "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop_claim c ORDER BY c.fence";
 pub(crate) const IDEMPOTENCY_FIND: Bulk = Bulk {
     head: "SELECT name, job FROM backstop_idempotency FORCE INDEX (PRIMARY) WHERE name IN (",
@@ -248,32 +255,13 @@ pub(crate) const KEYS_FIND: Bulk = Bulk {
     between: ",",
     tail: ")",
 };
+/// The moment in the first row, and until when workers live in the others.
+pub(crate) const MOMENT: &str = concat!("SELECT ", clock!("?1"), ", NULL, NULL");
 pub(crate) const WORKERS_EXPIRY: &str =
-    "SELECT id, expires_at FROM backstop_worker FORCE INDEX (PRIMARY) WHERE id IN (?)";
+    "SELECT NULL, id, expires_at FROM backstop_worker FORCE INDEX (PRIMARY) WHERE id IN (?2)";
 
 // Writing.
 
-pub(crate) const JOBS_INSERT: Bulk = Bulk {
-    head: "INSERT INTO backstop_job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, \
-           business_key, correlation_id, tags, params, on_success, on_failure, callback_of) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: "",
-};
-/// The same for jobs of which one has papers at least: most batches have none, and then nothing is sent for them.
-pub(crate) const JOBS_INSERT_PAPERS: Bulk = Bulk {
-    head: "INSERT INTO backstop_job (id, lane, created_at, run_at, payload, policy, expires_at, idempotency_key, \
-           business_key, correlation_id, tags, params, on_success, on_failure, callback_of, papers) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: "",
-};
-pub(crate) const READY_INSERT: Bulk = Bulk {
-    head: "INSERT INTO backstop_ready (lane, run_at, id, expires_at, rowed) VALUES ",
-    row: "(?,?,?,?,?)",
-    between: ",",
-    tail: "",
-};
 pub(crate) const READY_DELETE: Bulk = Bulk {
     head: "DELETE r FROM (SELECT NULL AS k0, NULL AS k1, NULL AS k2 UNION ALL ",
     row: "SELECT ?,?,?",
@@ -281,39 +269,18 @@ pub(crate) const READY_DELETE: Bulk = Bulk {
     tail: ") k STRAIGHT_JOIN backstop_ready r FORCE INDEX (PRIMARY) \
            ON r.lane = k.k0 AND r.run_at = k.k1 AND r.id = k.k2",
 };
-pub(crate) const RECORDS_SAVE: Bulk = Bulk {
-    head: "INSERT INTO backstop_record (id, lane, status, run_at, expires_at, attempt, crashes, deferrals, runs, \
-           redrives, fence, last_failed_run, progress, paused_from, finished_at, reason, cancel_reason, \
-           superseded_by, marks) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: " ON DUPLICATE KEY UPDATE status = VALUES(status), run_at = VALUES(run_at), \
-           expires_at = VALUES(expires_at), attempt = VALUES(attempt), crashes = VALUES(crashes), \
-           deferrals = VALUES(deferrals), runs = VALUES(runs), redrives = VALUES(redrives), fence = VALUES(fence), \
-           last_failed_run = VALUES(last_failed_run), progress = VALUES(progress), \
-           paused_from = VALUES(paused_from), finished_at = VALUES(finished_at), reason = VALUES(reason), \
-           cancel_reason = VALUES(cancel_reason), superseded_by = VALUES(superseded_by), \
-           marks = VALUES(marks)",
-};
+/// A record that is there is replaced. A column that is not mentioned is NULL in `VALUES`, as it should be in the row.
+pub(crate) const RECORDS_SAVE: &str = " ON DUPLICATE KEY UPDATE status = VALUES(status), run_at = VALUES(run_at), \
+     expires_at = VALUES(expires_at), attempt = VALUES(attempt), crashes = VALUES(crashes), \
+     deferrals = VALUES(deferrals), runs = VALUES(runs), redrives = VALUES(redrives), fence = VALUES(fence), \
+     last_failed_run = VALUES(last_failed_run), progress = VALUES(progress), paused_from = VALUES(paused_from), \
+     finished_at = VALUES(finished_at), reason = VALUES(reason), cancel_reason = VALUES(cancel_reason), \
+     superseded_by = VALUES(superseded_by), marks = VALUES(marks)";
 pub(crate) const RECORDS_DELETE: Bulk = Bulk {
     head: "DELETE r FROM (SELECT NULL AS k0 UNION ALL ",
     row: "SELECT ?",
     between: UNION,
     tail: ") k STRAIGHT_JOIN backstop_record r FORCE INDEX (PRIMARY) ON r.id = k.k0",
-};
-pub(crate) const DONE_INSERT: Bulk = Bulk {
-    head: "INSERT INTO backstop_done (id, lane, run_at, expires_at, attempt, crashes, deferrals, runs, redrives, \
-           fence, progress, finished_at, worker, code_version, started_at, result, warning, output, marks) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: "",
-};
-pub(crate) const ATTEMPTS_INSERT: Bulk = Bulk {
-    head: "INSERT INTO backstop_attempt (job, number, fence, worker, code_version, cause, due_at, started_at, \
-           finished_at, error_type, message, fingerprint, decision, result, warning, output) VALUES ",
-    row: "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-    between: ",",
-    tail: "",
 };
 pub(crate) const TAGS_INSERT: Bulk = Bulk {
     head: "INSERT INTO backstop_tag (tag, id) VALUES ",
@@ -331,7 +298,7 @@ pub(crate) const KEYS_INSERT: Bulk =
     Bulk { head: "INSERT INTO backstop_business (name, job) VALUES ", row: "(?,?)", between: ",", tail: "" };
 /// Only the holder gives a key back, and only one of them can hold it: the job need not be compared by the index.
 pub(crate) const KEY_DELETE: &str = "DELETE FROM backstop_business WHERE name = ? AND job = ?";
-pub(crate) const GRIP_INSERT: &str =
+pub(crate) const CLAIM_INSERT: &str =
     "INSERT INTO backstop_claim (worker, claimed_at, jobs, slots) VALUES (?, ?, ?, ?)";
 pub(crate) const FENCE: &str = "SELECT CAST(LAST_INSERT_ID() AS SIGNED)";
 macro_rules! highest_fence {
@@ -347,8 +314,6 @@ macro_rules! highest_fence {
         )
     };
 }
-pub(crate) const FENCE_HIGHEST: &str =
-    concat!("SELECT ", highest_fence!("backstop_done", "backstop_record", "backstop_attempt"));
 pub(crate) const FENCE_BEHIND: &str = concat!(
     "SELECT COALESCE((SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE() \
      AND table_name = 'backstop_claim'), 1) <= ",
@@ -358,13 +323,26 @@ pub(crate) const FENCE_BEHIND: &str = concat!(
         "(SELECT 0 AS fence) a"
     )
 );
-pub(crate) const FENCE_PLACE: &str = "INSERT INTO backstop_claim (fence, worker, claimed_at, slots, jobs) \
-     VALUES (?, REPEAT(X'00', 16), 0, '', '')";
-pub(crate) const FENCE_UNPLACE: &str = "DELETE FROM backstop_claim WHERE fence = ?";
-pub(crate) const CLAIM_NUMBER_ANEW: &str =
-    "UPDATE backstop_claim SET fence = ?, edits = edits + 1 WHERE fence = ? AND worker = ?";
-pub(crate) const GRIP_UPDATE: &str = "UPDATE backstop_claim SET slots = ?, edits = edits + 1 WHERE fence = ?";
-pub(crate) const GRIPS_DELETE: Bulk = Bulk {
+/// A row that is written with its number moves the counter behind it, for good, also when the row goes again. Nobody
+/// else draws that number.
+pub(crate) const FENCE_RAISE: [&str; 3] = [
+    concat!(
+        "SET @backstop_fence = (SELECT 1 + ",
+        highest_fence!("backstop_done", "backstop_record", "backstop_attempt"),
+        ")"
+    ),
+    "INSERT INTO backstop_claim (fence, worker, claimed_at, slots, jobs) \
+     VALUES (@backstop_fence, REPEAT(X'00', 16), 0, '', '')",
+    "DELETE FROM backstop_claim WHERE fence = @backstop_fence",
+];
+/// Gives a claim the number that the counter was raised by, in the same transaction.
+pub(crate) const CLAIM_RENUMBER: [&str; 2] = [
+    "UPDATE backstop_claim SET fence = @backstop_fence, edits = edits + 1 WHERE fence = ?1 AND worker = ?2",
+    "SELECT fence FROM backstop_claim WHERE fence = @backstop_fence AND worker = ?2",
+];
+pub(crate) const CLAIM_UPDATE: &str =
+    "UPDATE backstop_claim SET slots = ?2, edits = edits + 1 WHERE fence = ?1";
+pub(crate) const CLAIMS_DELETE: Bulk = Bulk {
     head: "DELETE c FROM (SELECT NULL AS k0 UNION ALL ",
     row: "SELECT ?",
     between: UNION,
@@ -379,12 +357,12 @@ macro_rules! lanes {
     ($($due:tt)*) => {
         concat!(
             "SELECT ",
-            clock!(),
-            " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?)) AS live_until, NULL AS id, \
+            clock!("?1"),
+            " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?2)) AS live_until, NULL AS id, \
              NULL AS queue, NULL AS kind, NULL AS version, NULL AS priority, NULL AS due UNION ALL \
              SELECT NULL, NULL, l.id, l.queue, l.kind, l.version, l.priority, ",
             $($due)*,
-            " FROM backstop_lane l FORCE INDEX (lane_names) WHERE l.queue IN (?) \
+            " FROM backstop_lane l FORCE INDEX (lane_names) WHERE l.queue IN (?3) \
              AND NOT EXISTS (SELECT 1 FROM backstop_queue q WHERE q.name = l.queue AND q.paused <> 0)"
         )
     };
@@ -395,25 +373,33 @@ macro_rules! lanes {
 pub(crate) const LANES_DUE: &str = lanes!(concat!(
     "(SELECT r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE r.lane = l.id \
      AND (r.expires_at IS NULL OR r.expires_at >= ",
-    clock!(),
+    clock!("?1"),
     ") ORDER BY r.run_at, r.id LIMIT 1)"
 ));
 /// Without a look: as if each lane had a job that has been due for ever.
 pub(crate) const LANES_OPEN: &str = lanes!("0");
 pub(crate) const HEADS: &str = "SELECT r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
-     WHERE r.lane = ? AND r.run_at <= ? AND (r.expires_at IS NULL OR r.expires_at >= ?) \
-     ORDER BY r.run_at, r.id LIMIT ?";
+     WHERE r.lane = ?1 AND r.run_at <= ?2 AND (r.expires_at IS NULL OR r.expires_at >= ?2) \
+     ORDER BY r.run_at, r.id LIMIT ?3";
 pub(crate) const PICK: &str = "SELECT r.lane, r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
-     WHERE r.lane = ? AND r.run_at <= ? AND (r.expires_at IS NULL OR r.expires_at >= ?) \
-     ORDER BY r.run_at, r.id LIMIT ? FOR UPDATE SKIP LOCKED";
+     WHERE r.lane = ?1 AND r.run_at <= ?2 AND (r.expires_at IS NULL OR r.expires_at >= ?2) \
+     ORDER BY r.run_at, r.id LIMIT ?3 FOR UPDATE SKIP LOCKED";
 pub(crate) const NEXT_DUE: &str = "SELECT r.lane, r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) \
      WHERE r.lane = ? ORDER BY r.run_at, r.id LIMIT 1";
 
 // Queues.
 
-pub(crate) const QUEUE_SAVE: &str = "INSERT INTO backstop_queue (name, paused, note) VALUES (?, ?, ?) \
-     ON DUPLICATE KEY UPDATE paused = VALUES(paused), note = VALUES(note)";
-pub(crate) const QUEUE_LOCK: &str = "SELECT paused FROM backstop_queue WHERE name = ? FOR UPDATE";
+/// A row when that changes anything; and then the change. Resuming a queue does not make it known.
+pub(crate) const QUEUE_PAUSE: [&str; 2] = [
+    "SELECT 1 FROM (SELECT 1) one LEFT JOIN backstop_queue q ON q.name = ?1 WHERE COALESCE(q.paused, 0) = 0 \
+     FOR UPDATE",
+    "INSERT INTO backstop_queue (name, paused, note) VALUES (?1, 1, ?2) \
+     ON DUPLICATE KEY UPDATE note = IF(paused = 0, VALUES(note), note), paused = 1",
+];
+pub(crate) const QUEUE_RESUME: [&str; 2] = [
+    "SELECT 1 FROM backstop_queue WHERE name = ?1 AND paused <> 0 FOR UPDATE",
+    "UPDATE backstop_queue SET paused = 0, note = NULL WHERE name = ?1 AND paused <> 0",
+];
 pub(crate) const QUEUES: &str =
     "SELECT name, paused, note FROM backstop_queue WHERE name >= ? AND name < ? ORDER BY name";
 pub(crate) const QUEUE_NAMES: &str =
@@ -455,23 +441,23 @@ pub(crate) const GLANCES: Bulk = Bulk {
          WHERE COALESCE(r.id, d.id, (SELECT j.id FROM backstop_job j WHERE j.id = k.k0)) IS NOT NULL",
 };
 pub(crate) const CAUSES: &str = "SELECT job, cause, COUNT(*) FROM (SELECT job, cause FROM backstop_attempt \
-     WHERE job IN (?) UNION ALL SELECT id, _binary'succeeded' FROM backstop_done WHERE id IN (?) \
+     WHERE job IN (?1) UNION ALL SELECT id, _binary'succeeded' FROM backstop_done WHERE id IN (?1) \
      AND worker IS NOT NULL) a GROUP BY job, cause";
 pub(crate) const LAST_DECISION: &str = "SELECT decision FROM (SELECT number, decision FROM backstop_attempt \
-     WHERE job = ? UNION ALL SELECT runs, NULL FROM backstop_done WHERE id = ? AND worker IS NOT NULL) a \
+     WHERE job = ?1 UNION ALL SELECT runs, NULL FROM backstop_done WHERE id = ?1 AND worker IS NOT NULL) a \
      ORDER BY number DESC LIMIT 1";
 pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, cause, due_at, started_at, \
      finished_at, error_type, message, fingerprint, decision, result, warning, output FROM (\
      SELECT number, fence, worker, code_version, cause, due_at, started_at, finished_at, error_type, message, \
-     fingerprint, decision, result, warning, output FROM backstop_attempt WHERE job = ? AND number < ? \
+     fingerprint, decision, result, warning, output FROM backstop_attempt WHERE job = ?1 AND number < ?2 \
      UNION ALL SELECT runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, NULL, \
-     NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id = ? AND worker IS NOT NULL AND runs < ?) a \
-     ORDER BY number DESC LIMIT ?";
-pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
+     NULL, NULL, NULL, result, warning, output FROM backstop_done \
+     WHERE id = ?1 AND worker IS NOT NULL AND runs < ?2) a ORDER BY number DESC LIMIT ?3";
+pub(crate) const RUNS_UNDER: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
      finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop_attempt \
-     WHERE job IN (?) AND fence IN (?) \
+     WHERE job IN (?1) AND fence IN (?2) \
      UNION ALL SELECT id, runs, fence, worker, code_version, _binary'succeeded', run_at, started_at, finished_at, \
-     NULL, NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id IN (?) AND fence IN (?) \
+     NULL, NULL, NULL, NULL, result, warning, output FROM backstop_done WHERE id IN (?1) AND fence IN (?2) \
      AND worker IS NOT NULL";
 
 // What `doctor` asks.

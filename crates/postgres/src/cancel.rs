@@ -1,18 +1,14 @@
 //! Ends what a call has left behind in the server: a statement that goes on waiting after its caller has gone away.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use std::time::Duration;
 
+use backstop_sql::connection::{CANCEL_LIMIT, run_aside};
 use deadpool_postgres::{Object, Pool};
-use tokio::runtime::Handle;
 use tokio_postgres::config::Host;
 
 use crate::open::Place;
-use crate::shared::Shared;
 use crate::sql;
-
-/// How long the server may take to hear of it. Then the connection is closed without.
-const LIMIT: Duration = Duration::from_secs(5);
+use crate::state::State;
 
 /// A connection that nobody may use again, on which a transaction may be open.
 struct Abandoned(Option<Object>);
@@ -59,19 +55,18 @@ fn is_here(
 }
 
 /// Cancels whatever runs on a connection, and closes it. Until then it keeps its place in the pool.
-pub(crate) fn abandon(shared: &Shared, client: Object) {
-    if client.is_closed() || !shared.direct {
+pub(crate) fn abandon(state: &State, client: Object) {
+    if client.is_closed() || !state.direct {
         return drop(Abandoned(Some(client)));
     }
-    let (token, connector) = (client.cancel_token(), shared.connector.clone());
+    let (token, connector) = (client.cancel_token(), state.connector.clone());
     let abandoned = Abandoned(Some(client));
     let end = async move {
         // Closing alone is not enough: a server that waits for a lock does not look at its connections.
-        let _ = tokio::time::timeout(LIMIT, token.cancel_query(connector)).await;
+        let _ = tokio::time::timeout(CANCEL_LIMIT, token.cancel_query(connector)).await;
         drop(abandoned);
     };
-    let runtime = Handle::try_current().unwrap_or_else(|_| shared.runtime.clone());
-    runtime.spawn(end);
+    run_aside(&state.runtime, end);
 }
 
 #[cfg(test)]

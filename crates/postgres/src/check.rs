@@ -1,37 +1,29 @@
 //! What `doctor` says of this store: every setting that would lose an acknowledged job, and what else is odd.
 
+use backstop_sql::check::{self, finding};
+use backstop_sql::row::first;
+use backstop_sql::{Failure, Query, Row, Session, Transaction, Value};
 use backstop_store::{Finding, Level};
 
-use crate::error::Failure;
 use crate::schema;
-use crate::session::{Query, Session};
 use crate::sql;
-use crate::unit::Unit;
-use crate::values::{Row, Value};
-
-/// Clocks further apart than this are worth a word: nothing goes by ours, but people compare logs.
-const SKEW_SECONDS: i64 = 5;
+use crate::state::State;
 
 /// Looks at everything.
-pub(crate) async fn check(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
+pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    for mut row in unit.one(Query::new(sql::SETTINGS, Vec::new())).await? {
+    for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         findings.extend(setting(&row.text()?, &row.text()?));
     }
-    findings.push(connection(unit).await?);
-    findings.push(version(unit).await?);
-    findings.extend(drift(unit).await?);
-    let age = i64::try_from(unit.shared.old_transaction.as_secs()).unwrap_or(i64::MAX);
-    let horizon = unit.one(Query::new(sql::OLD_TRANSACTIONS, vec![Value::Int(Some(age))])).await?;
+    findings.push(connection(tx, state).await?);
+    findings.push(drift(tx, state).await?);
+    let age = i64::try_from(state.old_transaction.as_secs()).unwrap_or(i64::MAX);
+    let horizon = tx.one(Query::new(sql::OLD_TRANSACTIONS, vec![Value::int(age)])).await?;
     findings.push(horizon_of(horizon)?);
-    findings.extend(blockers(unit.one(Query::new(sql::BLOCKERS, Vec::new())).await?)?);
-    findings.push(skew(unit).await?);
-    findings.push(unit.shared.fences.finding());
+    findings.extend(blockers(tx.one(Query::new(sql::BLOCKERS, Vec::new())).await?)?);
+    let version = Query::new(schema::VERSION, Vec::new());
+    findings.extend(check::rest(tx, version, schema::newest()).await?);
     Ok(findings)
-}
-
-fn finding(level: Level, subject: &str, message: impl Into<String>, hint: Option<&str>) -> Finding {
-    Finding { level, subject: subject.to_owned(), message: message.into(), hint: hint.map(ToOwned::to_owned) }
 }
 
 /// What a setting means for jobs that were acknowledged.
@@ -83,12 +75,11 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
 }
 
 /// How this very connection is protected. The server tells of the way that ends at it: behind a pooler it is not ours.
-async fn connection(unit: &mut Unit) -> Result<Finding, Failure> {
-    let rows = unit.one(Query::new(sql::IS_ENCRYPTED, Vec::new())).await?;
-    let there = rows.into_iter().next().map(|mut row| row.bool()).transpose()?;
-    let encryption = &unit.shared.encryption;
-    let here = encryption.promised().or(if unit.shared.direct { there } else { None });
-    Ok(encryption.finding(here, there))
+async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+    let rows = tx.one(Query::new(sql::IS_ENCRYPTED, Vec::new())).await?;
+    let there = first(rows, Row::bool)?;
+    let here = state.encryption.promised().or(if state.direct { there } else { None });
+    Ok(state.encryption.finding(here, there))
 }
 
 fn server_version(number: &str) -> Finding {
@@ -100,28 +91,10 @@ fn server_version(number: &str) -> Finding {
     finding(Level::Warning, "server version", message, Some("upgrade the server"))
 }
 
-async fn version(unit: &mut Unit) -> Result<Finding, Failure> {
-    let rows = unit.one(Query::new(schema::VERSION, Vec::new())).await?;
-    let newest = schema::newest();
-    let found = rows.into_iter().next().map(|mut row| row.int()).transpose()?;
-    Ok(match found {
-        Some(version) if version == newest => {
-            finding(Level::Good, "schema", format!("version {version}"), None)
-        }
-        Some(version) => finding(
-            Level::Bad,
-            "schema",
-            format!("version {version}, this program knows {newest}: another program migrated it meanwhile"),
-            Some("restart with the newer version of the program"),
-        ),
-        None => finding(Level::Bad, "schema", "it has no version", Some("run `backstop migrate`")),
-    })
-}
-
 /// Tables and indexes that are not there, or are not valid.
-async fn drift(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
-    let schema = unit.shared.schema.name().to_owned();
-    let rows = unit.one(Query::new(sql::RELATIONS, vec![Value::text(&schema)])).await?;
+async fn drift(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+    let schema = state.schema.name();
+    let rows = tx.one(Query::new(sql::RELATIONS, vec![Value::text(schema)])).await?;
     let mut present = Vec::new();
     for mut row in rows {
         let (name, valid) = (row.text()?, row.bool()?);
@@ -132,12 +105,12 @@ async fn drift(unit: &mut Unit) -> Result<Vec<Finding>, Failure> {
     let missing: Vec<&str> =
         schema::relations().filter(|name| !present.iter().any(|found| found == name)).collect();
     if missing.is_empty() {
-        return Ok(vec![finding(Level::Good, "tables", "all tables and indexes are there and valid", None)]);
+        return Ok(check::good("tables", "all tables and indexes are there and valid"));
     }
     let message = format!("missing or invalid in schema {schema}: {}", missing.join(", "));
     let hint =
         "somebody dropped or broke them: recreate them as docs/operate/postgres.md says, or restore a backup";
-    Ok(vec![finding(Level::Bad, "tables", message, Some(hint))])
+    Ok(finding(Level::Bad, "tables", message, Some(hint)))
 }
 
 fn horizon_of(rows: Vec<Row>) -> Result<Finding, Failure> {
@@ -146,12 +119,7 @@ fn horizon_of(rows: Vec<Row>) -> Result<Finding, Failure> {
         let (pid, seconds, user, state) = (row.int()?, row.int()?, row.text()?, row.text()?);
         old.push(format!("pid {pid} ({user}, {state}) since {seconds} s"));
     }
-    if old.is_empty() {
-        return Ok(finding(Level::Good, "horizon", "no old transaction keeps dead rows alive", None));
-    }
-    let message = format!("old transactions keep dead rows from being removed: {}", old.join("; "));
-    let hint = "find out what they do; end one with SELECT pg_terminate_backend(pid)";
-    Ok(finding(Level::Warning, "horizon", message, Some(hint)))
+    Ok(check::horizon(&old, "find out what they do; end one with SELECT pg_terminate_backend(pid)"))
 }
 
 /// Transactions that others wait for at this moment; none when there are none.
@@ -164,16 +132,4 @@ fn blockers(rows: Vec<Row>) -> Result<Option<Finding>, Failure> {
     let message = format!("sessions wait for locks of open transactions: {}", found.join("; "));
     let hint = "calls that need the same are refused as busy; end one with SELECT pg_terminate_backend(pid)";
     Ok((!found.is_empty()).then(|| finding(Level::Warning, "locks", message, Some(hint))))
-}
-
-async fn skew(unit: &mut Unit) -> Result<Finding, Failure> {
-    let server = crate::shared::moment_of(unit.one(Query::new(sql::CLOCK, vec![Value::Int(None)])).await?)?;
-    let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let here = i64::try_from(here.as_micros()).unwrap_or(i64::MAX);
-    let apart = (server.as_micros() - here) / 1_000_000;
-    if apart.abs() < SKEW_SECONDS {
-        return Ok(finding(Level::Good, "clock", "this machine and the server agree", None));
-    }
-    let message = format!("the server's clock is {apart} s ahead of this machine's; jobs go by the server's");
-    Ok(finding(Level::Warning, "clock", message, Some("run a time service on both")))
 }

@@ -3,169 +3,121 @@
 //! A commit costs the same for one job as for a hundred. While transactions of this kind are under way, the calls that
 //! arrive wait for the next one; a call that finds none under way starts at once, so nobody waits for company.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backstop_core::Refusal;
 use backstop_core::job::NewJob;
-use backstop_store::desk::SubmitNeeds;
-use backstop_store::{Error, Submit, Submitted};
-use tokio::sync::{Notify, oneshot};
+use backstop_sql::access::Class;
+use backstop_sql::connection::Mode;
+use backstop_sql::submit::{self, Answers};
+use backstop_sql::{Call, Failure, Transaction};
+use backstop_store::working_set::SubmitNeeds;
+use backstop_store::{Error, Submit};
+use tokio::sync::oneshot;
 
-use crate::access::Class;
-use crate::offers::{Seat, Took};
-use crate::shared::Shared;
-use crate::{sql, submit, unit};
-
-type Answers = Vec<Result<Submitted, Refusal>>;
+use crate::collector::Submission;
+use crate::hand_over::{self, Recipient, TakenRows, unknown};
+use crate::state::Process;
 
 /// Transactions under way at the same time: as one waits for the disk, the next one is built.
-const MOST_FLIGHTS: usize = 3;
-/// Jobs that share one transaction at most.
-const MOST_SEATS: usize = 500;
+const MOST_TRANSACTIONS: usize = 3;
 
-/// A submit of one job that waits for a transaction.
-struct Call {
-    job: NewJob,
-    answer: oneshot::Sender<Result<Answers, Error>>,
+/// The transactions that are made one after the other while somebody waits. However they end, they are not counted any
+/// more.
+struct Group {
+    process: Process,
+    ended: bool,
 }
 
-/// Calls that wait, and how many transactions are under way for them.
-#[derive(Default)]
-pub(crate) struct Collector {
-    waiting: Mutex<Waiting>,
-    /// Told when a flight was cut short, with the runtime it was on: whoever waits sends another one.
-    cut: Notify,
-}
-
-#[derive(Default)]
-struct Waiting {
-    calls: Vec<Call>,
-    flights: usize,
-}
-
-impl Collector {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes a call; true when a new flight should take off for it.
-    fn board(&self, call: Call, most_flights: usize) -> bool {
-        self.lock().calls.push(call);
-        self.take_off(most_flights)
-    }
-
-    /// True when somebody waits and there is room for a flight, which is counted from now on.
-    fn take_off(&self, most_flights: usize) -> bool {
-        let mut waiting = self.lock();
-        let takes_off = !waiting.calls.is_empty() && waiting.flights < most_flights;
-        waiting.flights += usize::from(takes_off);
-        takes_off
+impl Group {
+    /// The submits of the next transaction; none when nobody waits.
+    fn next(&mut self) -> Vec<Submission> {
+        let submissions = self.process.state.collector.next();
+        self.ended = submissions.is_empty();
+        submissions
     }
 }
 
-/// A flight under way. However it ends, it is not counted any more.
-struct Flight {
-    shared: Arc<Shared>,
-    landed: bool,
-}
-
-impl Flight {
-    /// The calls of the next transaction; none, and the flight is over, when nobody waits.
-    fn seats(&mut self) -> Vec<Call> {
-        let mut waiting = self.shared.collector.lock();
-        if waiting.calls.is_empty() {
-            waiting.flights -= 1;
-            self.landed = true;
-        }
-        let seats = waiting.calls.len().min(MOST_SEATS);
-        waiting.calls.drain(..seats).collect()
-    }
-}
-
-impl Drop for Flight {
+impl Drop for Group {
     fn drop(&mut self) {
-        if !self.landed {
-            self.shared.collector.lock().flights -= 1;
-            self.shared.collector.cut.notify_waiters();
+        if !self.ended {
+            self.process.state.collector.cut_short();
         }
     }
 }
 
 /// Stores one job, together with others that come at the same time.
-pub(crate) async fn submit_one(shared: &Arc<Shared>, job: NewJob) -> Result<Answers, Error> {
+pub(crate) async fn submit_one(process: &Process, job: NewJob) -> Result<Answers, Error> {
     let (answer, mut answered) = oneshot::channel();
-    // A second flight would find nobody to take for: an idle worker makes one offer at a time.
-    let most_flights = if shared.offers.are_for(&job) { 1 } else { MOST_FLIGHTS };
-    let mut call = Some(Call { job, answer });
+    let Process { shared, state } = process;
+    // A second transaction would find nobody to take for: an idle worker makes one offer at a time.
+    let most = if state.offers.are_for(&job) { 1 } else { MOST_TRANSACTIONS };
+    let mut submission = Some(Submission { job, answer });
     loop {
-        let cut = shared.collector.cut.notified();
-        let takes_off = match call.take() {
-            Some(call) => shared.collector.board(call, most_flights),
-            None => shared.collector.take_off(most_flights),
+        let cut = state.collector.cut.notified();
+        let begins = match submission.take() {
+            Some(submission) => state.collector.add(submission, most),
+            None => state.collector.may_begin(most),
         };
-        if takes_off {
-            tokio::spawn(fly(Flight { shared: shared.clone(), landed: false }));
+        if begins {
+            tokio::spawn(store_all(Group { process: process.clone(), ended: false }));
         }
         tokio::select! {
             biased;
-            // A call whose flight was cut short with its runtime may have been stored.
+            // A submit whose transaction was cut short with its runtime may have been stored.
             answer = &mut answered => return answer.unwrap_or_else(|_| Err(unknown(shared))),
             () = cut => {}
         }
     }
 }
 
-async fn fly(mut flight: Flight) {
+async fn store_all(mut group: Group) {
     // Whoever is ready to submit at this moment comes along.
     tokio::task::yield_now().await;
     loop {
-        let calls = flight.seats();
-        if calls.is_empty() {
+        let submissions = group.next();
+        if submissions.is_empty() {
             return;
         }
-        carry(&flight.shared, calls).await;
+        store_group(&group.process, submissions).await;
     }
 }
 
-async fn carry(shared: &Arc<Shared>, calls: Vec<Call>) {
-    let jobs: Vec<NewJob> = calls.iter().map(|call| call.job.clone()).collect();
+async fn store_group(process: &Process, submissions: Vec<Submission>) {
+    let jobs: Vec<NewJob> = submissions.iter().map(|submission| submission.job.clone()).collect();
     let alone = jobs.len() == 1;
-    let seat = Arc::new(Seat::new(shared));
-    match store_with(shared, Submit { jobs, atomic: false }, Some(seat.clone())).await {
+    let recipient = Arc::new(Recipient::new(process));
+    match store(process, Submit { jobs, atomic: false }, Some(recipient.clone())).await {
         Ok((stored, taken)) => {
-            for (call, stored) in calls.into_iter().zip(stored) {
+            for (submission, stored) in submissions.into_iter().zip(stored) {
                 // Whoever does not wait any more has gone away.
-                let _ = call.answer.send(Ok(vec![stored]));
+                let _ = submission.answer.send(Ok(vec![stored]));
             }
-            seat.serve(taken).await;
+            recipient.serve(taken).await;
         }
         Err(error) => {
-            seat.decline(&error);
+            recipient.decline(&error);
             let met_a_lock = matches!(error, Error::Busy { .. });
             let mut only = Some(error);
-            for call in calls {
+            for submission in submissions {
                 match only.as_ref().and_then(for_everyone) {
-                    Some(error) => drop(call.answer.send(Err(error))),
+                    Some(error) => drop(submission.answer.send(Err(error))),
                     None if alone && !met_a_lock => {
-                        drop(call.answer.send(Err(only.take().unwrap_or_else(|| unknown(shared)))));
+                        let error = only.take().unwrap_or_else(|| unknown(&process.shared));
+                        drop(submission.answer.send(Err(error)));
                     }
                     // One of them waits for somebody, or cannot be stored at all: it must not keep the others from it,
                     // nor those who come next.
-                    None => drop(tokio::spawn(carry_alone(shared.clone(), call))),
+                    None => drop(tokio::spawn(store_alone(process.clone(), submission))),
                 }
             }
         }
     }
 }
 
-async fn carry_alone(shared: Arc<Shared>, call: Call) {
-    let outcome = store(&shared, Submit { jobs: vec![call.job], atomic: false }).await;
-    let _ = call.answer.send(outcome);
-}
-
-fn unknown(shared: &Shared) -> Error {
-    Error::Unknown { location: shared.location.clone(), source: None }
+async fn store_alone(process: Process, submission: Submission) {
+    let stored = store(&process, Submit { jobs: vec![submission.job], atomic: false }, None).await;
+    let _ = submission.answer.send(stored.map(|(answers, _)| answers));
 }
 
 /// An error that concerns every job of a transaction, once more; none when it may be about one of them.
@@ -185,32 +137,47 @@ fn for_everyone(error: &Error) -> Option<Error> {
     }
 }
 
-/// Stores a batch in a transaction of its own.
-pub(crate) async fn store(shared: &Arc<Shared>, batch: Submit) -> Result<Answers, Error> {
-    store_with(shared, batch, None).await.map(|(answers, _)| answers)
-}
-
-/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took. With a seat it is the
-/// transaction of several calls.
-async fn store_with(
-    shared: &Arc<Shared>,
+/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took. With a recipient it is
+/// the transaction of several calls.
+async fn store(
+    process: &Process,
     batch: Submit,
-    seat: Option<Arc<Seat>>,
-) -> Result<(Answers, Option<Took>), Error> {
-    let plain = SubmitNeeds::are_plain(&batch.jobs);
-    let begin = if plain { sql::BEGIN_PLAIN } else { sql::BEGIN_WRITE };
-    let mut how = unit::Call::new(begin, Class::Write);
-    if seat.is_some() {
-        how = how.for_group();
+    recipient: Option<Arc<Recipient>>,
+) -> Result<(Answers, Option<TakenRows>), Error> {
+    let mode = if SubmitNeeds::are_plain(&batch.jobs) { Mode::WriteByKey } else { Mode::Write };
+    let mut call = Call::new(mode, Class::Write);
+    if recipient.is_some() {
+        call = call.for_group();
     }
-    let batch = Arc::new(batch);
+    let (batch, process) = (Arc::new(batch), Arc::new(process.clone()));
     // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
     let tried = Arc::new(AtomicBool::new(false));
-    shared
-        .transact_as(how, move |unit| {
-            let (batch, first) = (batch.clone(), !tried.swap(true, Ordering::Relaxed));
-            let seat = seat.clone();
-            Box::pin(async move { submit::submit(unit, &batch, first, seat.as_deref()).await })
-        })
-        .await
+    let shared = process.shared.clone();
+    let stored = shared.transact(call, move |tx| {
+        let (batch, first) = (batch.clone(), !tried.swap(true, Ordering::Relaxed));
+        let (process, recipient) = (process.clone(), recipient.clone());
+        Box::pin(async move { store_once(tx, &process, &batch, first, recipient.as_deref()).await })
+    });
+    stored.await
+}
+
+async fn store_once(
+    tx: &mut Transaction,
+    process: &Process,
+    batch: &Submit,
+    optimistic: bool,
+    recipient: Option<&Recipient>,
+) -> Result<(Answers, Option<TakenRows>), Failure> {
+    let decided = submit::decide(tx, batch, optimistic).await?;
+    let recipient = recipient.filter(|_| decided.writes.work_arrived);
+    // As late as can be: who was served a moment ago has had time to come back.
+    let claim = recipient.and_then(|recipient| recipient.claim(&batch.jobs));
+    let query = |claim: Arc<_>| hand_over::query(&process.state, &process.shared, &claim, &batch.jobs);
+    let Some((query, start)) = claim.and_then(query) else {
+        tx.write(decided.writes, decided.now).await?;
+        return Ok((decided.answers, None));
+    };
+    let rows = tx.write_before(decided.writes, query.into(), decided.now).await?;
+    tx.nothing_arrived(&hand_over::emptied(&batch.jobs, &rows));
+    Ok((decided.answers, Some(TakenRows { rows, start })))
 }

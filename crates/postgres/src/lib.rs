@@ -1,76 +1,63 @@
 //! Backstop's store on PostgreSQL, for any number of hosts.
 //!
-//! Rules of the domain live in `backstop_core`; this crate loads jobs onto a `backstop_store::desk`, lets the core move
-//! them, and writes the sum of it in a handful of statements. Every statement is unnamed and every setting local to its
-//! transaction, so all of it works through a pooler in transaction mode.
+//! What it has in common with other database servers is in `backstop_sql`; this crate says it in PostgreSQL's words.
+//! Every statement is unnamed and every setting local to its transaction, so all of it works through a pooler in
+//! transaction mode.
 //!
 //! # Layout
 //! - [`PostgresStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction,
 //!   over any [`Session`].
-//! - `open`, `tls`, `migrate`, `schema`, `sql`, `error`: the server, its tables, every statement, what errors mean.
-//! - `session`, `values`, `rows`: statements on any driver, and what goes in and comes out.
-//! - `shared`, `unit`, `flush`, `load`, `hold`, `lanes`: one transaction, how it writes, how it finds jobs, and what is
-//!   remembered between transactions.
-//! - `submit`, `collect`, `offers`, `claim`, `take`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`,
-//!   `incident`, `document`: the verbs that write.
-//! - `query`, `list`, `check`: the verbs that read. `listen`: wake-ups between processes.
+//! - `dialect`, `sql`, `list`, `bind`, `error`: how PostgreSQL is asked, what goes in and comes out, what errors mean.
+//! - `open`, `tls`, `migrate`, `schema`, `backend`, `session`, `cancel`: the server, its tables and its connections.
+//! - `server`, `state`: what it does in its own way. `claim`, `take`, `cursors`: how jobs are claimed.
+//! - `collect`, `collector`: submits that share a commit. `hand_over`, `offers`: claims that share it with them.
+//! - `listen`: wake-ups between processes. `check`: what `doctor` says.
 
-mod access;
-mod archive;
+mod backend;
+mod bind;
 mod cancel;
 mod check;
 mod claim;
 mod collect;
-mod columns;
+mod collector;
 mod cursors;
-mod document;
-mod duty;
+mod dialect;
 mod error;
-mod fence;
-mod finish;
-mod flush;
-mod hold;
-mod incident;
-mod lanes;
+mod hand_over;
 mod list;
 mod listen;
-mod load;
 mod migrate;
 mod offers;
 mod open;
-mod operate;
-mod purge;
-mod query;
-mod rows;
+mod options;
 mod schema;
+mod server;
 mod session;
-mod shared;
 mod sql;
+mod state;
 mod store;
-mod submit;
 mod take;
 mod tls;
 mod tx;
-mod unit;
-mod values;
-mod worker;
 
+pub use backstop_sql::{Cell, Failure, Pending, Query, Row, Session, Value, finish_in, submit_in};
+pub use dialect::Postgres;
 #[cfg(feature = "diesel-async")]
 pub use diesel_async;
-pub use error::Failure;
+pub use error::of_database;
 pub use open::schema_of;
+pub use options::{Listen, Options};
 pub use schema::roles::roles;
-pub use session::{Query, Schema, Session};
+pub use session::Schema;
 #[cfg(feature = "sqlx")]
 pub use sqlx;
-pub use store::{Listen, Options, PostgresStore};
+pub use store::PostgresStore;
 pub use tokio_postgres;
 #[cfg(feature = "diesel-async")]
 pub use tx::InDiesel;
 #[cfg(feature = "sqlx")]
 pub use tx::InSqlx;
-pub use tx::{InTransaction, finish_in, submit_in};
-pub use values::{Cell, Row, Value};
+pub use tx::InTransaction;
 
 #[cfg(test)]
 mod online_tests;

@@ -9,18 +9,19 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use backstop_sql::access::Class;
+use backstop_sql::connection::Mode;
+use backstop_sql::{Call, Failure, Query, Shared, Value};
 use futures_util::future::poll_fn;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::AsyncMessage;
 
-use crate::error::Failure;
+use crate::error::of_driver;
 use crate::open::Place;
-use crate::session::Query;
-use crate::shared::Shared;
 use crate::sql;
+use crate::state::{Process, State};
 use crate::tls;
-use crate::values::Value;
 
 /// Notices about one queue are this far apart at least.
 const SPACING: Duration = Duration::from_millis(5);
@@ -32,78 +33,90 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// A store that these tasks do not keep open.
+#[derive(Clone)]
+pub(crate) struct WeakProcess {
+    shared: Weak<Shared>,
+    state: Weak<State>,
+}
+
+impl WeakProcess {
+    pub(crate) fn of(process: &Process) -> Self {
+        Self { shared: Arc::downgrade(&process.shared), state: Arc::downgrade(&process.state) }
+    }
+
+    fn upgrade(&self) -> Option<Process> {
+        Some(Process { shared: self.shared.upgrade()?, state: self.state.upgrade()? })
+    }
+}
+
 /// The channel of a schema.
-fn channel(shared: &Shared) -> String {
-    format!("backstop_{}", shared.schema.name())
+fn channel(state: &State) -> String {
+    format!("backstop_{}", state.schema.name())
 }
 
 /// Tells other processes of work that arrived here, until the store is dropped.
-pub(crate) async fn notify(store: Weak<Shared>, token: Arc<str>) {
+pub(crate) async fn notify(store: WeakProcess, token: Arc<str>) {
     loop {
-        let Some(shared) = store.upgrade() else { return };
+        let Some(process) = store.upgrade() else { return };
         tokio::select! {
-            () = shared.bell.notified() => {}
+            () = process.state.bell.notified() => {}
             // Only so that the store can go while nothing arrives.
             () = tokio::time::sleep(Duration::from_secs(1)) => {
-                shared.close_idle();
+                process.state.close_idle();
                 continue;
             }
         }
-        let queues = shared.take_arrivals();
+        let queues = process.state.take_arrivals();
         let payloads: Vec<String> = queues.iter().map(|queue| format!("{token} {queue}")).collect();
         if !payloads.is_empty() {
             // A hint that is lost costs a poll.
-            let _ = send(&shared, payloads).await;
+            let _ = send(&process, payloads).await;
         }
-        drop(shared);
+        drop(process);
         tokio::time::sleep(SPACING).await;
     }
 }
 
-async fn send(shared: &Arc<Shared>, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
-    let channel = channel(shared);
+async fn send(process: &Process, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
+    let channel = channel(&process.state);
     let payloads = Arc::new(payloads);
-    shared
-        .transact(sql::BEGIN_PLAIN, move |unit| {
-            let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
-            Box::pin(async move { unit.alone(Query::new(sql::NOTIFY, params)).await.map(drop) })
-        })
-        .await
+    let call = Call::new(Mode::WriteByKey, Class::Write);
+    let told = process.shared.transact(call, move |tx| {
+        let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
+        Box::pin(async move { tx.one_alone(Query::new(sql::NOTIFY, params)).await.map(drop) })
+    });
+    told.await
 }
 
 /// Hears of work that arrived in other processes, until the store is dropped; connects again whenever that ends.
 /// Every `probe` it proves that it hears.
-pub(crate) async fn listen(store: Weak<Shared>, place: Arc<Place>, token: Arc<str>, probe: Duration) {
+pub(crate) async fn listen(store: WeakProcess, place: Arc<Place>, token: Arc<str>, probe: Duration) {
     let mut pause = FIRST_PAUSE;
     let mut said: Option<Instant> = None;
     loop {
         let began = Instant::now();
         let ended = hear(&store, &place, &token, probe).await;
-        let Some(shared) = store.upgrade() else { return };
-        shared.listening.store(false, Ordering::Release);
+        let Some(process) = store.upgrade() else { return };
+        process.state.listening.store(false, Ordering::Release);
         let Err(failure) = ended else { return };
         if said.is_none_or(|moment| moment.elapsed() > SAY_EVERY) {
             said = Some(Instant::now());
-            let error = failure.into_error(&place.location, false);
-            tracing::warn!(store = shared.location, %error, "no notices from other processes; polling goes on");
+            let (store, error) = (process.shared.location(), failure.into_error(&place.location, false));
+            tracing::warn!(store, %error, "no notices from other processes; polling goes on");
         }
-        drop(shared);
+        drop(process);
         pause = if began.elapsed() > probe { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         tokio::time::sleep(pause).await;
     }
 }
 
 /// One connection, until it fails; Ok when the store is gone.
-async fn hear(
-    store: &Weak<Shared>,
-    place: &Place,
-    token: &str,
-    probe_every: Duration,
-) -> Result<(), Failure> {
+async fn hear(store: &WeakProcess, place: &Place, token: &str, probe_every: Duration) -> Result<(), Failure> {
     let connector = tls::connector(&place.encryption).map_err(Failure::Unreachable)?;
     let slow = |_| Failure::Slow("a connection to listen on");
     let (client, mut connection) =
-        timeout(PROBE_LIMIT, place.config.connect(connector)).await.map_err(slow)??;
+        timeout(PROBE_LIMIT, place.config.connect(connector)).await.map_err(slow)?.map_err(of_driver)?;
     let (sender, mut notices) = mpsc::unbounded_channel();
     let driver = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -120,25 +133,26 @@ async fn hear(
 }
 
 async fn attend(
-    store: &Weak<Shared>,
+    store: &WeakProcess,
     client: &tokio_postgres::Client,
     notices: &mut mpsc::UnboundedReceiver<String>,
     token: &str,
     probe_every: Duration,
 ) -> Result<(), Failure> {
-    let Some(shared) = store.upgrade() else { return Ok(()) };
-    let channel = channel(&shared);
+    let Some(process) = store.upgrade() else { return Ok(()) };
+    let channel = channel(&process.state);
     timeout(PROBE_LIMIT, client.batch_execute(&format!("LISTEN {channel}")))
         .await
-        .map_err(|_| Failure::Slow("the start of listening"))??;
-    drop(shared);
+        .map_err(|_| Failure::Slow("the start of listening"))?
+        .map_err(of_driver)?;
+    drop(process);
     let probe = format!("{token} ");
     loop {
         // Sent over the pool: behind a pooler a notice of the listening connection itself would come back at once, with
         // the answer to its own statement, and prove nothing.
-        let Some(shared) = store.upgrade() else { return Ok(()) };
-        let asked = timeout(PROBE_LIMIT, send(&shared, vec![probe.clone()])).await;
-        drop(shared);
+        let Some(process) = store.upgrade() else { return Ok(()) };
+        let asked = timeout(PROBE_LIMIT, send(&process, vec![probe.clone()])).await;
+        drop(process);
         asked.map_err(|_| Failure::Slow("a notice to itself"))?.map_err(Failure::Refused)?;
         let limit = Instant::now() + PROBE_LIMIT;
         loop {
@@ -151,12 +165,12 @@ async fn attend(
                 None => return Err(Failure::Lost("the listening connection ended".to_owned())),
             }
         }
-        let Some(shared) = store.upgrade() else { return Ok(()) };
-        if !shared.listening.swap(true, Ordering::AcqRel) {
+        let Some(process) = store.upgrade() else { return Ok(()) };
+        if !process.state.listening.swap(true, Ordering::AcqRel) {
             // Whatever was told before this moment was not heard.
-            shared.observer().work_arrived();
+            process.shared.observer().work_arrived();
         }
-        drop(shared);
+        drop(process);
         let next = Instant::now() + probe_every;
         while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
             let Some(payload) = notice else {
@@ -168,13 +182,13 @@ async fn attend(
 }
 
 /// Wakes the workers of this process, if the notice is from another one and about a queue they serve.
-fn pass_on(store: &Weak<Shared>, payload: &str, token: &str) {
+fn pass_on(store: &WeakProcess, payload: &str, token: &str) {
     let Some((sender, queue)) = payload.split_once(' ') else { return };
     if sender != token
-        && let Some(shared) = store.upgrade()
-        && shared.serves(queue)
+        && let Some(process) = store.upgrade()
+        && process.state.serves(queue)
     {
-        shared.observer().work_arrived();
+        process.shared.observer().work_arrived();
     }
 }
 

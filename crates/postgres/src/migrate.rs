@@ -4,17 +4,18 @@
 
 use std::time::Duration;
 
+use backstop_sql::open::versions;
+use backstop_sql::{Failure, Query, Session, Value};
 use backstop_store::{Error, Versions};
 use deadpool_postgres::{Object, Pool};
 use tokio_postgres::Client;
 
-use crate::error::Failure;
+use crate::backend::no_connection;
+use crate::error::of_driver;
+use crate::options::Options;
 use crate::schema;
-use crate::session::{Query, Schema, Session, Wire};
+use crate::session::{Schema, Wire};
 use crate::sql;
-use crate::store::Options;
-use crate::unit::no_connection;
-use crate::values::Value;
 
 /// How often a program that waits for another one to migrate looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -58,31 +59,31 @@ async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> R
     let mut wire = Wire { client, schema: names };
     let mut next = apply_missing(&mut wire, names, location).await?;
     if let Next::Online(leads_to, statements) = next {
-        client.batch_execute(sql::LET_GO).await.map_err(|error| failed(error.into()))?;
+        client.batch_execute(sql::LET_GO).await.map_err(|error| failed(of_driver(error)))?;
         make_online(pool, names, statements).await.map_err(failed)?;
         save(&mut wire, leads_to).await.map_err(failed)?;
         next = Next::Again;
     }
-    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(error.into()))?;
+    client.batch_execute(sql::COMMIT).await.map_err(|error| failed(of_driver(error)))?;
     Ok(next)
 }
 
 /// Begins a transaction in which nobody else migrates.
 async fn begin(client: &Client, names: &Schema) -> Result<(), Failure> {
     loop {
-        client.batch_execute(sql::BEGIN_MIGRATION).await?;
+        client.batch_execute(sql::BEGIN_MIGRATION).await.map_err(of_driver)?;
         let mut wire = Wire { client, schema: names };
         let lock = Query::new(schema::MIGRATION_LOCK, vec![Value::text(names.name())]);
         let locked = wire.one(lock).await?.into_iter().next().map(|mut row| row.bool()).transpose()?;
         if locked == Some(true) {
             return Ok(());
         }
-        client.batch_execute(sql::ROLLBACK).await?;
+        client.batch_execute(sql::ROLLBACK).await.map_err(of_driver)?;
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
-async fn apply_missing(session: &mut impl Session, names: &Schema, location: &str) -> Result<Next, Error> {
+async fn apply_missing(session: &mut dyn Session, names: &Schema, location: &str) -> Result<Next, Error> {
     let failed = |failure: Failure| failure.into_error(location, false);
     // Another process may have been here since it was looked at.
     let found = version(session, names).await.map_err(failed)?;
@@ -114,8 +115,8 @@ async fn apply_missing(session: &mut impl Session, names: &Schema, location: &st
     Ok(next)
 }
 
-async fn save(session: &mut impl Session, version: i64) -> Result<(), Failure> {
-    let versions = vec![Value::Int(Some(version)), Value::Int(Some(schema::OLDEST))];
+async fn save(session: &mut dyn Session, version: i64) -> Result<(), Failure> {
+    let versions = vec![Value::int(version), Value::int(schema::OLDEST)];
     session.one(Query::new(schema::VERSION_SAVE, versions)).await.map(drop)
 }
 
@@ -128,20 +129,18 @@ async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result
         let asked = Query::new(schema::INDEX_VALID, vec![Value::text(names.name()), Value::text(name)]);
         match wire.one(asked).await?.into_iter().next().map(|mut row| row.bool()).transpose()? {
             Some(true) => continue,
-            Some(false) => client.batch_execute(&names.text(&schema::drop_online(name))).await?,
+            Some(false) => {
+                let drop = schema::drop_online(name);
+                client.batch_execute(&names.text(&drop)).await.map_err(of_driver)?;
+            }
             None => {}
         }
-        client.batch_execute(&names.text(&create)).await?;
+        client.batch_execute(&names.text(&create)).await.map_err(of_driver)?;
     }
     Ok(())
 }
 
-async fn version(session: &mut impl Session, names: &Schema) -> Result<Option<Versions>, Failure> {
-    let rows = session.one(Query::new(schema::META_TABLES, vec![Value::text(names.name())])).await?;
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    let rows = session.one(Query::new(schema::VERSIONS, Vec::new())).await?;
-    let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
-    Ok(row.maybe_int()?.zip(row.maybe_int()?).map(|(version, oldest)| Versions { version, oldest }))
+async fn version(session: &mut dyn Session, names: &Schema) -> Result<Option<Versions>, Failure> {
+    let tables = Query::new(schema::META_TABLES, vec![Value::text(names.name())]);
+    versions(session, tables, Query::new(schema::VERSIONS, Vec::new())).await
 }

@@ -7,8 +7,8 @@ use crate::PostgresStore;
 use crate::schema_tests::{connect, count, id, open, run, submit};
 use crate::session::Schema;
 
-/// What the fourth migration has added, taken away again. What came after it stays: the store that stands for an earlier
-/// program works with it.
+/// What the fourth migration has added, taken away again. What came after it stays: the store that stands for an
+/// earlier program works with it.
 const BACK_TO_THE_THIRD: &[&str] = &[
     "DROP INDEX backstop.job_lane",
     "DROP INDEX backstop.record_lane",

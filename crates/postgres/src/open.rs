@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_sql::access::Access;
+use backstop_sql::open::{each_setting, take_setting, unusable, without_password};
 use backstop_store::Error;
 use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, decoded, is_loopback};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime};
@@ -11,9 +13,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode as Driven};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::access::Access;
+use crate::options::{Listen, Options};
 use crate::session::Schema;
-use crate::store::{Listen, Options};
 use crate::tls;
 
 /// Where a store is, as its URL says.
@@ -27,31 +28,22 @@ pub(crate) struct Place {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn unusable(location: &str, problem: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error::Unusable { location: location.to_owned(), problem: problem.into(), hint: hint.into() }
-}
-
 /// Reads a URL; settings of ours in it go into `options`.
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
-    let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut theirs = Vec::new();
     let mut asked = RequestedEncryption::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let wrong = |problem: String| unusable(&shown, problem, "fix this part of the URL");
+    let (base, theirs) = each_setting(url, |name, value| {
         match name {
-            "schema" => options.schema = Schema::named(value).map_err(wrong)?,
-            "connections" => {
-                options.connections = usize::try_from(number(value).map_err(wrong)?).unwrap_or(1)
+            "schema" => options.schema = Schema::named(value)?,
+            "listen" => options.listen = listen(value)?,
+            _ => {
+                let Options { connections, deadline, lock_wait, .. } = options;
+                let taken = take_setting((name, value), connections, deadline, lock_wait)?;
+                return Ok(taken || asked.take(name, value)?);
             }
-            "deadline" => options.deadline = Duration::from_secs(number(value).map_err(wrong)?),
-            "lock_wait" => options.lock_wait = Duration::from_secs(number(value).map_err(wrong)?),
-            "listen" => options.listen = listen(value).map_err(wrong)?,
-            _ if asked.take(name, value).map_err(wrong)? => {}
-            _ => theirs.push(pair.to_owned()),
         }
-    }
+        Ok(true)
+    })?;
     let text = if theirs.is_empty() { base.to_owned() } else { format!("{base}?{}", theirs.join("&")) };
     let mut config = Config::from_str(&text).map_err(|error| {
         let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -115,27 +107,12 @@ pub fn schema_of(url: &str) -> Result<Schema, Error> {
     Ok(options.schema)
 }
 
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("{text:?} is not a positive number"))
-}
-
 fn listen(value: &str) -> Result<Listen, String> {
     match value {
         "on" => Ok(Listen::On),
         "off" => Ok(Listen::Off),
         url if url.starts_with("postgres") => Ok(Listen::At(decoded(url))),
         other => Err(format!("listen={other:?} is neither on, off nor a URL")),
-    }
-}
-
-fn without_password(url: &str) -> String {
-    let (base, _) = url.split_once('?').unwrap_or((url, ""));
-    match (base.find("://"), base.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => {
-            let user = base[scheme + 3..at].split(':').next().unwrap_or_default();
-            format!("{}{user}{}", &base[..scheme + 3], &base[at..])
-        }
-        _ => base.to_owned(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! A migration that is killed leaves the old version or the new one, whatever statement it was at; one that goes through
-//! keeps what the earlier version has stored, and a program of that version can go on.
+//! A migration that is killed leaves the old version or the new one, whatever statement it was at; one that goes
+//! through keeps what the earlier version has stored, and a program of that version can go on.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Every statement of this store, by name. Nothing else in the crate contains SQL, except the schema.
 //!
-//! Status codes are written as numbers (see `rows::status_code`), because a partial index is used only when its
-//! condition appears literally in the query: 1 pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled,
+//! Status codes are written as numbers (see `backstop_sql::encode::status_code`), because a partial index is used only
+//! when its condition appears literally in the query: 1 pending, 2 running, 3 waiting, 4 paused, 5 failed, 6 canceled,
 //! 7 succeeded. Several rows are bound as one array per column, so that a batch is one statement whatever its size.
 //!
 //! # Layout
@@ -54,13 +54,22 @@ macro_rules! clock {
 /// Leaves no plan but the way over indexes.
 macro_rules! by_key {
     () => {
-        "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
+        "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
          set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
          set_config('jit', 'off', true)"
     };
 }
 
+/// A statement that makes settings and answers no row.
+macro_rules! quietly {
+    ($settings:expr) => {
+        concat!("SELECT WHERE concat(", $settings, ") IS NULL")
+    };
+}
+
 use std::time::Duration;
+
+use backstop_sql::connection::Mode;
 
 use crate::schema::this_server;
 
@@ -73,20 +82,25 @@ pub(crate) mod list;
 // Transactions.
 
 /// Plans must not depend on statistics: right after a bulk load they are wrong.
-pub(crate) const BEGIN_WRITE: &str = concat!("BEGIN; ", by_key!());
+const BEGIN_WRITE: &str = concat!("BEGIN; SELECT ", by_key!());
 /// The same for the rest of a transaction that looks for jobs first and then reads them by their ids.
-pub(crate) const BY_KEY: &str = by_key!();
+pub(crate) const BY_KEY: &str = quietly!(by_key!());
 /// For statements that have one plan only, or bring their settings along.
-pub(crate) const BEGIN_PLAIN: &str = "BEGIN";
+const BEGIN_PLAIN: &str = "BEGIN";
 /// It is idle while an index is made online, and must not be what that waits for: see [`LET_GO`].
 pub(crate) const BEGIN_MIGRATION: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = 0";
 /// An unnamed statement keeps its snapshot until the next one comes; this one, sent as plain text, keeps none.
 pub(crate) const LET_GO: &str = "SELECT";
-pub(crate) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off";
-/// A statement that begins a transaction, in which no lock is waited for longer than this.
-pub(crate) fn with_lock_timeout(begin: &str, most: Duration) -> String {
-    format!("{begin}; SET LOCAL lock_timeout = {}", most.as_millis().clamp(1, 2_000_000_000))
+const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off";
+/// The text that begins a transaction, in which no lock is waited for longer than this.
+pub(crate) fn begin(mode: Mode, lock_wait: Duration) -> String {
+    let begin = match mode {
+        Mode::Read => BEGIN_READ,
+        Mode::Write => BEGIN_WRITE,
+        Mode::WriteByKey => BEGIN_PLAIN,
+    };
+    format!("{begin}; SET LOCAL lock_timeout = {}", lock_wait.as_millis().clamp(1, 2_000_000_000))
 }
 pub(crate) const COMMIT: &str = "COMMIT";
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
@@ -158,9 +172,14 @@ pub(crate) const LANES_TO_MARK: &str = concat!(
     folded!(),
     " > 0 AND (l.empty_since IS NOT NULL OR l.retired)) ORDER BY l.id LIMIT $2 FOR UPDATE OF l SKIP LOCKED"
 );
-pub(crate) const LANES_MARK: &str = "UPDATE backstop.lane l SET empty_since = n.since, retired = n.retired \
-     FROM (SELECT id, since, retired <> 0 AS retired FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) \
-     n(id, since, retired)) n WHERE l.id = n.id";
+/// Nothing is said of a lane that has got jobs since it was looked at.
+pub(crate) const LANES_MARK: &str = concat!(
+    "UPDATE backstop.lane l SET empty_since = n.since, retired = n.retired \
+     FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::bigint[]) n(id, since, retired, jobs) \
+     WHERE l.id = n.id AND ",
+    folded!(),
+    " = n.jobs"
+);
 /// Adds what has piled up to the lanes. A transaction that writes at the same time is simply counted the next time.
 pub(crate) const TALLY_FOLD: &str = "WITH gone AS (DELETE FROM backstop.tally WHERE ctid = ANY(ARRAY(SELECT ctid FROM \
      backstop.tally LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING *), summed AS (SELECT lane, \
@@ -215,23 +234,23 @@ pub(crate) const READY_FIND: &str = "SELECT r.id FROM backstop.ready r \
 pub(crate) const READY_LOCK: &str = "SELECT r.id FROM backstop.ready r \
      JOIN unnest($1::bigint[], $2::bigint[], $3::uuid[]) k(lane, run_at, id) \
      ON r.lane = k.lane AND r.run_at = k.run_at AND r.id = k.id ORDER BY r.id FOR UPDATE OF r";
-pub(crate) const GRIPS_WITH: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+pub(crate) const CLAIMS_WITH: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
      FROM backstop.claim c WHERE EXISTS (SELECT 1 FROM unnest($1::uuid[]) i(id) \
      WHERE position(uuid_send(i.id) IN c.jobs) > 0) ORDER BY c.fence";
-pub(crate) const GRIPS_WITH_LOCK: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
-     FROM backstop.claim c WHERE EXISTS (SELECT 1 FROM unnest($1::uuid[]) i(id) \
-     WHERE position(uuid_send(i.id) IN c.jobs) > 0) ORDER BY c.fence FOR UPDATE";
 /// Without the ids, which the process that claimed remembers.
-pub(crate) const GRIPS_LOCK: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits FROM backstop.claim c \
+pub(crate) const CLAIMS_LOCK: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits FROM backstop.claim c \
      WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence FOR UPDATE";
-pub(crate) const GRIPS_LOCK_WHOLE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+pub(crate) const CLAIMS_LOCK_WHOLE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
      FROM backstop.claim c WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence FOR UPDATE";
-pub(crate) const GRIPS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
+pub(crate) const CLAIMS_BY_FENCE: &str = "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs \
      FROM backstop.claim c WHERE c.fence = ANY($1::bigint[]) ORDER BY c.fence";
-pub(crate) const GRIPS: &str =
+pub(crate) const CLAIMS: &str =
     "SELECT c.fence, c.worker, c.claimed_at, c.slots, c.edits, c.jobs FROM backstop.claim c ORDER BY c.fence";
 pub(crate) const IDEMPOTENCY_FIND: &str =
-    "SELECT key, job, ended FROM backstop.idempotency WHERE key = ANY($1::text[])";
+    "SELECT key, job FROM backstop.idempotency WHERE key = ANY($1::text[])";
+/// How jobs ended of which nothing but a key is left.
+pub(crate) const IDEMPOTENCY_ENDED: &str = "SELECT job, ended FROM backstop.idempotency \
+     WHERE key = ANY($1::text[]) AND job = ANY($2::uuid[]) AND ended IS NOT NULL";
 pub(crate) const KEYS_FIND: &str = "SELECT key, job FROM backstop.business WHERE key = ANY($1::text[])";
 /// The moment in every row, and at least one row.
 pub(crate) const MOMENT_AND_WORKERS: &str = concat!(
@@ -254,9 +273,11 @@ pub(crate) const KEYS_INSERT: &str =
     "INSERT INTO backstop.business (key, job) SELECT * FROM unnest($1::text[], $2::uuid[])";
 pub(crate) const KEYS_DELETE: &str = "DELETE FROM backstop.business b USING unnest($1::text[], $2::uuid[]) k(key, job) \
      WHERE b.key = k.key AND b.job = k.job";
-pub(crate) const GRIP_INSERT: &str =
+/// The key of `claim`, as errors name it.
+pub(crate) const CLAIM_KEY: &str = "claim_pkey";
+pub(crate) const CLAIM_INSERT: &str =
     "INSERT INTO backstop.claim (worker, claimed_at, jobs, slots) VALUES ($1, $2, $3, $4) RETURNING fence";
-pub(crate) const GRIPS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slots, edits = c.edits + 1 \
+pub(crate) const CLAIMS_UPDATE: &str = "UPDATE backstop.claim c SET slots = n.slots, edits = c.edits + 1 \
      FROM unnest($1::bigint[], $2::bytea[]) n(fence, slots) WHERE c.fence = n.fence";
 pub(crate) const FENCE_LOCK: &str =
     "SELECT pg_advisory_xact_lock('backstop.fence'::regclass::oid::bigint)::text";
@@ -269,9 +290,9 @@ pub(crate) const FENCE_BEHIND: &str = "SELECT coalesce(pg_sequence_last_value('b
      (SELECT max(fence) FROM (SELECT fence FROM backstop.done ORDER BY finished_at DESC LIMIT 100) d), \
      (SELECT max(fence) FROM (SELECT fence FROM backstop.record WHERE status = 5 AND status >= 5 \
      ORDER BY finished_at DESC LIMIT 100) r)), 0)";
-pub(crate) const CLAIM_NUMBER_ANEW: &str = "UPDATE backstop.claim SET fence = nextval('backstop.fence'), \
+pub(crate) const CLAIM_RENUMBER: &str = "UPDATE backstop.claim SET fence = nextval('backstop.fence'), \
      edits = edits + 1 WHERE fence = $1 AND worker = $2 RETURNING fence";
-pub(crate) const GRIPS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
+pub(crate) const CLAIMS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
 // Claim. See `schema::cursor`.
 
@@ -307,7 +328,9 @@ pub(crate) const WORKERS: &str = "SELECT id, name, code_version, queues, kinds, 
 // Duties.
 
 pub(crate) const TERMS_MAKE: &str = "INSERT INTO backstop.duty (name, number, node, expires_at) \
-     SELECT n, 0, $2, $3 FROM unnest($1::text[]) n ORDER BY n ON CONFLICT DO NOTHING";
+     SELECT n.name, 0, n.node, n.expires_at \
+     FROM unnest($1::text[], $2::uuid[], $3::bigint[]) n(name, node, expires_at) \
+     ORDER BY n.name ON CONFLICT DO NOTHING";
 pub(crate) const TERMS_LOCK: &str = "SELECT name, number, node, expires_at FROM backstop.duty \
      WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE";
 /// Renews what a node leads; answers only that.
@@ -326,17 +349,19 @@ pub(crate) const TERMS: &str = concat!(
 );
 pub(crate) const TERM_SHARE: &str =
     "SELECT number, node, expires_at FROM backstop.duty WHERE name = $1 FOR SHARE";
-pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.number, node = $3, expires_at = $4 \
-     FROM unnest($1::text[], $2::bigint[]) n(name, number) WHERE d.name = n.name";
+pub(crate) const TERMS_SAVE: &str = "UPDATE backstop.duty d SET number = n.number, node = n.node, \
+     expires_at = n.expires_at FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bigint[]) \
+     n(name, number, node, expires_at) WHERE d.name = n.name";
 pub(crate) const OVERDUE: &str = concat!(
     "SELECT r.expires_at, r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL AND r.expires_at < ",
     clock!("$1"),
     " AND (r.expires_at, r.id) > ($2, $3) ORDER BY r.expires_at, r.id LIMIT $4"
 );
 /// One look by the index for each, whatever the statistics say.
-pub(crate) const OVERDUE_LOCK: &str = "SELECT r.id FROM unnest($2::bigint[], $3::uuid[]) o(expires_at, id) \
-     CROSS JOIN LATERAL (SELECT r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
-     AND r.expires_at = o.expires_at AND r.id = o.id AND r.expires_at < $1 FOR UPDATE SKIP LOCKED) r";
+pub(crate) const OVERDUE_LOCK: &str = "SELECT r.expires_at, r.id \
+     FROM unnest($1::bigint[], $2::uuid[]) o(expires_at, id) CROSS JOIN LATERAL \
+     (SELECT r.expires_at, r.id FROM backstop.ready r WHERE r.expires_at IS NOT NULL \
+     AND r.expires_at = o.expires_at AND r.id = o.id FOR UPDATE SKIP LOCKED) r";
 
 // Queues.
 
@@ -349,7 +374,7 @@ pub(crate) const QUEUES: &str =
 pub(crate) const QUEUE_NAMES: &str =
     "SELECT name FROM backstop.queue WHERE name >= $1 AND name < $2 ORDER BY name LIMIT $3";
 pub(crate) const QUEUE_PAUSED: &str = "SELECT paused, note FROM backstop.queue WHERE name = $1";
-pub(crate) const LANES_DUE: &str = "SELECT l.lane, r.run_at FROM unnest($1::bigint[]) l(lane) CROSS JOIN LATERAL \
+pub(crate) const NEXT_DUE: &str = "SELECT l.lane, r.run_at FROM unnest($1::bigint[]) l(lane) CROSS JOIN LATERAL \
      (SELECT r.run_at FROM backstop.ready r WHERE r.lane = l.lane ORDER BY r.lane, r.run_at, r.id LIMIT 1) r";
 
 // What is shown. `last` is the run that failed last, `latest` the run that ended last.
@@ -390,7 +415,7 @@ pub(crate) const ATTEMPTS: &str = "SELECT number, fence, worker, code_version, c
      UNION ALL SELECT runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \
      NULL, NULL, result, warning, output FROM backstop.done WHERE id = $1 AND worker IS NOT NULL AND runs < $2) a \
      ORDER BY number DESC LIMIT $3";
-pub(crate) const RUNS_OF: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
+pub(crate) const RUNS_UNDER: &str = "SELECT job, number, fence, worker, code_version, cause, due_at, started_at, \
      finished_at, error_type, message, fingerprint, decision, result, warning, output FROM backstop.attempt \
      WHERE job = ANY($1::uuid[]) AND fence = ANY($2::bigint[]) \
      UNION ALL SELECT id, runs, fence, worker, code_version, 'succeeded', run_at, started_at, finished_at, NULL, NULL, \

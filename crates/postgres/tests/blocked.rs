@@ -1,7 +1,7 @@
 //! Transactions that an application leaves open: only what needs the same thing waits for them, and not for long.
 //!
-//! Nothing here is timed. What must not wait is given a bound that is far above what it takes and far below how long the
-//! lock is held.
+//! Nothing here is timed. What must not wait is given a bound that is far above what it takes and far below how long
+//! the lock is held.
 
 mod place;
 

@@ -1,6 +1,6 @@
 //! The counter of fences: raised when it has fallen behind what jobs have seen, as after a restore (L5).
 
-use backstop_store::desk::Fences;
+use backstop_store::working_set::Fences;
 use rusqlite::Connection;
 
 use crate::error::Failure;

@@ -8,7 +8,7 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::Ending;
 use backstop_core::{JobId, Timestamp, tenant};
-use backstop_store::desk::{Aftermath, IncidentCount, Seen};
+use backstop_store::working_set::{Aftermath, IncidentCount, Seen};
 use backstop_store::{Duty, Incident, IncidentFilter, Term};
 use backstop_store::{retire, show};
 use rusqlite::{Connection, params};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::job::{Priority, Spec, State};
-use backstop_store::desk::LaneKey;
 use backstop_store::show::KnownTotals;
+use backstop_store::working_set::LaneKey;
 use backstop_store::{Duty, LaneMark, Term, retire};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

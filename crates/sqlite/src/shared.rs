@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use backstop_store::desk::Fences;
+use backstop_store::working_set::Fences;
 use backstop_store::{Clock, Error, Observer, Silent};
 
 use crate::Synchronous;

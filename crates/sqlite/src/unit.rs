@@ -12,7 +12,7 @@ use backstop_core::job::{
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::Error;
-use backstop_store::desk::{Fences, Wants};
+use backstop_store::working_set::{Fences, Wants};
 use rusqlite::{CachedStatement, Connection, params};
 
 use crate::document;

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use backstop_store::Error;
-use backstop_store::desk::Wants;
+use backstop_store::working_set::Wants;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rusqlite::Connection;
 use tokio::sync::oneshot;

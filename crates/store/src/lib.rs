@@ -10,7 +10,7 @@
 //!   one of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`versions`], [`encryption`]: what stores on database servers have in common before the first transaction.
-//! - [`desk`]: one transaction of a store that works in sets, for the stores on database servers.
+//! - [`working_set`]: one transaction of a store that works in sets, for the stores on database servers.
 //! - [`show`]: what people see, made from rows that a store has read.
 //! - [`model`]: a store in memory that really stores; the reference that every other store is compared with.
 //! - `conformance` (feature): the suite that any store passes with one macro call.
@@ -21,7 +21,6 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod contract;
-pub mod desk;
 pub mod document;
 pub mod duty;
 pub mod encryption;
@@ -36,6 +35,7 @@ pub mod show;
 pub mod submit;
 pub mod versions;
 pub mod worker;
+pub mod working_set;
 
 pub use admission::QueueAdmission;
 pub use backstop_core::incident::Incident;

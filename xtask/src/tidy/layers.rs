@@ -15,15 +15,17 @@ const STORES: &[&str] = &["backstop-sqlite", "backstop-postgres", "backstop-mysq
 const UPPER: &[&str] = &["backstop", "backstop-core", "backstop-store"];
 const SERVER: &[&str] = &["backstop", "backstop-core", "backstop-store", "backstop-kinds"];
 const CONTRACT: &[&str] = &["backstop-core", "backstop-store"];
+const SERVERS: &[&str] = &["backstop-core", "backstop-store", "backstop-sql"];
 
 /// The layers from the bottom to the top. The program `backstop-cli` stands above all and may use anything.
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     Layer { package: "backstop-core", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-macros", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-store", may_use: &["backstop-core"], may_offer: &[] },
     Layer { package: "backstop-sqlite", may_use: CONTRACT, may_offer: &[] },
-    Layer { package: "backstop-postgres", may_use: CONTRACT, may_offer: &[] },
-    Layer { package: "backstop-mysql", may_use: CONTRACT, may_offer: &[] },
+    Layer { package: "backstop-sql", may_use: CONTRACT, may_offer: &[] },
+    Layer { package: "backstop-postgres", may_use: SERVERS, may_offer: &[] },
+    Layer { package: "backstop-mysql", may_use: SERVERS, may_offer: &[] },
     Layer {
         package: "backstop",
         may_use: &["backstop-core", "backstop-store", "backstop-macros"],

@@ -29,7 +29,7 @@ use crate::registry::Registry;
 /// let engine = Backstop::open("memory:").await?;
 /// let worker: WorkerHandle = engine
 ///     .worker(())
-///     .register_all()
+///     .register::<Greet>()
 ///     .queue("default", 16)
 ///     .code_version("1.4.0")
 ///     .grace(Duration::from_secs(20))
@@ -99,7 +99,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// Adds every job of this program that `#[job]` has made and that asks for this worker's context or for none. So
     /// no handler is forgotten; a job that implements [`Job`] by hand is added by [`WorkerBuilder::register`].
     ///
-    /// ```
+    /// ```standalone_crate
     /// use backstop::prelude::*;
     ///
     /// struct App {

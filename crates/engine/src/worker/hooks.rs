@@ -42,6 +42,31 @@ pub struct RunEnd {
 /// [`crate::Outcome`] counts as what it says, so `Outcome::transient` and `Outcome::snooze` cost the job nothing; any
 /// other error is a failed run. A failing `after_run` changes nothing; it is reported as an event. A panic counts as
 /// failing.
+///
+/// ```
+/// use backstop::prelude::*;
+/// use backstop::{Hook, HookFuture, RunEnd, RunInfo};
+///
+/// struct Audit;
+///
+/// impl Hook for Audit {
+///     fn after_run<'a>(&'a self, run: &'a RunInfo, end: &'a RunEnd) -> HookFuture<'a> {
+///         Box::pin(async move {
+///             println!("{} ended by {}", run.job.spec.id, end.cause);
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// # #[job]
+/// # async fn greet() {}
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// # let engine = Backstop::open("memory:").await?;
+/// let worker = engine.worker(()).register::<Greet>().queue("default", 1).hook(Audit);
+/// # worker.inline()?.drain(1).await?;
+/// # Ok(()) }
+/// ```
 pub trait Hook: Send + Sync + 'static {
     /// Before the handler.
     fn before_run<'a>(&'a self, run: &'a RunInfo) -> HookFuture<'a> {

@@ -19,6 +19,22 @@ use crate::error::Error;
 const LEASE: Duration = Duration::from_secs(600);
 
 /// A worker that does nothing by itself.
+///
+/// ```
+/// # use backstop::prelude::*;
+/// use backstop::{Cause, Ran};
+///
+/// # #[job]
+/// # async fn greet() {}
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// # let engine = Backstop::open("memory:").await?;
+/// engine.enqueue(Greet {}).submit().await?;
+/// let worker = engine.worker(()).register::<Greet>().queue("default", 1).inline()?;
+/// let Some(Ran { cause, .. }) = worker.run_next().await? else { return Err("one is due".into()) };
+/// assert_eq!(cause, Cause::Succeeded);
+/// # Ok(()) }
+/// ```
 pub struct InlineWorker<C> {
     executor: Executor<C>,
     queues: Vec<Arc<str>>,

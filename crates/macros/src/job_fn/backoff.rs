@@ -1,4 +1,5 @@
-//! `backoff(exponential, base = "1s", cap = "10m", jitter = "full")`: what is left out is said by the queue or the engine.
+//! `backoff(exponential, base = "1s", cap = "10m", jitter = "full")`: what is left out is said by the queue or the
+//! engine.
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use backstop_store::Error;
 
 use super::tables;
 use crate::open::place;
-use crate::session::Prefix;
-use crate::store::Options;
+use crate::options::Options;
+use crate::prefix::Prefix;
 
 /// Tables that only a migration writes.
 const FIXED: [&str; 1] = ["meta"];

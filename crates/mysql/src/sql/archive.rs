@@ -1,7 +1,7 @@
 //! Jobs that leave the hot tables (L16), and those that leave altogether (D5).
 
 use super::UNION;
-use crate::session::Bulk;
+use crate::form::Bulk;
 
 /// Whether a run of an archived job was ever started. A program of the first version did not write it; then the
 /// document does: its last words are those of an empty ledger when there was none. Looking into it with the server's
@@ -43,10 +43,11 @@ pub(crate) const BY_ID: &str =
     concat!("SELECT ", archive_columns!(), " FROM backstop_archive WHERE id IN (?)");
 pub(crate) const STATUS: Bulk =
     Bulk { head: "SELECT id, status FROM backstop_archive WHERE id IN (", row: "?", between: ",", tail: ")" };
-pub(crate) const PAGE: &str =
-    concat!("SELECT ", archive_columns!(), " FROM backstop_archive ORDER BY id DESC LIMIT ?");
-pub(crate) const PAGE_AFTER: &str =
-    concat!("SELECT ", archive_columns!(), " FROM backstop_archive WHERE id < ? ORDER BY id DESC LIMIT ?");
+pub(crate) const PAGE: &str = concat!(
+    "SELECT ",
+    archive_columns!(),
+    " FROM backstop_archive WHERE (?1 IS NULL OR id < ?1) ORDER BY id DESC LIMIT ?2"
+);
 
 pub(crate) const DONE_DELETE: Bulk = Bulk {
     head: "DELETE d FROM (SELECT NULL AS k0 UNION ALL ",
@@ -125,11 +126,15 @@ pub(crate) const DELETE: Bulk = Bulk {
 };
 pub(crate) const PURGED_SAVE: Bulk = Bulk {
     head: "INSERT INTO backstop_purged (id, status) VALUES ",
-    row: "(?,?)",
+    row: "(?2,?3)",
     between: ",",
     tail: " ON DUPLICATE KEY UPDATE status = VALUES(status)",
 };
 /// An earlier job with the same id may have left a key of its own.
-pub(crate) const PURGED_AGAIN: &str = "UPDATE backstop_purged SET status = ? WHERE id IN (?)";
-pub(crate) const PURGED_STATUS: Bulk =
-    Bulk { head: "SELECT id, status FROM backstop_purged WHERE id IN (", row: "?", between: ",", tail: ")" };
+pub(crate) const PURGED_AGAIN: Bulk = Bulk {
+    head: "UPDATE (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: "SELECT ?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_purged p FORCE INDEX (PRIMARY) ON p.id = k.k0 SET p.status = k.k1",
+};
+pub(crate) const PURGED_STATUS: &str = "SELECT id, status FROM backstop_purged WHERE id IN (?2)";

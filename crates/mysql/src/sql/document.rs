@@ -1,14 +1,16 @@
 //! Documents of the engine's own.
 
 use super::UNION;
-use crate::session::Bulk;
+use crate::form::Bulk;
 
-/// The moment beside each document, and alone when there is none. Keys from one value on, up to and without another.
+/// The moment beside each document, and alone when there is none. ?3 is how keys begin, ?5 is above all of those, ?4
+/// the key they follow.
 pub(crate) const PAGE: &str = concat!(
     "SELECT m.now, d.name, d.revision, d.body FROM (SELECT ",
-    clock!(),
+    clock!("?1"),
     " AS now) m LEFT JOIN (SELECT name, revision, body FROM backstop_document FORCE INDEX (PRIMARY) \
-     WHERE drawer = ? AND name >= ? AND name < ? ORDER BY name LIMIT ?) d ON TRUE"
+     WHERE drawer = ?2 AND name >= ?3 AND (?5 IS NULL OR name < ?5) AND (?4 IS NULL OR name > ?4) \
+     ORDER BY name LIMIT ?6) d ON TRUE"
 );
 pub(crate) const LOCK: Bulk = Bulk {
     head: "SELECT d.drawer, d.name, d.revision FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",

@@ -1,6 +1,6 @@
 //! Incidents: counted with every failure, spoken of by people.
 
-use crate::session::Bulk;
+use crate::form::Bulk;
 
 /// The columns of `incident`, in the order that `rows` reads them.
 macro_rules! incident_columns {
@@ -31,16 +31,16 @@ pub(crate) const STANDINGS: &str = "SELECT standing FROM backstop_incident FORCE
      WHERE fingerprint IN (?) AND standing IS NOT NULL";
 /// Dead letters that came or went where no failure is counted.
 pub(crate) const OPEN: &str =
-    "UPDATE backstop_incident SET open = GREATEST(open + ?, 0) WHERE fingerprint = ?";
-pub(crate) const STANDING: &str = "UPDATE backstop_incident SET standing = ? WHERE fingerprint = ?";
+    "UPDATE backstop_incident SET open = GREATEST(open + ?2, 0) WHERE fingerprint = ?1";
+pub(crate) const STANDING: &str = "UPDATE backstop_incident SET standing = ?2 WHERE fingerprint = ?1";
 pub(crate) const LATEST: &str = concat!(
     "SELECT ",
     incident_columns!(),
     " FROM backstop_incident \
-     WHERE (? IS NULL OR COALESCE(standing, '{\"state\":\"new\"') LIKE ?) \
-     AND (? = 0 OR open > 0) AND (? = 0 OR open <= 0) AND (? IS NULL OR LEFT(kind, LENGTH(?)) = ?) \
-     AND (? IS NULL OR last_seen < ? OR (last_seen = ? AND fingerprint > ?)) \
-     ORDER BY last_seen DESC, fingerprint LIMIT ?"
+     WHERE (?2 IS NULL OR COALESCE(standing, '{\"state\":\"new\"') LIKE ?2) \
+     AND (?3 = 0 OR open > 0) AND (?7 = 0 OR open <= 0) AND (?4 IS NULL OR LEFT(kind, LENGTH(?4)) = ?4) \
+     AND (?5 IS NULL OR last_seen < ?5 OR (last_seen = ?5 AND fingerprint > ?6)) \
+     ORDER BY last_seen DESC, fingerprint LIMIT ?1"
 );
 pub(crate) const BY_FINGERPRINT: &str =
     concat!("SELECT ", incident_columns!(), " FROM backstop_incident WHERE fingerprint IN (?)");

@@ -3,13 +3,15 @@
 //! Statements are sent as text with their values in place, as over our own connections: the server cannot prepare a
 //! savepoint, and every number of rows would be another statement to prepare.
 
+use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session};
 use futures_util::TryStreamExt as _;
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column as _, Either, Row as _, TypeInfo as _, ValueRef as _};
 
-use crate::error::Failure;
-use crate::session::{Packet, Prefix, Query, Session, packets};
-use crate::values::{Cell, Row};
+use crate::dialect::Mysql;
+use crate::error::of_database;
+use crate::packet::{Packet, packets};
+use crate::prefix::Prefix;
 
 /// A transaction of the driver `sqlx`: pass `&mut tx`, which is a connection inside a transaction.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl<'c> InSqlx<'c> {
         // Safe: the statements are constants, and values are written so that they cannot end their quotes.
         let query = sqlx::raw_sql(AssertSqlSafe(packet.text));
         let mut stream = query.fetch_many(&mut *self.connection);
-        while let Some(step) = stream.try_next().await? {
+        while let Some(step) = stream.try_next().await.map_err(failure)? {
             match step {
                 Either::Left(_end) => answers.push(std::mem::take(&mut rows)),
                 Either::Right(row) => rows.push(read(&row)?),
@@ -41,29 +43,32 @@ impl<'c> InSqlx<'c> {
 }
 
 impl Session for InSqlx<'_> {
-    async fn run(&mut self, batch: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
-        let mut answers = Vec::with_capacity(batch.len());
-        if batch.is_empty() {
-            return Ok(answers);
-        }
-        for packet in packets(&batch, &self.prefix) {
-            answers.extend(self.send(packet).await?);
-        }
-        Ok(answers)
+    fn dialect(&self) -> &'static dyn Dialect {
+        &Mysql
+    }
+
+    fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(batch.len());
+            for packet in packets(&batch, &self.prefix).into_iter().filter(|packet| packet.statements > 0) {
+                answers.extend(self.send(packet).await?);
+            }
+            Ok(answers)
+        })
     }
 }
 
 fn read(row: &MySqlRow) -> Result<Row, Failure> {
     let cells = row.columns().iter().map(|column| {
         let at = column.ordinal();
-        if row.try_get_raw(at)?.is_null() {
+        if row.try_get_raw(at).map_err(failure)?.is_null() {
             return Ok(Cell::Null);
         }
         let name = column.type_info().name();
         if name == "BOOLEAN" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") {
-            return Ok(Cell::Int(row.try_get_unchecked(at)?));
+            return Ok(Cell::Int(row.try_get_unchecked(at).map_err(failure)?));
         }
-        let bytes: Vec<u8> = row.try_get_unchecked(at)?;
+        let bytes: Vec<u8> = row.try_get_unchecked(at).map_err(failure)?;
         if name != "DECIMAL" {
             return Ok(Cell::Bytes(bytes));
         }
@@ -73,17 +78,15 @@ fn read(row: &MySqlRow) -> Result<Row, Failure> {
     Ok(Row::new(cells.collect::<Result<Vec<Cell>, Failure>>()?))
 }
 
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Database(database) => {
-                let number = database.try_downcast_ref::<MySqlDatabaseError>().map_or(0, |own| own.number());
-                Self::from_database(number, database.message())
-            }
-            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-                Self::Lost(error.to_string())
-            }
-            other => Self::Unreadable(other.to_string()),
+fn failure(error: sqlx::Error) -> Failure {
+    match error {
+        sqlx::Error::Database(database) => {
+            let number = database.try_downcast_ref::<MySqlDatabaseError>().map_or(0, |own| own.number());
+            of_database(number, database.message())
         }
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            Failure::Lost(error.to_string())
+        }
+        other => Failure::Unreadable(other.to_string()),
     }
 }

@@ -127,8 +127,8 @@ macro_rules! open_lanes {
 ///
 /// The first row is about the caller: the moment, until when its worker lives, the fence if a claim was written, and
 /// news for its cursors. A worker that does not live gets nothing else. A whole claim has its jobs in the order of
-/// their ids, and never more than `Grip::MOST`. What has expired is passed by, also by the cursors: nobody takes it any
-/// more, and the duty that fails it finds it by another way.
+/// their ids, and never more than `ClaimRow::MOST`. What has expired is passed by, also by the cursors: nobody takes it
+/// any more, and the duty that fails it finds it by another way.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 /// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
@@ -276,10 +276,10 @@ END $peek$"
 
 #[cfg(test)]
 mod tests {
-    use backstop_store::desk::Grip;
+    use backstop_store::working_set::ClaimRow;
 
     #[test]
     fn one_statement_takes_no_more_than_a_claim_can_hold() {
-        assert!(super::TAKE.contains(&format!("LIMIT {})", Grip::MOST)));
+        assert!(super::TAKE.contains(&format!("LIMIT {})", ClaimRow::MOST)));
     }
 }

@@ -108,7 +108,7 @@ END $pick$"
 /// counts, so that it needs one round trip and no transaction around it.
 ///
 /// The first row is about the caller: the moment, until when its worker lives, and the fence if anything was taken. The
-/// claim has its jobs in the order of their ids, and never more than `Grip::MOST`. While anything in `ready` has
+/// claim has its jobs in the order of their ids, and never more than `ClaimRow::MOST`. While anything in `ready` has
 /// expired it takes nothing and says so: such jobs have to be failed, which is decided elsewhere.
 pub(crate) const TAKE: &str = concat!(
     "CREATE OR REPLACE FUNCTION backstop.take(
@@ -205,10 +205,10 @@ END $peek$"
 
 #[cfg(test)]
 mod tests {
-    use backstop_store::desk::Grip;
+    use backstop_store::working_set::ClaimRow;
 
     #[test]
     fn one_statement_takes_no_more_than_a_claim_can_hold() {
-        assert!(super::TAKE.contains(&format!("LIMIT {})", Grip::MOST)));
+        assert!(super::TAKE.contains(&format!("LIMIT {})", ClaimRow::MOST)));
     }
 }

@@ -13,9 +13,9 @@ pub(crate) const ENDED_WELL: &str = "SELECT id FROM backstop.done WHERE finished
 pub(crate) const ENDED: &str = "SELECT id FROM backstop.record WHERE status = $1 AND status >= 5 \
      AND finished_at <= $2 ORDER BY finished_at, id LIMIT $3 FOR UPDATE SKIP LOCKED";
 /// An id that came again replaces what its earlier job left.
-pub(crate) const SAVE: &str = "INSERT INTO backstop.archive (id, status, finished_at, ran, archived_at, document) \
-     SELECT i, s, f, r, $6, d FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::boolean[], $5::text[]) \
-     x(i, s, f, r, d) ON CONFLICT (id) DO UPDATE SET status = excluded.status, finished_at = excluded.finished_at, \
+pub(crate) const SAVE: &str = "INSERT INTO backstop.archive (id, status, finished_at, archived_at, ran, document) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::boolean[], $6::text[]) \
+     ON CONFLICT (id) DO UPDATE SET status = excluded.status, finished_at = excluded.finished_at, \
      ran = excluded.ran, archived_at = excluded.archived_at, document = excluded.document";
 pub(crate) const BY_ID: &str = concat!(
     "SELECT id, status, archived_at, ",
@@ -42,7 +42,7 @@ pub(crate) const LOCK: &str = "SELECT id, status, document FROM backstop.archive
      ORDER BY id FOR UPDATE";
 /// The earliest archived jobs. Whether those of the first version ever ran is seen here, and written down.
 pub(crate) const OUTWORN: &str = concat!(
-    "SELECT id, status, ",
+    "SELECT archived_at, id, status, ",
     ran!(),
     ", document FROM backstop.archive WHERE ran IS NOT FALSE AND archived_at <= $1 \
      ORDER BY archived_at, id LIMIT $2 FOR UPDATE SKIP LOCKED"

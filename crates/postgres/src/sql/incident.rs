@@ -10,18 +10,20 @@ macro_rules! incident_columns {
 
 /// Answers by what the sums are judged once they are written.
 pub(crate) const COUNT: &str = "INSERT INTO backstop.incident AS i (fingerprint, kind, error_type, message, \
-     failures, dead, open, first_version, last_version, first_seen, last_seen, sample_job) \
-     SELECT f, k, e, m, n, d, o, v, w, $11, $11, s FROM unnest($1::text[], $2::text[], $3::text[], \
-     $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[], $10::uuid[]) \
-     x(f, k, e, m, n, d, o, v, w, s) ON CONFLICT (fingerprint) DO UPDATE SET \
+     failures, dead, open, first_seen, last_seen, first_version, last_version, sample_job) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], \
+     $8::bigint[], $9::bigint[], $10::text[], $11::text[], $12::uuid[]) ON CONFLICT (fingerprint) DO UPDATE SET \
      failures = i.failures + excluded.failures, dead = i.dead + excluded.dead, open = i.open + excluded.open, \
      last_version = coalesce(excluded.last_version, i.last_version), last_seen = excluded.last_seen, \
      sample_job = excluded.sample_job RETURNING fingerprint, failures, standing";
 /// Dead letters that came or went where no failure is counted.
 pub(crate) const OPEN: &str = "UPDATE backstop.incident i SET open = greatest(i.open + n.change, 0) \
      FROM unnest($1::text[], $2::bigint[]) n(fingerprint, change) WHERE i.fingerprint = n.fingerprint";
-pub(crate) const STANDINGS: &str = "UPDATE backstop.incident i SET standing = n.standing \
+pub(crate) const STANDINGS_SAVE: &str = "UPDATE backstop.incident i SET standing = n.standing \
      FROM unnest($1::text[], $2::text[]) n(fingerprint, standing) WHERE i.fingerprint = n.fingerprint";
+/// What people have said of incidents.
+pub(crate) const STANDINGS: &str =
+    "SELECT standing FROM backstop.incident WHERE fingerprint = ANY($1::text[]) AND standing IS NOT NULL";
 pub(crate) const LATEST: &str = concat!(
     "SELECT ",
     incident_columns!(),

@@ -6,67 +6,21 @@
 
 use std::fmt::Write as _;
 
-use crate::columns::{Column, Columns};
-use crate::session::Query;
-use crate::values::Value;
+use backstop_sql::columns::{Column, Columns};
+use backstop_sql::encode::{self, Table};
+use backstop_sql::{Query, Value};
 
-/// A table, its columns in the order in which `rows` makes their values, and what follows the rows.
+/// Rows on their way into a table, and what follows them.
 #[derive(Debug)]
 pub(crate) struct Insert {
-    table: &'static str,
-    columns: &'static [&'static str],
+    table: &'static Table,
     end: &'static str,
 }
 
-pub(crate) const JOBS: Insert = Insert {
-    table: "backstop.job",
-    columns: &[
-        "id",
-        "lane",
-        "created_at",
-        "run_at",
-        "payload",
-        "policy",
-        "expires_at",
-        "idempotency_key",
-        "business_key",
-        "correlation_id",
-        "tags",
-        "params",
-        "on_success",
-        "on_failure",
-        "callback_of",
-        "papers",
-    ],
-    end: "",
-};
-
-pub(crate) const READY: Insert =
-    Insert { table: "backstop.ready", columns: &["lane", "run_at", "id", "expires_at", "rowed"], end: "" };
-
+pub(crate) const JOBS: Insert = Insert { table: &encode::JOB, end: "" };
+pub(crate) const READY: Insert = Insert { table: &encode::READY, end: "" };
 pub(crate) const RECORDS: Insert = Insert {
-    table: "backstop.record",
-    columns: &[
-        "id",
-        "lane",
-        "status",
-        "run_at",
-        "expires_at",
-        "attempt",
-        "crashes",
-        "deferrals",
-        "runs",
-        "redrives",
-        "fence",
-        "last_failed_run",
-        "progress",
-        "paused_from",
-        "finished_at",
-        "reason",
-        "cancel_reason",
-        "superseded_by",
-        "marks",
-    ],
+    table: &encode::RECORD,
     // A column that is not mentioned is NULL in `excluded`, as it should be in the row.
     end: " ON CONFLICT (id) DO UPDATE SET status = excluded.status, run_at = excluded.run_at, \
          expires_at = excluded.expires_at, attempt = excluded.attempt, crashes = excluded.crashes, \
@@ -75,69 +29,19 @@ pub(crate) const RECORDS: Insert = Insert {
          paused_from = excluded.paused_from, finished_at = excluded.finished_at, reason = excluded.reason, \
          cancel_reason = excluded.cancel_reason, superseded_by = excluded.superseded_by, marks = excluded.marks",
 };
-
-pub(crate) const DONE: Insert = Insert {
-    table: "backstop.done",
-    columns: &[
-        "id",
-        "lane",
-        "run_at",
-        "expires_at",
-        "attempt",
-        "crashes",
-        "deferrals",
-        "runs",
-        "redrives",
-        "fence",
-        "progress",
-        "finished_at",
-        "worker",
-        "code_version",
-        "started_at",
-        "result",
-        "warning",
-        "output",
-        "marks",
-    ],
-    end: "",
-};
-
-pub(crate) const ATTEMPTS: Insert = Insert {
-    table: "backstop.attempt",
-    columns: &[
-        "job",
-        "number",
-        "fence",
-        "worker",
-        "code_version",
-        "cause",
-        "due_at",
-        "started_at",
-        "finished_at",
-        "error_type",
-        "message",
-        "fingerprint",
-        "decision",
-        "result",
-        "warning",
-        "output",
-    ],
-    end: "",
-};
-
-pub(crate) const TALLY: Insert = Insert {
-    table: "backstop.tally",
-    columns: &["lane", "pending", "running", "succeeded", "failed", "paused", "canceled", "waiting"],
-    end: "",
-};
+pub(crate) const DONE: Insert = Insert { table: &encode::DONE, end: "" };
+pub(crate) const ATTEMPTS: Insert = Insert { table: &encode::ATTEMPT, end: "" };
+pub(crate) const TALLY: Insert = Insert { table: &encode::TALLY, end: "" };
 
 impl Insert {
     /// The statement for these rows.
     pub(crate) fn query(&self, rows: Columns) -> Query {
-        debug_assert_eq!(rows.len(), self.columns.len(), "one value for each column of {}", self.table);
         let (mut names, mut picked, mut arrays) = (String::new(), String::new(), String::new());
         let (mut params, mut aliases) = (Vec::new(), String::new());
-        for (name, column) in self.columns.iter().zip(rows.into_columns()) {
+        let Self { table: Table { name: table, .. }, end } = self;
+        let columns = rows.into_columns();
+        debug_assert_eq!(columns.len(), self.table.names().count(), "one value for each column of {table}");
+        for (name, column) in self.table.names().zip(columns) {
             if column.is_empty() {
                 continue;
             }
@@ -160,8 +64,7 @@ impl Insert {
         }
         let from =
             if arrays.is_empty() { String::new() } else { format!(" FROM unnest({arrays}) u({aliases})") };
-        let (table, end) = (self.table, self.end);
-        Query::new(format!("INSERT INTO {table} ({names}) SELECT {picked}{from}{end}"), params)
+        Query::new(format!("INSERT INTO backstop.{table} ({names}) SELECT {picked}{from}{end}"), params)
     }
 }
 
@@ -184,13 +87,13 @@ const fn type_name(value: &Value) -> &'static str {
 mod tests {
     use super::*;
 
-    const THINGS: Insert = Insert { table: "things", columns: &["id", "note", "size"], end: " END" };
+    const THINGS: Insert =
+        Insert { table: &Table { name: "things", columns: "id, note, size" }, end: " END" };
 
     fn query(rows: &[(i64, Option<&str>, i64)]) -> (String, Vec<Value>) {
         let mut columns = Columns::default();
         for (id, note, size) in rows {
-            let note = note.map_or(Value::Text(None), Value::text);
-            columns.push(&[Value::Int(Some(*id)), note, Value::Int(Some(*size))]);
+            columns.row().int(*id).maybe_text(*note).int(*size);
         }
         let query = THINGS.query(columns);
         (query.sql.into_owned(), query.params)
@@ -200,12 +103,12 @@ mod tests {
     fn only_what_differs_is_sent_for_each_row() {
         let ints = |numbers: &[i64]| Value::Ints(numbers.iter().copied().map(Some).collect());
         let (text, params) = query(&[(1, None, 5), (2, None, 5), (3, None, 5)]);
-        let expected =
-            "INSERT INTO things (id, size) SELECT u.id, $2::bigint FROM unnest($1::bigint[]) u(id) END";
+        let expected = "INSERT INTO backstop.things (id, size) SELECT u.id, $2::bigint \
+             FROM unnest($1::bigint[]) u(id) END";
         assert_eq!((text.as_str(), params), (expected, vec![ints(&[1, 2, 3]), Value::Int(Some(5))]));
 
         let (text, params) = query(&[(1, None, 5), (2, Some("x"), 5), (3, None, 6)]);
-        let expected = "INSERT INTO things (id, note, size) SELECT u.id, u.note, u.size \
+        let expected = "INSERT INTO backstop.things (id, note, size) SELECT u.id, u.note, u.size \
              FROM unnest($1::bigint[], $2::text[], $3::bigint[]) u(id, note, size) END";
         let notes = Value::Texts(vec![None, Some("x".to_owned()), None]);
         assert_eq!((text.as_str(), params), (expected, vec![ints(&[1, 2, 3]), notes, ints(&[5, 5, 6])]));
@@ -214,11 +117,12 @@ mod tests {
     #[test]
     fn one_row_needs_no_array_and_equal_rows_stay_as_many_as_they_are() {
         let (text, params) = query(&[(1, Some("x"), 5)]);
-        let expected = "INSERT INTO things (id, note, size) SELECT $1::bigint, $2::text, $3::bigint END";
+        let expected =
+            "INSERT INTO backstop.things (id, note, size) SELECT $1::bigint, $2::text, $3::bigint END";
         assert_eq!((text.as_str(), params.len()), (expected, 3));
         let (text, params) = query(&[(1, None, 5), (1, None, 5)]);
-        let expected =
-            "INSERT INTO things (id, size) SELECT u.id, $2::bigint FROM unnest($1::bigint[]) u(id) END";
+        let expected = "INSERT INTO backstop.things (id, size) SELECT u.id, $2::bigint \
+             FROM unnest($1::bigint[]) u(id) END";
         assert_eq!((text.as_str(), &params[0]), (expected, &Value::Ints(vec![Some(1), Some(1)])));
     }
 }

@@ -19,12 +19,16 @@ pub(crate) const LIST_BY_FINGERPRINT: &str = "FROM backstop.attempt f JOIN backs
      ON j.id = f.job AND j.last_failed_run = f.number";
 /// Walks an index backwards and stops when the page is full. Left alone, the planner sorts all jobs of an incident
 /// first when it has no statistics, as right after many have died.
-pub(crate) const WALK: &str = "SELECT set_config('enable_seqscan', 'off', true), \
-     set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), \
-     set_config('enable_mergejoin', 'off', true), set_config('enable_sort', 'off', true)";
-pub(crate) const WALK_END: &str = "SELECT set_config('enable_seqscan', 'on', true), \
-     set_config('enable_bitmapscan', 'on', true), set_config('enable_hashjoin', 'on', true), \
-     set_config('enable_mergejoin', 'on', true), set_config('enable_sort', 'on', true)";
+pub(crate) const WALK: &str = quietly!(
+    "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), \
+     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
+     set_config('enable_sort', 'off', true)"
+);
+pub(crate) const WALK_END: &str = quietly!(
+    "set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true), \
+     set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), \
+     set_config('enable_sort', 'on', true)"
+);
 pub(crate) const LIST_SHELF: &str = "FROM backstop.record j";
 pub(crate) const LIST_DONE: &str = "FROM backstop.done j";
 pub(crate) const LIST_READY: &str = "FROM backstop.ready j";
@@ -110,11 +114,10 @@ pub(crate) const WHERE_STORED_AFTER: &str = "(SELECT created_at FROM backstop.jo
 pub(crate) const WHERE_STORED_BEFORE: &str = "(SELECT created_at FROM backstop.job WHERE id = j.id) < $11";
 pub(crate) const LIST_END: &str = " ORDER BY j.id DESC LIMIT $12";
 
-/// Counts what a listing finds, by what the jobs have in common: the listing stands between the two. It is one row
-/// longer than what is to be counted; the last column says whether that row is there.
-pub(crate) const SURVEY_BEGIN: &str = "SELECT j.lane, r.reason, a.fingerprint, \
-     count(*) FILTER (WHERE s.place < $12), count(*) FILTER (WHERE s.place >= $12) \
-     FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS place FROM (";
-pub(crate) const SURVEY_END: &str = ") found) s JOIN backstop.job j ON j.id = s.id \
-     LEFT JOIN backstop.record r ON r.id = s.id \
-     LEFT JOIN backstop.attempt a ON a.job = s.id AND a.number = r.last_failed_run GROUP BY 1, 2, 3";
+/// Counts what a listing finds, by what the jobs have in common: the listing stands between the two. The last column is
+/// the lowest id of a group, found as text because not every server can compare ids in an aggregate.
+pub(crate) const SURVEY: [&str; 2] = [
+    "SELECT j.lane, r.reason, a.fingerprint, count(*), min(s.id::text)::uuid FROM (",
+    ") s JOIN backstop.job j ON j.id = s.id LEFT JOIN backstop.record r ON r.id = s.id \
+     LEFT JOIN backstop.attempt a ON a.job = s.id AND a.number = r.last_failed_run GROUP BY 1, 2, 3",
+];

@@ -2,6 +2,7 @@
 //!
 //! Diesel does not pass SQLSTATE codes on, so an error's meaning is taken from Diesel's own kinds where it has one.
 
+use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session, Value};
 use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
 use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
@@ -11,9 +12,10 @@ use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Uuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cell;
-use crate::error::Failure;
-use crate::session::{Query, Schema, Session};
-use crate::values::{Cell, Row, Value};
+use crate::bind::escape;
+use crate::dialect::Postgres;
+use crate::error::{NO_TRANSACTION, of_database};
+use crate::session::Schema;
 
 /// A connection of the driver `diesel_async` inside a transaction.
 pub struct InDiesel<'c> {
@@ -29,30 +31,43 @@ impl<'c> InDiesel<'c> {
 }
 
 impl Session for InDiesel<'_> {
-    async fn run(&mut self, batch: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
-        let mut answers = Vec::with_capacity(batch.len());
-        for query in batch {
-            let text = self.schema.text(&query.sql).into_owned();
-            let bound = query.params.into_iter().fold(diesel::sql_query(text).into_boxed::<Pg>(), bind);
-            let rows: Vec<Cells> = bound.load(self.connection).await?;
-            answers.push(rows.into_iter().map(|Cells(cells)| Row::new(cells)).collect());
-        }
-        Ok(answers)
+    fn dialect(&self) -> &'static dyn Dialect {
+        &Postgres
+    }
+
+    fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(batch.len());
+            for query in batch {
+                let text = self.schema.text(&query.sql).into_owned();
+                let bound = query.params.into_iter().fold(diesel::sql_query(text).into_boxed::<Pg>(), bind);
+                let rows: Vec<Cells> = bound.load(self.connection).await.map_err(failure)?;
+                answers.push(rows.into_iter().map(|Cells(cells)| Row::new(cells)).collect());
+            }
+            Ok(answers)
+        })
     }
 }
 
 type Bound = BoxedSqlQuery<'static, Pg, SqlQuery>;
 
+fn owned(text: &str) -> String {
+    escape(text).into_owned()
+}
+
 fn bind(query: Bound, value: Value) -> Bound {
     match value {
         Value::Int(value) => query.bind::<Nullable<BigInt>, _>(value),
         Value::Bool(value) => query.bind::<Bool, _>(value),
-        Value::Text(value) => query.bind::<Nullable<Text>, _>(value),
+        Value::Text(value) => query.bind::<Nullable<Text>, _>(value.as_deref().map(owned)),
         Value::Bytes(value) => query.bind::<Binary, _>(value),
         Value::Id(value) => query.bind::<Nullable<Uuid>, _>(value),
         Value::Ints(value) => query.bind::<Array<Nullable<BigInt>>, _>(value),
         Value::Bools(value) => query.bind::<Array<Bool>, _>(value),
-        Value::Texts(value) => query.bind::<Array<Nullable<Text>>, _>(value),
+        Value::Texts(value) => {
+            let texts: Vec<Option<String>> = value.iter().map(|text| text.as_deref().map(owned)).collect();
+            query.bind::<Array<Nullable<Text>>, _>(texts)
+        }
         Value::Blobs(value) => query.bind::<Array<Binary>, _>(value),
         Value::Ids(value) => query.bind::<Array<Nullable<Uuid>>, _>(value),
     }
@@ -75,23 +90,22 @@ impl QueryableByName<Pg> for Cells {
     }
 }
 
-impl From<DieselError> for Failure {
-    fn from(error: DieselError) -> Self {
-        let DieselError::DatabaseError(kind, words) = error else {
-            return Self::Unreadable(error.to_string());
-        };
-        let code = match kind {
-            DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
-                return Self::Lost(words.message().to_owned());
-            }
-            DatabaseErrorKind::UniqueViolation => "23505",
-            DatabaseErrorKind::SerializationFailure => "40001",
-            DatabaseErrorKind::ReadOnlyTransaction => "25006",
-            DatabaseErrorKind::CheckViolation => "23514",
-            DatabaseErrorKind::NotNullViolation => "23502",
-            _ if words.message() == "deadlock detected" => "40P01",
-            _ => "no SQLSTATE",
-        };
-        Self::from_database(code, words.message(), words.constraint_name().or(words.table_name()))
-    }
+fn failure(error: DieselError) -> Failure {
+    let DieselError::DatabaseError(kind, words) = error else {
+        return Failure::Unreadable(error.to_string());
+    };
+    let code = match kind {
+        DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
+            return Failure::Lost(words.message().to_owned());
+        }
+        DatabaseErrorKind::UniqueViolation => "23505",
+        DatabaseErrorKind::SerializationFailure => "40001",
+        DatabaseErrorKind::ReadOnlyTransaction => "25006",
+        DatabaseErrorKind::CheckViolation => "23514",
+        DatabaseErrorKind::NotNullViolation => "23502",
+        _ if words.message() == "deadlock detected" => "40P01",
+        _ if words.message().starts_with("SAVEPOINT ") => NO_TRANSACTION,
+        _ => "no SQLSTATE",
+    };
+    of_database(code, words.message(), words.constraint_name().or(words.table_name()))
 }

@@ -1,12 +1,14 @@
 //! The caller's transaction over the driver `sqlx`.
 
+use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session, Value};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, Row as _, ValueRef as _};
 
 use super::cell;
-use crate::error::Failure;
-use crate::session::{Query, Schema, Session};
-use crate::values::{Cell, Row, Value};
+use crate::bind::escape;
+use crate::dialect::Postgres;
+use crate::error::of_database;
+use crate::session::Schema;
 
 /// A transaction of the driver `sqlx`: pass `&mut tx`, which is a connection inside a transaction.
 pub struct InSqlx<'c> {
@@ -22,17 +24,23 @@ impl<'c> InSqlx<'c> {
 }
 
 impl Session for InSqlx<'_> {
-    async fn run(&mut self, batch: Vec<Query>) -> Result<Vec<Vec<Row>>, Failure> {
-        let mut answers = Vec::with_capacity(batch.len());
-        for query in batch {
-            // Safe: our statements are constants, and a schema's name is one that needs no quotes.
-            let text = AssertSqlSafe(self.schema.text(&query.sql).into_owned());
-            // Not persistent: an unnamed statement works behind a pooler too.
-            let query = sqlx::query_with(text, bind(query.params)?).persistent(false);
-            let rows = query.fetch_all(&mut *self.connection).await?;
-            answers.push(rows.iter().map(read).collect::<Result<Vec<Row>, Failure>>()?);
-        }
-        Ok(answers)
+    fn dialect(&self) -> &'static dyn Dialect {
+        &Postgres
+    }
+
+    fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(batch.len());
+            for query in batch {
+                // Safe: our statements are constants, and a schema's name is one that needs no quotes.
+                let text = AssertSqlSafe(self.schema.text(&query.sql).into_owned());
+                // Not persistent: an unnamed statement works behind a pooler too.
+                let query = sqlx::query_with(text, bind(query.params)?).persistent(false);
+                let rows = query.fetch_all(&mut *self.connection).await.map_err(failure)?;
+                answers.push(rows.iter().map(read).collect::<Result<Vec<Row>, Failure>>()?);
+            }
+            Ok(answers)
+        })
     }
 }
 
@@ -42,12 +50,17 @@ fn bind(params: Vec<Value>) -> Result<PgArguments, Failure> {
         match value {
             Value::Int(value) => Arguments::add(&mut arguments, value),
             Value::Bool(value) => Arguments::add(&mut arguments, value),
-            Value::Text(value) => Arguments::add(&mut arguments, value),
+            Value::Text(value) => {
+                Arguments::add(&mut arguments, value.as_deref().map(|text| escape(text).into_owned()))
+            }
             Value::Bytes(value) => Arguments::add(&mut arguments, value),
             Value::Id(value) => Arguments::add(&mut arguments, value),
             Value::Ints(value) => Arguments::add(&mut arguments, value),
             Value::Bools(value) => Arguments::add(&mut arguments, value),
-            Value::Texts(value) => Arguments::add(&mut arguments, value),
+            Value::Texts(value) => {
+                let escaped = |text: &Option<String>| text.as_deref().map(|text| escape(text).into_owned());
+                Arguments::add(&mut arguments, value.iter().map(escaped).collect::<Vec<_>>())
+            }
             Value::Blobs(value) => Arguments::add(&mut arguments, value),
             Value::Ids(value) => Arguments::add(&mut arguments, value),
         }
@@ -58,7 +71,7 @@ fn bind(params: Vec<Value>) -> Result<PgArguments, Failure> {
 
 fn read(row: &PgRow) -> Result<Row, Failure> {
     let cells = (0..row.len()).map(|column| {
-        let value = row.try_get_raw(column)?;
+        let value = row.try_get_raw(column).map_err(failure)?;
         if value.is_null() {
             return Ok(Cell::Null);
         }
@@ -69,18 +82,16 @@ fn read(row: &PgRow) -> Result<Row, Failure> {
     Ok(Row::new(cells.collect::<Result<Vec<Cell>, Failure>>()?))
 }
 
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Database(database) => Self::from_database(
-                &database.code().unwrap_or_default(),
-                database.message(),
-                database.constraint().or(database.table()),
-            ),
-            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-                Self::Lost(error.to_string())
-            }
-            other => Self::Unreadable(other.to_string()),
+fn failure(error: sqlx::Error) -> Failure {
+    match error {
+        sqlx::Error::Database(database) => of_database(
+            &database.code().unwrap_or_default(),
+            database.message(),
+            database.constraint().or(database.table()),
+        ),
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
+            Failure::Lost(error.to_string())
         }
+        other => Failure::Unreadable(other.to_string()),
     }
 }

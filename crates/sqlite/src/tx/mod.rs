@@ -20,7 +20,7 @@
 
 use backstop_core::Refusal;
 use backstop_core::job::{NewJob, Stale, State};
-use backstop_store::desk::Wants;
+use backstop_store::working_set::Wants;
 use backstop_store::{Clock, Error, Finish, Submit, Submitted};
 use rusqlite::Connection;
 

@@ -6,7 +6,7 @@ use backstop_core::job::{Attempt, Retention, State};
 use backstop_core::{JobId, Refusal, Timestamp};
 
 use super::tables::{ModelJob, Tables};
-use crate::desk::lane_of;
+use crate::working_set::lane_of;
 use crate::{Archived, Duty, Error, LaneMark, Page, PageRequest, Term};
 
 impl Tables {

@@ -7,7 +7,7 @@ use backstop_core::job::State;
 use backstop_core::{Timestamp, tenant};
 
 use super::tables::{ModelJob, Tables};
-use crate::desk::{LaneKey, lane_of};
+use crate::working_set::{LaneKey, lane_of};
 use crate::{Duty, Error, HeldLane, Holdings, LaneMark, QueueView, Term};
 
 impl Tables {

@@ -10,8 +10,8 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
-use crate::desk::LaneKey;
 use crate::show::PauseNote;
+use crate::working_set::LaneKey;
 use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 
 /// Everything the model knows.

@@ -6,7 +6,7 @@ use backstop_core::Timestamp;
 use backstop_core::job::State;
 
 use super::{PauseNote, Roster, cut};
-use crate::desk::LaneKey;
+use crate::working_set::LaneKey;
 use crate::{HeldLane, NameRange, Page, QueueRange, QueueView};
 
 /// Numbers of jobs by state.

@@ -1,0 +1,151 @@
+//! What all claims have in common: which queues are served together, how a claim is written, and how it is handed out.
+//!
+//! How due jobs are found and taken out of `ready` is the business of each server.
+
+use std::collections::{HashMap, HashSet};
+
+use backstop_core::job::State;
+use backstop_core::{Fence, JobId, Timestamp, WorkerId};
+use backstop_store::working_set::claim_row::{Slot, shares};
+use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
+use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
+
+use crate::failure::Failure;
+use crate::row::{self, Row};
+use crate::shared::Shared;
+use crate::statement::{Request, Statement};
+use crate::transaction::Transaction;
+use crate::value::Value;
+
+/// The queues in pieces in which each is named once: what the first takes must not be seen by the second.
+#[must_use]
+pub fn rounds(queues: &[ClaimQueue]) -> Vec<Vec<&ClaimQueue>> {
+    let mut rounds: Vec<Vec<&ClaimQueue>> = vec![Vec::new()];
+    let mut named: HashSet<&str> = HashSet::new();
+    for wanted in queues.iter().filter(|wanted| wanted.limit > 0) {
+        if !named.insert(&wanted.queue) {
+            rounds.push(Vec::new());
+            named = HashSet::from([&*wanted.queue]);
+        }
+        if let Some(round) = rounds.last_mut() {
+            round.push(wanted);
+        }
+    }
+    rounds
+}
+
+/// What a claim may still take from a queue.
+#[derive(Debug)]
+pub struct Room<'a> {
+    /// The queue.
+    pub queue: &'a ClaimQueue,
+    /// So many jobs at most.
+    pub free: usize,
+}
+
+/// What a claim may take from queues, `most` jobs at most.
+#[must_use]
+pub fn rooms<'a>(round: &[&'a ClaimQueue], most: usize) -> Vec<Room<'a>> {
+    let limits: Vec<usize> = round.iter().map(|queue| queue.limit).collect();
+    let shares = shares(&limits, most);
+    round.iter().zip(shares).map(|(queue, free)| Room { queue, free }).collect()
+}
+
+/// Sorts jobs as they are to be run: by the index of their room, and in it the best first.
+pub fn in_order(claim: &Claim, found: &mut [(usize, LoadedJob)]) {
+    found.sort_by_cached_key(|(room, loaded)| {
+        let spec = &loaded.job.spec;
+        (*room, claim.aging.rank(spec.priority, loaded.record.run_at), spec.id)
+    });
+}
+
+/// A job that was taken, and whether its run starts at once.
+pub type TakenJob = (JobId, bool);
+
+/// Takes jobs that were found, each with the index of its room, and notes them in `taken`.
+pub fn take(
+    set: &mut WorkingSet,
+    found: Vec<(usize, LoadedJob)>,
+    rooms: &[Room<'_>],
+    taken: &mut Vec<TakenJob>,
+) {
+    let mut started_of = vec![0; rooms.len()];
+    set.expect(found.len());
+    for (room, loaded) in found {
+        let (id, queue) = (loaded.job.spec.id, rooms[room].queue);
+        set.put_dequeued(loaded);
+        let started = started_of[room] < queue.start;
+        set.take(id, started);
+        taken.push((id, started));
+        started_of[room] += usize::from(started);
+    }
+}
+
+/// A claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
+#[must_use]
+pub fn row_of(worker: WorkerId, now: Timestamp, mut taken: Vec<TakenJob>) -> ClaimRow {
+    let slot = |started: bool| if started { Slot::Started(now) } else { Slot::Open };
+    taken.sort_unstable();
+    ClaimRow {
+        fence: Fence::default(),
+        worker,
+        claimed_at: now,
+        jobs: taken.iter().map(|(id, _)| *id).collect(),
+        slots: taken.iter().map(|(_, started)| slot(*started)).collect(),
+        edits: 0,
+    }
+}
+
+/// Writes a claim and commits; `first` is asked before.
+///
+/// # Errors
+/// Those of the connection.
+pub async fn save(
+    tx: &mut Transaction,
+    worker: WorkerId,
+    set: WorkingSet,
+    taken: Vec<TakenJob>,
+    mut first: Vec<Request>,
+) -> Result<Claimed, Failure> {
+    let now = set.now;
+    if taken.is_empty() {
+        tx.commit(first).await?;
+        return Ok(Claimed { jobs: Vec::new(), now });
+    }
+    let jobs: Vec<LoadedJob> = taken.iter().filter_map(|(id, _)| set.job(*id).cloned()).collect();
+    let mut writes = set.into_writes();
+    for loaded in &jobs {
+        writes.count(&lane_of(&loaded.job.spec), Some(State::Pending), Some(State::Running));
+    }
+    let mut row = row_of(worker, now, taken);
+    first.push(insert(&row));
+    // The fence is drawn when the rows are locked, so it is larger than any fence they have had (L5).
+    let fence = tx.write_after(first, writes, now).await?.pop().unwrap_or_default();
+    row.fence = row::first(fence, Row::int)?.map(Fence).unwrap_or_default();
+    Ok(Claimed { jobs: hand_out(&tx.shared, &row, jobs), now })
+}
+
+/// Writes a claim, and answers its fence.
+fn insert(row: &ClaimRow) -> Request {
+    let (jobs, slots) = (Value::Bytes(row.encode_jobs()), Value::Bytes(row.encode_slots()));
+    Statement::InsertClaim.with(vec![Value::worker(row.worker), Value::at(row.claimed_at), jobs, slots])
+}
+
+/// The jobs as their worker gets them; this process remembers what it handed out.
+#[must_use]
+pub fn hand_out(shared: &Shared, row: &ClaimRow, jobs: Vec<LoadedJob>) -> Vec<ClaimedJob> {
+    let mut claimed = Vec::with_capacity(jobs.len());
+    let mut remembered = HashMap::with_capacity(jobs.len());
+    for LoadedJob { job, record, rowed } in jobs {
+        let id = job.spec.id;
+        let Some(slot) = row.open_slot(id).and_then(|slot| row.slots.get(slot)) else { continue };
+        if record.fence >= row.fence {
+            shared.fences.note_behind();
+        }
+        let Some(record) = row.replay(id, *slot, record) else { continue };
+        claimed.push(ClaimedJob { job: job.clone(), record: record.clone(), lease: row.lease(id) });
+        remembered.insert(id, LoadedJob { record, job, rowed });
+    }
+    shared.held_jobs.keep(row.fence, row.jobs.clone(), remembered);
+    claimed
+}

@@ -1,0 +1,159 @@
+//! Documents, and the operations on jobs that go with their changes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use backstop_core::job::Operation;
+use backstop_core::{JobId, Limits, Timestamp};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect, show};
+
+use crate::columns::Columns;
+use crate::failure::Failure;
+use crate::operate;
+use crate::row::{Row, moment_of, no_moment};
+use crate::session::Session as _;
+use crate::statement::{Request, Statement};
+use crate::term;
+use crate::transaction::Transaction;
+use crate::value::Value;
+
+/// Documents of a drawer, in the order of the bytes of their keys.
+pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Result<Documents, Failure> {
+    show::page_limit(range.limit)?;
+    let page = Statement::DocumentPage.with(vec![
+        tx.shared.moment(),
+        Value::text(range.drawer.as_str()),
+        Value::text(&range.prefix),
+        Value::maybe_text(range.after.as_ref()),
+        Value::Text(end_of(&range.prefix)),
+        Value::count(range.limit.saturating_add(1)),
+    ]);
+    let (mut now, mut items) = (None, Vec::new());
+    for mut row in tx.one_alone(page).await? {
+        now = Some(row.moment()?);
+        if let Some(key) = row.maybe_text()? {
+            items.push(Document { key, revision: row.int()?, body: Arc::from(row.text()?) });
+        }
+    }
+    let now = now.ok_or_else(no_moment)?;
+    // A join promises no order.
+    items.sort_by(|one, other| one.key.cmp(&other.key));
+    let page = show::cut(items, range.limit, |_| ());
+    Ok(Documents { now, items: page.items, more: page.next.is_some() })
+}
+
+/// What is above every key that begins with `prefix`: its last character raised by one. None when nothing is.
+fn end_of(prefix: &str) -> Option<String> {
+    let mut end: Vec<char> = prefix.chars().collect();
+    while let Some(last) = end.pop() {
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            end.push(next);
+            return Some(end.into_iter().collect());
+        }
+    }
+    None
+}
+
+/// Where a document is: drawer and key, in the order in which they are locked.
+type Spot<'a> = (&'a str, &'a str);
+
+fn spot(edit: &Edit) -> Spot<'_> {
+    (edit.drawer.as_str(), &edit.key)
+}
+
+/// The revisions of the documents that are there, by drawer and key.
+type Revisions = HashMap<(String, String), i64>;
+
+fn revision(found: &Revisions, (drawer, key): Spot<'_>) -> Option<i64> {
+    found.get(&(drawer.to_owned(), key.to_owned())).copied()
+}
+
+/// Changes documents and operates on jobs, or does nothing when a document is not as expected.
+///
+/// A document that somebody else writes for the first time between our look and our write is met as a duplicate; the
+/// transaction then begins again, and sees it.
+pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended, Failure> {
+    let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
+    if actual > limit {
+        return Err(Error::TooMany { what: "the amendment", actual, limit }.into());
+    }
+    // One edit for each document: the last one that names it.
+    let edits: BTreeMap<Spot<'_>, &Edit> = amend.edits.iter().map(|edit| (spot(edit), edit)).collect();
+    let (now, found) = lock(tx, amend, &edits).await?;
+    if let Some(edit) = amend.edits.iter().find(|edit| !is_expected(edit, revision(&found, spot(edit)))) {
+        return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
+    }
+    let operations: Vec<(JobId, &Operation)> =
+        amend.operations.iter().map(|(id, what)| (*id, what)).collect();
+    let operated = operate::apply(tx, now, &operations, write(&edits, &found)).await?;
+    Ok(Amended::Done { now, operated })
+}
+
+/// Asks for the moment, checks the term, and locks the documents that are there.
+async fn lock(
+    tx: &mut Transaction,
+    amend: &Amend,
+    edits: &BTreeMap<Spot<'_>, &Edit>,
+) -> Result<(Timestamp, Revisions), Failure> {
+    let mut names = Columns::default();
+    for (drawer, key) in edits.keys() {
+        names.row().text(drawer).text(key);
+    }
+    let requests = [tx.clock(), Statement::LockDocuments.rows(names)];
+    let requests = requests.into_iter().chain(amend.term.as_ref().map(term::ask)).collect();
+    let mut answers = tx.ask_all(requests).await?.into_iter();
+    let now = moment_of(answers.next().unwrap_or_default())?;
+    let rows = answers.next().unwrap_or_default();
+    if let Some(term) = &amend.term {
+        term::expect(term, term.duty, answers.next().unwrap_or_default(), now)?;
+    }
+    let read = |mut row: Row| Ok(((row.text()?, row.text()?), row.int()?));
+    Ok((now, rows.into_iter().map(read).collect::<Result<_, Failure>>()?))
+}
+
+fn is_expected(edit: &Edit, found: Option<i64>) -> bool {
+    match edit.expect {
+        Expect::Any => true,
+        Expect::Absent => found.is_none(),
+        Expect::Revision(revision) => found == Some(revision),
+    }
+}
+
+/// Makes the edits of documents which are locked as far as they are there.
+fn write(edits: &BTreeMap<Spot<'_>, &Edit>, found: &Revisions) -> Vec<Request> {
+    let (mut new, mut changed, mut gone) = (Columns::default(), Columns::default(), Columns::default());
+    for (spot, edit) in edits {
+        match (revision(found, *spot), &edit.body) {
+            (None, None) => {}
+            (Some(_), None) => {
+                gone.row().text(spot.0).text(spot.1);
+            }
+            (before, Some(body)) => {
+                let rows = if before.is_some() { &mut changed } else { &mut new };
+                rows.row().text(spot.0).text(spot.1).int(before.unwrap_or_default() + 1).text(body);
+            }
+        }
+    }
+    vec![
+        Statement::InsertDocuments.rows(new),
+        Statement::SaveDocuments.rows(changed),
+        Statement::DeleteDocuments.rows(gone),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_of;
+
+    #[test]
+    fn the_end_of_a_prefix_is_above_all_that_begins_with_it() {
+        assert_eq!(end_of("plan/open/").as_deref(), Some("plan/open0"));
+        assert_eq!(end_of("a\u{d7ff}").as_deref(), Some("a\u{e000}"), "there are no characters in between");
+        assert_eq!(end_of("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end_of(""), None);
+        for prefix in ["a", "é", "z\u{7f}"] {
+            let highest = format!("{prefix}\u{10ffff}\u{10ffff}");
+            assert!(highest.as_bytes() < end_of(prefix).expect("there is one").as_bytes(), "{prefix:?}");
+        }
+    }
+}

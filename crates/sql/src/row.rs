@@ -1,0 +1,328 @@
+//! Rows on their way out of statements.
+//!
+//! One server tells truths, ids and text apart, another one has numbers and bytes only: both are read alike.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use backstop_core::{JobId, Timestamp, WorkerId};
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::failure::Failure;
+
+/// What a row holds in one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// NULL.
+    Null,
+    /// Any integer type.
+    Int(i64),
+    /// A truth.
+    Bool(bool),
+    /// Text.
+    Text(String),
+    /// Bytes; where a server has no other type, also text and ids.
+    Bytes(Vec<u8>),
+    /// An id.
+    Id(Uuid),
+    /// Several columns in one, which are NULL together for most rows.
+    Several(Vec<Cell>),
+}
+
+/// A row, read from the left.
+#[derive(Debug)]
+pub struct Row {
+    cells: std::vec::IntoIter<Cell>,
+    column: usize,
+}
+
+/// Reads the next column; what cannot be read there is a failure.
+impl Row {
+    /// A row of these cells.
+    #[must_use]
+    pub fn new(cells: Vec<Cell>) -> Self {
+        Self { cells: cells.into_iter(), column: 0 }
+    }
+
+    /// The integer in a column that is still to be read.
+    #[must_use]
+    pub fn peek_int(&self, column: usize) -> Option<i64> {
+        match self.cells.as_slice().get(column) {
+            Some(Cell::Int(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The job in a column that is still to be read.
+    #[must_use]
+    pub fn peek_job(&self, column: usize) -> Option<JobId> {
+        match self.cells.as_slice().get(column) {
+            Some(Cell::Id(id)) => Some(JobId::from_uuid(*id)),
+            _ => None,
+        }
+    }
+
+    fn next(&mut self) -> Result<Cell, Failure> {
+        self.column += 1;
+        self.cells.next().ok_or_else(|| Failure::Unreadable(format!("a row has no column {}", self.column)))
+    }
+
+    fn odd<T>(&self, wanted: &str, cell: &Cell) -> Result<T, Failure> {
+        Err(Failure::Unreadable(format!("column {} does not hold {wanted}: {cell:?}", self.column)))
+    }
+
+    /// Passes over columns.
+    pub fn skip(&mut self, columns: usize) {
+        self.column += columns;
+        (0..columns).for_each(|_| drop(self.cells.next()));
+    }
+
+    /// An integer, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`], as for all of these.
+    pub fn maybe_int(&mut self) -> Result<Option<i64>, Failure> {
+        match self.next()? {
+            Cell::Null => Ok(None),
+            Cell::Int(number) => Ok(Some(number)),
+            other => self.odd("integer", &other),
+        }
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn int(&mut self) -> Result<i64, Failure> {
+        match self.maybe_int()? {
+            Some(number) => Ok(number),
+            None => self.odd("integer", &Cell::Null),
+        }
+    }
+
+    /// A count that fits what it counts.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn number<T: TryFrom<i64>>(&mut self) -> Result<T, Failure> {
+        match self.maybe_number()? {
+            Some(number) => Ok(number),
+            None => self.odd("integer", &Cell::Null),
+        }
+    }
+
+    /// A count that fits what it counts, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_number<T: TryFrom<i64>>(&mut self) -> Result<Option<T>, Failure> {
+        let Some(number) = self.maybe_int()? else { return Ok(None) };
+        let fits = T::try_from(number);
+        fits.map(Some).map_err(|_| Failure::Unreadable(format!("column {}: {number}", self.column)))
+    }
+
+    /// A moment.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn moment(&mut self) -> Result<Timestamp, Failure> {
+        self.int().map(Timestamp::from_micros)
+    }
+
+    /// A moment, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_moment(&mut self) -> Result<Option<Timestamp>, Failure> {
+        Ok(self.maybe_int()?.map(Timestamp::from_micros))
+    }
+
+    /// A truth.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn bool(&mut self) -> Result<bool, Failure> {
+        match self.next()? {
+            Cell::Bool(truth) => Ok(truth),
+            Cell::Int(number) => Ok(number != 0),
+            other => self.odd("boolean", &other),
+        }
+    }
+
+    /// Text, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_text(&mut self) -> Result<Option<String>, Failure> {
+        match self.next()? {
+            Cell::Null => Ok(None),
+            Cell::Text(text) => Ok(Some(text)),
+            Cell::Bytes(bytes) => {
+                let text = String::from_utf8(bytes).map(Some);
+                text.map_err(|_| Failure::Unreadable(format!("column {} is not valid UTF-8", self.column)))
+            }
+            other => self.odd("text", &other),
+        }
+    }
+
+    /// Text.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn text(&mut self) -> Result<String, Failure> {
+        match self.maybe_text()? {
+            Some(text) => Ok(text),
+            None => self.odd("text", &Cell::Null),
+        }
+    }
+
+    /// Bytes.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+        match self.next()? {
+            Cell::Bytes(bytes) => Ok(bytes),
+            other => self.odd("bytes", &other),
+        }
+    }
+
+    fn maybe_id(&mut self) -> Result<Option<Uuid>, Failure> {
+        match self.next()? {
+            Cell::Null => Ok(None),
+            Cell::Id(id) => Ok(Some(id)),
+            Cell::Bytes(bytes) => match Uuid::from_slice(&bytes) {
+                Ok(id) => Ok(Some(id)),
+                Err(_) => self.odd("id", &Cell::Bytes(bytes)),
+            },
+            other => self.odd("id", &other),
+        }
+    }
+
+    /// A job, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_job(&mut self) -> Result<Option<JobId>, Failure> {
+        Ok(self.maybe_id()?.map(JobId::from_uuid))
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn job(&mut self) -> Result<JobId, Failure> {
+        match self.maybe_job()? {
+            Some(id) => Ok(id),
+            None => self.odd("id", &Cell::Null),
+        }
+    }
+
+    /// A worker, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_worker(&mut self) -> Result<Option<WorkerId>, Failure> {
+        Ok(self.maybe_id()?.map(WorkerId::from_uuid))
+    }
+
+    /// A worker.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn worker(&mut self) -> Result<WorkerId, Failure> {
+        match self.maybe_worker()? {
+            Some(id) => Ok(id),
+            None => self.odd("id", &Cell::Null),
+        }
+    }
+
+    /// Text that holds JSON, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Failure> {
+        let Some(text) = self.maybe_text()? else { return Ok(None) };
+        Ok(Some(serde_json::from_str(&text)?))
+    }
+
+    /// Several columns that came as one, or NULL.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn maybe_several(&mut self) -> Result<Option<Self>, Failure> {
+        match self.next()? {
+            Cell::Null => Ok(None),
+            Cell::Several(cells) => Ok(Some(Self::new(cells))),
+            other => self.odd("row", &other),
+        }
+    }
+
+    /// A word that one of the core's vocabularies knows.
+    ///
+    /// # Errors
+    /// [`Failure::Unreadable`].
+    pub fn word<T: FromStr<Err: Display>>(&mut self) -> Result<T, Failure> {
+        self.text()?.parse().map_err(|unknown: T::Err| Failure::Unreadable(unknown.to_string()))
+    }
+}
+
+/// The moment that a statement answered.
+///
+/// # Errors
+/// [`Failure::Unreadable`] when it answered none.
+pub fn moment_of(rows: Vec<Row>) -> Result<Timestamp, Failure> {
+    rows.into_iter().next().ok_or_else(no_moment)?.moment()
+}
+
+/// What it means that a statement did not tell the moment.
+#[must_use]
+pub fn no_moment() -> Failure {
+    Failure::Unreadable("the clock gave no answer".to_owned())
+}
+
+/// What the only row of an answer tells; none when there is no row.
+///
+/// # Errors
+/// Those of `read`.
+pub fn first<T>(
+    rows: Vec<Row>,
+    read: impl FnOnce(&mut Row) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    rows.into_iter().next().map(|mut row| read(&mut row)).transpose()
+}
+
+/// The jobs in the first column.
+pub(crate) fn jobs<C: FromIterator<JobId>>(rows: Vec<Row>) -> Result<C, Failure> {
+    rows.into_iter().map(|mut row| row.job()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_read_from_the_left_whatever_types_its_server_has() {
+        let id = JobId::from_u128(7);
+        let typed = [Cell::Bool(true), Cell::Text("a\0b".to_owned()), Cell::Id(id.as_uuid())];
+        let plain = [Cell::Int(1), Cell::Bytes(b"a\0b".to_vec()), Cell::Bytes(id.as_bytes().to_vec())];
+        for [truth, text, job] in [typed, plain] {
+            let mut row = Row::new(vec![truth, Cell::Null, text, job]);
+            assert!(row.bool().expect("a truth"));
+            assert_eq!(row.maybe_int().expect("none"), None);
+            assert_eq!(row.text().expect("text"), "a\0b");
+            assert_eq!(row.job().expect("an id"), id);
+            assert!(row.int().is_err(), "there is no fifth column");
+        }
+    }
+
+    #[test]
+    fn what_we_cannot_have_written_is_refused() {
+        let row = || Row::new(vec![Cell::Bytes(vec![0xff]), Cell::Int(-1)]);
+        assert!(row().text().is_err() && row().job().is_err() && row().int().is_err());
+        let mut row = row();
+        row.skip(1);
+        assert!(row.number::<u32>().is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! The sum of what a transaction changed, as rows to write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backstop_core::alert::Notice;
+use backstop_core::event::Event;
+use backstop_core::failure::{Cause, Fingerprint};
+use backstop_core::job::{Attempt, Priority, Record, State, StoredJob};
+use backstop_core::{Fence, JobId, Timestamp};
+
+use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
+
+/// Jobs of one queue, kind, version and priority form a lane.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneKey {
+    /// Their queue.
+    pub queue: Arc<str>,
+    /// Their kind.
+    pub kind: Arc<str>,
+    /// The version of their payload.
+    pub version: u32,
+    /// Their priority.
+    pub priority: Priority,
+}
+
+/// A row of `ready`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyRow {
+    /// Its lane.
+    pub lane: LaneKey,
+    /// When it is due.
+    pub run_at: Timestamp,
+    /// The job.
+    pub id: JobId,
+    /// It must not start after this.
+    pub expires_at: Option<Timestamp>,
+    /// True when the job has a row in `record`.
+    pub rowed: bool,
+}
+
+/// A row of `record`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordRow {
+    /// The job.
+    pub id: JobId,
+    /// Its lane.
+    pub lane: LaneKey,
+    /// What it has gone through. Never with a hold: a running job is written as it waited.
+    pub record: Record,
+}
+
+/// A row of `done`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The job.
+    pub id: JobId,
+    /// Its lane.
+    pub lane: LaneKey,
+    /// Its last record.
+    pub record: Record,
+    /// Its last run, when this row is the ledger's row of it.
+    pub run: Option<Attempt>,
+}
+
+/// Changes of a lane's counts, in the order of [`Writes::COUNTED`].
+pub type Tally = [i64; 7];
+
+/// All that a transaction writes. Everything is sorted, so that transactions lock rows in one order.
+#[derive(Debug, Default)]
+pub struct Writes {
+    /// New jobs, with when each is first due.
+    pub jobs: Vec<(Arc<StoredJob>, Timestamp)>,
+    /// Idempotency keys to remember.
+    pub idempotency: Vec<(String, JobId)>,
+    /// Business keys that are free now.
+    pub keys_out: Vec<(String, JobId)>,
+    /// Business keys that are held now.
+    pub keys_in: Vec<(String, JobId)>,
+    /// Rows to take out of `ready`.
+    pub ready_out: Vec<ReadyRow>,
+    /// Rows to put into `ready`.
+    pub ready_in: Vec<ReadyRow>,
+    /// Rows to write into `record`, whether they are there or not.
+    pub records_in: Vec<RecordRow>,
+    /// Rows to take out of `record`.
+    pub records_out: Vec<JobId>,
+    /// Rows to put into `done`.
+    pub done: Vec<Done>,
+    /// Rows to put into the ledger.
+    pub attempts: Vec<(JobId, Attempt)>,
+    /// Claims that changed; a spent one is to be taken out.
+    pub claims: Vec<ClaimRow>,
+    /// Failures to count.
+    pub incidents: Vec<IncidentCount>,
+    /// How the numbers of open dead letters change, by fingerprint. Never zero. To be written after `incidents`.
+    pub open: BTreeMap<String, i64>,
+    /// Alerts to put into their drawer (D3).
+    pub alerts: Vec<Notice>,
+    /// How the counts of lanes change.
+    pub tally: BTreeMap<LaneKey, Tally>,
+    /// What to tell after the commit.
+    pub events: Vec<Event>,
+    /// True when something may have become claimable (L13).
+    pub work_arrived: bool,
+}
+
+impl Writes {
+    /// The states in the order in which a [`Tally`] counts them.
+    pub const COUNTED: [State; 7] = [
+        State::Pending,
+        State::Running,
+        State::Succeeded,
+        State::Failed,
+        State::Paused,
+        State::Canceled,
+        State::Waiting,
+    ];
+
+    /// Notes that a job of a lane moved; none stands for not being there.
+    pub fn count(&mut self, lane: &LaneKey, from: Option<State>, to: Option<State>) {
+        if from == to {
+            return;
+        }
+        let tally = self.tally.entry(lane.clone()).or_default();
+        for (place, state) in Self::COUNTED.into_iter().enumerate() {
+            tally[place] += i64::from(to == Some(state)) - i64::from(from == Some(state));
+        }
+    }
+
+    /// True when there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+            && self.ready_out.is_empty()
+            && self.ready_in.is_empty()
+            && self.records_in.is_empty()
+            && self.records_out.is_empty()
+            && self.done.is_empty()
+            && self.attempts.is_empty()
+            && self.claims.is_empty()
+            && self.tally.is_empty()
+    }
+}
+
+impl WorkingSet {
+    /// The sum of everything that was changed in this working set.
+    #[must_use]
+    pub fn into_writes(mut self) -> Writes {
+        let mut writes = Writes {
+            events: std::mem::take(&mut self.events),
+            work_arrived: self.work_arrived,
+            idempotency: std::mem::take(&mut self.new_keys),
+            incidents: std::mem::take(&mut self.incidents).into_values().collect(),
+            alerts: std::mem::take(&mut self.alerts),
+            ..Writes::default()
+        };
+        writes.idempotency.sort_unstable();
+        let mut runs: BTreeMap<JobId, Vec<Attempt>> = BTreeMap::new();
+        for (id, run) in std::mem::take(&mut self.runs) {
+            runs.entry(id).or_default().push(run);
+        }
+        for (id, origin) in std::mem::take(&mut self.origins) {
+            let Some(loaded) = self.jobs.remove(&id) else { continue };
+            let dequeued = self.dequeued.contains(&id);
+            let runs = runs.remove(&id).unwrap_or_default();
+            writes.add(&loaded, origin.as_ref(), dequeued, runs);
+        }
+        writes.open.retain(|_, change| *change != 0);
+        writes.keys_in.sort_unstable();
+        writes.keys_out.sort_unstable();
+        let touched = std::mem::take(&mut self.changed_claims);
+        writes.claims = self.claims.into_values().filter(|claim| touched.contains(&claim.fence)).collect();
+        writes
+    }
+}
+
+impl Writes {
+    fn add(&mut self, loaded: &LoadedJob, origin: Option<&Origin>, dequeued: bool, mut runs: Vec<Attempt>) {
+        let (spec, after) = (&loaded.job.spec, &loaded.record);
+        let (id, lane) = (spec.id, lane_of(spec));
+        let before = origin.map(|origin| &origin.record);
+        self.count(&lane, before.map(|record| record.state), Some(after.state));
+        self.add_keys(loaded, before);
+        self.count_open(before.and_then(Record::incident), after.incident());
+        let ready = |record: &Record, rowed: bool| ReadyRow {
+            lane: lane.clone(),
+            run_at: record.run_at,
+            id,
+            expires_at: record.expires_at,
+            rowed,
+        };
+        // A new job that was never touched again has no past.
+        let fresh = origin.is_none() && after.state == State::Pending;
+        if origin.is_none() {
+            // Also one that was moved in the same transaction was not run: this is still when it is first due.
+            self.jobs.push((loaded.job.clone(), after.run_at));
+        }
+        let was_ready = before.filter(|record| record.state == State::Pending);
+        let is_ready = Some(after).filter(|record| record.state == State::Pending);
+        let same = was_ready.zip(is_ready).is_some_and(|(was, is)| was == is);
+        if let Some(was) = was_ready.filter(|_| !same && !dequeued) {
+            self.ready_out.push(ready(was, origin.is_some_and(|origin| origin.rowed)));
+        }
+        if let Some(is) = is_ready.filter(|_| !same || dequeued) {
+            self.ready_in.push(ready(is, !fresh));
+        }
+        let rowed = origin.is_some_and(|origin| origin.rowed);
+        if after.state == State::Succeeded {
+            let run = runs.pop_if(|run| is_plain_success(run));
+            self.done.push(Done { id, lane, record: after.clone(), run });
+            if rowed {
+                self.records_out.push(id);
+            }
+        } else if !fresh && before != Some(after) {
+            self.records_in.push(RecordRow { id, lane, record: waiting(after) });
+        }
+        self.attempts.extend(runs.into_iter().map(|run| (id, run)));
+    }
+
+    /// Notes that a job's mark moved from one incident to another; none stands for no dead letter.
+    pub fn count_open(&mut self, from: Option<&Fingerprint>, to: Option<&Fingerprint>) {
+        if from == to {
+            return;
+        }
+        for (fingerprint, change) in [(from, -1), (to, 1)] {
+            if let Some(fingerprint) = fingerprint {
+                *self.open.entry(fingerprint.to_string()).or_default() += change;
+            }
+        }
+    }
+
+    fn add_keys(&mut self, loaded: &LoadedJob, before: Option<&Record>) {
+        let Some(key) = &loaded.job.spec.business_key else { return };
+        let was = before.is_some_and(|record| record.state.is_live());
+        match (was, loaded.record.state.is_live()) {
+            (false, true) => self.keys_in.push((key.clone(), loaded.job.spec.id)),
+            (true, false) => self.keys_out.push((key.clone(), loaded.job.spec.id)),
+            _ => {}
+        }
+    }
+}
+
+/// True when the row of `done` can be the ledger's row of this run: a success with nothing to explain.
+fn is_plain_success(run: &Attempt) -> bool {
+    run.cause == Cause::Succeeded && run.failure.is_none() && run.decision.is_none()
+}
+
+/// A record as it is written: a hold stands in the claim, and is done again on the waiting record when it is read.
+fn waiting(record: &Record) -> Record {
+    let mut record = record.clone();
+    if let Some(hold) = record.hold.take() {
+        record.state = State::Pending;
+        record.fence = Fence::default();
+        record.runs -= u32::from(hold.started_at.is_some());
+    }
+    record
+}
