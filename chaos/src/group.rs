@@ -115,8 +115,8 @@ pub async fn drained(engine: &Backstop) {
     }
 }
 
-/// Returns when more jobs have succeeded than before; answers how many. A fault that meets nobody at work proves nothing,
-/// and how long it takes to get there is the machine's affair.
+/// Returns when more jobs have succeeded than before; answers how many. A fault that meets nobody at work proves
+/// nothing, and how long it takes to get there is the machine's affair.
 ///
 /// # Panics
 /// When that takes longer than a minute.

@@ -59,7 +59,7 @@ impl RuleCache {
                 Arc::new(book)
             }
             Err(error) => {
-                tracing::debug!(%error, "failure rules cannot be read; the ones known are followed");
+                tracing::debug!(%error, "failure rules cannot be read; those that were read before stay in force");
                 self.known().map(|(_, book)| book).unwrap_or_default()
             }
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_sql::connection::{Backend, Batch, Patience};
-use backstop_sql::{Connection, Dialect, Failure, Pending, Query, Row};
+use backstop_sql::{Dialect, Pending, Query, Row, ServerConnection, SqlFailure};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
@@ -24,10 +24,10 @@ impl Backend for Pooled {
         &Mysql
     }
 
-    fn connect(&self) -> Pending<'_, Box<dyn Connection>> {
+    fn connect(&self) -> Pending<'_, Box<dyn ServerConnection>> {
         Box::pin(async move {
             let conn = self.0.pool.get_conn().await.map_err(no_connection)?;
-            Ok(Box::new(Pulled { state: self.0.clone(), conn }) as Box<dyn Connection>)
+            Ok(Box::new(Pulled { state: self.0.clone(), conn }) as Box<dyn ServerConnection>)
         })
     }
 
@@ -40,7 +40,7 @@ impl Backend for Pooled {
 }
 
 /// What it means that no connection could be had.
-pub(crate) fn no_connection(problem: mysql_async::Error) -> Failure {
+pub(crate) fn no_connection(problem: mysql_async::Error) -> SqlFailure {
     of_driver(problem).while_connecting()
 }
 
@@ -50,7 +50,7 @@ struct Pulled {
     conn: Conn,
 }
 
-impl Connection for Pulled {
+impl ServerConnection for Pulled {
     fn send<'a>(&'a mut self, batch: Batch, sent: &'a mut bool) -> Pending<'a, Vec<Vec<Row>>> {
         Box::pin(async move {
             let (own, plain) = (batch.queries.len(), |text: String| Query::new(text, Vec::new()));

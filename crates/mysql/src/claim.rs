@@ -9,14 +9,14 @@ use backstop_sql::lanes;
 use backstop_sql::load;
 use backstop_sql::row::no_moment;
 use backstop_sql::statement::{Request, Statement};
-use backstop_sql::{Failure, Query, Row, Session, Transaction, Value};
+use backstop_sql::{Query, Row, Session, SqlFailure, Transaction, Value};
 use backstop_store::working_set::{ClaimRow, LaneKey, LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::sql;
 
 /// Takes due jobs for a worker.
-pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, Failure> {
+pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, SqlFailure> {
     let mut taking = Taking { claim, set: None, picked: Vec::new(), taken: Vec::new() };
     for round in rounds(&claim.queues) {
         let rooms = rooms(&round, ClaimRow::MOST - taking.taken.len());
@@ -38,7 +38,7 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// Takes from queues that differ, all in one go, best first for each of them.
-    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), Failure> {
+    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), SqlFailure> {
         let (lanes, now) = self.reach(tx, rooms).await?;
         let quotas = self.quotas(tx, rooms, &lanes, now).await?;
         let mut found = self.pick(tx, quotas, now).await?;
@@ -54,7 +54,7 @@ impl Taking<'_> {
         tx: &mut Transaction,
         quotas: Vec<(usize, i64, usize)>,
         now: Timestamp,
-    ) -> Result<Vec<(usize, LoadedJob)>, Failure> {
+    ) -> Result<Vec<(usize, LoadedJob)>, SqlFailure> {
         if quotas.is_empty() {
             return Ok(Vec::new());
         }
@@ -83,7 +83,7 @@ impl Taking<'_> {
         &mut self,
         tx: &mut Transaction,
         rooms: &[Room<'_>],
-    ) -> Result<(Vec<(usize, i64, LaneKey)>, Timestamp), Failure> {
+    ) -> Result<(Vec<(usize, i64, LaneKey)>, Timestamp), SqlFailure> {
         let queues: Vec<&ClaimQueue> = rooms.iter().map(|room| room.queue).collect();
         let question = if queues.len() > FEW_QUEUES { sql::LANES_DUE } else { sql::LANES_OPEN };
         let look = lanes_of(tx, question, Some(self.claim.worker), &queues);
@@ -116,7 +116,7 @@ impl Taking<'_> {
         rooms: &[Room<'_>],
         lanes: &[(usize, i64, LaneKey)],
         now: Timestamp,
-    ) -> Result<Vec<(usize, i64, usize)>, Failure> {
+    ) -> Result<Vec<(usize, i64, usize)>, SqlFailure> {
         let (mut quotas, mut asked) = (Vec::new(), Vec::new());
         for mine in lanes.chunk_by(|one, next| one.0 == next.0) {
             let free = mine.first().and_then(|(place, ..)| rooms.get(*place)).map_or(0, |room| room.free);
@@ -189,7 +189,7 @@ struct SeenLane {
 }
 
 /// Reads the answer to [`lanes_of`]; the lanes by the index of their room.
-fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, Failure> {
+fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, SqlFailure> {
     // The first queue of a name, and the first of them that takes any kind.
     let named = || queues.iter().enumerate().rev();
     let rooms: HashMap<&str, usize> = named().map(|(room, wanted)| (&*wanted.queue, room)).collect();
@@ -214,7 +214,7 @@ fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, F
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
-pub(crate) async fn peek(tx: &mut Transaction, claim: &Claim) -> Result<Peek, Failure> {
+pub(crate) async fn peek(tx: &mut Transaction, claim: &Claim) -> Result<Peek, SqlFailure> {
     let open: Vec<&ClaimQueue> = claim.queues.iter().filter(|wanted| wanted.limit > 0).collect();
     let look = lanes_of(tx, sql::LANES_DUE, None, &open);
     let seen = seen(claim, &open, tx.one_alone(look).await?)?;

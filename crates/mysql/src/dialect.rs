@@ -117,7 +117,7 @@ statement_table! {
         QueuePaused => &[Once(sql::QUEUE_PAUSED)],
         NextDue => &[Each(sql::NEXT_DUE)],
         Views => &[Rows(sql::VIEWS)],
-        Glances => &[Rows(sql::GLANCES)],
+        Summaries => &[Rows(sql::GLANCES)],
         Causes => &[Once(sql::CAUSES)],
         LastDecision => &[Once(sql::LAST_DECISION)],
         Attempts => &[Once(sql::ATTEMPTS)],

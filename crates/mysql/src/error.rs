@@ -1,6 +1,6 @@
 //! What an error of the server or of the way to it means here. The only place that knows the server's numbers.
 
-use backstop_sql::{Failure, Meaning};
+use backstop_sql::{Meaning, SqlFailure};
 use mysql_async::{DriverError, Error as DriverFailure};
 
 use crate::tls;
@@ -13,13 +13,13 @@ pub(crate) const NO_TRANSACTION: &str = "1305";
 pub(crate) const NOT_ALLOWED: &str = "1227";
 
 /// What an error of the driver means.
-pub(crate) fn of_driver(error: DriverFailure) -> Failure {
+pub(crate) fn of_driver(error: DriverFailure) -> SqlFailure {
     if let Some(unprotected) = tls::unprotected(&error) {
-        return Failure::Unprotected(unprotected);
+        return SqlFailure::Unprotected(unprotected);
     }
     match error {
         DriverFailure::Server(server) => of_database(server.code, &server.message),
-        DriverFailure::Io(problem) => Failure::Lost(problem.to_string()),
+        DriverFailure::Io(problem) => SqlFailure::Lost(problem.to_string()),
         DriverFailure::Driver(DriverError::PacketTooLarge) => {
             of_database(PACKET_TOO_LARGE, "the packet is too large for the server")
         }
@@ -28,29 +28,29 @@ pub(crate) fn of_driver(error: DriverFailure) -> Failure {
             | DriverError::PoolDisconnected
             | DriverError::PacketOutOfOrder
             | DriverError::UnexpectedPacket { .. }),
-        ) => Failure::Lost(problem.to_string()),
-        other => Failure::Unreadable(other.to_string()),
+        ) => SqlFailure::Lost(problem.to_string()),
+        other => SqlFailure::Unreadable(other.to_string()),
     }
 }
 
 /// What an error that the database itself raised means: its number and its words. For sessions over other drivers.
 #[must_use]
-pub fn of_database(code: u16, message: &str) -> Failure {
+pub fn of_database(code: u16, message: &str) -> SqlFailure {
     match code {
         // A lock that took too long: the server does not say on what.
-        1205 => Failure::Busy(HELD.to_owned()),
+        1205 => SqlFailure::Busy(HELD.to_owned()),
         // A duplicate key, a deadlock, and a table that was being changed.
-        1062 | 1213 | 1412 => Failure::Again(format!("{message} ({code})")),
+        1062 | 1213 | 1412 => SqlFailure::Again(format!("{message} ({code})")),
         // The server stops, or ended the connection; 1180 is a commit whose outcome it does not know itself.
         1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1180 | 1184 | 1927 | 2006 | 2013 | 4031 => {
-            Failure::Lost(format!("{message} ({code})"))
+            SqlFailure::Lost(format!("{message} ({code})"))
         }
-        _ => Failure::Database { code: code.to_string(), means: meaning(code, message) },
+        _ => SqlFailure::Database { code: code.to_string(), means: meaning(code, message) },
     }
 }
 
 /// True when a column or an index was to be added that is there already.
-pub(crate) fn is_there_already(failure: &Failure) -> bool {
+pub(crate) fn is_there_already(failure: &SqlFailure) -> bool {
     failure.has_code("1060") || failure.has_code("1061")
 }
 

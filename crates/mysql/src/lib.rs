@@ -32,7 +32,7 @@ mod store;
 mod tls;
 mod tx;
 
-pub use backstop_sql::{Cell, Failure, Pending, Query, Row, Session, Value, finish_in, submit_in};
+pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
 pub use dialect::Mysql;
 pub use error::of_database;
 pub use mysql_async;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_sql::access::Access;
 use backstop_sql::open::{each_setting, take_setting, unusable, versions, without_password};
-use backstop_sql::{Failure, Query, Session, Value};
+use backstop_sql::{Query, Session, SqlFailure, Value};
 use backstop_store::encryption::{RequestedEncryption, SslMode, TransportEncryption, bare_host, is_loopback};
 use backstop_store::{Error, Versions};
 use mysql_async::prelude::Queryable;
@@ -136,15 +136,15 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
 /// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
 /// was found.
 pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     let look = async {
         let mut conn = pool.get_conn().await.map_err(no_connection)?;
         let mut wire = Wire { conn: &mut conn, prefix: &options.prefix };
         let found = version(&mut wire, &options.prefix).await?;
-        Ok::<_, Failure>((conn, found))
+        Ok::<_, SqlFailure>((conn, found))
     };
     let patience = CONNECT_TIMEOUT.min(options.deadline);
-    let silent = || Err(Failure::Unreachable("the server does not answer".to_owned()));
+    let silent = || Err(SqlFailure::Unreachable("the server does not answer".to_owned()));
     let looked = tokio::time::timeout(patience, look).await;
     let (mut conn, found) = looked.unwrap_or_else(|_| silent()).map_err(failed)?;
     let version = found.map(|found| found.version);
@@ -162,7 +162,7 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
 /// Runs statements for which no store need be open.
 pub(crate) async fn apply(place: Place, options: &Options, statements: Vec<String>) -> Result<(), Error> {
     let place = protect(place).await?;
-    let failed = |failure: Failure| failure.into_error(&place.location, false);
+    let failed = |failure: SqlFailure| failure.into_error(&place.location, false);
     let pool = pool(&place, options);
     let mut conn = pool.get_conn().await.map_err(|problem| failed(no_connection(problem)))?;
     for statement in statements {
@@ -173,7 +173,7 @@ pub(crate) async fn apply(place: Place, options: &Options, statements: Vec<Strin
 }
 
 async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(), Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     let mut wire = Wire { conn, prefix };
     let name = || vec![Value::text(prefix.name())];
     let locked = wire.one(Query::new(schema::LOCK, name())).await.map_err(failed)?;
@@ -187,7 +187,7 @@ async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(),
 }
 
 async fn apply_missing(session: &mut dyn Session, prefix: &Prefix, location: &str) -> Result<(), Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     // Another process may have been here since it was looked at.
     let found = version(session, prefix).await.map_err(failed)?;
     if Versions::accept(found, schema::newest(), location, true)? {
@@ -204,7 +204,7 @@ async fn apply_missing(session: &mut dyn Session, prefix: &Prefix, location: &st
     Ok(())
 }
 
-async fn version(session: &mut dyn Session, prefix: &Prefix) -> Result<Option<Versions>, Failure> {
+async fn version(session: &mut dyn Session, prefix: &Prefix) -> Result<Option<Versions>, SqlFailure> {
     let name = Value::text(format!("{}meta", prefix.name()));
     let tables = Query::new(schema::META_TABLES, vec![name]);
     versions(session, tables, Query::new(schema::VERSIONS, Vec::new())).await

@@ -22,8 +22,8 @@ impl Prefix {
             return Ok(Self(name.to_owned()));
         }
         Err(format!(
-            "the prefix {name:?} is no plain name: begin with a small letter, then small letters, digits and _, at \
-             most 40"
+            "the prefix {name:?} is not a plain name: start with a lowercase letter, then use lowercase letters, \
+             digits and _, 40 characters at most"
         ))
     }
 

@@ -213,7 +213,7 @@ const FIRST: &[&str] = &[
 
 /// Dead letters that are looked after. Columns that are NULL or have a default take no time on a table of any size.
 /// MariaDB is told to leave out what is there already; to MySQL those words are a comment, and its complaint is taken
-/// for what it means (see `Failure::is_there_already`).
+/// for what it means (see `SqlFailure::is_there_already`).
 ///
 /// Programs of the first version go on beside it: none of their statements reads or writes what is new here. What they
 /// leave NULL means what it meant then: no marks, and of an archived job the document says whether it ever ran.

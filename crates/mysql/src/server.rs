@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_sql::columns::Columns;
 use backstop_sql::row::first;
-use backstop_sql::{Failure, Pending, Query, Row, Server, Session, Transaction, Value};
+use backstop_sql::{Pending, Query, Row, Server, Session, SqlFailure, Transaction, Value};
 use backstop_store::{Claim, Claimed, Finding, Peek};
 
 use crate::check;
@@ -41,7 +41,7 @@ impl Server for MysqlServer {
 }
 
 /// Adds what commits have left in `tally` to the lanes.
-async fn fold(tx: &mut Transaction, limit: usize) -> Result<usize, Failure> {
+async fn fold(tx: &mut Transaction, limit: usize) -> Result<usize, SqlFailure> {
     // Nearly always an idle store has nothing to add, and one statement sees that.
     if first(tx.one_alone(Query::new(sql::TALLY_LOOK, Vec::new())).await?, Row::bool)? != Some(true) {
         return Ok(0);

@@ -1,6 +1,6 @@
 //! Statements sent over connections of the driver `mysql_async`.
 
-use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session};
+use backstop_sql::{Cell, Dialect, Pending, Query, Row, Session, SqlFailure};
 use mysql_async::consts::ColumnType;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Row as DriverRow, Value as DriverValue};
@@ -11,12 +11,12 @@ use crate::packet::{Packet, packets};
 use crate::prefix::Prefix;
 
 /// Sends one packet, and reads what each of its statements answers.
-pub(crate) async fn send(conn: &mut impl Queryable, packet: Packet) -> Result<Vec<Vec<Row>>, Failure> {
+pub(crate) async fn send(conn: &mut impl Queryable, packet: Packet) -> Result<Vec<Vec<Row>>, SqlFailure> {
     let mut answers = Vec::with_capacity(packet.statements);
     let mut result = conn.query_iter(packet.text).await.map_err(of_driver)?;
     for _ in 0..packet.statements {
         let rows: Vec<DriverRow> = result.collect().await.map_err(of_driver)?;
-        answers.push(rows.into_iter().map(read).collect::<Result<Vec<Row>, Failure>>()?);
+        answers.push(rows.into_iter().map(read).collect::<Result<Vec<Row>, SqlFailure>>()?);
     }
     result.drop_result().await.map_err(of_driver)?;
     Ok(answers)
@@ -48,22 +48,22 @@ impl<Q: Queryable> Session for Wire<'_, Q> {
 }
 
 /// Reads a row of the driver.
-fn read(row: DriverRow) -> Result<Row, Failure> {
+fn read(row: DriverRow) -> Result<Row, SqlFailure> {
     let columns = row.columns();
     let cells = columns.iter().zip(row.unwrap()).map(|(column, value)| cell(column.column_type(), value));
-    Ok(Row::new(cells.collect::<Result<Vec<Cell>, Failure>>()?))
+    Ok(Row::new(cells.collect::<Result<Vec<Cell>, SqlFailure>>()?))
 }
 
-fn cell(column: ColumnType, value: DriverValue) -> Result<Cell, Failure> {
+fn cell(column: ColumnType, value: DriverValue) -> Result<Cell, SqlFailure> {
     match value {
         DriverValue::NULL => Ok(Cell::Null),
         DriverValue::Int(number) => Ok(Cell::Int(number)),
         DriverValue::Bytes(bytes) if is_number(column) => {
             let number = std::str::from_utf8(&bytes).ok().and_then(|digits| digits.parse().ok());
-            number.map(Cell::Int).ok_or_else(|| Failure::Unreadable(format!("a number: {bytes:?}")))
+            number.map(Cell::Int).ok_or_else(|| SqlFailure::Unreadable(format!("a number: {bytes:?}")))
         }
         DriverValue::Bytes(bytes) => Ok(Cell::Bytes(bytes)),
-        other => Err(Failure::Unreadable(format!("a value of a type that no table has: {other:?}"))),
+        other => Err(SqlFailure::Unreadable(format!("a value of a type that no table has: {other:?}"))),
     }
 }
 

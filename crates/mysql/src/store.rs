@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use backstop_sql::{ServerStore, Settings, Shared, look_at_fences};
+use backstop_sql::{ServerStore, Shared, StoreSettings, look_at_fences};
 use backstop_store::{Error, Layer, Store};
 use tokio::runtime::Handle;
 
@@ -38,7 +38,7 @@ impl MysqlStore {
         let open::Place { opts, encryption, location } = place;
         let runtime = Handle::current();
         let state = Arc::new(State { prefix, pool, opts, runtime, encryption, old_transaction });
-        let settings = Settings { location, connections, clock, deadline, lock_wait };
+        let settings = StoreSettings { location, connections, clock, deadline, lock_wait };
         let shared = Arc::new(Shared::new(Arc::new(Pooled(state.clone())), settings));
         // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
         let _ = look_at_fences(&shared).await;
@@ -52,7 +52,7 @@ impl MysqlStore {
         self.found
     }
 
-    /// Makes the roles of [`roles`](crate::roles), or brings them up to date.
+    /// Makes the roles of [`roles`], or brings them up to date.
     ///
     /// # Errors
     /// [`Error::Unusable`] when the user may not.

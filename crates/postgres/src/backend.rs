@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_sql::connection::{Backend, Batch, Patience};
-use backstop_sql::{Connection, Dialect, Failure, Pending, Row};
+use backstop_sql::{Dialect, Pending, Row, ServerConnection, SqlFailure};
 use deadpool_postgres::{Object, PoolError};
 use futures_util::future::join;
 
@@ -24,10 +24,10 @@ impl Backend for Pooled {
         &Postgres
     }
 
-    fn connect(&self) -> Pending<'_, Box<dyn Connection>> {
+    fn connect(&self) -> Pending<'_, Box<dyn ServerConnection>> {
         Box::pin(async move {
             let client = Some(self.0.pool.get().await.map_err(no_connection)?);
-            Ok(Box::new(Pulled { state: self.0.clone(), client }) as Box<dyn Connection>)
+            Ok(Box::new(Pulled { state: self.0.clone(), client }) as Box<dyn ServerConnection>)
         })
     }
 
@@ -41,11 +41,11 @@ impl Backend for Pooled {
 }
 
 /// What it means that no connection could be had.
-pub(crate) fn no_connection(problem: PoolError) -> Failure {
+pub(crate) fn no_connection(problem: PoolError) -> SqlFailure {
     match problem {
         PoolError::Backend(error) => error::of_driver(error).while_connecting(),
-        PoolError::Timeout(_) => Failure::Slow("waiting for a connection"),
-        other => Failure::Unreachable(other.to_string()),
+        PoolError::Timeout(_) => SqlFailure::Slow("waiting for a connection"),
+        other => SqlFailure::Unreachable(other.to_string()),
     }
 }
 
@@ -56,7 +56,7 @@ struct Pulled {
     client: Option<Object>,
 }
 
-impl Connection for Pulled {
+impl ServerConnection for Pulled {
     fn send<'a>(&'a mut self, batch: Batch, sent: &'a mut bool) -> Pending<'a, Vec<Vec<Row>>> {
         Box::pin(async move {
             let Some(client) = self.client.as_deref() else { return Err(gone()) };
@@ -95,6 +95,6 @@ impl Connection for Pulled {
     }
 }
 
-fn gone() -> Failure {
-    Failure::Lost("the connection is gone".to_owned())
+fn gone() -> SqlFailure {
+    SqlFailure::Lost("the connection is gone".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use backstop_sql::check::{self, finding};
 use backstop_sql::row::first;
-use backstop_sql::{Failure, Query, Row, Session, Transaction, Value};
+use backstop_sql::{Query, Row, Session, SqlFailure, Transaction, Value};
 use backstop_store::{Finding, Level};
 
 use crate::schema;
@@ -10,7 +10,7 @@ use crate::sql;
 use crate::state::State;
 
 /// Looks at everything.
-pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, Failure> {
+pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, SqlFailure> {
     let mut findings = Vec::new();
     for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         findings.extend(setting(&row.text()?, &row.text()?));
@@ -75,7 +75,7 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
 }
 
 /// How this very connection is protected. The server tells of the way that ends at it: behind a pooler it is not ours.
-async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
     let rows = tx.one(Query::new(sql::IS_ENCRYPTED, Vec::new())).await?;
     let there = first(rows, Row::bool)?;
     let here = state.encryption.promised().or(if state.direct { there } else { None });
@@ -92,7 +92,7 @@ fn server_version(number: &str) -> Finding {
 }
 
 /// Tables and indexes that are not there, or are not valid.
-async fn drift(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> {
+async fn drift(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
     let schema = state.schema.name();
     let rows = tx.one(Query::new(sql::RELATIONS, vec![Value::text(schema)])).await?;
     let mut present = Vec::new();
@@ -113,7 +113,7 @@ async fn drift(tx: &mut Transaction, state: &State) -> Result<Finding, Failure> 
     Ok(finding(Level::Bad, "tables", message, Some(hint)))
 }
 
-fn horizon_of(rows: Vec<Row>) -> Result<Finding, Failure> {
+fn horizon_of(rows: Vec<Row>) -> Result<Finding, SqlFailure> {
     let mut old = Vec::new();
     for mut row in rows {
         let (pid, seconds, user, state) = (row.int()?, row.int()?, row.text()?, row.text()?);
@@ -123,7 +123,7 @@ fn horizon_of(rows: Vec<Row>) -> Result<Finding, Failure> {
 }
 
 /// Transactions that others wait for at this moment; none when there are none.
-fn blockers(rows: Vec<Row>) -> Result<Option<Finding>, Failure> {
+fn blockers(rows: Vec<Row>) -> Result<Option<Finding>, SqlFailure> {
     let mut found = Vec::new();
     for mut row in rows {
         let (pid, seconds, user, state) = (row.int()?, row.int()?, row.text()?, row.text()?);

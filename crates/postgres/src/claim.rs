@@ -7,7 +7,7 @@ use backstop_core::Timestamp;
 use backstop_sql::claim::{Room, TakenJob, in_order, rooms, rounds, save, take};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
-use backstop_sql::{Failure, Query, Row, Session, Shared, Transaction, Value};
+use backstop_sql::{Query, Row, Session, Shared, SqlFailure, Transaction, Value};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
@@ -19,7 +19,7 @@ use crate::state::State;
 const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
 
 /// Takes due jobs for a worker in a transaction, queue by queue where some are named twice.
-pub(crate) async fn claim(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Claimed, Failure> {
+pub(crate) async fn claim(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Claimed, SqlFailure> {
     let start = start(state, &claim.queues);
     let mut taking = Taking { claim, set: None, taken: Vec::new(), start: &start, news: None };
     for round in rounds(&claim.queues) {
@@ -27,7 +27,7 @@ pub(crate) async fn claim(tx: &mut Transaction, state: &State, claim: &Claim) ->
         taking.serve(tx, &rooms).await?;
     }
     let Taking { set, taken, news, .. } = taking;
-    let set = set.ok_or_else(|| Failure::Unreadable("a claim gave no answer".to_owned()))?;
+    let set = set.ok_or_else(|| SqlFailure::Unreadable("a claim gave no answer".to_owned()))?;
     let claimed = save(tx, claim.worker, set, taken, Vec::new()).await?;
     learn(state, &tx.shared, &start, news);
     Ok(claimed)
@@ -45,7 +45,7 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     /// Takes from queues that differ, all in one go, best first for each of them.
-    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), Failure> {
+    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), SqlFailure> {
         let moment = self.set.as_ref().map(|set| set.now);
         let now = moment.map_or_else(|| tx.shared.moment(), Value::at);
         let query = take_query(self.claim, now, rooms, self.start, false);
@@ -72,8 +72,8 @@ pub(crate) struct About {
 }
 
 /// Reads what a claim is told beside its jobs. A worker that is not live is refused.
-pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<About, Failure> {
-    let no_answer = || Failure::Unreadable("a claim gave no answer".to_owned());
+pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<About, SqlFailure> {
+    let no_answer = || SqlFailure::Unreadable("a claim gave no answer".to_owned());
     let mut row = row.ok_or_else(no_answer)?;
     let now = row.moment()?;
     row.skip(2);
@@ -108,7 +108,7 @@ pub(crate) fn read(
     shared: &Shared,
     picked: Vec<Row>,
     rooms: &[Room<'_>],
-) -> Result<Vec<(usize, LoadedJob)>, Failure> {
+) -> Result<Vec<(usize, LoadedJob)>, SqlFailure> {
     let mut room_of: HashMap<i64, usize> = HashMap::new();
     let mut found = Vec::with_capacity(picked.len());
     for mut row in picked {
@@ -136,7 +136,7 @@ pub(crate) fn learn(state: &State, shared: &Shared, start: &Begin, news: Option<
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
-pub(crate) async fn peek(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Peek, Failure> {
+pub(crate) async fn peek(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Peek, SqlFailure> {
     let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
     let start = start(state, &claim.queues);
     let params = vec![
@@ -148,7 +148,7 @@ pub(crate) async fn peek(tx: &mut Transaction, state: &State, claim: &Claim) -> 
         Value::maybe_text(start.told.as_ref()),
     ];
     let row = tx.one_alone(Query::new(sql::PEEK, params)).await?.into_iter().next();
-    let mut row = row.ok_or_else(|| Failure::Unreadable("a look for work gave no answer".to_owned()))?;
+    let mut row = row.ok_or_else(|| SqlFailure::Unreadable("a look for work gave no answer".to_owned()))?;
     let peek = Peek { now: row.moment()?, next_due: row.maybe_moment()? };
     learn(state, &tx.shared, &start, row.maybe_json()?);
     Ok(peek)

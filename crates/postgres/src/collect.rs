@@ -10,7 +10,7 @@ use backstop_core::job::NewJob;
 use backstop_sql::access::Class;
 use backstop_sql::connection::Mode;
 use backstop_sql::submit::{self, Answers};
-use backstop_sql::{Call, Failure, Transaction};
+use backstop_sql::{Call, SqlFailure, Transaction};
 use backstop_store::working_set::SubmitNeeds;
 use backstop_store::{Error, Submit};
 use tokio::sync::oneshot;
@@ -167,7 +167,7 @@ async fn store_once(
     batch: &Submit,
     optimistic: bool,
     recipient: Option<&Recipient>,
-) -> Result<(Answers, Option<TakenRows>), Failure> {
+) -> Result<(Answers, Option<TakenRows>), SqlFailure> {
     let decided = submit::decide(tx, batch, optimistic).await?;
     let recipient = recipient.filter(|_| decided.writes.work_arrived);
     // As late as can be: who was served a moment ago has had time to come back.

@@ -112,7 +112,7 @@ statement_table! {
         QueuePaused => &[sql::QUEUE_PAUSED],
         NextDue => &[sql::NEXT_DUE],
         Views => &[sql::BY_KEY, sql::VIEWS],
-        Glances => &[sql::BY_KEY, sql::GLANCES],
+        Summaries => &[sql::BY_KEY, sql::GLANCES],
         Causes => &[sql::CAUSES],
         LastDecision => &[sql::LAST_DECISION],
         Attempts => &[sql::ATTEMPTS],

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use backstop_sql::{Failure, Meaning};
+use backstop_sql::{Meaning, SqlFailure};
 use tokio_postgres::error::SqlState;
 
 use crate::tls;
@@ -11,16 +11,16 @@ use crate::tls;
 pub(crate) const NO_TRANSACTION: &str = "25P01";
 
 /// What an error of the driver means.
-pub(crate) fn of_driver(error: tokio_postgres::Error) -> Failure {
+pub(crate) fn of_driver(error: tokio_postgres::Error) -> SqlFailure {
     let Some(database) = error.as_db_error() else {
         if let Some(unprotected) = tls::unprotected(&error) {
-            return Failure::Unprotected(unprotected);
+            return SqlFailure::Unprotected(unprotected);
         }
         let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         return if error.is_closed() || is_io(&error) {
-            Failure::Lost(cause)
+            SqlFailure::Lost(cause)
         } else {
-            Failure::Unreadable(cause)
+            SqlFailure::Unreadable(cause)
         };
     };
     // Where it waited for a lock, the server names the relation in its context only.
@@ -60,20 +60,20 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 /// What an error that the database itself raised means: its five letters, its words, and the constraint or object that
 /// it names. For sessions over other drivers.
 #[must_use]
-pub fn of_database(code: &str, message: &str, detail: Option<&str>) -> Failure {
+pub fn of_database(code: &str, message: &str, detail: Option<&str>) -> SqlFailure {
     let meets_another =
         [SqlState::UNIQUE_VIOLATION, SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
     if code == SqlState::LOCK_NOT_AVAILABLE.code() {
-        return Failure::Busy(held(detail));
+        return SqlFailure::Busy(held(detail));
     }
     if meets_another.iter().any(|state| state.code() == code) {
-        return Failure::Again(format!("{message} ({code})"));
+        return SqlFailure::Again(format!("{message} ({code})"));
     }
     // The server ends connections with these when it is stopped or promoted.
     if code.starts_with("57P") || code.starts_with("08") {
-        return Failure::Lost(format!("{message} ({code})"));
+        return SqlFailure::Lost(format!("{message} ({code})"));
     }
-    Failure::Database { code: code.to_owned(), means: meaning(code, message, detail) }
+    SqlFailure::Database { code: code.to_owned(), means: meaning(code, message, detail) }
 }
 
 /// What an error that the database raised means to whoever called the store.

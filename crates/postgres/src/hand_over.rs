@@ -11,7 +11,7 @@ use backstop_core::JobId;
 use backstop_core::job::NewJob;
 use backstop_sql::claim::{rooms, rounds};
 use backstop_sql::decode::LANE_COLUMN;
-use backstop_sql::{Call, Failure, Query, Row, Shared};
+use backstop_sql::{Call, Query, Row, Shared, SqlFailure};
 use backstop_store::{Claim, Claimed, Error, Signal};
 
 use crate::claim::start;
@@ -135,7 +135,7 @@ pub(crate) fn emptied(stored: &[NewJob], rows: &[Row]) -> BTreeSet<Arc<str>> {
 /// What was taken, as a claim answers it; none when that is nothing.
 async fn hand_over(process: &Process, claim: &Claim, taken: TakenRows) -> Result<Option<Claimed>, Error> {
     let Process { shared, state } = process;
-    let refused = |failure: Failure| failure.into_error(shared.location(), false);
+    let refused = |failure: SqlFailure| failure.into_error(shared.location(), false);
     let answer = TakeAnswer::read(claim, taken.rows).map_err(refused)?;
     if answer.rows.is_empty() {
         return Ok(None);

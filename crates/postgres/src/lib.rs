@@ -40,7 +40,7 @@ mod take;
 mod tls;
 mod tx;
 
-pub use backstop_sql::{Cell, Failure, Pending, Query, Row, Session, Value, finish_in, submit_in};
+pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
 pub use dialect::Postgres;
 #[cfg(feature = "diesel-async")]
 pub use diesel_async;

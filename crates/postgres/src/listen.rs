@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use backstop_sql::access::Class;
 use backstop_sql::connection::Mode;
-use backstop_sql::{Call, Failure, Query, Shared, Value};
+use backstop_sql::{Call, Query, Shared, SqlFailure, Value};
 use futures_util::future::poll_fn;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -112,9 +112,14 @@ pub(crate) async fn listen(store: WeakProcess, place: Arc<Place>, token: Arc<str
 }
 
 /// One connection, until it fails; Ok when the store is gone.
-async fn hear(store: &WeakProcess, place: &Place, token: &str, probe_every: Duration) -> Result<(), Failure> {
-    let connector = tls::connector(&place.encryption).map_err(Failure::Unreachable)?;
-    let slow = |_| Failure::Slow("a connection to listen on");
+async fn hear(
+    store: &WeakProcess,
+    place: &Place,
+    token: &str,
+    probe_every: Duration,
+) -> Result<(), SqlFailure> {
+    let connector = tls::connector(&place.encryption).map_err(SqlFailure::Unreachable)?;
+    let slow = |_| SqlFailure::Slow("a connection to listen on");
     let (client, mut connection) =
         timeout(PROBE_LIMIT, place.config.connect(connector)).await.map_err(slow)?.map_err(of_driver)?;
     let (sender, mut notices) = mpsc::unbounded_channel();
@@ -138,12 +143,12 @@ async fn attend(
     notices: &mut mpsc::UnboundedReceiver<String>,
     token: &str,
     probe_every: Duration,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let Some(process) = store.upgrade() else { return Ok(()) };
     let channel = channel(&process.state);
     timeout(PROBE_LIMIT, client.batch_execute(&format!("LISTEN {channel}")))
         .await
-        .map_err(|_| Failure::Slow("the start of listening"))?
+        .map_err(|_| SqlFailure::Slow("the start of listening"))?
         .map_err(of_driver)?;
     drop(process);
     let probe = format!("{token} ");
@@ -153,16 +158,16 @@ async fn attend(
         let Some(process) = store.upgrade() else { return Ok(()) };
         let asked = timeout(PROBE_LIMIT, send(&process, vec![probe.clone()])).await;
         drop(process);
-        asked.map_err(|_| Failure::Slow("a notice to itself"))?.map_err(Failure::Refused)?;
+        asked.map_err(|_| SqlFailure::Slow("a notice to itself"))?.map_err(SqlFailure::Refused)?;
         let limit = Instant::now() + PROBE_LIMIT;
         loop {
             let notice = tokio::time::timeout_at(limit, notices.recv()).await;
             match notice
-                .map_err(|_| Failure::Slow("a notice to itself, which a pooler may have swallowed,"))?
+                .map_err(|_| SqlFailure::Slow("a notice to itself, which a pooler may have swallowed,"))?
             {
                 Some(payload) if payload == probe => break,
                 Some(payload) => pass_on(store, &payload, token),
-                None => return Err(Failure::Lost("the listening connection ended".to_owned())),
+                None => return Err(SqlFailure::Lost("the listening connection ended".to_owned())),
             }
         }
         let Some(process) = store.upgrade() else { return Ok(()) };
@@ -174,7 +179,7 @@ async fn attend(
         let next = Instant::now() + probe_every;
         while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
             let Some(payload) = notice else {
-                return Err(Failure::Lost("the listening connection ended".to_owned()));
+                return Err(SqlFailure::Lost("the listening connection ended".to_owned()));
             };
             pass_on(store, &payload, token);
         }

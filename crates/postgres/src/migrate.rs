@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use backstop_sql::open::versions;
-use backstop_sql::{Failure, Query, Session, Value};
+use backstop_sql::{Query, Session, SqlFailure, Value};
 use backstop_store::{Error, Versions};
 use deadpool_postgres::{Object, Pool};
 use tokio_postgres::Client;
@@ -23,15 +23,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Connects for the first time, and brings the tables to this program's version if it may. Answers the version that
 /// was found.
 pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> Result<Option<i64>, Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     let look = async {
         let client = pool.get().await.map_err(no_connection)?;
         let mut wire = Wire { client: &client, schema: &options.schema };
         let found = version(&mut wire, &options.schema).await?;
-        Ok::<_, Failure>((client, found))
+        Ok::<_, SqlFailure>((client, found))
     };
     let looked = tokio::time::timeout(options.deadline, look).await;
-    let (client, found) = looked.unwrap_or(Err(Failure::Slow("opening it"))).map_err(failed)?;
+    let (client, found) = looked.unwrap_or(Err(SqlFailure::Slow("opening it"))).map_err(failed)?;
     let version = found.map(|found| found.version);
     if Versions::accept(found, schema::newest(), location, options.migrate)? {
         return Ok(version);
@@ -54,7 +54,7 @@ enum Next {
 
 /// Does what fits into one transaction. Throughout it holds the lock that keeps others from migrating.
 async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> Result<Next, Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     begin(client, names).await.map_err(failed)?;
     let mut wire = Wire { client, schema: names };
     let mut next = apply_missing(&mut wire, names, location).await?;
@@ -69,7 +69,7 @@ async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> R
 }
 
 /// Begins a transaction in which nobody else migrates.
-async fn begin(client: &Client, names: &Schema) -> Result<(), Failure> {
+async fn begin(client: &Client, names: &Schema) -> Result<(), SqlFailure> {
     loop {
         client.batch_execute(sql::BEGIN_MIGRATION).await.map_err(of_driver)?;
         let mut wire = Wire { client, schema: names };
@@ -84,7 +84,7 @@ async fn begin(client: &Client, names: &Schema) -> Result<(), Failure> {
 }
 
 async fn apply_missing(session: &mut dyn Session, names: &Schema, location: &str) -> Result<Next, Error> {
-    let failed = |failure: Failure| failure.into_error(location, false);
+    let failed = |failure: SqlFailure| failure.into_error(location, false);
     // Another process may have been here since it was looked at.
     let found = version(session, names).await.map_err(failed)?;
     if Versions::accept(found, schema::newest(), location, true)? {
@@ -115,13 +115,13 @@ async fn apply_missing(session: &mut dyn Session, names: &Schema, location: &str
     Ok(next)
 }
 
-async fn save(session: &mut dyn Session, version: i64) -> Result<(), Failure> {
+async fn save(session: &mut dyn Session, version: i64) -> Result<(), SqlFailure> {
     let versions = vec![Value::int(version), Value::int(schema::OLDEST)];
     session.one(Query::new(schema::VERSION_SAVE, versions)).await.map(drop)
 }
 
 /// Makes indexes beside everything that is going on, over a connection without a transaction.
-async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result<(), Failure> {
+async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result<(), SqlFailure> {
     let client = Object::take(pool.get().await.map_err(no_connection)?);
     let mut wire = Wire { client: &client, schema: names };
     for statement in statements {
@@ -140,7 +140,7 @@ async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result
     Ok(())
 }
 
-async fn version(session: &mut dyn Session, names: &Schema) -> Result<Option<Versions>, Failure> {
+async fn version(session: &mut dyn Session, names: &Schema) -> Result<Option<Versions>, SqlFailure> {
     let tables = Query::new(schema::META_TABLES, vec![Value::text(names.name())]);
     versions(session, tables, Query::new(schema::VERSIONS, Vec::new())).await
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use backstop_sql::claim::{rooms, rounds};
 use backstop_sql::row::first;
 use backstop_sql::statement::Request;
-use backstop_sql::{Failure, Pending, Query, Row, Server, Transaction, Value};
+use backstop_sql::{Pending, Query, Row, Server, SqlFailure, Transaction, Value};
 use backstop_store::{Claim, Claimed, Finding, Peek};
 
 use crate::check;
@@ -37,7 +37,7 @@ impl Server for PostgresServer {
                 }
                 _ => claim::claim(tx, &self.0, claim).await,
             };
-            if matches!(&claimed, Err(Failure::Again(problem)) if problem.contains(sql::CLAIM_KEY)) {
+            if matches!(&claimed, Err(SqlFailure::Again(problem)) if problem.contains(sql::CLAIM_KEY)) {
                 // The number that was drawn is that of a claim which is still there.
                 tx.shared.fences.note_behind();
             }
@@ -68,7 +68,7 @@ impl Server for PostgresServer {
         Some(Query::new(sql::CURSORS, Vec::new()).into())
     }
 
-    fn recalled(&self, rows: Vec<Row>) -> Result<(), Failure> {
+    fn recalled(&self, rows: Vec<Row>) -> Result<(), SqlFailure> {
         let (mut server, mut cursors) = (0, Vec::new());
         for mut row in rows {
             server = row.int()?;
@@ -96,7 +96,7 @@ impl Server for PostgresServer {
 }
 
 /// Removes arrivals that every cursor has seen.
-async fn clear_arrivals(tx: &mut Transaction) -> Result<(), Failure> {
+async fn clear_arrivals(tx: &mut Transaction) -> Result<(), SqlFailure> {
     tx.one_alone(Query::new(sql::FLOOR_RAISE, Vec::new())).await?;
     for _ in 0..MOST_CLEARED {
         let gone = tx.one_alone(Query::new(sql::ARRIVALS_DELETE, Vec::new())).await?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use backstop_sql::open::is_plain_name;
-use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session};
+use backstop_sql::{Cell, Dialect, Pending, Query, Row, Session, SqlFailure};
 use futures_util::future::join_all;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as DriverRow};
@@ -83,13 +83,13 @@ impl Session for Wire<'_> {
 
 impl Wire<'_> {
     /// Runs statements in order; the answers to all of them come back in one round trip.
-    pub(crate) async fn send_all(&self, batch: &[Query]) -> Result<Vec<Vec<Row>>, Failure> {
+    pub(crate) async fn send_all(&self, batch: &[Query]) -> Result<Vec<Vec<Row>>, SqlFailure> {
         // Polled in order, so sent in order.
         join_all(batch.iter().map(|query| self.send(query))).await.into_iter().collect()
     }
 
     /// Runs one statement, unnamed and in one round trip, so that it works behind a pooler too.
-    async fn send(&self, query: &Query) -> Result<Vec<Row>, Failure> {
+    async fn send(&self, query: &Query) -> Result<Vec<Row>, SqlFailure> {
         let bound: Vec<Bound<'_>> = query.params.iter().map(Bound).collect();
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             bound.iter().map(|value| (value as &(dyn ToSql + Sync), value.of_type())).collect();
@@ -99,9 +99,9 @@ impl Wire<'_> {
 }
 
 /// Reads a row of the driver.
-fn read(row: &DriverRow) -> Result<Row, Failure> {
+fn read(row: &DriverRow) -> Result<Row, SqlFailure> {
     let cell = |column| row.try_get::<_, Read>(column).map(|read| read.0).map_err(error::of_driver);
-    Ok(Row::new((0..row.len()).map(cell).collect::<Result<Vec<Cell>, Failure>>()?))
+    Ok(Row::new((0..row.len()).map(cell).collect::<Result<Vec<Cell>, SqlFailure>>()?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::Refusal;
-use backstop_sql::{Failure, ServerStore, Settings, Shared, look_at_fences};
+use backstop_sql::{ServerStore, Shared, SqlFailure, StoreSettings, look_at_fences};
 use backstop_store::{
     Answer, Claim, Claimed, Error, Finding, Layer, NewWorker, Observer, Signal, Store, Submit, Submitted,
 };
@@ -51,7 +51,7 @@ impl PostgresStore {
         let direct = cancel::is_direct(&pool, &place).await;
         let state = Arc::new(State::new(pool, connector, direct, place.encryption, &options));
         let Options { clock, connections, deadline, lock_wait, probe, .. } = options;
-        let settings = Settings { location: place.location, connections, clock, deadline, lock_wait };
+        let settings = StoreSettings { location: place.location, connections, clock, deadline, lock_wait };
         let shared = Arc::new(Shared::new(Arc::new(Pooled(state.clone())), settings));
         // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
         let _ = look_at_fences(&shared).await;
@@ -67,13 +67,13 @@ impl PostgresStore {
         self.found
     }
 
-    /// Makes the roles of [`roles`](crate::roles), or brings them up to date.
+    /// Makes the roles of [`roles`], or brings them up to date.
     ///
     /// # Errors
     /// [`Error::Unusable`] when the user may not.
     pub async fn apply_roles(&self) -> Result<(), Error> {
         let Process { shared, state } = &self.process;
-        let failed = |failure: Failure| failure.into_error(shared.location(), false);
+        let failed = |failure: SqlFailure| failure.into_error(shared.location(), false);
         let client = state.pool.get().await.map_err(|problem| failed(no_connection(problem)))?;
         client.batch_execute(&roles(&state.schema)).await.map_err(|error| failed(of_driver(error)))
     }

@@ -6,7 +6,7 @@
 use backstop_core::{Fence, Timestamp, event};
 use backstop_sql::claim::{Room, hand_out, in_order, row_of};
 use backstop_sql::load::meet_lanes;
-use backstop_sql::{Failure, Query, Row, Shared, Transaction};
+use backstop_sql::{Query, Row, Shared, SqlFailure, Transaction};
 use backstop_store::working_set::LoadedJob;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
@@ -27,7 +27,7 @@ pub(crate) async fn take(
     state: &State,
     claim: &Claim,
     rooms: &[Room<'_>],
-) -> Result<Claimed, Failure> {
+) -> Result<Claimed, SqlFailure> {
     let shared = tx.shared.clone();
     let start = start(state, &claim.queues);
     let answer = TakeAnswer::read(claim, tx.one_alone(query(&shared, claim, rooms, &start)).await?)?;
@@ -56,7 +56,7 @@ pub(crate) struct TakeAnswer {
 
 impl TakeAnswer {
     /// A worker that is not live is refused.
-    pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Self, Failure> {
+    pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Self, SqlFailure> {
         let mut rows = rows.into_iter();
         let About { now, fence, news } = about(claim, rows.next())?;
         Ok(Self { now, fence: fence.unwrap_or_default(), news, rows: rows.collect() })
@@ -70,7 +70,7 @@ impl TakeAnswer {
         claim: &Claim,
         rooms: &[Room<'_>],
         start: &Begin,
-    ) -> Result<Claimed, Failure> {
+    ) -> Result<Claimed, SqlFailure> {
         let Self { now, fence, news, rows } = self;
         let mut found = read(shared, rows, rooms)?;
         learn(state, shared, start, Some(news));

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use backstop::{Backstop, WorkerHandle};
+use backstop::{Backstop, MaintenanceHandle};
 use backstop_server::{Api, ServerSettings, serve};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -16,10 +16,9 @@ fn client() -> PathBuf {
 }
 
 /// A store in a file of its own, and somebody who takes back quickly what the dead have held.
-async fn engine(folder: &Path) -> (Backstop, WorkerHandle) {
+async fn engine(folder: &Path) -> (Backstop, MaintenanceHandle) {
     let engine = Backstop::open(&format!("sqlite:{}", folder.join("jobs.db").display())).await.unwrap();
-    let keeper = engine.worker(()).queue("nobody", 1).lease(Duration::from_millis(600));
-    let keeper = keeper.start().await.unwrap();
+    let keeper = engine.maintenance().lease(Duration::from_millis(600)).start();
     (engine, keeper)
 }
 

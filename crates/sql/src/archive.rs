@@ -10,7 +10,7 @@ use backstop_store::{Archived, Duty, Page, PageRequest, Term, show};
 use crate::columns::Columns;
 use crate::decode;
 use crate::encode::status_code;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::purge;
 use crate::query;
 use crate::row;
@@ -26,7 +26,7 @@ pub(crate) async fn archive(
     term: &Term,
     retention: &Retention,
     limit: usize,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqlFailure> {
     let now = lead_on(tx, term, Duty::Archive).await?;
     let mut ids: Vec<JobId> = Vec::new();
     for state in Retention::STATES {
@@ -56,7 +56,7 @@ async fn ended(
     state: State,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<JobId>, Failure> {
+) -> Result<Vec<JobId>, SqlFailure> {
     let Some(cutoff) = retention.cutoff(state, now).filter(|_| limit > 0) else { return Ok(Vec::new()) };
     let request = if state == State::Succeeded {
         Statement::EndedWell.with(vec![Value::at(cutoff), Value::count(limit)])
@@ -70,7 +70,7 @@ async fn documents(
     tx: &mut Transaction,
     ids: &[JobId],
     now: Timestamp,
-) -> Result<(Vec<JobDetail>, Vec<Archived>), Failure> {
+) -> Result<(Vec<JobDetail>, Vec<Archived>), SqlFailure> {
     let details: Vec<JobDetail> = query::details(tx, ids, now).await?.into_iter().flatten().collect();
     let mut documents = Vec::with_capacity(details.len());
     for detail in &details {
@@ -97,7 +97,10 @@ fn save(details: &[JobDetail], documents: &[Archived]) -> Request {
 }
 
 /// Archived jobs by id, in order.
-pub(crate) async fn archived(tx: &mut Transaction, ids: &[JobId]) -> Result<Vec<Option<Archived>>, Failure> {
+pub(crate) async fn archived(
+    tx: &mut Transaction,
+    ids: &[JobId],
+) -> Result<Vec<Option<Archived>>, SqlFailure> {
     let rows = tx.ask(Statement::ArchivedById.each_job(ids)).await?;
     let found = rows.into_iter().map(decode::archived).collect::<Result<HashMap<_, _>, _>>()?;
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
@@ -107,7 +110,7 @@ pub(crate) async fn archived(tx: &mut Transaction, ids: &[JobId]) -> Result<Vec<
 pub(crate) async fn archive_page(
     tx: &mut Transaction,
     page: PageRequest<JobId>,
-) -> Result<Page<(JobId, Archived), JobId>, Failure> {
+) -> Result<Page<(JobId, Archived), JobId>, SqlFailure> {
     show::page_limit(page.limit)?;
     let params = vec![Value::maybe_job(page.after), Value::count(page.limit.saturating_add(1))];
     let rows = tx.ask(Statement::ArchivePage.with(params)).await?;

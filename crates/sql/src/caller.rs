@@ -9,7 +9,7 @@ use backstop_store::working_set::{HeldJobs, Wants, WorkingSet, Writes};
 use backstop_store::{Error, Finish, Submit, Submitted};
 
 use crate::counting;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::finish::{self, Ended};
 use crate::hold::Context;
 use crate::lanes::Lanes;
@@ -74,7 +74,7 @@ pub async fn finish_in(
 async fn submit_once(
     session: &mut dyn Session,
     batch: &Submit,
-) -> Result<Vec<Result<Submitted, Refusal>>, Failure> {
+) -> Result<Vec<Result<Submitted, Refusal>>, SqlFailure> {
     let lanes = Lanes::of_caller();
     let now = moment_of(session.ask(Statement::Clock.with(vec![Value::Int(None)])).await?)?;
     let mut set = WorkingSet::new(now, Wants::default());
@@ -87,7 +87,7 @@ async fn submit_once(
 async fn finish_once(
     session: &mut dyn Session,
     endings: &[Finish],
-) -> Result<Vec<Result<State, Stale>>, Failure> {
+) -> Result<Vec<Result<State, Stale>>, SqlFailure> {
     // What the process remembers of its claims is compared with their rows and dropped when these have changed, so
     // nothing has to be told to it here, and a rollback leaves it right too.
     let (lanes, held_jobs) = (Lanes::of_caller(), HeldJobs::default());
@@ -104,7 +104,7 @@ async fn save(
     lanes: &Lanes,
     writes: Writes,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     if writes.is_empty() {
         return Ok(());
     }
@@ -115,7 +115,7 @@ async fn save(
     session.ask_all(requests).await.map(drop)
 }
 
-async fn mark(session: &mut dyn Session, statement: Statement) -> Result<(), Failure> {
+async fn mark(session: &mut dyn Session, statement: Statement) -> Result<(), SqlFailure> {
     session.ask(statement.plain()).await.map(drop)
 }
 
@@ -139,10 +139,10 @@ async fn begin(session: &mut dyn Session) -> Result<(), Error> {
 /// Keeps what a try has written, or takes it back. Answers none when it met another transaction and may try again.
 async fn end<T>(
     session: &mut dyn Session,
-    outcome: Result<T, Failure>,
+    outcome: Result<T, SqlFailure>,
     tries: &mut usize,
 ) -> Result<Option<T>, Error> {
-    let failed = |failure: Failure| failure.into_error(LOCATION, false);
+    let failed = |failure: SqlFailure| failure.into_error(LOCATION, false);
     let failure = match outcome {
         Ok(answer) => {
             mark(session, Statement::Release).await.map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use backstop_store::{Finding, Level};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::{self, Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::Statement;
@@ -40,7 +40,7 @@ fn schema(found: Option<i64>, newest: i64) -> Finding {
 ///
 /// # Errors
 /// Those of the connection.
-pub async fn rest(tx: &mut Transaction, version: Query, newest: i64) -> Result<Vec<Finding>, Failure> {
+pub async fn rest(tx: &mut Transaction, version: Query, newest: i64) -> Result<Vec<Finding>, SqlFailure> {
     let version = row::first(tx.one(version).await?, Row::int)?;
     Ok(vec![schema(version, newest), skew(tx).await?, tx.shared.fences.finding()])
 }
@@ -56,7 +56,7 @@ pub fn horizon(old: &[String], hint: &str) -> Finding {
 }
 
 /// Whether this machine and the server agree about the time.
-async fn skew(tx: &mut Transaction) -> Result<Finding, Failure> {
+async fn skew(tx: &mut Transaction) -> Result<Finding, SqlFailure> {
     let server = moment_of(tx.ask(Statement::Clock.with(vec![Value::Int(None)])).await?)?;
     let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let here = i64::try_from(here.as_micros()).unwrap_or(i64::MAX);

@@ -10,7 +10,7 @@ use backstop_store::working_set::claim_row::{Slot, shares};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::{self, Row};
 use crate::shared::Shared;
 use crate::statement::{Request, Statement};
@@ -106,7 +106,7 @@ pub async fn save(
     set: WorkingSet,
     taken: Vec<TakenJob>,
     mut first: Vec<Request>,
-) -> Result<Claimed, Failure> {
+) -> Result<Claimed, SqlFailure> {
     let now = set.now;
     if taken.is_empty() {
         tx.commit(first).await?;

@@ -7,7 +7,7 @@ use backstop_core::{JobId, Timestamp};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::value::Value;
 
 /// Columns of rows, filled row by row.
@@ -197,7 +197,7 @@ impl Cells<'_> {
     ///
     /// # Errors
     /// When the value cannot be written as JSON.
-    pub fn json<T: Serialize>(&mut self, value: Option<&T>) -> Result<&mut Self, Failure> {
+    pub fn json<T: Serialize>(&mut self, value: Option<&T>) -> Result<&mut Self, SqlFailure> {
         let text = value.map(serde_json::to_string).transpose()?;
         Ok(self.maybe_text(text.as_deref()))
     }

@@ -17,7 +17,7 @@ pub trait Backend: Send + Sync + 'static {
     fn dialect(&self) -> &'static dyn Dialect;
 
     /// A connection on which no transaction is open.
-    fn connect(&self) -> Pending<'_, Box<dyn Connection>>;
+    fn connect(&self) -> Pending<'_, Box<dyn ServerConnection>>;
 
     /// Tells other processes that work may have become claimable on queues (L13), where the server can.
     fn tell_others(&self, queues: BTreeSet<Arc<str>>) {
@@ -40,7 +40,7 @@ pub struct Patience {
 }
 
 /// One connection. Dropped, it goes back to its pool.
-pub trait Connection: Send {
+pub trait ServerConnection: Send {
     /// Runs a batch in one round trip, as far as it fits into one. `sent` becomes true as soon as the commit may reach
     /// the server.
     fn send<'a>(&'a mut self, batch: Batch, sent: &'a mut bool) -> Pending<'a, Vec<Vec<Row>>>;

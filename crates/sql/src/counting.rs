@@ -10,7 +10,7 @@ use backstop_store::working_set::{Aftermath, IncidentCount, Seen, Writes};
 
 use crate::columns::Columns;
 use crate::encode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::Row;
 use crate::session::Session;
 use crate::statement::{Request, Statement};
@@ -50,7 +50,7 @@ pub(crate) fn ask(endings: &[Finish]) -> Request {
 }
 
 /// True when one of them is said to be fixed: only then can a failure of it be a regression (D7).
-pub(crate) fn is_any_fixed(rows: Vec<Row>) -> Result<bool, Failure> {
+pub(crate) fn is_any_fixed(rows: Vec<Row>) -> Result<bool, SqlFailure> {
     let mut fixed = false;
     for mut row in rows {
         fixed |= Standing::from_text(&row.text()?)?.state == IncidentState::Fixed;
@@ -64,7 +64,7 @@ pub(crate) fn sums(counts: &[IncidentCount]) -> Request {
 }
 
 /// Takes what [`sums`] has answered, or else the request before it, which counted them.
-fn seen(answers: &mut Vec<Vec<Row>>) -> Result<Vec<Seen>, Failure> {
+fn seen(answers: &mut Vec<Vec<Row>>) -> Result<Vec<Seen>, SqlFailure> {
     let (sums, counted) = (answers.pop().unwrap_or_default(), answers.pop().unwrap_or_default());
     let read = |mut row: Row| {
         Ok(Seen { fingerprint: row.text()?, failures: row.int()?, standing: row.maybe_text()? })
@@ -77,7 +77,7 @@ pub(crate) fn opened(
     counts: &[IncidentCount],
     answers: &mut Vec<Vec<Row>>,
     now: Timestamp,
-) -> Result<Vec<Event>, Failure> {
+) -> Result<Vec<Event>, SqlFailure> {
     let mut seen = seen(answers)?;
     // Whoever has said something since we asked said it after these failures.
     seen.iter_mut().for_each(|seen| seen.standing = None);
@@ -100,7 +100,7 @@ pub(crate) async fn settle(
     mut requests: Vec<Request>,
     counts: &[IncidentCount],
     now: Timestamp,
-) -> Result<Settled, Failure> {
+) -> Result<Settled, SqlFailure> {
     requests.push(sums(counts));
     let mut answers = session.ask_all(requests).await?;
     let aftermath = Aftermath::of(counts, seen(&mut answers)?, now)?;

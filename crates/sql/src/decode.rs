@@ -14,7 +14,7 @@ use backstop_store::{Archived, Incident};
 use serde::Deserialize;
 
 use crate::encode::status_code;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::Row;
 
 /// The number of columns of `record` in every row that has them.
@@ -25,9 +25,9 @@ const DONE_COLUMNS: usize = 11;
 pub const LANE_COLUMN: usize = 1;
 
 /// The state that is written as this number.
-pub(crate) fn state_of(code: i64) -> Result<State, Failure> {
+pub(crate) fn state_of(code: i64) -> Result<State, SqlFailure> {
     let known = State::ALL.into_iter().find(|state| status_code(*state) == code);
-    known.ok_or_else(|| Failure::Unreadable(format!("a job with status {code}")))
+    known.ok_or_else(|| SqlFailure::Unreadable(format!("a job with status {code}")))
 }
 
 /// A row of `job`.
@@ -43,8 +43,8 @@ pub(crate) struct JobRow {
 pub(crate) fn job(
     row: &mut Row,
     folded: bool,
-    lane: impl Fn(i64) -> Result<Arc<LaneKey>, Failure>,
-) -> Result<JobRow, Failure> {
+    lane: impl Fn(i64) -> Result<Arc<LaneKey>, SqlFailure>,
+) -> Result<JobRow, SqlFailure> {
     let (id, lane_id) = (row.job()?, row.int()?);
     let (created_at, run_at) = (row.moment()?, row.moment()?);
     let lane = lane(lane_id)?;
@@ -61,7 +61,7 @@ pub(crate) fn job(
 }
 
 /// Reads the columns of `job` that most jobs leave empty.
-fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), Failure> {
+fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), SqlFailure> {
     let mut damage = Damage::default();
     spec.policy = damage.decode("policy", row.maybe_text()?.as_deref()).unwrap_or_default();
     spec.expires_at = row.maybe_moment()?;
@@ -79,12 +79,12 @@ fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), Failure> {
 }
 
 /// Reads the columns of `record` that came as one.
-pub(crate) fn folded_record(row: &mut Row) -> Result<Option<Record>, Failure> {
+pub(crate) fn folded_record(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
     row.maybe_several()?.map_or(Ok(None), |mut row| record(&mut row))
 }
 
 /// Reads the columns of `record`; none when the job has no past.
-pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
+pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
     let Some(code) = row.maybe_int()? else {
         row.skip(RECORD_COLUMNS - 1);
         return Ok(None);
@@ -112,18 +112,18 @@ pub(crate) fn record(row: &mut Row) -> Result<Option<Record>, Failure> {
 }
 
 /// Reads what a job was paused in.
-fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, Failure> {
+fn paused_from(row: &mut Row) -> Result<Option<PausedFrom>, SqlFailure> {
     Ok(row.maybe_int()?.map(state_of).transpose()?.and_then(PausedFrom::of))
 }
 
 /// Reads the marks on a record; most have none.
-fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, Failure> {
+fn marks(row: &mut Row) -> Result<Option<Box<Marks>>, SqlFailure> {
     let text = row.maybe_text()?;
     Ok(text.as_deref().and_then(|text| Marks::from_text(text).ok()).map(Box::new))
 }
 
 /// Reads a job in short, behind its id.
-pub(crate) fn job_summary(row: &mut Row) -> Result<JobSummary, Failure> {
+pub(crate) fn job_summary(row: &mut Row) -> Result<JobSummary, SqlFailure> {
     Ok(JobSummary {
         rests: JobSummary::rest(state_of(row.int()?)?),
         paused_from: paused_from(row)?,
@@ -141,7 +141,7 @@ pub(crate) fn reason(word: Option<String>) -> Option<TerminalReason> {
 }
 
 /// Reads the columns of `done` that make a record; none when the job has not succeeded.
-pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
+pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, SqlFailure> {
     let Some(run_at) = row.maybe_moment()? else {
         row.skip(DONE_COLUMNS - 1);
         return Ok(None);
@@ -169,9 +169,10 @@ pub(crate) fn done(row: &mut Row) -> Result<Option<Record>, Failure> {
 }
 
 /// Reads a claim: fence, worker, moment, slots, edits and ids.
-fn claim(mut row: Row) -> Result<ClaimRow, Failure> {
+fn claim(mut row: Row) -> Result<ClaimRow, SqlFailure> {
     let (mut claim, slots) = claim_without_jobs(&mut row)?;
-    let unreadable = || Failure::Unreadable("a claim whose jobs or slots are not of their form".to_owned());
+    let unreadable =
+        || SqlFailure::Unreadable("a claim whose jobs or slots are not of their form".to_owned());
     let jobs = ClaimRow::decode_jobs(&row.bytes()?).ok_or_else(unreadable)?;
     claim.slots = ClaimRow::decode_slots(&slots, jobs.len(), claim.claimed_at).ok_or_else(unreadable)?;
     claim.jobs = jobs;
@@ -179,19 +180,19 @@ fn claim(mut row: Row) -> Result<ClaimRow, Failure> {
 }
 
 /// Reads claims.
-pub(crate) fn claims(rows: Vec<Row>) -> Result<Vec<ClaimRow>, Failure> {
+pub(crate) fn claims(rows: Vec<Row>) -> Result<Vec<ClaimRow>, SqlFailure> {
     rows.into_iter().map(claim).collect()
 }
 
 /// Reads a claim without its ids, and its slots as they are stored.
-pub(crate) fn claim_without_jobs(row: &mut Row) -> Result<(ClaimRow, Vec<u8>), Failure> {
+pub(crate) fn claim_without_jobs(row: &mut Row) -> Result<(ClaimRow, Vec<u8>), SqlFailure> {
     let (fence, worker, claimed_at) = (Fence(row.int()?), row.worker()?, row.moment()?);
     let (slots, edits) = (row.bytes()?, row.number()?);
     Ok((ClaimRow { fence, worker, claimed_at, jobs: Vec::new(), slots: Vec::new(), edits }, slots))
 }
 
 /// Reads one row of the ledger.
-pub(crate) fn attempt(mut row: Row) -> Result<Attempt, Failure> {
+pub(crate) fn attempt(mut row: Row) -> Result<Attempt, SqlFailure> {
     Ok(Attempt {
         number: row.number()?,
         fence: Fence(row.int()?),
@@ -210,7 +211,7 @@ pub(crate) fn attempt(mut row: Row) -> Result<Attempt, Failure> {
 }
 
 /// Reads error type, message and fingerprint, which are there together or not at all.
-pub(crate) fn failure(row: &mut Row) -> Result<Option<FailureRecord>, Failure> {
+pub(crate) fn failure(row: &mut Row) -> Result<Option<FailureRecord>, SqlFailure> {
     let Some(error_type) = row.maybe_text()? else {
         row.skip(2);
         return Ok(None);
@@ -218,12 +219,12 @@ pub(crate) fn failure(row: &mut Row) -> Result<Option<FailureRecord>, Failure> {
     Ok(Some(FailureRecord { error_type, message: row.text()?, fingerprint: fingerprint(row.text()?)? }))
 }
 
-fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
+fn fingerprint(text: String) -> Result<Fingerprint, SqlFailure> {
     Ok(Fingerprint::deserialize(serde_json::Value::String(text))?)
 }
 
 /// Reads an incident.
-pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
+pub(crate) fn incident(mut row: Row) -> Result<Incident, SqlFailure> {
     Ok(Incident {
         fingerprint: fingerprint(row.text()?)?,
         kind: row.text()?,
@@ -241,19 +242,19 @@ pub(crate) fn incident(mut row: Row) -> Result<Incident, Failure> {
     })
 }
 
-fn standing(text: Option<String>) -> Result<Standing, Failure> {
+fn standing(text: Option<String>) -> Result<Standing, SqlFailure> {
     Ok(text.as_deref().map(Standing::from_text).transpose()?.unwrap_or_default())
 }
 
 /// Reads an archived job: id, status, moment, whether it ran, and document.
-pub(crate) fn archived(mut row: Row) -> Result<(JobId, Archived), Failure> {
+pub(crate) fn archived(mut row: Row) -> Result<(JobId, Archived), SqlFailure> {
     let (id, state, archived_at) = (row.job()?, state_of(row.int()?)?, row.moment()?);
     let (ran, document) = (row.bool()?, Arc::from(row.text()?));
     Ok((id, Archived { archived_at, state, ran, document }))
 }
 
 /// Reads a worker's row.
-pub(crate) fn worker(mut row: Row) -> Result<WorkerRow, Failure> {
+pub(crate) fn worker(mut row: Row) -> Result<WorkerRow, SqlFailure> {
     Ok(WorkerRow {
         id: row.worker()?,
         name: row.text()?,

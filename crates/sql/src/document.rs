@@ -8,7 +8,7 @@ use backstop_core::{JobId, Limits, Timestamp};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect, show};
 
 use crate::columns::Columns;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::operate;
 use crate::row::{Row, moment_of, no_moment};
 use crate::session::Session as _;
@@ -18,7 +18,7 @@ use crate::transaction::Transaction;
 use crate::value::Value;
 
 /// Documents of a drawer, in the order of the bytes of their keys.
-pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Result<Documents, Failure> {
+pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Result<Documents, SqlFailure> {
     show::page_limit(range.limit)?;
     let page = Statement::DocumentPage.with(vec![
         tx.shared.moment(),
@@ -72,7 +72,7 @@ fn revision(found: &Revisions, (drawer, key): Spot<'_>) -> Option<i64> {
 ///
 /// A document that somebody else writes for the first time between our look and our write is met as a duplicate; the
 /// transaction then begins again, and sees it.
-pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended, Failure> {
+pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended, SqlFailure> {
     let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
     if actual > limit {
         return Err(Error::TooMany { what: "the amendment", actual, limit }.into());
@@ -94,7 +94,7 @@ async fn lock(
     tx: &mut Transaction,
     amend: &Amend,
     edits: &BTreeMap<Spot<'_>, &Edit>,
-) -> Result<(Timestamp, Revisions), Failure> {
+) -> Result<(Timestamp, Revisions), SqlFailure> {
     let mut names = Columns::default();
     for (drawer, key) in edits.keys() {
         names.row().text(drawer).text(key);
@@ -108,7 +108,7 @@ async fn lock(
         term::expect(term, term.duty, answers.next().unwrap_or_default(), now)?;
     }
     let read = |mut row: Row| Ok(((row.text()?, row.text()?), row.int()?));
-    Ok((now, rows.into_iter().map(read).collect::<Result<_, Failure>>()?))
+    Ok((now, rows.into_iter().map(read).collect::<Result<_, SqlFailure>>()?))
 }
 
 fn is_expected(edit: &Edit, found: Option<i64>) -> bool {

@@ -8,7 +8,7 @@ use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_store::{Duty, LaneMark, Overdue, Term, Terms, retire};
 
 use crate::columns::Columns;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::load;
 use crate::row::moment_of;
 use crate::session::Session as _;
@@ -24,7 +24,7 @@ pub(crate) async fn lead(
     duties: &[Duty],
     ttl: Duration,
     also: impl FnOnce() -> Option<Request>,
-) -> Result<Vec<Option<Term>>, Failure> {
+) -> Result<Vec<Option<Term>>, SqlFailure> {
     if let Some(terms) = renew(tx, node, duties, ttl).await? {
         if let Some(also) = also() {
             tx.one_alone(also).await?;
@@ -65,7 +65,7 @@ async fn renew(
     node: WorkerId,
     duties: &[Duty],
     ttl: Duration,
-) -> Result<Option<Vec<Option<Term>>>, Failure> {
+) -> Result<Option<Vec<Option<Term>>>, SqlFailure> {
     let renew = Statement::RenewTerms.with(vec![
         Value::texts(duties.iter().map(|duty| duty.as_str())),
         Value::worker(node),
@@ -86,7 +86,7 @@ async fn renew(
 }
 
 /// The latest term of every duty that was ever led.
-pub(crate) async fn terms(tx: &mut Transaction) -> Result<Terms, Failure> {
+pub(crate) async fn terms(tx: &mut Transaction) -> Result<Terms, SqlFailure> {
     let (mut now, mut terms) = (Timestamp::MIN, Vec::new());
     let look = Statement::Terms.with(vec![tx.shared.moment()]);
     for mut row in tx.one_alone(look).await? {
@@ -104,7 +104,7 @@ pub(crate) async fn overdue(
     tx: &mut Transaction,
     after: Option<Overdue>,
     limit: usize,
-) -> Result<Vec<Overdue>, Failure> {
+) -> Result<Vec<Overdue>, SqlFailure> {
     let after = after.unwrap_or(Overdue { expires_at: Timestamp::MIN, job: JobId::from_u128(0) });
     let params =
         vec![tx.shared.moment(), Value::at(after.expires_at), Value::job(after.job), Value::count(limit)];
@@ -113,7 +113,7 @@ pub(crate) async fn overdue(
 }
 
 /// Fails those of these jobs that are still unclaimed and overdue (L19).
-pub(crate) async fn expire(tx: &mut Transaction, term: &Term, jobs: &[Overdue]) -> Result<usize, Failure> {
+pub(crate) async fn expire(tx: &mut Transaction, term: &Term, jobs: &[Overdue]) -> Result<usize, SqlFailure> {
     let now = lead_on(tx, term, Duty::Expire).await?;
     let overdue: BTreeSet<&Overdue> = jobs.iter().filter(|overdue| overdue.expires_at < now).collect();
     let mut wanted = Columns::default();
@@ -143,7 +143,7 @@ pub(crate) async fn retire_lanes(
     term: &Term,
     idle: Duration,
     limit: usize,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqlFailure> {
     let now = lead_on(tx, term, Duty::Prune).await?;
     let cutoff = retire::cutoff(idle, now).unwrap_or(Timestamp::MIN);
     let found = tx.ask(Statement::LanesToMark.with(vec![Value::at(cutoff), Value::count(limit)])).await?;

@@ -9,7 +9,7 @@ use backstop_core::{JobId, Timestamp};
 use backstop_store::working_set::{Done, IncidentCount, ReadyRow, RecordRow};
 
 use crate::columns::Cells;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 
 /// A table, and its columns in the order in which rows are written.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(crate) fn job(
     job: &StoredJob,
     run_at: Timestamp,
     lane: Option<i64>,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let spec = &job.spec;
     row.job(spec.id)
         .maybe_int(lane)
@@ -125,7 +125,7 @@ pub(crate) fn ready(row: &mut Cells<'_>, ready: &ReadyRow, lane: Option<i64>) {
 }
 
 /// Writes a row of [`RECORD`].
-pub(crate) fn record(row: &mut Cells<'_>, of: &RecordRow, lane: Option<i64>) -> Result<(), Failure> {
+pub(crate) fn record(row: &mut Cells<'_>, of: &RecordRow, lane: Option<i64>) -> Result<(), SqlFailure> {
     let record = &of.record;
     row.job(of.id)
         .maybe_int(lane)
@@ -150,7 +150,7 @@ pub(crate) fn record(row: &mut Cells<'_>, of: &RecordRow, lane: Option<i64>) -> 
 }
 
 /// Writes a row of [`DONE`].
-pub(crate) fn done(row: &mut Cells<'_>, done: &Done, lane: Option<i64>) -> Result<(), Failure> {
+pub(crate) fn done(row: &mut Cells<'_>, done: &Done, lane: Option<i64>) -> Result<(), SqlFailure> {
     let (record, run) = (&done.record, done.run.as_ref());
     row.job(done.id)
         .maybe_int(lane)
@@ -175,7 +175,7 @@ pub(crate) fn done(row: &mut Cells<'_>, done: &Done, lane: Option<i64>) -> Resul
 }
 
 /// Writes a row of [`ATTEMPT`].
-pub(crate) fn attempt(row: &mut Cells<'_>, job: JobId, run: &Attempt) -> Result<(), Failure> {
+pub(crate) fn attempt(row: &mut Cells<'_>, job: JobId, run: &Attempt) -> Result<(), SqlFailure> {
     let failure = run.failure.as_ref();
     row.job(job)
         .int(run.number)

@@ -10,7 +10,7 @@ use backstop_store::working_set::LaneKey;
 
 /// Why a step did not succeed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum SqlFailure {
     /// The database said no.
     Database {
         /// Its code.
@@ -90,19 +90,19 @@ impl Meaning {
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for SqlFailure {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(format!("a JSON column: {error}"))
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for SqlFailure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl Failure {
+impl SqlFailure {
     /// True when the database said no with this code.
     #[must_use]
     pub fn has_code(&self, wanted: &str) -> bool {
@@ -171,14 +171,14 @@ mod tests {
     #[test]
     fn a_connection_lost_at_commit_leaves_the_outcome_unknown() {
         for (failure, code) in [
-            (Failure::Lost(String::new()), "outcome_unknown"),
-            (Failure::Slow("a write"), "outcome_unknown"),
+            (SqlFailure::Lost(String::new()), "outcome_unknown"),
+            (SqlFailure::Slow("a write"), "outcome_unknown"),
             // The server has answered: it did not commit.
-            (Failure::Again(String::new()), "store_unavailable"),
-            (Failure::Busy(String::new()), "busy"),
+            (SqlFailure::Again(String::new()), "store_unavailable"),
+            (SqlFailure::Busy(String::new()), "busy"),
         ] {
             assert_eq!(failure.into_error("db", true).code(), code);
         }
-        assert_eq!(Failure::Lost(String::new()).into_error("db", false).code(), "store_unavailable");
+        assert_eq!(SqlFailure::Lost(String::new()).into_error("db", false).code(), "store_unavailable");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use backstop_core::{Fence, WorkerId};
 use backstop_store::{Claim, Claimed};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::{self, Row};
 use crate::server::Server;
 use crate::session::Session as _;
@@ -23,7 +23,7 @@ pub(crate) async fn claim(
     server: &dyn Server,
     tx: &mut Transaction,
     wanted: &Claim,
-) -> Result<Claimed, Failure> {
+) -> Result<Claimed, SqlFailure> {
     let shared = tx.shared.clone();
     if shared.fences.is_behind() {
         raise(&shared).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn claim(
 ///
 /// # Errors
 /// Those of the connection.
-pub async fn look(shared: &Arc<Shared>) -> Result<(), Failure> {
+pub async fn look(shared: &Arc<Shared>) -> Result<(), SqlFailure> {
     let behind = shared.transact(Call::read(), |tx| {
         Box::pin(async move { row::first(tx.ask(Statement::FencesBehind.plain()).await?, Row::bool) })
     });
@@ -45,7 +45,7 @@ pub async fn look(shared: &Arc<Shared>) -> Result<(), Failure> {
 }
 
 /// Raises the counter in a transaction of its own.
-async fn raise(shared: &Arc<Shared>) -> Result<(), Failure> {
+async fn raise(shared: &Arc<Shared>) -> Result<(), SqlFailure> {
     let raised = shared.transact(Call::write(), |tx| {
         Box::pin(async move { tx.commit(vec![Statement::RaiseFences.plain()]).await.map(drop) })
     });
@@ -55,7 +55,11 @@ async fn raise(shared: &Arc<Shared>) -> Result<(), Failure> {
 }
 
 /// Gives a claim that nobody knows of yet a fence that its jobs have not seen.
-async fn renumber(shared: &Arc<Shared>, worker: WorkerId, mut claimed: Claimed) -> Result<Claimed, Failure> {
+async fn renumber(
+    shared: &Arc<Shared>,
+    worker: WorkerId,
+    mut claimed: Claimed,
+) -> Result<Claimed, SqlFailure> {
     let Some(low) = claimed.jobs.first().map(|job| job.lease.fence) else { return Ok(claimed) };
     let renumbered = shared.transact(Call::write(), move |tx| {
         Box::pin(async move {
@@ -66,7 +70,7 @@ async fn renumber(shared: &Arc<Shared>, worker: WorkerId, mut claimed: Claimed) 
         })
     });
     let fence = renumbered.await?.map(Fence);
-    let fence = fence.ok_or_else(|| Failure::Again("a claim was taken back at once".to_owned()))?;
+    let fence = fence.ok_or_else(|| SqlFailure::Again("a claim was taken back at once".to_owned()))?;
     shared.fences.note_raised();
     shared.held_jobs.forget(low);
     for job in &mut claimed.jobs {

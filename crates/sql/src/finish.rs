@@ -8,7 +8,7 @@ use backstop_store::working_set::{WorkingSet, stale};
 use backstop_store::{Duty, Finish, Note, Term};
 
 use crate::counting;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::hold::{self, Context, Held};
 use crate::load;
 use crate::query;
@@ -33,7 +33,7 @@ pub(crate) async fn end(
     context: &Context<'_>,
     endings: &[Finish],
     term: Option<&Term>,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, SqlFailure> {
     let leases: Vec<Lease> = endings.iter().map(|finish| finish.lease).collect();
     let also = [counting::ask(endings)].into_iter().chain(term.map(term::ask)).collect();
     let (Held { mut set, live }, answers) = hold::lock(session, context, &leases, also).await?;
@@ -72,7 +72,7 @@ async fn load_ended(
     session: &mut dyn Session,
     set: &mut WorkingSet,
     endings: &[Finish],
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let again = endings.iter().map(|finish| &finish.lease).filter(|lease| !set.holds(lease));
     let jobs: BTreeSet<JobId> = again.map(|lease| lease.job).collect();
     let fences: BTreeSet<Fence> = endings.iter().map(|finish| finish.lease.fence).collect();
@@ -87,7 +87,7 @@ pub(crate) async fn finish(
     tx: &mut Transaction,
     endings: &[Finish],
     term: Option<&Term>,
-) -> Result<Answers, Failure> {
+) -> Result<Answers, SqlFailure> {
     let shared = tx.shared.clone();
     let Ended { set, answers, standings } = end(tx, &shared.context(), endings, term).await?;
     let fixed = counting::is_any_fixed(standings)?;
@@ -105,7 +105,10 @@ pub(crate) async fn finish(
 }
 
 /// Counts the start of prefetched jobs (C5).
-pub(crate) async fn start(tx: &mut Transaction, leases: &[Lease]) -> Result<Vec<Result<(), Stale>>, Failure> {
+pub(crate) async fn start(
+    tx: &mut Transaction,
+    leases: &[Lease],
+) -> Result<Vec<Result<(), Stale>>, SqlFailure> {
     let shared = tx.shared.clone();
     let (Held { mut set, live }, _) = hold::lock(tx, &shared.context(), leases, Vec::new()).await?;
     let start =
@@ -128,7 +131,7 @@ pub(crate) async fn start(tx: &mut Transaction, leases: &[Lease]) -> Result<Vec<
 pub(crate) async fn annotate(
     tx: &mut Transaction,
     notes: &[Note],
-) -> Result<Vec<Result<(), Stale>>, Failure> {
+) -> Result<Vec<Result<(), Stale>>, SqlFailure> {
     let leases: Vec<Lease> = notes.iter().map(|note| note.lease).collect();
     let shared = tx.shared.clone();
     let (Held { mut set, live }, _) = hold::lock(tx, &shared.context(), &leases, Vec::new()).await?;

@@ -6,7 +6,7 @@ use backstop_core::{Fence, JobId, Lease, Timestamp, WorkerId};
 use backstop_store::working_set::{HeldJobs, LoadedJob, Wants, WorkingSet};
 
 use crate::decode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes::Lanes;
 use crate::load::{self, held};
 use crate::row::{Row, no_moment};
@@ -44,7 +44,7 @@ pub(crate) async fn lock(
     context: &Context<'_>,
     leases: &[Lease],
     also: Vec<Request>,
-) -> Result<(Held, Vec<Vec<Row>>), Failure> {
+) -> Result<(Held, Vec<Vec<Row>>), SqlFailure> {
     let fences = by_fence(leases);
     let workers: BTreeSet<WorkerId> = leases.iter().map(|lease| lease.worker).collect();
     let all_known = fences.keys().all(|fence| context.held_jobs.knows(*fence));
@@ -70,7 +70,7 @@ pub(crate) async fn lock(
 }
 
 /// The moment, and the workers that live at it.
-fn moment_and_live(rows: Vec<Row>) -> Result<(Timestamp, BTreeSet<WorkerId>), Failure> {
+fn moment_and_live(rows: Vec<Row>) -> Result<(Timestamp, BTreeSet<WorkerId>), SqlFailure> {
     let (mut moment, mut expiries) = (None, Vec::new());
     for mut row in rows {
         moment = row.maybe_moment()?.or(moment);
@@ -90,7 +90,7 @@ async fn recall(
     set: &mut WorkingSet,
     claims: Vec<Row>,
     fences: &BTreeMap<Fence, BTreeSet<JobId>>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, SqlFailure> {
     let none = BTreeSet::new();
     let mut unknown = Vec::new();
     let mut gone: BTreeSet<Fence> = fences.keys().copied().collect();
@@ -118,7 +118,7 @@ async fn load_held(
     set: &mut WorkingSet,
     claims: Vec<Row>,
     fences: &BTreeMap<Fence, BTreeSet<JobId>>,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let none = BTreeSet::new();
     let claims = decode::claims(claims)?;
     let wanted: Vec<JobId> =

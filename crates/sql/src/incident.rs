@@ -11,7 +11,7 @@ use backstop_store::{Duty, Incident, IncidentFilter, Term, retire, show};
 
 use crate::columns::Columns;
 use crate::decode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::session::Session as _;
 use crate::statement::Statement;
 use crate::term::lead_on;
@@ -23,7 +23,7 @@ pub(crate) async fn incidents(
     tx: &mut Transaction,
     filter: &IncidentFilter,
     limit: usize,
-) -> Result<Vec<Incident>, Failure> {
+) -> Result<Vec<Incident>, SqlFailure> {
     show::page_limit(limit)?;
     let after = filter.after.as_ref();
     let request = Statement::Incidents.with(vec![
@@ -42,7 +42,7 @@ pub(crate) async fn incidents(
 pub(crate) async fn incidents_of(
     tx: &mut Transaction,
     fingerprints: &[Fingerprint],
-) -> Result<Vec<Option<Incident>>, Failure> {
+) -> Result<Vec<Option<Incident>>, SqlFailure> {
     let found = find(tx, Statement::IncidentsByFingerprint, fingerprints).await?;
     Ok(fingerprints.iter().map(|fingerprint| found.get(fingerprint).cloned()).collect())
 }
@@ -51,7 +51,7 @@ async fn find(
     tx: &mut Transaction,
     statement: Statement,
     fingerprints: &[Fingerprint],
-) -> Result<HashMap<Fingerprint, Incident>, Failure> {
+) -> Result<HashMap<Fingerprint, Incident>, SqlFailure> {
     let names: BTreeSet<&str> = fingerprints.iter().map(Fingerprint::as_str).collect();
     let rows = tx.ask(statement.each(Value::texts(names))).await?;
     let read = |row| decode::incident(row).map(|incident| (incident.fingerprint.clone(), incident));
@@ -63,7 +63,7 @@ pub(crate) async fn say(
     tx: &mut Transaction,
     fingerprints: &[Fingerprint],
     said: &IncidentUpdate,
-) -> Result<Vec<Option<Incident>>, Failure> {
+) -> Result<Vec<Option<Incident>>, SqlFailure> {
     let now = tx.now().await?;
     let mut found = find(tx, Statement::LockIncidents, fingerprints).await?;
     let mut standings = Columns::default();
@@ -82,7 +82,7 @@ pub(crate) async fn retire(
     term: &Term,
     fingerprints: &[Fingerprint],
     keep: Duration,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqlFailure> {
     let now = lead_on(tx, term, Duty::Prune).await?;
     let Some(cutoff) = retire::cutoff(keep, now) else { return tx.commit(Vec::new()).await.map(|_| 0) };
     let found = find(tx, Statement::LockIncidents, fingerprints).await?;

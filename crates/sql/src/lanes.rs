@@ -7,7 +7,7 @@ use backstop_core::job::{NewJob, Priority};
 use backstop_store::working_set::{LaneKey, lane_of};
 
 use crate::columns::Columns;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::Row;
 use crate::session::Session;
 use crate::statement::{Request, Statement};
@@ -57,11 +57,11 @@ impl Lanes {
     /// The lane with this id, once [`Lanes::meet`] has seen it.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`] when nobody has.
-    pub fn get(&self, id: i64) -> Result<Arc<LaneKey>, Failure> {
+    /// [`SqlFailure::Unreadable`] when nobody has.
+    pub fn get(&self, id: i64) -> Result<Arc<LaneKey>, SqlFailure> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let lane = known.by_id.get(&id).cloned();
-        lane.ok_or_else(|| Failure::Unreadable(format!("a job of lane {id}, which does not exist")))
+        lane.ok_or_else(|| SqlFailure::Unreadable(format!("a job of lane {id}, which does not exist")))
     }
 
     /// True when the lanes with these ids are known.
@@ -79,7 +79,7 @@ impl Lanes {
         &self,
         session: &mut dyn Session,
         ids: impl IntoIterator<Item = i64>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SqlFailure> {
         let missing: BTreeSet<i64> = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             ids.into_iter().filter(|id| !known.by_id.contains_key(id)).collect()
@@ -97,12 +97,12 @@ impl Lanes {
     /// The ids of lanes. [`Lanes::remember`] them once the transaction is committed.
     ///
     /// # Errors
-    /// [`Failure::NoLane`] names those that nobody has made, unless they are made in place.
+    /// [`SqlFailure::NoLane`] names those that nobody has made, unless they are made in place.
     pub(crate) async fn ids(
         &self,
         session: &mut dyn Session,
         lanes: impl IntoIterator<Item = LaneKey>,
-    ) -> Result<LaneIds, Failure> {
+    ) -> Result<LaneIds, SqlFailure> {
         let (mut ids, mut missing) = (LaneIds::new(), BTreeSet::new());
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ impl Lanes {
             session.ask(make(&missing)).await?;
             find(session, &mut missing, &mut ids).await?;
         }
-        if missing.is_empty() { Ok(ids) } else { Err(Failure::NoLane(missing)) }
+        if missing.is_empty() { Ok(ids) } else { Err(SqlFailure::NoLane(missing)) }
     }
 
     /// Keeps lanes that are committed.
@@ -149,7 +149,7 @@ async fn find(
     session: &mut dyn Session,
     missing: &mut BTreeSet<LaneKey>,
     ids: &mut LaneIds,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -173,12 +173,12 @@ fn names(lanes: &BTreeSet<LaneKey>) -> Columns {
 /// Reads id, queue, kind, version and priority.
 ///
 /// # Errors
-/// [`Failure::Unreadable`].
-pub fn read(row: &mut Row) -> Result<(i64, LaneKey), Failure> {
+/// [`SqlFailure::Unreadable`].
+pub fn read(row: &mut Row) -> Result<(i64, LaneKey), SqlFailure> {
     let id = row.int()?;
     let (queue, kind, version) = (row.text()?.into(), row.text()?.into(), row.number()?);
     let level = row.int()?;
     let priority = Priority::from_level(level)
-        .ok_or_else(|| Failure::Unreadable(format!("lane {id} has priority {level}")))?;
+        .ok_or_else(|| SqlFailure::Unreadable(format!("lane {id} has priority {level}")))?;
     Ok((id, LaneKey { queue, kind, version, priority }))
 }

@@ -2,7 +2,7 @@
 //!
 //! Rules of the domain live in `backstop_core`; this crate loads jobs into a `backstop_store::working_set`, lets the
 //! core move them, and writes the sum of it in a handful of statements. It contains no SQL and knows no driver: a
-//! server's crate brings its [`Dialect`], its [`Connection`]s, and what it does in its own way as a [`Server`].
+//! server's crate brings its [`Dialect`], its [`ServerConnection`]s, and what it does in its own way as a [`Server`].
 //! Everything here is behind objects, so it is built once for all of them.
 //!
 //! # Layout
@@ -57,14 +57,14 @@ mod worker;
 mod write;
 
 pub use caller::{finish_in, submit_in};
-pub use connection::Connection;
+pub use connection::ServerConnection;
 pub use dialect::Dialect;
-pub use failure::{Failure, Meaning};
+pub use failure::{Meaning, SqlFailure};
 pub use fence::look as look_at_fences;
 pub use row::{Cell, Row};
 pub use server::Server;
 pub use session::{Pending, Session};
-pub use shared::{Settings, Shared};
+pub use shared::{Shared, StoreSettings};
 pub use store::ServerStore;
 pub use transaction::{Call, Transaction};
 pub use value::{Query, Value};

@@ -10,7 +10,7 @@ use backstop_store::{JobFilter, Page, PageRequest, Survey, SurveyGroup};
 
 use crate::decode;
 use crate::dialect::Listing;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::query;
 use crate::row;
 use crate::session::Session as _;
@@ -22,7 +22,7 @@ pub(crate) async fn list(
     tx: &mut Transaction,
     filter: &JobFilter,
     page: PageRequest<JobId>,
-) -> Result<Page<JobView, JobId>, Failure> {
+) -> Result<Page<JobView, JobId>, SqlFailure> {
     show::page_limit(page.limit)?;
     let now = tx.now().await?;
     let roster = worker::roster(tx, now).await?;
@@ -38,13 +38,13 @@ pub(crate) async fn list(
     Ok(show::cut(views, page.limit, |view: &JobView| view.job.spec.id))
 }
 
-async fn ids(tx: &mut Transaction, listing: &Listing<'_>) -> Result<Vec<JobId>, Failure> {
+async fn ids(tx: &mut Transaction, listing: &Listing<'_>) -> Result<Vec<JobId>, SqlFailure> {
     let queries = tx.dialect().list(listing);
     row::jobs(tx.run(queries).await?.into_iter().flatten().collect())
 }
 
 /// The jobs that workers hold, if it is those that are asked for.
-async fn running(tx: &mut Transaction, filter: &JobFilter) -> Result<Vec<JobId>, Failure> {
+async fn running(tx: &mut Transaction, filter: &JobFilter) -> Result<Vec<JobId>, SqlFailure> {
     if filter.state != Some(State::Running) {
         return Ok(Vec::new());
     }
@@ -55,7 +55,11 @@ async fn running(tx: &mut Transaction, filter: &JobFilter) -> Result<Vec<JobId>,
 type Common = (String, String, Option<TerminalReason>, Option<String>);
 
 /// Counts the jobs that a filter finds, newest id first and `most` of them at most, by what they have in common.
-pub(crate) async fn survey(tx: &mut Transaction, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
+pub(crate) async fn survey(
+    tx: &mut Transaction,
+    filter: &JobFilter,
+    most: usize,
+) -> Result<Survey, SqlFailure> {
     let now = tx.now().await?;
     let roster = worker::roster(tx, now).await?;
     let (scope, _) = query::scope(tx, filter, &roster).await?;
@@ -71,7 +75,7 @@ pub(crate) async fn survey(tx: &mut Transaction, filter: &JobFilter, most: usize
 }
 
 /// The groups of a list, and the lowest id in it.
-async fn count(tx: &mut Transaction, listing: &Listing<'_>) -> Result<(Survey, Option<JobId>), Failure> {
+async fn count(tx: &mut Transaction, listing: &Listing<'_>) -> Result<(Survey, Option<JobId>), SqlFailure> {
     let queries = tx.dialect().survey(listing);
     let rows: Vec<_> = tx.run(queries).await?.into_iter().flatten().collect();
     let shared = tx.shared.clone();

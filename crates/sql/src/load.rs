@@ -12,7 +12,7 @@ use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet};
 
 use crate::columns::Columns;
 use crate::decode::{self, LANE_COLUMN};
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes::Lanes;
 use crate::row::{self, Row};
 use crate::session::Session;
@@ -52,7 +52,7 @@ impl FoundJob {
 const MOST_SEARCHES: usize = 50;
 
 /// Reads columns of `job`, `record` and `done`.
-pub(crate) fn read(row: &mut Row, lanes: &Lanes) -> Result<FoundJob, Failure> {
+pub(crate) fn read(row: &mut Row, lanes: &Lanes) -> Result<FoundJob, SqlFailure> {
     let found = decode::job(row, false, |id| lanes.get(id))?;
     let (past, done) = (decode::record(row)?, decode::done(row)?);
     let rowed = past.is_some();
@@ -63,8 +63,8 @@ pub(crate) fn read(row: &mut Row, lanes: &Lanes) -> Result<FoundJob, Failure> {
 /// Reads a pending job whose columns that are mostly empty came as one, and those of its record as another.
 ///
 /// # Errors
-/// [`Failure::Unreadable`].
-pub fn read_folded(row: &mut Row, lanes: &Lanes) -> Result<LoadedJob, Failure> {
+/// [`SqlFailure::Unreadable`].
+pub fn read_folded(row: &mut Row, lanes: &Lanes) -> Result<LoadedJob, SqlFailure> {
     let found = decode::job(row, true, |id| lanes.get(id))?;
     let past = decode::folded_record(row)?;
     let rowed = past.is_some();
@@ -81,7 +81,7 @@ pub async fn meet_lanes(
     lanes: &Lanes,
     rows: &[Row],
     offset: usize,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let ids: HashSet<i64> = rows.iter().filter_map(|row| row.peek_int(offset + LANE_COLUMN)).collect();
     lanes.meet(session, ids).await
 }
@@ -94,7 +94,7 @@ pub async fn stored(
     session: &mut dyn Session,
     lanes: &Lanes,
     ids: &[JobId],
-) -> Result<HashMap<JobId, FoundJob>, Failure> {
+) -> Result<HashMap<JobId, FoundJob>, SqlFailure> {
     let rows = session.ask(Statement::Load.each_job(ids)).await?;
     meet_lanes(session, lanes, &rows, 0).await?;
     let mut found = HashMap::with_capacity(rows.len());
@@ -112,7 +112,7 @@ pub(crate) async fn insert_callbacks(
     lanes: &Lanes,
     set: &mut WorkingSet,
     callbacks: &[NewJob],
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let ids = callbacks.iter().map(|callback| callback.spec.id).filter(|id| set.job(*id).is_none());
     let ids: Vec<JobId> = ids.collect();
     for stored in stored(session, lanes, &ids).await?.into_values() {
@@ -138,7 +138,11 @@ impl Locked {
 }
 
 /// Finds jobs and locks the row that decides where each of them is. An unknown id is left out.
-pub(crate) async fn lock(session: &mut dyn Session, lanes: &Lanes, ids: &[JobId]) -> Result<Locked, Failure> {
+pub(crate) async fn lock(
+    session: &mut dyn Session,
+    lanes: &Lanes,
+    ids: &[JobId],
+) -> Result<Locked, SqlFailure> {
     let mut locked = Locked::default();
     let mut wanted: Vec<JobId> = ids.to_vec();
     wanted.sort_unstable();
@@ -149,7 +153,7 @@ pub(crate) async fn lock(session: &mut dyn Session, lanes: &Lanes, ids: &[JobId]
         }
         wanted = search(session, lanes, wanted, &mut locked).await?;
     }
-    Err(Failure::Again("a job kept moving".to_owned()))
+    Err(SqlFailure::Again("a job kept moving".to_owned()))
 }
 
 /// One search; answers those that moved between being seen and being locked.
@@ -158,7 +162,7 @@ async fn search(
     lanes: &Lanes,
     wanted: Vec<JobId>,
     locked: &mut Locked,
-) -> Result<Vec<JobId>, Failure> {
+) -> Result<Vec<JobId>, SqlFailure> {
     let seen = stored(session, lanes, &wanted).await?;
     let mut moved = Vec::new();
     let (open, ended): (Vec<FoundJob>, Vec<FoundJob>) = seen.into_values().partition(FoundJob::is_open);
@@ -215,7 +219,7 @@ async fn lock_at_rest(
     at_rest: Vec<FoundJob>,
     locked: &mut Locked,
     moved: &mut Vec<JobId>,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let mut ids: Vec<JobId> = at_rest.iter().map(|stored| stored.job.spec.id).collect();
     ids.sort_unstable();
     let mut records = HashMap::new();
@@ -241,7 +245,7 @@ pub(crate) async fn ready_rows(
     session: &mut dyn Session,
     statement: Statement,
     open: &[FoundJob],
-) -> Result<HashSet<JobId>, Failure> {
+) -> Result<HashSet<JobId>, SqlFailure> {
     // In the order of the key: whoever locks in one order never waits in a circle.
     let mut keys: Vec<_> = open.iter().map(FoundJob::key).collect();
     keys.sort_unstable();
@@ -256,7 +260,7 @@ pub(crate) async fn ready_rows(
 pub(crate) async fn claims_with(
     session: &mut dyn Session,
     jobs: &[FoundJob],
-) -> Result<Vec<ClaimRow>, Failure> {
+) -> Result<Vec<ClaimRow>, SqlFailure> {
     let ids: HashSet<JobId> = jobs.iter().map(|stored| stored.job.spec.id).collect();
     let rows = session.ask(Statement::ClaimsWith.each_job(&ids)).await?;
     let mut claims = decode::claims(rows)?;
@@ -265,7 +269,7 @@ pub(crate) async fn claims_with(
 }
 
 /// The claims that may hold these jobs, locked. The search itself does not lock: it would wait for every claim.
-async fn lock_claims_with(session: &mut dyn Session, jobs: &[FoundJob]) -> Result<Vec<ClaimRow>, Failure> {
+async fn lock_claims_with(session: &mut dyn Session, jobs: &[FoundJob]) -> Result<Vec<ClaimRow>, SqlFailure> {
     let claims = claims_with(session, jobs).await?;
     let mut fences: Vec<Fence> = claims.into_iter().map(|claim| claim.fence).collect();
     fences.sort_unstable();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_store::{Error, Versions};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::session::Session;
 use crate::value::Query;
 
@@ -86,7 +86,7 @@ pub async fn versions(
     session: &mut dyn Session,
     tables: Query,
     versions: Query,
-) -> Result<Option<Versions>, Failure> {
+) -> Result<Option<Versions>, SqlFailure> {
     if session.one(tables).await?.is_empty() {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use backstop_core::job::{Operated, Operation};
 use backstop_core::{Fence, JobId, Refusal, Timestamp};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::load;
 use crate::statement::{Request, Statement};
 use crate::submit;
@@ -19,7 +19,7 @@ pub(crate) async fn operate(
     tx: &mut Transaction,
     jobs: &[JobId],
     operation: &Operation,
-) -> Result<Answers, Failure> {
+) -> Result<Answers, SqlFailure> {
     let now = tx.now().await?;
     let operations: Vec<(JobId, &Operation)> = jobs.iter().map(|id| (*id, operation)).collect();
     apply(tx, now, &operations, Vec::new()).await
@@ -31,7 +31,7 @@ pub(crate) async fn apply(
     now: Timestamp,
     operations: &[(JobId, &Operation)],
     first: Vec<Request>,
-) -> Result<Answers, Failure> {
+) -> Result<Answers, SqlFailure> {
     let mut set = tx.working_set(now);
     let shared = tx.shared.clone();
     let jobs: Vec<JobId> = operations.iter().map(|(id, _)| *id).collect();
@@ -57,7 +57,7 @@ pub(crate) async fn pause_queue(
     queue: &str,
     paused: bool,
     note: Option<&str>,
-) -> Result<bool, Failure> {
+) -> Result<bool, SqlFailure> {
     let request = if paused {
         Statement::PauseQueue.with(vec![Value::text(queue), Value::maybe_text(note)])
     } else {

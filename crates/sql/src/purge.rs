@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::columns::Columns;
 use crate::decode::state_of;
 use crate::encode::status_code;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::load;
 use crate::row::{self, Row};
 use crate::session::Session as _;
@@ -34,7 +34,7 @@ pub(crate) async fn purge(
     tx: &mut Transaction,
     jobs: &[JobId],
     only: Option<State>,
-) -> Result<Vec<Result<State, Refusal>>, Failure> {
+) -> Result<Vec<Result<State, Refusal>>, SqlFailure> {
     let now = tx.now().await?;
     let mut hot = lock_hot(tx, jobs).await?;
     // After the hot tables: what moves, moves from there into the archive.
@@ -64,7 +64,7 @@ pub(crate) async fn purge(
 }
 
 /// Those of the jobs that are hot, locked, so that nobody archives or purges them meanwhile.
-async fn lock_hot(tx: &mut Transaction, ids: &[JobId]) -> Result<HashMap<JobId, LoadedJob>, Failure> {
+async fn lock_hot(tx: &mut Transaction, ids: &[JobId]) -> Result<HashMap<JobId, LoadedJob>, SqlFailure> {
     let shared = tx.shared.clone();
     let locked = load::lock(tx, &shared.lanes, ids).await?;
     let mut jobs: HashMap<JobId, LoadedJob> =
@@ -81,7 +81,7 @@ async fn lock_hot(tx: &mut Transaction, ids: &[JobId]) -> Result<HashMap<JobId, 
 async fn lock_archived(
     tx: &mut Transaction,
     ids: &[JobId],
-) -> Result<HashMap<JobId, (State, Option<String>)>, Failure> {
+) -> Result<HashMap<JobId, (State, Option<String>)>, SqlFailure> {
     let ids: BTreeSet<&JobId> = ids.iter().collect();
     let mut found = HashMap::new();
     for mut row in tx.ask(Statement::LockArchived.each_job(ids)).await? {
@@ -91,7 +91,7 @@ async fn lock_archived(
 }
 
 /// Reads the idempotency key that the archived document in the next column tells; one that is left out has none.
-fn key_in(row: &mut Row) -> Result<Option<String>, Failure> {
+fn key_in(row: &mut Row) -> Result<Option<String>, SqlFailure> {
     #[derive(Deserialize)]
     struct Document {
         job: Keyed,
@@ -144,7 +144,10 @@ fn keep_ends(mut ends: Vec<(String, JobId, State)>) -> Request {
 }
 
 /// For jobs that are about to replace archived ones with the same id: nothing else tells of the keys of these.
-pub(crate) async fn keep_replaced(tx: &mut Transaction, ends: &[(JobId, State)]) -> Result<Request, Failure> {
+pub(crate) async fn keep_replaced(
+    tx: &mut Transaction,
+    ends: &[(JobId, State)],
+) -> Result<Request, SqlFailure> {
     let ids: Vec<JobId> = ends.iter().map(|(id, _)| *id).collect();
     let mut replaced = lock_archived(tx, &ids).await?;
     let key = |(id, state): &(JobId, State)| Some((replaced.remove(id)?.1?, *id, *state));
@@ -162,7 +165,7 @@ pub(crate) async fn prune(
     term: &Term,
     keep: Duration,
     limit: usize,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqlFailure> {
     let now = lead_on(tx, term, Duty::Prune).await?;
     let Some(cutoff) = cutoff(keep, now).filter(|_| limit > 0) else { return Ok(0) };
     loop {
@@ -190,7 +193,7 @@ pub(crate) async fn prune(
 }
 
 /// How many archived jobs [`prune`] would remove, counted up to `most`.
-pub(crate) async fn prunable(tx: &mut Transaction, keep: Duration, most: usize) -> Result<usize, Failure> {
+pub(crate) async fn prunable(tx: &mut Transaction, keep: Duration, most: usize) -> Result<usize, SqlFailure> {
     let now = tx.now().await?;
     let Some(cutoff) = cutoff(keep, now) else { return Ok(0) };
     let mut count: usize = 0;

@@ -11,7 +11,7 @@ use backstop_store::show::{self, LaneCounts, PauseNote, Roster, SearchSpace, Sta
 use backstop_store::{HeldLane, Holdings, JobFilter, NameRange, Page, PageRequest, QueueRange, QueueView};
 
 use crate::decode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes;
 use crate::load::{self, FoundJob};
 use crate::row::{self, Row};
@@ -25,7 +25,7 @@ use crate::worker;
 pub(crate) async fn lane_counts(
     session: &mut dyn Session,
     queues: &NameRange,
-) -> Result<Vec<LaneCounts>, Failure> {
+) -> Result<Vec<LaneCounts>, SqlFailure> {
     let rows = session.ask(Statement::Lanes.with(bounds(queues))).await?;
     let read = |mut row| {
         let (id, lane) = lanes::read(&mut row)?;
@@ -34,7 +34,7 @@ pub(crate) async fn lane_counts(
     rows.into_iter().map(read).collect()
 }
 
-fn state_counts(row: &mut Row) -> Result<StateCounts, Failure> {
+fn state_counts(row: &mut Row) -> Result<StateCounts, SqlFailure> {
     Ok(StateCounts {
         pending: row.number()?,
         running: row.number()?,
@@ -55,7 +55,7 @@ pub(crate) async fn scope(
     tx: &mut Transaction,
     filter: &JobFilter,
     roster: &Roster,
-) -> Result<(SearchSpace, Vec<LaneCounts>), Failure> {
+) -> Result<(SearchSpace, Vec<LaneCounts>), SqlFailure> {
     let queues = filter.queue_names();
     let lanes = lane_counts(tx, &queues).await?;
     if queues.is_all() {
@@ -72,7 +72,7 @@ pub(crate) async fn scope(
     Ok((SearchSpace::within(filter, &lanes, &totals, roster), lanes))
 }
 
-async fn totals(session: &mut dyn Session) -> Result<StateCounts, Failure> {
+async fn totals(session: &mut dyn Session) -> Result<StateCounts, SqlFailure> {
     let rows = session.ask(Statement::Totals.plain()).await?;
     rows.into_iter().next().map_or_else(|| Ok(StateCounts::default()), |mut row| state_counts(&mut row))
 }
@@ -90,7 +90,7 @@ pub(crate) async fn views(
     tx: &mut Transaction,
     ids: &[JobId],
     roster: &Roster,
-) -> Result<Vec<Option<JobView>>, Failure> {
+) -> Result<Vec<Option<JobView>>, SqlFailure> {
     let shared = tx.shared.clone();
     let rows = tx.ask(Statement::Views.each_job(ids)).await?;
     load::meet_lanes(tx, &shared.lanes, &rows, 0).await?;
@@ -144,7 +144,7 @@ pub(crate) async fn details(
     tx: &mut Transaction,
     ids: &[JobId],
     now: Timestamp,
-) -> Result<Vec<Option<JobDetail>>, Failure> {
+) -> Result<Vec<Option<JobDetail>>, SqlFailure> {
     let roster = worker::roster(tx, now).await?;
     // An id may be asked for twice.
     let mut distinct = ids.to_vec();
@@ -165,7 +165,7 @@ pub(crate) async fn details(
 }
 
 /// Jobs by id, in order.
-pub(crate) async fn jobs(tx: &mut Transaction, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, Failure> {
+pub(crate) async fn jobs(tx: &mut Transaction, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, SqlFailure> {
     let now = tx.now().await?;
     details(tx, ids, now).await
 }
@@ -174,8 +174,8 @@ pub(crate) async fn jobs(tx: &mut Transaction, ids: &[JobId]) -> Result<Vec<Opti
 pub(crate) async fn job_summaries(
     tx: &mut Transaction,
     ids: &[JobId],
-) -> Result<Vec<Option<JobSummary>>, Failure> {
-    let rows = tx.ask(Statement::Glances.each_job(ids)).await?;
+) -> Result<Vec<Option<JobSummary>>, SqlFailure> {
+    let rows = tx.ask(Statement::Summaries.each_job(ids)).await?;
     let mut found: HashMap<JobId, JobSummary> = HashMap::with_capacity(rows.len());
     for mut row in rows {
         found.insert(row.job()?, decode::job_summary(&mut row)?);
@@ -185,7 +185,7 @@ pub(crate) async fn job_summaries(
 }
 
 /// Every run of one job, latest first.
-pub(crate) async fn ledger(session: &mut dyn Session, job: JobId) -> Result<Vec<Attempt>, Failure> {
+pub(crate) async fn ledger(session: &mut dyn Session, job: JobId) -> Result<Vec<Attempt>, SqlFailure> {
     runs(session, job, i64::MAX, usize::MAX).await
 }
 
@@ -194,7 +194,7 @@ async fn runs(
     job: JobId,
     below: i64,
     limit: usize,
-) -> Result<Vec<Attempt>, Failure> {
+) -> Result<Vec<Attempt>, SqlFailure> {
     let params = vec![Value::job(job), Value::int(below), Value::count(limit)];
     let rows = session.ask(Statement::Attempts.with(params)).await?;
     rows.into_iter().map(decode::attempt).collect()
@@ -205,7 +205,7 @@ pub(crate) async fn runs_under(
     session: &mut dyn Session,
     jobs: &BTreeSet<JobId>,
     fences: &BTreeSet<Fence>,
-) -> Result<Vec<(JobId, Attempt)>, Failure> {
+) -> Result<Vec<(JobId, Attempt)>, SqlFailure> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
@@ -219,7 +219,7 @@ pub(crate) async fn attempts(
     tx: &mut Transaction,
     job: JobId,
     page: PageRequest<u32>,
-) -> Result<Page<Attempt, u32>, Failure> {
+) -> Result<Page<Attempt, u32>, SqlFailure> {
     show::page_limit(page.limit)?;
     let below = page.after.map_or(i64::MAX, i64::from);
     let runs = runs(tx, job, below, page.limit + 1).await?;
@@ -230,7 +230,7 @@ pub(crate) async fn attempts(
 pub(crate) async fn surroundings(
     tx: &mut Transaction,
     id: JobId,
-) -> Result<Option<(JobView, ExplainContext)>, Failure> {
+) -> Result<Option<(JobView, ExplainContext)>, SqlFailure> {
     let now = tx.now().await?;
     let roster = worker::roster(tx, now).await?;
     let Some(view) = views(tx, &[id], &roster).await?.pop().flatten() else { return Ok(None) };
@@ -252,7 +252,7 @@ async fn key_holder(
     tx: &mut Transaction,
     key: Option<&str>,
     roster: &Roster,
-) -> Result<Option<KeyHolder>, Failure> {
+) -> Result<Option<KeyHolder>, SqlFailure> {
     let Some(key) = key else { return Ok(None) };
     let rows = tx.ask(Statement::FindBusinessKeys.each(Value::texts([key]))).await?;
     let Some(mut row) = rows.into_iter().next() else { return Ok(None) };
@@ -263,13 +263,13 @@ async fn key_holder(
 }
 
 /// Reads whether a queue is paused, and who or what asked for it.
-fn pause(row: &mut Row) -> Result<Option<PauseNote>, Failure> {
+fn pause(row: &mut Row) -> Result<Option<PauseNote>, SqlFailure> {
     let (paused, note) = (row.bool()?, row.maybe_text()?);
     Ok(paused.then_some(PauseNote(note)))
 }
 
 /// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
-pub(crate) async fn queues(tx: &mut Transaction, names: &NameRange) -> Result<Vec<QueueView>, Failure> {
+pub(crate) async fn queues(tx: &mut Transaction, names: &NameRange) -> Result<Vec<QueueView>, SqlFailure> {
     let now = tx.now().await?;
     let roster = worker::roster(tx, now).await?;
     let mut paused = Vec::new();
@@ -290,7 +290,7 @@ pub(crate) async fn queues(tx: &mut Transaction, names: &NameRange) -> Result<Ve
 pub(crate) async fn queue_page(
     tx: &mut Transaction,
     range: &QueueRange,
-) -> Result<Page<QueueView, String>, Failure> {
+) -> Result<Page<QueueView, String>, SqlFailure> {
     let mut names = Vec::new();
     if let Some(limit) = range.limit {
         let now = tx.now().await?;
@@ -308,14 +308,18 @@ async fn names_in(
     statement: Statement,
     span: &NameRange,
     most: usize,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, SqlFailure> {
     let mut params = bounds(span);
     params.push(Value::count(most));
     session.ask(statement.with(params)).await?.into_iter().map(|mut row| row.text()).collect()
 }
 
 /// What a tenant has, as far as its limits count it.
-pub(crate) async fn holdings(tx: &mut Transaction, tenant: &str, most: usize) -> Result<Holdings, Failure> {
+pub(crate) async fn holdings(
+    tx: &mut Transaction,
+    tenant: &str,
+    most: usize,
+) -> Result<Holdings, SqlFailure> {
     let span = QueueRange::of_tenant(tenant).span();
     let mut params = bounds(&NameRange::under(&tenant::incident_prefix(tenant)));
     params.push(Value::count(most));
@@ -329,7 +333,7 @@ pub(crate) async fn holdings(tx: &mut Transaction, tenant: &str, most: usize) ->
 }
 
 /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
-pub(crate) async fn held_lanes(tx: &mut Transaction) -> Result<Vec<HeldLane>, Failure> {
+pub(crate) async fn held_lanes(tx: &mut Transaction) -> Result<Vec<HeldLane>, SqlFailure> {
     let now = tx.now().await?;
     let roster = worker::roster(tx, now).await?;
     Ok(show::held_lanes(&roster, &lane_counts(tx, &NameRange::default()).await?))

@@ -9,7 +9,7 @@ use backstop_core::{JobId, Timestamp, WorkerId};
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 
 /// What a row holds in one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,13 +63,15 @@ impl Row {
         }
     }
 
-    fn next(&mut self) -> Result<Cell, Failure> {
+    fn next(&mut self) -> Result<Cell, SqlFailure> {
         self.column += 1;
-        self.cells.next().ok_or_else(|| Failure::Unreadable(format!("a row has no column {}", self.column)))
+        self.cells
+            .next()
+            .ok_or_else(|| SqlFailure::Unreadable(format!("a row has no column {}", self.column)))
     }
 
-    fn odd<T>(&self, wanted: &str, cell: &Cell) -> Result<T, Failure> {
-        Err(Failure::Unreadable(format!("column {} does not hold {wanted}: {cell:?}", self.column)))
+    fn odd<T>(&self, wanted: &str, cell: &Cell) -> Result<T, SqlFailure> {
+        Err(SqlFailure::Unreadable(format!("column {} does not hold {wanted}: {cell:?}", self.column)))
     }
 
     /// Passes over columns.
@@ -81,8 +83,8 @@ impl Row {
     /// An integer, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`], as for all of these.
-    pub fn maybe_int(&mut self) -> Result<Option<i64>, Failure> {
+    /// [`SqlFailure::Unreadable`], as for all of these.
+    pub fn maybe_int(&mut self) -> Result<Option<i64>, SqlFailure> {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Int(number) => Ok(Some(number)),
@@ -93,8 +95,8 @@ impl Row {
     /// An integer.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn int(&mut self) -> Result<i64, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn int(&mut self) -> Result<i64, SqlFailure> {
         match self.maybe_int()? {
             Some(number) => Ok(number),
             None => self.odd("integer", &Cell::Null),
@@ -104,8 +106,8 @@ impl Row {
     /// A count that fits what it counts.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn number<T: TryFrom<i64>>(&mut self) -> Result<T, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn number<T: TryFrom<i64>>(&mut self) -> Result<T, SqlFailure> {
         match self.maybe_number()? {
             Some(number) => Ok(number),
             None => self.odd("integer", &Cell::Null),
@@ -115,34 +117,34 @@ impl Row {
     /// A count that fits what it counts, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_number<T: TryFrom<i64>>(&mut self) -> Result<Option<T>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_number<T: TryFrom<i64>>(&mut self) -> Result<Option<T>, SqlFailure> {
         let Some(number) = self.maybe_int()? else { return Ok(None) };
         let fits = T::try_from(number);
-        fits.map(Some).map_err(|_| Failure::Unreadable(format!("column {}: {number}", self.column)))
+        fits.map(Some).map_err(|_| SqlFailure::Unreadable(format!("column {}: {number}", self.column)))
     }
 
     /// A moment.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn moment(&mut self) -> Result<Timestamp, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn moment(&mut self) -> Result<Timestamp, SqlFailure> {
         self.int().map(Timestamp::from_micros)
     }
 
     /// A moment, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_moment(&mut self) -> Result<Option<Timestamp>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_moment(&mut self) -> Result<Option<Timestamp>, SqlFailure> {
         Ok(self.maybe_int()?.map(Timestamp::from_micros))
     }
 
     /// A truth.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn bool(&mut self) -> Result<bool, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn bool(&mut self) -> Result<bool, SqlFailure> {
         match self.next()? {
             Cell::Bool(truth) => Ok(truth),
             Cell::Int(number) => Ok(number != 0),
@@ -153,14 +155,14 @@ impl Row {
     /// Text, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_text(&mut self) -> Result<Option<String>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_text(&mut self) -> Result<Option<String>, SqlFailure> {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Text(text) => Ok(Some(text)),
             Cell::Bytes(bytes) => {
                 let text = String::from_utf8(bytes).map(Some);
-                text.map_err(|_| Failure::Unreadable(format!("column {} is not valid UTF-8", self.column)))
+                text.map_err(|_| SqlFailure::Unreadable(format!("column {} is not valid UTF-8", self.column)))
             }
             other => self.odd("text", &other),
         }
@@ -169,8 +171,8 @@ impl Row {
     /// Text.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn text(&mut self) -> Result<String, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn text(&mut self) -> Result<String, SqlFailure> {
         match self.maybe_text()? {
             Some(text) => Ok(text),
             None => self.odd("text", &Cell::Null),
@@ -180,15 +182,15 @@ impl Row {
     /// Bytes.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn bytes(&mut self) -> Result<Vec<u8>, SqlFailure> {
         match self.next()? {
             Cell::Bytes(bytes) => Ok(bytes),
             other => self.odd("bytes", &other),
         }
     }
 
-    fn maybe_id(&mut self) -> Result<Option<Uuid>, Failure> {
+    fn maybe_id(&mut self) -> Result<Option<Uuid>, SqlFailure> {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Id(id) => Ok(Some(id)),
@@ -203,16 +205,16 @@ impl Row {
     /// A job, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_job(&mut self) -> Result<Option<JobId>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_job(&mut self) -> Result<Option<JobId>, SqlFailure> {
         Ok(self.maybe_id()?.map(JobId::from_uuid))
     }
 
     /// A job.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn job(&mut self) -> Result<JobId, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn job(&mut self) -> Result<JobId, SqlFailure> {
         match self.maybe_job()? {
             Some(id) => Ok(id),
             None => self.odd("id", &Cell::Null),
@@ -222,16 +224,16 @@ impl Row {
     /// A worker, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_worker(&mut self) -> Result<Option<WorkerId>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_worker(&mut self) -> Result<Option<WorkerId>, SqlFailure> {
         Ok(self.maybe_id()?.map(WorkerId::from_uuid))
     }
 
     /// A worker.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn worker(&mut self) -> Result<WorkerId, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn worker(&mut self) -> Result<WorkerId, SqlFailure> {
         match self.maybe_worker()? {
             Some(id) => Ok(id),
             None => self.odd("id", &Cell::Null),
@@ -241,8 +243,8 @@ impl Row {
     /// Text that holds JSON, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, SqlFailure> {
         let Some(text) = self.maybe_text()? else { return Ok(None) };
         Ok(Some(serde_json::from_str(&text)?))
     }
@@ -250,8 +252,8 @@ impl Row {
     /// Several columns that came as one, or NULL.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn maybe_several(&mut self) -> Result<Option<Self>, Failure> {
+    /// [`SqlFailure::Unreadable`].
+    pub fn maybe_several(&mut self) -> Result<Option<Self>, SqlFailure> {
         match self.next()? {
             Cell::Null => Ok(None),
             Cell::Several(cells) => Ok(Some(Self::new(cells))),
@@ -262,24 +264,24 @@ impl Row {
     /// A word that one of the core's vocabularies knows.
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    pub fn word<T: FromStr<Err: Display>>(&mut self) -> Result<T, Failure> {
-        self.text()?.parse().map_err(|unknown: T::Err| Failure::Unreadable(unknown.to_string()))
+    /// [`SqlFailure::Unreadable`].
+    pub fn word<T: FromStr<Err: Display>>(&mut self) -> Result<T, SqlFailure> {
+        self.text()?.parse().map_err(|unknown: T::Err| SqlFailure::Unreadable(unknown.to_string()))
     }
 }
 
 /// The moment that a statement answered.
 ///
 /// # Errors
-/// [`Failure::Unreadable`] when it answered none.
-pub fn moment_of(rows: Vec<Row>) -> Result<Timestamp, Failure> {
+/// [`SqlFailure::Unreadable`] when it answered none.
+pub fn moment_of(rows: Vec<Row>) -> Result<Timestamp, SqlFailure> {
     rows.into_iter().next().ok_or_else(no_moment)?.moment()
 }
 
 /// What it means that a statement did not tell the moment.
 #[must_use]
-pub fn no_moment() -> Failure {
-    Failure::Unreadable("the clock gave no answer".to_owned())
+pub fn no_moment() -> SqlFailure {
+    SqlFailure::Unreadable("the clock gave no answer".to_owned())
 }
 
 /// What the only row of an answer tells; none when there is no row.
@@ -288,13 +290,13 @@ pub fn no_moment() -> Failure {
 /// Those of `read`.
 pub fn first<T>(
     rows: Vec<Row>,
-    read: impl FnOnce(&mut Row) -> Result<T, Failure>,
-) -> Result<Option<T>, Failure> {
+    read: impl FnOnce(&mut Row) -> Result<T, SqlFailure>,
+) -> Result<Option<T>, SqlFailure> {
     rows.into_iter().next().map(|mut row| read(&mut row)).transpose()
 }
 
 /// The jobs in the first column.
-pub(crate) fn jobs<C: FromIterator<JobId>>(rows: Vec<Row>) -> Result<C, Failure> {
+pub(crate) fn jobs<C: FromIterator<JobId>>(rows: Vec<Row>) -> Result<C, SqlFailure> {
     rows.into_iter().map(|mut row| row.job()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use backstop_store::{Claim, Claimed, Finding, Peek};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::Row;
 use crate::session::Pending;
 use crate::statement::Request;
@@ -33,8 +33,8 @@ pub trait Server: Send + Sync + 'static {
     /// Takes the answer to [`Server::recall`].
     ///
     /// # Errors
-    /// [`Failure::Unreadable`].
-    fn recalled(&self, rows: Vec<Row>) -> Result<(), Failure> {
+    /// [`SqlFailure::Unreadable`].
+    fn recalled(&self, rows: Vec<Row>) -> Result<(), SqlFailure> {
         drop(rows);
         Ok(())
     }

@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::dialect::{Dialect, gather, translate};
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::Row;
 use crate::statement::Request;
 use crate::value::Query;
 
 /// What is on its way. Boxed, so that everything above is built once for all servers and drivers.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, SqlFailure>> + Send + 'a>>;
 
 /// Something that runs statements in one transaction: a connection of ours, or whatever carries the caller's.
 pub trait Session: Send {

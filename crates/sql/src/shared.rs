@@ -16,7 +16,7 @@ use crate::lanes::Lanes;
 use crate::value::Value;
 
 /// How a store is to behave.
-pub struct Settings {
+pub struct StoreSettings {
     /// Where it is, without credentials.
     pub location: String,
     /// Connections that all calls share, at most. Some kinds of calls have one more each.
@@ -31,7 +31,7 @@ pub struct Settings {
 
 /// What the transactions of one store have in common.
 pub struct Shared {
-    pub(crate) settings: Settings,
+    pub(crate) settings: StoreSettings,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) access: Access,
     /// The lanes that this process has met.
@@ -49,7 +49,7 @@ pub struct Shared {
 impl Shared {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Self {
+    pub fn new(backend: Arc<dyn Backend>, settings: StoreSettings) -> Self {
         Self {
             access: Access::new(settings.connections),
             settings,

@@ -147,7 +147,7 @@ pub enum Statement {
     /// Rows `id`: the columns of [`Statement::Load`], the last failure, and result, warning and start of the last run.
     Views,
     /// Rows `id`: `id, status, paused_from, redrives, marks, reason, finished_at, fingerprint`.
-    Glances,
+    Summaries,
     /// Rows `id`: `id, cause, count` of runs.
     Causes,
     /// `job`: the decision of its last run.

@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 
 use crate::access::Class;
 use crate::connection::Mode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::transaction::{Call, Transaction};
@@ -51,7 +51,7 @@ impl ServerStore {
 
     fn write<'a, T: Send + 'a>(
         &'a self,
-        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
         self.call(Call::write(), verb)
     }
@@ -59,7 +59,7 @@ impl ServerStore {
     fn call<'a, T: Send + 'a>(
         &'a self,
         call: Call,
-        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
         Box::pin(self.shared.transact(call, verb))
     }
@@ -67,14 +67,14 @@ impl ServerStore {
     /// A duty of a leader, over a connection that is kept for duties.
     fn duty<'a, T: Send + 'a>(
         &'a self,
-        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
         self.call(Call::new(Mode::Write, Class::Duty), verb)
     }
 
     fn read<'a, T: Send + 'a>(
         &'a self,
-        question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync + 'a,
+        question: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync + 'a,
     ) -> Answer<'a, T> {
         self.call(Call::read(), question)
     }

@@ -5,7 +5,7 @@ use backstop_store::working_set::{SubmitNeeds, WorkingSet, Writes};
 use backstop_store::{Submit, Submitted};
 
 use crate::decode::state_of;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes::Lanes;
 use crate::load;
 use crate::session::Session;
@@ -32,7 +32,7 @@ pub(crate) async fn submit(
     tx: &mut Transaction,
     submit: &Submit,
     optimistic: bool,
-) -> Result<Answers, Failure> {
+) -> Result<Answers, SqlFailure> {
     let decided = decide(tx, submit, optimistic).await?;
     tx.write(decided.writes, decided.now).await?;
     Ok(decided.answers)
@@ -42,7 +42,7 @@ pub(crate) async fn submit(
 ///
 /// # Errors
 /// Those of the connection, and what the rules refuse.
-pub async fn decide(tx: &mut Transaction, submit: &Submit, optimistic: bool) -> Result<Decided, Failure> {
+pub async fn decide(tx: &mut Transaction, submit: &Submit, optimistic: bool) -> Result<Decided, SqlFailure> {
     let now = match &tx.shared.settings.clock {
         Some(clock) => clock.now(),
         None => tx.now().await?,
@@ -64,7 +64,7 @@ pub(crate) async fn load_needs(
     lanes: &Lanes,
     set: &mut WorkingSet,
     submit: &Submit,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let mut needs = SubmitNeeds::of(&submit.jobs);
     let mut known: Vec<JobId> = std::mem::take(&mut needs.jobs);
     let mut owners: Vec<JobId> = Vec::new();
@@ -107,7 +107,7 @@ pub(crate) async fn load_holders(
     set: &mut WorkingSet,
     keys: &[String],
     mut also: Vec<JobId>,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     for _ in 0..MOST_SEARCHES {
         let mut holders: Vec<(String, JobId)> = Vec::new();
         for mut row in session.ask(Statement::FindBusinessKeys.each(Value::texts(keys))).await? {
@@ -123,5 +123,5 @@ pub(crate) async fn load_holders(
             return Ok(());
         }
     }
-    Err(Failure::Again("a business key kept changing hands".to_owned()))
+    Err(SqlFailure::Again("a business key kept changing hands".to_owned()))
 }

@@ -3,7 +3,7 @@
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{Duty, Error, Term};
 
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::row::{Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
@@ -22,7 +22,7 @@ pub(crate) fn ask(term: &Term) -> Request {
 }
 
 /// Refuses a leader whose term has passed on, has run out, or was for another duty.
-pub(crate) fn expect(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) -> Result<(), Failure> {
+pub(crate) fn expect(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) -> Result<(), SqlFailure> {
     let mut leads = false;
     for mut row in rows {
         leads = is_current(term, duty, (row.int()?, row.worker()?, row.moment()?), now);
@@ -31,7 +31,7 @@ pub(crate) fn expect(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) ->
 }
 
 /// Makes sure that `term` is the current one of `duty` and stays so until the commit; answers the moment.
-pub(crate) async fn lead_on(tx: &mut Transaction, term: &Term, duty: Duty) -> Result<Timestamp, Failure> {
+pub(crate) async fn lead_on(tx: &mut Transaction, term: &Term, duty: Duty) -> Result<Timestamp, SqlFailure> {
     let requests = vec![tx.clock(), ask(term)];
     let mut answers = tx.ask_all(requests).await?;
     let current = answers.pop().unwrap_or_default();

@@ -16,10 +16,10 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::access::{Class, Pass};
-use crate::connection::{Batch, Begin, Connection, Mode};
+use crate::connection::{Batch, Begin, Mode, ServerConnection};
 use crate::counting;
 use crate::dialect::{Dialect, gather, translate};
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes::{self, LaneIds};
 use crate::row::{Row, moment_of};
 use crate::session::{Pending, Session};
@@ -33,7 +33,7 @@ pub struct Transaction {
     /// What it has in common with the others of its store.
     pub shared: Arc<Shared>,
     /// Gone once the connection cannot be used any more.
-    connection: Option<Box<dyn Connection>>,
+    connection: Option<Box<dyn ServerConnection>>,
     begin: Begin,
     stage: Stage,
     /// True when the last batch may have been committed.
@@ -124,7 +124,7 @@ impl Shared {
     pub async fn transact<T>(
         self: &Arc<Self>,
         call: Call,
-        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync,
+        verb: impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync,
     ) -> Result<T, Error> {
         let limit = Instant::now() + call.class.deadline(self.settings.deadline).min(call.within);
         let patience = self.backend.patience();
@@ -140,7 +140,7 @@ impl Shared {
                 Err(failed) => failed,
             };
             let may_wait = !call.group && wait != Wait::Here && waits < patience.waits;
-            if matches!(failure, Failure::Busy(_)) && may_wait {
+            if matches!(failure, SqlFailure::Busy(_)) && may_wait {
                 waits += 1;
                 wait = Wait::Long;
                 continue;
@@ -150,24 +150,29 @@ impl Shared {
                 return Err(failure.into_error(self.location(), sent));
             }
             // Whoever has just made its lanes has met nobody.
-            if !matches!(failure, Failure::NoLane(_)) {
+            if !matches!(failure, SqlFailure::NoLane(_)) {
                 tokio::time::sleep(pause(tries)).await;
             }
         }
     }
 
     /// The right to hold a connection, and how long a lock may be waited for with it.
-    async fn pass(&self, class: Class, wait: Wait, limit: Instant) -> Result<(Pass<'_>, Duration), Failure> {
+    async fn pass(
+        &self,
+        class: Class,
+        wait: Wait,
+        limit: Instant,
+    ) -> Result<(Pass<'_>, Duration), SqlFailure> {
         let most = self.settings.lock_wait;
         if wait == Wait::Long {
             // Those before us may get what they wait for, so the queue has longer than each of them.
             let until = limit.min(Instant::now() + most * 3);
             let pass = tokio::time::timeout_at(until, self.access.patient()).await;
-            let crowd = |_| Failure::Busy("other open transactions hold what many calls need".to_owned());
+            let crowd = |_| SqlFailure::Busy("other open transactions hold what many calls need".to_owned());
             return Ok((pass.map_err(crowd)?, most));
         }
         let pass = tokio::time::timeout_at(limit, self.access.pass(class)).await;
-        let pass = pass.map_err(|_| Failure::Slow("waiting for a connection"))?;
+        let pass = pass.map_err(|_| SqlFailure::Slow("waiting for a connection"))?;
         Ok((pass, if let Wait::Short(span) = wait { span.min(most) } else { most }))
     }
 
@@ -175,10 +180,10 @@ impl Shared {
         self: &Arc<Self>,
         call: Call,
         wait: Wait,
-        verb: &(impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, Failure>> + Send + Sync),
+        verb: &(impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync),
         limit: Instant,
-    ) -> Result<T, (Failure, bool)> {
-        let not_sent = |failure: Failure| (failure, false);
+    ) -> Result<T, (SqlFailure, bool)> {
+        let not_sent = |failure: SqlFailure| (failure, false);
         let (_pass, lock_wait) = self.pass(call.class, wait, limit).await.map_err(not_sent)?;
         let begin = Begin { mode: call.mode, lock_wait };
         let mut transaction = Transaction::begin(self, begin, limit).await.map_err(not_sent)?;
@@ -192,12 +197,12 @@ impl Shared {
                 let sent = transaction.sent;
                 transaction.close(limit).await;
                 let failure = match failure {
-                    Failure::NoLane(lanes) => transaction.make_lanes(lanes, limit).await,
+                    SqlFailure::NoLane(lanes) => transaction.make_lanes(lanes, limit).await,
                     other => other,
                 };
                 Err((failure, sent))
             }
-            Err(_) => Err((Failure::Slow("a statement"), transaction.sent)),
+            Err(_) => Err((SqlFailure::Slow("a statement"), transaction.sent)),
         }
     }
 }
@@ -209,8 +214,8 @@ fn pause(tries: u32) -> Duration {
 }
 
 impl Transaction {
-    async fn begin(shared: &Arc<Shared>, begin: Begin, limit: Instant) -> Result<Self, Failure> {
-        let slow = |_| Failure::Slow("waiting for a connection");
+    async fn begin(shared: &Arc<Shared>, begin: Begin, limit: Instant) -> Result<Self, SqlFailure> {
+        let slow = |_| SqlFailure::Slow("waiting for a connection");
         let connection = tokio::time::timeout_at(limit, shared.backend.connect()).await.map_err(slow)??;
         let (shared, connection) = (shared.clone(), Some(connection));
         Ok(Self { shared, connection, begin, stage: Stage::Fresh, sent: false, news: None })
@@ -220,7 +225,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn now(&mut self) -> Result<Timestamp, Failure> {
+    pub async fn now(&mut self) -> Result<Timestamp, SqlFailure> {
         let clock = self.clock();
         moment_of(self.ask(clock).await?)
     }
@@ -237,7 +242,7 @@ impl Transaction {
     }
 
     /// Writes what was changed in a working set, and commits.
-    pub(crate) async fn save(&mut self, set: WorkingSet) -> Result<(), Failure> {
+    pub(crate) async fn save(&mut self, set: WorkingSet) -> Result<(), SqlFailure> {
         let now = set.now;
         self.write(set.into_writes(), now).await
     }
@@ -246,7 +251,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn write(&mut self, writes: Writes, now: Timestamp) -> Result<(), Failure> {
+    pub async fn write(&mut self, writes: Writes, now: Timestamp) -> Result<(), SqlFailure> {
         self.write_after(Vec::new(), writes, now).await.map(drop)
     }
 
@@ -259,7 +264,7 @@ impl Transaction {
         first: Vec<Request>,
         writes: Writes,
         now: Timestamp,
-    ) -> Result<Vec<Vec<Row>>, Failure> {
+    ) -> Result<Vec<Vec<Row>>, SqlFailure> {
         if writes.is_empty() {
             return self.commit(first).await;
         }
@@ -276,7 +281,7 @@ impl Transaction {
         writes: Writes,
         last: Request,
         now: Timestamp,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<Row>, SqlFailure> {
         debug_assert!(writes.incidents.is_empty(), "nothing is judged here");
         let shared = self.shared.clone();
         let write = write::prepare(self, &shared.lanes, &writes, now).await?;
@@ -297,7 +302,7 @@ impl Transaction {
         mut writes: Writes,
         now: Timestamp,
         fixed: bool,
-    ) -> Result<Vec<Vec<Row>>, Failure> {
+    ) -> Result<Vec<Vec<Row>>, SqlFailure> {
         let (own, mut requests) = (first.len(), first);
         if writes.is_empty() {
             return self.commit(requests).await;
@@ -336,7 +341,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn alone(&mut self, requests: Vec<Request>) -> Result<Vec<Vec<Row>>, Failure> {
+    pub async fn alone(&mut self, requests: Vec<Request>) -> Result<Vec<Vec<Row>>, SqlFailure> {
         debug_assert_eq!(self.stage, Stage::Fresh, "a transaction is open");
         let (queries, counts) = translate(self.dialect(), requests);
         self.sent = true;
@@ -350,7 +355,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn one_alone(&mut self, request: impl Into<Request>) -> Result<Vec<Row>, Failure> {
+    pub async fn one_alone(&mut self, request: impl Into<Request>) -> Result<Vec<Row>, SqlFailure> {
         Ok(self.alone(vec![request.into()]).await?.pop().unwrap_or_default())
     }
 
@@ -364,7 +369,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn commit(&mut self, last: Vec<Request>) -> Result<Vec<Vec<Row>>, Failure> {
+    pub async fn commit(&mut self, last: Vec<Request>) -> Result<Vec<Vec<Row>>, SqlFailure> {
         let (queries, counts) = translate(self.dialect(), last);
         if self.stage == Stage::Fresh && queries.is_empty() {
             self.stage = Stage::Over;
@@ -376,16 +381,16 @@ impl Transaction {
         Ok(gather(answers, &counts))
     }
 
-    async fn send(&mut self, queries: Vec<Query>, commit: bool) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn send(&mut self, queries: Vec<Query>, commit: bool) -> Result<Vec<Vec<Row>>, SqlFailure> {
         let begin = (self.stage == Stage::Fresh).then_some(self.begin);
         self.pass_on(Batch { begin, queries, commit }).await
     }
 
-    async fn pass_on(&mut self, batch: Batch) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn pass_on(&mut self, batch: Batch) -> Result<Vec<Vec<Row>>, SqlFailure> {
         self.shared.count_statements(batch.queries.len());
         self.stage = Stage::Open;
         let Some(connection) = self.connection.as_mut() else {
-            return Err(Failure::Lost("the connection is gone".to_owned()));
+            return Err(SqlFailure::Lost("the connection is gone".to_owned()));
         };
         connection.send(batch, &mut self.sent).await
     }
@@ -404,19 +409,19 @@ impl Transaction {
 
     /// Makes lanes in a transaction of their own, so that nobody waits for the one that needs them (L14). Answers why
     /// the verb is to begin again, or why it cannot.
-    async fn make_lanes(&mut self, lanes: BTreeSet<LaneKey>, limit: Instant) -> Failure {
+    async fn make_lanes(&mut self, lanes: BTreeSet<LaneKey>, limit: Instant) -> SqlFailure {
         if self.stage != Stage::Over {
-            return Failure::Lost("a transaction could not be ended".to_owned());
+            return SqlFailure::Lost("a transaction could not be ended".to_owned());
         }
         self.stage = Stage::Fresh;
         let made = self.commit(vec![lanes::make(&lanes)]);
         match tokio::time::timeout_at(limit, made).await {
-            Ok(Ok(_)) => Failure::NoLane(lanes),
+            Ok(Ok(_)) => SqlFailure::NoLane(lanes),
             Ok(Err(failure)) => {
                 self.close(limit).await;
                 failure
             }
-            Err(_) => Failure::Slow("making a lane"),
+            Err(_) => SqlFailure::Slow("making a lane"),
         }
     }
 

@@ -10,7 +10,7 @@ use backstop_store::working_set::ClaimRow;
 use backstop_store::{Error, HandedRun, NewWorker, Orphan, Renewed, WorkerView};
 
 use crate::decode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::load;
 use crate::row::{self, Row};
 use crate::session::Session;
@@ -23,7 +23,7 @@ pub(crate) async fn enlist(
     tx: &mut Transaction,
     worker: &NewWorker,
     also: Option<Request>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Vec<Row>, SqlFailure> {
     let now = tx.now().await?;
     let save = Statement::SaveWorker.with(vec![
         Value::worker(worker.id),
@@ -44,7 +44,7 @@ pub(crate) async fn renew(
     worker: WorkerId,
     lease: Duration,
     held: &[Lease],
-) -> Result<Renewed, Failure> {
+) -> Result<Renewed, SqlFailure> {
     let params =
         vec![Value::worker(worker), tx.shared.moment(), Value::span(lease), Value::at(Timestamp::MAX)];
     let renew = Statement::RenewWorker.with(params);
@@ -70,13 +70,13 @@ pub(crate) async fn retire(
     tx: &mut Transaction,
     worker: WorkerId,
     also: Option<Request>,
-) -> Result<(), Failure> {
+) -> Result<(), SqlFailure> {
     let forget = Statement::DeleteWorker.with(vec![Value::worker(worker)]);
     tx.commit([forget].into_iter().chain(also).collect()).await.map(drop)
 }
 
 /// Every worker that is known, by name.
-pub(crate) async fn roster(session: &mut dyn Session, now: Timestamp) -> Result<Roster, Failure> {
+pub(crate) async fn roster(session: &mut dyn Session, now: Timestamp) -> Result<Roster, SqlFailure> {
     let rows = session.ask(Statement::Workers.plain()).await?;
     let mut workers = rows.into_iter().map(decode::worker).collect::<Result<Vec<_>, _>>()?;
     workers.sort_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
@@ -84,12 +84,12 @@ pub(crate) async fn roster(session: &mut dyn Session, now: Timestamp) -> Result<
 }
 
 /// Every claim that holds something.
-pub(crate) async fn claims(session: &mut dyn Session) -> Result<Vec<ClaimRow>, Failure> {
+pub(crate) async fn claims(session: &mut dyn Session) -> Result<Vec<ClaimRow>, SqlFailure> {
     decode::claims(session.ask(Statement::Claims.plain()).await?)
 }
 
 /// Every worker as it is shown.
-pub(crate) async fn workers(tx: &mut Transaction) -> Result<Vec<WorkerView>, Failure> {
+pub(crate) async fn workers(tx: &mut Transaction) -> Result<Vec<WorkerView>, SqlFailure> {
     let now = tx.now().await?;
     let mut running: HashMap<WorkerId, u64> = HashMap::new();
     for claim in claims(tx).await? {
@@ -99,7 +99,7 @@ pub(crate) async fn workers(tx: &mut Transaction) -> Result<Vec<WorkerView>, Fai
 }
 
 /// The started runs of live workers that serve no queue, by the moment of their start and then by id (F10).
-pub(crate) async fn handed_out(tx: &mut Transaction) -> Result<Vec<HandedRun>, Failure> {
+pub(crate) async fn handed_out(tx: &mut Transaction) -> Result<Vec<HandedRun>, SqlFailure> {
     let now = tx.now().await?;
     let batches: HashSet<WorkerId> = roster(tx, now).await?.batches().collect();
     if batches.is_empty() {
@@ -113,7 +113,7 @@ pub(crate) async fn handed_out(tx: &mut Transaction) -> Result<Vec<HandedRun>, F
 }
 
 /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
-pub(crate) async fn orphans(tx: &mut Transaction, limit: usize) -> Result<Vec<Orphan>, Failure> {
+pub(crate) async fn orphans(tx: &mut Transaction, limit: usize) -> Result<Vec<Orphan>, SqlFailure> {
     // Nearly always there are none, and one statement sees that.
     let look = Statement::Orphaned.with(vec![tx.shared.moment()]);
     if row::first(tx.one_alone(look).await?, Row::bool)? != Some(true) {

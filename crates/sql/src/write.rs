@@ -9,7 +9,7 @@ use backstop_store::working_set::{LaneKey, ReadyRow, Writes, lane_of};
 use crate::columns::{Cells, Columns};
 use crate::counting;
 use crate::encode;
-use crate::failure::Failure;
+use crate::failure::SqlFailure;
 use crate::lanes::{LaneIds, Lanes};
 use crate::session::Session;
 use crate::statement::{Request, Statement};
@@ -27,7 +27,7 @@ pub(crate) async fn prepare(
     lanes: &Lanes,
     writes: &Writes,
     now: Timestamp,
-) -> Result<Prepared, Failure> {
+) -> Result<Prepared, SqlFailure> {
     let ids = lanes.ids(session, mentioned(writes)).await?;
     let requests = requests(writes, &ids, now)?;
     Ok(Prepared { requests, lanes: ids })
@@ -47,7 +47,7 @@ fn mentioned(writes: &Writes) -> BTreeSet<LaneKey> {
     lanes
 }
 
-fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Request>, Failure> {
+fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Request>, SqlFailure> {
     let mut out = Out(Vec::new());
     let mut lanes = Numbers { ids, latest: None };
     out.keys(Statement::InsertIdempotencyKeys, &writes.idempotency);
@@ -112,8 +112,8 @@ impl Out {
         &mut self,
         statement: Statement,
         all: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(&mut Cells<'_>, T) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        mut write: impl FnMut(&mut Cells<'_>, T) -> Result<(), SqlFailure>,
+    ) -> Result<(), SqlFailure> {
         let mut columns = Columns::default();
         for one in all {
             write(&mut columns.row(), one)?;

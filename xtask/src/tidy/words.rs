@@ -14,17 +14,8 @@ use super::{Tree, Violation};
 const GLOSSARY: &str = "docs/glossary.md";
 
 /// Files that do not pass yet. Remove a line when its files do.
-const NOT_YET: [&str; 9] = [
-    "crates/engine/",
-    "crates/macros/",
-    "crates/mysql/",
-    "crates/postgres/",
-    "crates/sqlite/",
-    "crates/store/src/desk/",
-    "crates/store/src/lib.rs",
-    "crates/store/src/model/",
-    "crates/store/src/show/queues.rs",
-];
+const NOT_YET: [&str; 5] =
+    ["crates/engine/", "crates/macros/", "crates/mysql/", "crates/postgres/", "crates/sqlite/"];
 
 /// Jobs that stand for those of users: their words are their own.
 const EXAMPLES: [&str; 2] = ["examples/", "crates/cli/src/demo/jobs.rs"];

@@ -35,8 +35,12 @@ async fn nothing_of_it_stands_in_the_store() {
         let (engine, app) = (place.open(config).await, Arc::new(App::default()));
         let job = engine.enqueue(work(NEEDLE)).on_success(after(NEEDLE)).on_failure(after(NEEDLE));
         let id = job.submit().await.expect("admitted").id;
-        let plain =
-            engine.enqueue_raw("other", r#"{"say":"in clear 7731"}"#).submit().await.expect("admitted").id;
+        let plain = engine
+            .enqueue_raw("other", r#"{"say":"in the clear 7731"}"#)
+            .submit()
+            .await
+            .expect("admitted")
+            .id;
         drain(&engine, &app).await;
         let (found, name) = (detail(&engine, id).await, place.name());
         assert_eq!(found.view.state(), State::Succeeded, "{name}");

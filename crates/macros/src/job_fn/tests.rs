@@ -145,7 +145,7 @@ fn wrong_keys_and_values_are_refused() {
         (r#"queu = "a""#, "unknown key `queu`: did you mean `queue`?"),
         (
             "retries = 5",
-            "did you mean `max_retries`? known of `kind`, `version`, `queue`, `priority`, `max_retries`,",
+            "did you mean `max_retries`? use one of `kind`, `version`, `queue`, `priority`, `max_retries`,",
         ),
         (r#"queue = "a", queue = "b""#, "`queue` is given twice"),
         ("kind = send_email", r#"write kind = "send_email""#),

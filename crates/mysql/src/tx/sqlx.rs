@@ -3,7 +3,7 @@
 //! Statements are sent as text with their values in place, as over our own connections: the server cannot prepare a
 //! savepoint, and every number of rows would be another statement to prepare.
 
-use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session};
+use backstop_sql::{Cell, Dialect, Pending, Query, Row, Session, SqlFailure};
 use futures_util::TryStreamExt as _;
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column as _, Either, Row as _, TypeInfo as _, ValueRef as _};
@@ -27,7 +27,7 @@ impl<'c> InSqlx<'c> {
     }
 
     /// Sends one packet, and reads what each of its statements answers.
-    async fn send(&mut self, packet: Packet) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn send(&mut self, packet: Packet) -> Result<Vec<Vec<Row>>, SqlFailure> {
         let (mut answers, mut rows) = (Vec::with_capacity(packet.statements), Vec::new());
         // Safe: the statements are constants, and values are written so that they cannot end their quotes.
         let query = sqlx::raw_sql(AssertSqlSafe(packet.text));
@@ -58,7 +58,7 @@ impl Session for InSqlx<'_> {
     }
 }
 
-fn read(row: &MySqlRow) -> Result<Row, Failure> {
+fn read(row: &MySqlRow) -> Result<Row, SqlFailure> {
     let cells = row.columns().iter().map(|column| {
         let at = column.ordinal();
         if row.try_get_raw(at).map_err(failure)?.is_null() {
@@ -73,20 +73,20 @@ fn read(row: &MySqlRow) -> Result<Row, Failure> {
             return Ok(Cell::Bytes(bytes));
         }
         let number = std::str::from_utf8(&bytes).ok().and_then(|digits| digits.parse().ok());
-        number.map(Cell::Int).ok_or_else(|| Failure::Unreadable(format!("a number: {bytes:?}")))
+        number.map(Cell::Int).ok_or_else(|| SqlFailure::Unreadable(format!("a number: {bytes:?}")))
     });
-    Ok(Row::new(cells.collect::<Result<Vec<Cell>, Failure>>()?))
+    Ok(Row::new(cells.collect::<Result<Vec<Cell>, SqlFailure>>()?))
 }
 
-fn failure(error: sqlx::Error) -> Failure {
+fn failure(error: sqlx::Error) -> SqlFailure {
     match error {
         sqlx::Error::Database(database) => {
             let number = database.try_downcast_ref::<MySqlDatabaseError>().map_or(0, |own| own.number());
             of_database(number, database.message())
         }
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-            Failure::Lost(error.to_string())
+            SqlFailure::Lost(error.to_string())
         }
-        other => Failure::Unreadable(other.to_string()),
+        other => SqlFailure::Unreadable(other.to_string()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Diesel does not pass SQLSTATE codes on, so an error's meaning is taken from Diesel's own kinds where it has one.
 
-use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session, Value};
+use backstop_sql::{Cell, Dialect, Pending, Query, Row, Session, SqlFailure, Value};
 use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
 use diesel::query_builder::{BoxedSqlQuery, SqlQuery};
@@ -90,13 +90,13 @@ impl QueryableByName<Pg> for Cells {
     }
 }
 
-fn failure(error: DieselError) -> Failure {
+fn failure(error: DieselError) -> SqlFailure {
     let DieselError::DatabaseError(kind, words) = error else {
-        return Failure::Unreadable(error.to_string());
+        return SqlFailure::Unreadable(error.to_string());
     };
     let code = match kind {
         DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand => {
-            return Failure::Lost(words.message().to_owned());
+            return SqlFailure::Lost(words.message().to_owned());
         }
         DatabaseErrorKind::UniqueViolation => "23505",
         DatabaseErrorKind::SerializationFailure => "40001",

@@ -1,6 +1,6 @@
 //! The caller's transaction over the driver `sqlx`.
 
-use backstop_sql::{Cell, Dialect, Failure, Pending, Query, Row, Session, Value};
+use backstop_sql::{Cell, Dialect, Pending, Query, Row, Session, SqlFailure, Value};
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, Row as _, ValueRef as _};
 
@@ -37,14 +37,14 @@ impl Session for InSqlx<'_> {
                 // Not persistent: an unnamed statement works behind a pooler too.
                 let query = sqlx::query_with(text, bind(query.params)?).persistent(false);
                 let rows = query.fetch_all(&mut *self.connection).await.map_err(failure)?;
-                answers.push(rows.iter().map(read).collect::<Result<Vec<Row>, Failure>>()?);
+                answers.push(rows.iter().map(read).collect::<Result<Vec<Row>, SqlFailure>>()?);
             }
             Ok(answers)
         })
     }
 }
 
-fn bind(params: Vec<Value>) -> Result<PgArguments, Failure> {
+fn bind(params: Vec<Value>) -> Result<PgArguments, SqlFailure> {
     let mut arguments = PgArguments::default();
     for value in params {
         match value {
@@ -64,25 +64,25 @@ fn bind(params: Vec<Value>) -> Result<PgArguments, Failure> {
             Value::Blobs(value) => Arguments::add(&mut arguments, value),
             Value::Ids(value) => Arguments::add(&mut arguments, value),
         }
-        .map_err(|problem| Failure::Unreadable(format!("a parameter: {problem}")))?;
+        .map_err(|problem| SqlFailure::Unreadable(format!("a parameter: {problem}")))?;
     }
     Ok(arguments)
 }
 
-fn read(row: &PgRow) -> Result<Row, Failure> {
+fn read(row: &PgRow) -> Result<Row, SqlFailure> {
     let cells = (0..row.len()).map(|column| {
         let value = row.try_get_raw(column).map_err(failure)?;
         if value.is_null() {
             return Ok(Cell::Null);
         }
-        let unreadable = |problem| Failure::Unreadable(format!("column {column}: {problem}"));
+        let unreadable = |problem| SqlFailure::Unreadable(format!("column {column}: {problem}"));
         let oid = value.type_info().oid().map_or(0, |oid| oid.0);
         cell(oid, value.as_bytes().map_err(unreadable)?)
     });
-    Ok(Row::new(cells.collect::<Result<Vec<Cell>, Failure>>()?))
+    Ok(Row::new(cells.collect::<Result<Vec<Cell>, SqlFailure>>()?))
 }
 
-fn failure(error: sqlx::Error) -> Failure {
+fn failure(error: sqlx::Error) -> SqlFailure {
     match error {
         sqlx::Error::Database(database) => of_database(
             &database.code().unwrap_or_default(),
@@ -90,8 +90,8 @@ fn failure(error: sqlx::Error) -> Failure {
             database.constraint().or(database.table()),
         ),
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => {
-            Failure::Lost(error.to_string())
+            SqlFailure::Lost(error.to_string())
         }
-        other => Failure::Unreadable(other.to_string()),
+        other => SqlFailure::Unreadable(other.to_string()),
     }
 }

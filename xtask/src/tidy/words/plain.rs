@@ -6,25 +6,26 @@ pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SE
 
 const EVERYDAY: &str = "\
     about add allow and at backstop begin by call change choice class close colour compare comparison complete \
-    condition conflict danger detail done draft earlier edit empty entry equal explain explanation fail far from \
-    full given goal growth hand idle illegal into invalid known lead level live local location look loop lost \
-    made many measure move name near need new no note notice number observe on one open origin over page part \
-    passes phase place plain play point position problem quantity raw read ready reference related reserve \
-    resume reveal room second see seen served share show shown sighting silent size sort standard start step \
-    stop strict summary support survey taken target time total trial try unknown unread up update use user view \
-    wait watch way with written";
+    condition conflict danger decided detail done draft earlier edit empty entry equal explain explanation \
+    fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
+    local location look loop lost made many meaning measure move name near need new newest no note notice \
+    number observe on one open origin over page part passes patience pending phase place plain play point \
+    position prepared problem quantity raw read ready reference related reserve resume reveal room second see \
+    seen served settled share show shown sighting silent size sort standard start step stop strict summary \
+    support survey taken target time total trial try unknown unread up update use user view wait watch way \
+    with written";
 
 const RUST: &str = "\
     argument as box builder bulk byte cache collect comment context count data default error executor expect \
-    field future get guard handle hash health info inline input json label layer lex line list log lookup match \
-    mode option output owner package params parse pattern prefix property random randomness range ref registry \
-    reply resolve result ring search secret seed separator set shape source space spec stream system task text \
-    tokio tree value verb write";
+    field future get guard handle hash health info inline input json label layer lex line list log lookup \
+    match mode option output owner package params parse pattern prefix property random randomness range ref \
+    registry reply resolve result ring search secret seed separator set shape source space spec stream system \
+    task text tokio tree value verb write";
 
 const DATABASES: &str = "\
-    batch candidate cell column commit cursor database diesel filter flush insert lock mariadb migrate mysql \
-    packet pgbouncer postgres query reader redis replica row sample schema selector session snapshot sqlite sqlx \
-    synchronous table transaction transition transport";
+    backend batch candidate cell column commit cursor database dialect diesel filter flush insert lock mariadb \
+    migrate mysql packet pgbouncer postgres query reader redis replica row sample schema selector session \
+    snapshot sql sqlite sqlx synchronous table transaction transition transport";
 
 const HTTP: &str = "\
     address answer api body client connection delivery header host http hub link listen message network path \

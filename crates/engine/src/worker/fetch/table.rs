@@ -1,8 +1,8 @@
 //! What the fetch loop does next: one function over every state and event, without a clock, a store or a task.
 //!
 //! The loop saves statements by believing what it hears: that a notice means work for its queues, that a filled claim
-//! has more behind it, that nothing is due before a look said so. Each belief is a field here. [`State::next`] is tested
-//! row by row, and `model.rs` plays it against every order in which jobs, notices and slots can come and go.
+//! has more behind it, that nothing is due before a look said so. Each belief is a field here. [`State::next`] is
+//! tested row by row, and `model.rs` plays it against every order in which jobs, notices and slots can come and go.
 
 use std::time::Duration;
 
@@ -185,7 +185,8 @@ impl State {
             Event::Looked { found: Found::Nothing { due_in }, now } => {
                 Step::StandBy { until: self.look_again(due_in, now) }
             }
-            // If it was seen, somebody else has it in hand: claiming again at once would go on for as long as that lasts.
+            // If it was seen, somebody else has it in hand: claiming again at once would go on for as long as that
+            // lasts.
             Event::Claimed { taken: 0, now, .. } => {
                 self.quiet_until = (self.work == Work::Seen).then(|| self.look_again(None, now));
                 (self.work, self.credible) = (Work::Unknown, false);

@@ -29,52 +29,32 @@ fn every_event_has_its_step() {
     let began = Event::Began { ready: true, now };
     let nothing = |due_in| Event::Looked { found: Found::Nothing { due_in }, now };
     let claimed = |taken, asked, notified| Event::Claimed { taken, asked, notified, now };
+    let prepared = |asked| Event::Prepared { asked };
+    let wait_until = |until| Step::StandBy { until };
+    let unready = Event::Began { ready: false, now };
+    let soon = Duration::from_millis(3);
+    let backlog = |filled| Event::WorkedOff { filled, notified: false };
     let rows = [
-        (
-            "a worker that is not ready claims nothing",
-            &state(),
-            Event::Began { ready: false, now },
-            Step::Pause,
-        ),
+        ("a worker that is not ready claims nothing", &state(), unready, Step::Pause),
         ("it prepares a claim", &state(), began, Step::Prepare),
         ("after a lost answer it searches first", &searching, began, Step::Search),
-        ("it looks before it claims", &state(), Event::Prepared { asked: 2 }, Step::Look),
-        ("what is expected is claimed", &expecting(), Event::Prepared { asked: 2 }, Step::Claim),
-        ("what was seen is claimed", &seen, Event::Prepared { asked: 2 }, Step::Claim),
-        ("without room it waits for some", &expecting(), Event::Prepared { asked: 0 }, Step::AwaitRoom),
-        (
-            "in a quiet time nobody looks",
-            &quiet,
-            Event::Prepared { asked: 1 },
-            Step::StandBy { until: later },
-        ),
-        ("and without room it waits", &quiet, Event::Prepared { asked: 0 }, Step::AwaitRoom),
+        ("it looks before it claims", &state(), prepared(2), Step::Look),
+        ("what is expected is claimed", &expecting(), prepared(2), Step::Claim),
+        ("what was seen is claimed", &seen, prepared(2), Step::Claim),
+        ("without room it waits for some", &expecting(), prepared(0), Step::AwaitRoom),
+        ("in a quiet time nobody looks", &quiet, prepared(1), wait_until(later)),
+        ("and without room it waits", &quiet, prepared(0), Step::AwaitRoom),
         ("a look that finds work", &state(), Event::Looked { found: Found::Work, now }, Step::Claim),
-        ("a look that finds none", &state(), nothing(None), Step::StandBy { until: now + FIRST_LOOK }),
-        (
-            "it looks again when the next job is due",
-            &state(),
-            nothing(Some(Duration::from_millis(3))),
-            Step::StandBy { until: now + Duration::from_millis(3) },
-        ),
-        (
-            "and not later than without one",
-            &state(),
-            nothing(Some(LEASE)),
-            Step::StandBy { until: now + FIRST_LOOK },
-        ),
+        ("a look that finds none", &state(), nothing(None), wait_until(now + FIRST_LOOK)),
+        ("it looks again when the next job is due", &state(), nothing(Some(soon)), wait_until(now + soon)),
+        ("and not later than without one", &state(), nothing(Some(LEASE)), wait_until(now + FIRST_LOOK)),
         ("a notice that was for others", &expecting(), claimed(0, 2, false), afresh),
         ("work that somebody else has in hand", &seen, claimed(0, 2, false), go_on),
         ("a claim that took all there was", &expecting(), claimed(1, 2, false), afresh),
         ("a claim that was filled", &expecting(), claimed(2, 2, false), Step::WorkOff),
         ("a claim ahead that was filled", &ahead, claimed(2, 2, false), Step::AwaitRoom),
-        ("a backlog at its end", &expecting(), Event::WorkedOff { filled: false, notified: false }, afresh),
-        (
-            "a backlog without room",
-            &expecting(),
-            Event::WorkedOff { filled: true, notified: false },
-            Step::AwaitRoom,
-        ),
+        ("a backlog at its end", &expecting(), backlog(false), afresh),
+        ("a backlog without room", &expecting(), backlog(true), Step::AwaitRoom),
         ("room for work that there is", &state(), Event::RoomCame, afresh),
         ("room in a quiet time", &quiet, Event::RoomCame, go_on),
         ("work that is due", &state(), Event::StoodBy(Heard::Due), afresh),
