@@ -84,7 +84,7 @@ impl Observer for Bus {
 ///
 /// ```
 /// # use backstop::prelude::*;
-/// use backstop::What;
+/// use backstop::EventKind;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> JobResult {
@@ -92,7 +92,7 @@ impl Observer for Bus {
 /// let mut events = engine.events();
 /// engine.enqueue_raw("report", "{}").submit().await?;
 /// let event = events.next().await.ok_or("the engine is there")?;
-/// assert!(matches!(event.what, What::Enqueued { .. }));
+/// assert!(matches!(event.what, EventKind::Enqueued { .. }));
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]

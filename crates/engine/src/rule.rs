@@ -150,7 +150,7 @@ impl Backstop {
     ///
     /// ```
     /// # use backstop::prelude::*;
-    /// use backstop::rule::{Action, Match, Rule};
+    /// use backstop::rule::{Rule, RuleAction, RuleMatch};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> JobResult {
