@@ -7,14 +7,14 @@
 //! A test that kills, promotes or cuts off its server starts its own:
 //!
 //! ```no_run
-//! use backstop_testbed::{Folder, Postgres, Settings};
+//! use backstop_testbed::{DatabaseSettings, Folder, Postgres};
 //!
 //! let folder = Folder::new("promotion")?;
-//! let mut server = Postgres::start(Settings::new(folder.path()).durable())?;
+//! let mut server = Postgres::start(DatabaseSettings::new(folder.path()).durable())?;
 //! server.kill()?;
 //! server.start_again()?;
 //! assert_eq!(server.psql("select 1")?, "1");
-//! # Ok::<(), backstop_testbed::Trouble>(())
+//! # Ok::<(), backstop_testbed::TestbedError>(())
 //! ```
 
 mod account;
