@@ -203,7 +203,7 @@ impl Campaign {
         let submit = Submit { jobs: again.collect(), atomic: false };
         let answers = self.engine.store().submit(submit).await.expect("the store is there");
         for (id, answer) in moved.iter().zip(answers) {
-            let answer = answer.expect("a known key is no conflict");
+            let answer = answer.expect("a known key is not a conflict");
             let expected = (*id, self.jobs[id].state, true);
             assert_eq!((answer.id, answer.state, answer.deduplicated), expected, "the key of job {id}");
         }

@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(paths(&[]).unwrap().len(), PAGES.len());
         assert_eq!(paths(&["docs/rules.md"]).unwrap(), ["docs/rules.md"]);
-        let Err(TaskError::Usage(text)) = paths(&["docs/rules.txt"]) else { panic!("it is no page") };
+        let Err(TaskError::Usage(text)) = paths(&["docs/rules.txt"]) else { panic!("it is not a page") };
         assert!(text.contains("docs/rules.txt") && text.contains("docs/states.md"), "{text}");
     }
 

@@ -78,7 +78,7 @@ async fn a_child_carries_the_marks_of_its_parent() {
     let spec = test.engine().job(child).await.expect("there").expect("stored").view.job.spec;
     assert_eq!(spec.correlation_id.as_deref(), Some("c"));
     assert_eq!(spec.trace().map(|trace| &**trace), Some(trace));
-    assert_eq!(spec.callback_of, None, "a child is no callback");
+    assert_eq!(spec.callback_of, None, "a child is not a callback");
 }
 
 #[tokio::test]

@@ -194,6 +194,6 @@ mod tests {
         }
         fs::write(&list, "c").unwrap();
         assert!(once(&list, || Err("no".to_owned())).is_err());
-        assert!(once(&list, || Err("still no".to_owned())).is_err(), "a failure is no installation");
+        assert!(once(&list, || Err("still no".to_owned())).is_err(), "a failure does not install anything");
     }
 }

@@ -220,7 +220,7 @@ mod tests {
         let marks = *record.marks.clone().unwrap();
         assert_eq!(Marks::from_text(&marks.to_text().unwrap()).unwrap(), marks);
         record.mark(|marks| *marks = Marks::default());
-        assert_eq!(record.marks, None, "an empty box is no box");
+        assert_eq!(record.marks, None, "empty marks are not kept");
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn each_cause_moves_its_own_counter() {
 fn a_prefetched_job_returns_without_a_trace() {
     // C2
     let mut record = running(1, false);
-    assert_eq!(record.runs, 0, "a claim is no start");
+    assert_eq!(record.runs, 0, "a claim does not start a run");
     let back = Ending::plain(job().spec.header(), Cause::LeaseLost, Decision::handed_back());
     assert_eq!(record.finish(&job().spec, &lease(1), &back, at(2)), Ok(None));
     assert_eq!(

@@ -43,7 +43,7 @@ fn it_opens_only_where_it_belongs() {
     let wrong = Err(SealError::Wrong { key: "k1".into() });
     assert_eq!(keys.open(job(2), &text), wrong, "another job");
     assert_eq!(keys.open(Owner::payload(JobId::from_u128(1), "refund"), &text), wrong, "another kind");
-    assert_eq!(keys.open(Owner::result_of(&spec), &text), wrong, "a payload is no result");
+    assert_eq!(keys.open(Owner::result_of(&spec), &text), wrong, "a payload is not a result");
     assert_eq!(ring(&[("k1", 2)]).open(job(1), &text), wrong, "another key of the same name");
     assert_eq!(ring(&[("k2", 1)]).open(job(1), &text), Err(SealError::UnknownKey { key: "k1".into() }));
     spec.id = JobId::from_u128(5);

@@ -187,7 +187,7 @@ async fn a_worker_that_cannot_keep_its_lease_claims_nothing_until_it_can() {
     }
     assert_eq!(state(&engine, id).await, State::Pending, "another worker may take it");
     drop(running);
-    assert_eq!(watch.health(), None, "a worker that has stopped is no alarm");
+    assert_eq!(watch.health(), None, "a worker that has stopped raises no alarm");
 }
 
 #[tokio::test(start_paused = true)]

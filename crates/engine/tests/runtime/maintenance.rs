@@ -97,7 +97,7 @@ async fn when_the_leader_dies_too_another_takes_over_within_the_lease_and_two_se
     assert!(after <= 32 * SECOND, "{after:?}");
     assert_ne!(leader(&store, Duty::Rescue).await, Some(before));
     following.stop().await;
-    assert_eq!(leader(&store, Duty::Rescue).await, None, "whoever stops lets others lead");
+    assert_eq!(leader(&store, Duty::Rescue).await, None, "a node that stops lets others lead");
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn however_often_it_is_started_an_engine_takes_part_once() {
     let watch = two.watch();
     two.stop().await;
     assert_eq!(leader(&store, Duty::Rescue).await, None);
-    assert_eq!(watch.health(), None, "what has stopped is no alarm");
+    assert_eq!(watch.health(), None, "what has stopped raises no alarm");
 }
 
 #[tokio::test(start_paused = true)]

@@ -149,7 +149,7 @@ pub async fn observers_are_replaced_and_asked(w: Fixture) {
     w.store.observe(deaf.clone());
     w.submit(job(1)).await;
     assert_eq!((w.told.take(), deaf.take()), (vec![], vec![]));
-    assert!(deaf.hints() > 0, "hints are no events");
+    assert!(deaf.hints() > 0, "hints are not events");
     w.store.observe(w.told.clone());
     w.submit(job(2)).await;
     assert_eq!(w.told.names(id(2)), ["enqueued"]);

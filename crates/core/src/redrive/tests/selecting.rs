@@ -52,7 +52,7 @@ fn every_condition_narrows() {
     }
     for state in State::ALL.into_iter().filter(|state| *state != State::Failed) {
         view.record.state = state;
-        assert!(!PlanSelector::all().matches(&view), "{state} is no dead letter");
+        assert!(!PlanSelector::all().matches(&view), "{state} is not a dead letter");
     }
 }
 
