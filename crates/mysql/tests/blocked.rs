@@ -18,8 +18,8 @@ use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{InTransaction, MysqlStore, Options, Prefix, submit_in};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Duty, Error, Finish, KnownKind, NewWorker, Note, Observer, PageRequest,
-    Store, Submit, Submitted,
+    Claim, ClaimQueue, ClaimedJob, Duty, Error, Finish, InspectStore, KnownKind, NewWorker, Note, Observer,
+    PageRequest, Store, Submit, Submitted, WorkStore,
 };
 use place::InDatabase;
 use tokio::task::JoinHandle;

@@ -13,7 +13,7 @@ use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
     Amend, Amended, Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Edit, Expect, Finish,
-    JobFilter, KnownKind, NewWorker, PageRequest, Store, Submit, Submitted,
+    InspectStore, JobFilter, KnownKind, NewWorker, PageRequest, Submit, Submitted, WorkStore,
 };
 use place::InDatabase;
 

@@ -12,7 +12,9 @@ use backstop_core::job::{NewJob, Spec, Start};
 use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Claim, ClaimQueue, DocumentRange, Drawer, Duty, KnownKind, NewWorker, Store, Submit};
+use backstop_store::{
+    Claim, ClaimQueue, DocumentRange, Drawer, Duty, InspectStore, KnownKind, NewWorker, Submit, WorkStore,
+};
 use backstop_testbed::{DatabaseSettings, Folder, Mariadb};
 use place::InDatabase;
 

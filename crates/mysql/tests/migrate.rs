@@ -14,7 +14,7 @@ use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{MysqlStore, Options, Prefix};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Duty, Finish, KnownKind, NewWorker, Store, Submit, Term,
+    Claim, ClaimQueue, ClaimedJob, Duty, Finish, InspectStore, KnownKind, NewWorker, Submit, Term, WorkStore,
 };
 use place::InDatabase;
 

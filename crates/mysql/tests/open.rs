@@ -10,7 +10,7 @@ use backstop_mysql::mysql_async::prelude::Queryable;
 use backstop_mysql::mysql_async::{Conn, Opts};
 use backstop_mysql::{MysqlStore, Options, Prefix};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Error, JobFilter, Level, PageRequest, Store, Submit};
+use backstop_store::{Error, InspectStore, JobFilter, Level, PageRequest, Submit, WorkStore};
 use backstop_testbed::shared;
 use place::InDatabase;
 

@@ -11,8 +11,8 @@ use backstop_core::{JobId, WorkerId};
 use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Amend, Amended, Claim, ClaimQueue, DocumentRange, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter,
-    KnownKind, NewWorker, PageRequest, Store, Submit,
+    Amend, Amended, Claim, ClaimQueue, DocumentRange, Drawer, Duty, Edit, Error, Expect, Finish,
+    InspectStore, JobFilter, KnownKind, NewWorker, PageRequest, Submit, WorkStore,
 };
 use backstop_testbed::shared;
 use place::InDatabase;

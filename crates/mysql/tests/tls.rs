@@ -6,7 +6,7 @@ use std::path::Path;
 
 use backstop_mysql::{MysqlStore, Options};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Error, Finding, Level, Store};
+use backstop_store::{Error, Finding, InspectStore, Level};
 use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Mariadb};
 use place::InDatabase;
 

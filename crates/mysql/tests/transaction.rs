@@ -11,7 +11,7 @@ use backstop_core::{JobId, Refusal};
 use backstop_mysql::mysql_async::IsolationLevel;
 use backstop_mysql::{InTransaction, Prefix, submit_in};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Store, Submit, Submitted};
+use backstop_store::{InspectStore, Submit, Submitted, WorkStore};
 
 use place::InDatabase;
 use world::{Carrier, Outcome, Step, World, job, keyed, note, success};

@@ -13,7 +13,7 @@ use backstop_core::{JobId, Refusal};
 use backstop_mysql::sqlx::{Connection as _, Executor as _, MySqlConnection};
 use backstop_mysql::{InSqlx, Prefix, finish_in, submit_in};
 use backstop_store::conformance::StorePlace as _;
-use backstop_store::{Store as _, Submit};
+use backstop_store::{InspectStore, Submit, WorkStore};
 
 use place::InDatabase;
 use world::{World, full_job, job, keyed, success};

@@ -8,7 +8,7 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, Spec};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Store, Submit};
+use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit, WorkStore};
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

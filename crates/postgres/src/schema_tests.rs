@@ -9,8 +9,8 @@ use backstop_core::failure::{Cause, Decision, TerminalReason, Verdict};
 use backstop_core::job::{Aging, Ending, FailureRecord, NewJob, Operation, Retention, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_store::{
-    Amend, Amended, Claim, ClaimQueue, Drawer, Duty, Edit, Expect, Finish, KnownKind, NewWorker, Store,
-    Submit,
+    Amend, Amended, Claim, ClaimQueue, Drawer, Duty, Edit, Expect, Finish, InspectStore, KnownKind,
+    NewWorker, Submit, WorkStore,
 };
 use backstop_testbed::shared;
 use tokio_postgres::{Client, NoTls};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use backstop_core::Refusal;
 use backstop_sql::{ServerStore, Shared, SqlFailure, StoreSettings, look_at_fences};
 use backstop_store::{
-    Answer, Claim, Claimed, Error, Finding, Layer, NewWorker, Observer, Signal, Store, Submit, Submitted,
+    Answer, Claim, Claimed, Error, Finding, InspectStore, Layer, NewWorker, Observer, Signal, Store, Submit,
+    Submitted, WorkStore,
 };
 use tokio::task::JoinHandle;
 

@@ -17,8 +17,8 @@ use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Duty, Error, Finding, Finish, KnownKind, NewWorker, Note, Observer,
-    PageRequest, Store, Submit, Submitted,
+    Claim, ClaimQueue, ClaimedJob, Duty, Error, Finding, Finish, InspectStore, KnownKind, NewWorker, Note,
+    Observer, PageRequest, Store, Submit, Submitted, WorkStore,
 };
 use backstop_testbed::shared;
 use place::InSchema;

@@ -14,7 +14,8 @@ use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, KnownKind, NewWorker, Store, Submit,
+    Claim, ClaimQueue, ClaimedJob, DocumentRange, Drawer, Duty, Finish, InspectStore, KnownKind, NewWorker,
+    Submit, WorkStore,
 };
 use backstop_testbed::{DatabaseSettings, Folder, Postgres};
 use place::InSchema;

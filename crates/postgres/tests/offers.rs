@@ -14,8 +14,8 @@ use backstop_postgres::tokio_postgres::{self, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Answer, Claim, ClaimQueue, Claimed, Clock, Error, Finish, KnownKind, ManualClock, NewWorker, Observer,
-    Signal, Store, Submit,
+    Answer, Claim, ClaimQueue, Claimed, Clock, Error, Finish, InspectStore, KnownKind, ManualClock,
+    NewWorker, Observer, Signal, Submit, WorkStore,
 };
 use backstop_testbed::shared;
 use place::InSchema;

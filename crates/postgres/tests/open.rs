@@ -7,7 +7,7 @@ use backstop_core::job::{NewJob, Spec};
 use backstop_postgres::tokio_postgres::{Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Error, JobFilter, Level, PageRequest, Store, Submit};
+use backstop_store::{Error, InspectStore, JobFilter, Level, PageRequest, Submit, WorkStore};
 use backstop_testbed::shared;
 use place::InSchema;
 

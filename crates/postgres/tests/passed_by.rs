@@ -11,7 +11,7 @@ use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_postgres::tokio_postgres::{self, Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Claim, ClaimQueue, KnownKind, NewWorker, Store, Submit};
+use backstop_store::{Claim, ClaimQueue, InspectStore, KnownKind, NewWorker, Submit, WorkStore};
 use backstop_testbed::shared;
 use place::InSchema;
 

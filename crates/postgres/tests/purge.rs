@@ -8,7 +8,7 @@ use backstop_core::JobId;
 use backstop_core::job::{NewJob, Operation, Spec, State};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, Store, Submit};
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, InspectStore, Submit, WorkStore};
 use place::InSchema;
 
 const ROUNDS: u128 = 40;

@@ -11,8 +11,8 @@ use backstop_postgres::tokio_postgres::{Client, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Amend, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, JobFilter, KnownKind, NewWorker,
-    PageRequest, Store, Submit,
+    Amend, Claim, ClaimQueue, Drawer, Duty, Edit, Error, Expect, Finish, InspectStore, JobFilter, KnownKind,
+    NewWorker, PageRequest, Submit, WorkStore,
 };
 use backstop_testbed::shared;
 use place::InSchema;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Error, Finding, Level, Store};
+use backstop_store::{Error, Finding, InspectStore, Level};
 use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Postgres};
 use place::InSchema;
 

@@ -12,7 +12,7 @@ mod world;
 use backstop_core::incident::{IncidentState, IncidentUpdate, IncidentVerb};
 use backstop_core::job::{OnConflict, Operation, State};
 use backstop_core::{JobId, Refusal};
-use backstop_store::{Store, Submit};
+use backstop_store::{InspectStore, Submit, WorkStore};
 
 use drivers::{Driver, Outcome, Step};
 use world::{World, death, job, keyed, success};

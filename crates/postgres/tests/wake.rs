@@ -12,7 +12,7 @@ use backstop_core::{JobId, WorkerId};
 use backstop_postgres::tokio_postgres::{AsyncMessage, NoTls};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{NewWorker, Observer, Store, Submit};
+use backstop_store::{NewWorker, Observer, Submit, WorkStore};
 use backstop_testbed::shared;
 use place::InSchema;
 use tokio::sync::Notify;

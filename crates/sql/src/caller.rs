@@ -29,7 +29,7 @@ const LOCATION: &str = "the caller's transaction";
 /// Stores jobs in the caller's transaction, each for itself. One answer per job, in order.
 ///
 /// # Errors
-/// Those of [`backstop_store::Store::submit`]; then nothing of the batch is in the transaction, which can go on, unless
+/// Those of [`backstop_store::WorkStore::submit`]; then nothing of the batch is in the transaction, which can go on, unless
 /// the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
 pub async fn submit_in(
     session: &mut dyn Session,
@@ -55,7 +55,7 @@ pub async fn submit_in(
 /// Ends runs in the caller's transaction, so that what the handler wrote and the completion commit together.
 ///
 /// # Errors
-/// Those of [`backstop_store::Store::finish`]; then nothing of the batch is in the transaction, which can go on, unless
+/// Those of [`backstop_store::WorkStore::finish`]; then nothing of the batch is in the transaction, which can go on, unless
 /// the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
 pub async fn finish_in(
     session: &mut dyn Session,

@@ -16,9 +16,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameRange, NewWorker, Note, Observer,
-    Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Store, StoreInfo, Submit,
-    Submitted, Survey, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange, NewWorker,
+    Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo,
+    Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -97,7 +97,7 @@ macro_rules! verb {
     }};
 }
 
-impl Store for ServerStore {
+impl WorkStore for ServerStore {
     fn info(&self) -> StoreInfo {
         StoreInfo { backend: self.server.name(), location: self.shared.location().to_owned() }
     }
@@ -208,10 +208,6 @@ impl Store for ServerStore {
         })
     }
 
-    fn terms(&self) -> Answer<'_, Terms> {
-        self.read(|tx| Box::pin(duty::terms(tx)))
-    }
-
     fn fold(&self, limit: usize) -> Answer<'_, usize> {
         let server = self.server.clone();
         self.write(move |tx| {
@@ -250,6 +246,41 @@ impl Store for ServerStore {
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
         self.duty(move |tx| Box::pin(async move { archive::archive(tx, &term, &retention, limit).await }))
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        self.duty(move |tx| Box::pin(async move { duty::retire_lanes(tx, &term, idle, limit).await }))
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        let fingerprints = Arc::new(fingerprints);
+        self.duty(move |tx| {
+            let fingerprints = fingerprints.clone();
+            Box::pin(async move { incident::retire(tx, &term, &fingerprints, keep).await })
+        })
+    }
+
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        self.read(verb!(document::documents, range))
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        self.write(verb!(document::amend, amend))
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.duty(move |tx| Box::pin(async move { purge::prune(tx, &term, keep, limit).await }))
+    }
+}
+
+impl InspectStore for ServerStore {
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.read(|tx| Box::pin(duty::terms(tx)))
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
@@ -316,10 +347,6 @@ impl Store for ServerStore {
         })
     }
 
-    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
-        self.duty(move |tx| Box::pin(async move { duty::retire_lanes(tx, &term, idle, limit).await }))
-    }
-
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
         self.read(|tx| Box::pin(worker::workers(tx)))
     }
@@ -344,19 +371,6 @@ impl Store for ServerStore {
         self.write(verb!(incident::say, fingerprints, statement))
     }
 
-    fn retire_incidents(
-        &self,
-        term: Term,
-        fingerprints: Vec<Fingerprint>,
-        keep: Duration,
-    ) -> Answer<'_, usize> {
-        let fingerprints = Arc::new(fingerprints);
-        self.duty(move |tx| {
-            let fingerprints = fingerprints.clone();
-            Box::pin(async move { incident::retire(tx, &term, &fingerprints, keep).await })
-        })
-    }
-
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
         let filter = Arc::new(filter);
         self.read(move |tx| {
@@ -365,23 +379,11 @@ impl Store for ServerStore {
         })
     }
 
-    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
-        self.read(verb!(document::documents, range))
-    }
-
-    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        self.write(verb!(document::amend, amend))
-    }
-
     fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
         self.write(move |tx| {
             let jobs = jobs.clone();
             Box::pin(async move { purge::purge(tx, &jobs, only).await })
         })
-    }
-
-    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.duty(move |tx| Box::pin(async move { purge::prune(tx, &term, keep, limit).await }))
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_core::job::{NewJob, Spec};
 use backstop_core::{JobId, WorkerId};
 use backstop_store::conformance::block_on;
-use backstop_store::{Claim, ClaimQueue, Error, KnownKind, NewWorker, Store, Submit};
+use backstop_store::{Claim, ClaimQueue, Error, KnownKind, NewWorker, Submit, WorkStore};
 use rusqlite::StatementStatus;
 
 use crate::scratch::Scratch;

@@ -242,7 +242,7 @@ fn write_groups(
 #[cfg(test)]
 mod tests {
     use backstop_store::conformance::block_on;
-    use backstop_store::{JobFilter, PageRequest, Store};
+    use backstop_store::{InspectStore, JobFilter, PageRequest};
 
     use super::*;
     use crate::SqliteStore;

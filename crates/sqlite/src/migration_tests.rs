@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_core::JobId;
 use backstop_core::job::{NewJob, Operation, Spec, State};
 use backstop_store::conformance::block_on;
-use backstop_store::{JobFilter, PageRequest, Store, Submit};
+use backstop_store::{InspectStore, JobFilter, PageRequest, Submit, WorkStore};
 use rusqlite::{Connection, params};
 
 use crate::schema::{MIGRATIONS, apply, newest, version};

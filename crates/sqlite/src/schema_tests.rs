@@ -5,7 +5,7 @@ use std::path::Path;
 use backstop_core::JobId;
 use backstop_core::job::{NewJob, Spec};
 use backstop_store::conformance::block_on;
-use backstop_store::{Store, Submit};
+use backstop_store::{Submit, WorkStore};
 use rusqlite::Connection;
 
 use crate::schema::{MIGRATIONS, newest, version};

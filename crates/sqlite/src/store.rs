@@ -15,9 +15,9 @@ use backstop_core::job::{
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
-    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NameRange, NewWorker, Note,
-    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Store, StoreInfo,
-    Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange,
+    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
+    StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore, WorkerView,
 };
 
 use crate::error::Failure;
@@ -150,7 +150,7 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
+impl WorkStore for SqliteStore {
     fn info(&self) -> StoreInfo {
         StoreInfo { backend: "sqlite", location: self.shared.location.clone() }
     }
@@ -207,10 +207,6 @@ impl Store for SqliteStore {
         self.write(duties.len(), move |unit| duty::lead(unit, node, &duties, ttl))
     }
 
-    fn terms(&self) -> Answer<'_, Terms> {
-        self.read(|snapshot| duty::terms(snapshot.conn, snapshot.now))
-    }
-
     fn fold(&self, _limit: usize) -> Answer<'_, usize> {
         Box::pin(std::future::ready(Ok(0)))
     }
@@ -237,6 +233,38 @@ impl Store for SqliteStore {
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
         self.write(limit, move |unit| archive::archive(unit, &term, &retention, limit))
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        self.write(limit, move |unit| lanes::retire(unit, &term, idle, limit))
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        self.write(fingerprints.len(), move |unit| incident::retire(unit, &term, &fingerprints, keep))
+    }
+
+    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
+        self.read(move |snapshot| document::documents(snapshot, &shelf))
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        let rows = amend.edits.len() + amend.operations.len();
+        self.write(rows, move |unit| document::amend(unit, &amend))
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        self.write(limit, move |unit| purge::prune(unit, &term, keep, limit))
+    }
+}
+
+impl InspectStore for SqliteStore {
+    fn terms(&self) -> Answer<'_, Terms> {
+        self.read(|snapshot| duty::terms(snapshot.conn, snapshot.now))
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
@@ -284,10 +312,6 @@ impl Store for SqliteStore {
         self.read(move |snapshot| snapshot.holdings(&tenant, most))
     }
 
-    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| lanes::retire(unit, &term, idle, limit))
-    }
-
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
         self.read(|snapshot| worker::workers(snapshot.conn, snapshot.now))
     }
@@ -308,34 +332,12 @@ impl Store for SqliteStore {
         self.write(fingerprints.len(), move |unit| incident::say(unit, &fingerprints, &statement))
     }
 
-    fn retire_incidents(
-        &self,
-        term: Term,
-        fingerprints: Vec<Fingerprint>,
-        keep: Duration,
-    ) -> Answer<'_, usize> {
-        self.write(fingerprints.len(), move |unit| incident::retire(unit, &term, &fingerprints, keep))
-    }
-
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
         self.read(move |snapshot| snapshot.survey(&filter, most))
     }
 
-    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
-        self.read(move |snapshot| document::documents(snapshot, &shelf))
-    }
-
-    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        let rows = amend.edits.len() + amend.operations.len();
-        self.write(rows, move |unit| document::amend(unit, &amend))
-    }
-
     fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
         self.write(jobs.len(), move |unit| purge::purge(unit, &jobs, only))
-    }
-
-    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| purge::prune(unit, &term, keep, limit))
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use backstop_core::job::{NewJob, Spec};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::{Clock, Error, JobFilter, Observer, PageRequest, Silent, Store, Submit, SystemClock};
+use backstop_store::{
+    Clock, Error, InspectStore, JobFilter, Observer, PageRequest, Silent, Submit, SystemClock, WorkStore,
+};
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::oneshot::Receiver;
 

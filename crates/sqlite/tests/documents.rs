@@ -8,7 +8,7 @@ use backstop_core::JobId;
 use backstop_core::job::{NewJob, Operation, Spec, State};
 use backstop_sqlite::{Options, SqliteStore};
 use backstop_store::conformance::block_on;
-use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, Store, Submit};
+use backstop_store::{Amend, Amended, DocumentRange, Drawer, Edit, Expect, InspectStore, Submit, WorkStore};
 use scratch::Scratch;
 
 fn open(path: &Path) -> SqliteStore {

@@ -9,7 +9,7 @@ use backstop_core::job::{NewJob, Spec};
 use backstop_sqlite::rusqlite::Connection;
 use backstop_sqlite::{Options, SqliteStore, Synchronous};
 use backstop_store::conformance::block_on;
-use backstop_store::{Error, JobFilter, Level, PageRequest, Store, Submit};
+use backstop_store::{Error, InspectStore, JobFilter, Level, PageRequest, Submit, WorkStore};
 use scratch::Scratch;
 
 fn open(path: &Path) -> Result<SqliteStore, Error> {

@@ -14,7 +14,9 @@ use backstop_core::job::{Aging, Ending, NewJob, Operation, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_sqlite::{Options, SqliteStore};
 use backstop_store::conformance::block_on;
-use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, NewWorker, Observer, Store, Submit};
+use backstop_store::{
+    Claim, ClaimQueue, ClaimedJob, Finish, InspectStore, KnownKind, NewWorker, Observer, Submit, WorkStore,
+};
 use scratch::Scratch;
 
 const WORKERS: u128 = 4;

@@ -13,7 +13,7 @@ use backstop_sqlite::rusqlite::{Connection, TransactionBehavior};
 use backstop_sqlite::{Options, SqliteStore, finish_in, submit_in};
 use backstop_store::conformance::block_on;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, ManualClock, NewWorker, Store, Submit,
+    Claim, ClaimQueue, ClaimedJob, Finish, InspectStore, KnownKind, ManualClock, NewWorker, Submit, WorkStore,
 };
 use scratch::Scratch;
 

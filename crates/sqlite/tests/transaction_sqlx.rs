@@ -13,7 +13,9 @@ use backstop_core::{JobId, Refusal, WorkerId};
 use backstop_sqlite::sqlx::sqlite::SqliteConnectOptions;
 use backstop_sqlite::sqlx::{self, Connection, Sqlite, SqliteConnection, Transaction};
 use backstop_sqlite::{Options, SqliteStore, finish_in_sqlx, submit_in_sqlx};
-use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Store, Submit, SystemClock};
+use backstop_store::{
+    Claim, ClaimQueue, Finish, InspectStore, KnownKind, NewWorker, Submit, SystemClock, WorkStore,
+};
 use scratch::Scratch;
 
 /// A store, the application's own connection to the same file, and a table of its own there.

@@ -27,7 +27,7 @@ pub struct ClaimQueue {
     pub queue: Arc<str>,
     /// Jobs to take at most.
     pub limit: usize,
-    /// How many of them start at once; the rest is prefetched and started by `Store::start` (C2, C5).
+    /// How many of them start at once; the rest is prefetched and started by `WorkStore::start` (C2, C5).
     pub start: usize,
     /// True to take kinds that the worker does not know too, for a queue that fails them (H10).
     pub any_kind: bool,
@@ -54,7 +54,7 @@ pub struct ClaimedJob {
 }
 
 impl ClaimedJob {
-    /// Follows a start that `Store::start` has counted; false when the lease is not this job's hold.
+    /// Follows a start that `WorkStore::start` has counted; false when the lease is not this job's hold.
     pub fn note_started(&mut self) -> bool {
         let since = self.record.hold.map(|hold| hold.claimed_at);
         since.is_some_and(|moment| self.record.start(&self.lease, moment).is_ok())

@@ -25,7 +25,7 @@ pub enum Duty {
     Alert,
     /// Removes archived jobs whose time is over (D5).
     Prune,
-    /// Keeps counts cheap to read: see `Store::fold`.
+    /// Keeps counts cheap to read: see `WorkStore::fold`.
     Count,
 }
 

@@ -16,13 +16,16 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, NewWorker, Note, Observer, Orphan,
-    Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Signal, Store, StoreInfo, Submit,
-    Submitted, Survey, Term, Terms, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NewWorker, Note,
+    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Signal, Store,
+    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 
 macro_rules! verbs {
-    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)*) => {
+    (
+        WorkStore { $($work:ident($($work_name:ident: $work_type:ty),*) -> $work_answer:ty;)* }
+        InspectStore { $($inspect:ident($($inspect_name:ident: $inspect_type:ty),*) -> $inspect_answer:ty;)* }
+    ) => {
         /// A store over another one. Whoever implements it is a [`Store`].
         ///
         /// A verb that a layer does not name is passed on to the store below, through [`Layer::around`].
@@ -41,30 +44,37 @@ macro_rules! verbs {
                 call(self.below())
             }
 
-            /// As [`Store::info`].
+            /// As [`WorkStore::info`].
             fn info(&self) -> StoreInfo {
                 self.below().info()
             }
 
-            /// As [`Store::observe`].
+            /// As [`WorkStore::observe`].
             fn observe(&self, observer: Arc<dyn Observer>) {
                 self.below().observe(observer);
             }
 
-            /// As [`Store::offer`]. It waits for work by design, and so does not go through [`Layer::around`].
+            /// As [`WorkStore::offer`]. It waits for work by design, and so does not go through [`Layer::around`].
             fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
                 self.below().offer(claim, withdrawn)
             }
 
             $(
-                #[doc = concat!("As [`Store::", stringify!($verb), "`].")]
-                fn $verb(&self, $($name: $type),*) -> Answer<'_, $answer> {
-                    self.around(stringify!($verb), |store| store.$verb($($name),*))
+                #[doc = concat!("As [`WorkStore::", stringify!($work), "`].")]
+                fn $work(&self, $($work_name: $work_type),*) -> Answer<'_, $work_answer> {
+                    self.around(stringify!($work), |store| store.$work($($work_name),*))
+                }
+            )*
+
+            $(
+                #[doc = concat!("As [`InspectStore::", stringify!($inspect), "`].")]
+                fn $inspect(&self, $($inspect_name: $inspect_type),*) -> Answer<'_, $inspect_answer> {
+                    self.around(stringify!($inspect), |store| store.$inspect($($inspect_name),*))
                 }
             )*
         }
 
-        impl<L: Layer> Store for L {
+        impl<L: Layer> WorkStore for L {
             fn info(&self) -> StoreInfo {
                 Layer::info(self)
             }
@@ -78,8 +88,16 @@ macro_rules! verbs {
             }
 
             $(
-                fn $verb(&self, $($name: $type),*) -> Answer<'_, $answer> {
-                    Layer::$verb(self, $($name),*)
+                fn $work(&self, $($work_name: $work_type),*) -> Answer<'_, $work_answer> {
+                    Layer::$work(self, $($work_name),*)
+                }
+            )*
+        }
+
+        impl<L: Layer> InspectStore for L {
+            $(
+                fn $inspect(&self, $($inspect_name: $inspect_type),*) -> Answer<'_, $inspect_answer> {
+                    Layer::$inspect(self, $($inspect_name),*)
                 }
             )*
         }
@@ -87,50 +105,54 @@ macro_rules! verbs {
 }
 
 verbs! {
-    now() -> Timestamp;
-    submit(submit: Submit) -> Vec<Result<Submitted, Refusal>>;
-    prepare(jobs: &[NewJob]) -> ();
-    claim(claim: Claim) -> Claimed;
-    peek(claim: &Claim) -> Peek;
-    start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
-    finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-    annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
-    enlist(worker: NewWorker) -> ();
-    renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
-    retire(worker: WorkerId) -> ();
-    lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
-    terms() -> Terms;
-    fold(limit: usize) -> usize;
-    orphans(limit: usize) -> Vec<Orphan>;
-    handed_out() -> Vec<HandedRun>;
-    rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
-    overdue(after: Option<Overdue>, limit: usize) -> Vec<Overdue>;
-    expire(term: Term, jobs: Vec<Overdue>) -> usize;
-    archive(term: Term, retention: Retention, limit: usize) -> usize;
-    operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
-    pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
-    jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
-    job_summaries(ids: Vec<JobId>) -> Vec<Option<JobSummary>>;
-    archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
-    list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
-    attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
-    surroundings(job: JobId) -> Option<(JobView, ExplainContext)>;
-    queues() -> Vec<QueueView>;
-    queue_page(range: QueueRange) -> Page<QueueView, String>;
-    holdings(tenant: String, most: usize) -> Holdings;
-    retire_lanes(term: Term, idle: Duration, limit: usize) -> usize;
-    workers() -> Vec<WorkerView>;
-    incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
-    incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
-    say(fingerprints: Vec<Fingerprint>, statement: IncidentUpdate) -> Vec<Option<Incident>>;
-    retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
-    survey(filter: JobFilter, most: usize) -> Survey;
-    documents(range: DocumentRange) -> Documents;
-    amend(amend: Amend) -> Amended;
-    purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
-    prune(term: Term, keep: Duration, limit: usize) -> usize;
-    prunable(keep: Duration, most: usize) -> usize;
-    archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
-    held_lanes() -> Vec<HeldLane>;
-    check() -> Vec<Finding>;
+    WorkStore {
+        now() -> Timestamp;
+        submit(submit: Submit) -> Vec<Result<Submitted, Refusal>>;
+        prepare(jobs: &[NewJob]) -> ();
+        claim(claim: Claim) -> Claimed;
+        peek(claim: &Claim) -> Peek;
+        start(leases: Vec<Lease>) -> Vec<Result<(), Stale>>;
+        finish(endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
+        annotate(notes: Vec<Note>) -> Vec<Result<(), Stale>>;
+        enlist(worker: NewWorker) -> ();
+        renew(worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Renewed;
+        retire(worker: WorkerId) -> ();
+        lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
+        fold(limit: usize) -> usize;
+        orphans(limit: usize) -> Vec<Orphan>;
+        handed_out() -> Vec<HandedRun>;
+        rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
+        overdue(after: Option<Overdue>, limit: usize) -> Vec<Overdue>;
+        expire(term: Term, jobs: Vec<Overdue>) -> usize;
+        archive(term: Term, retention: Retention, limit: usize) -> usize;
+        retire_lanes(term: Term, idle: Duration, limit: usize) -> usize;
+        retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
+        documents(range: DocumentRange) -> Documents;
+        amend(amend: Amend) -> Amended;
+        prune(term: Term, keep: Duration, limit: usize) -> usize;
+    }
+    InspectStore {
+        terms() -> Terms;
+        operate(jobs: Vec<JobId>, operation: Operation) -> Vec<Result<Operated, Refusal>>;
+        pause_queue(queue: &str, paused: bool, note: Option<&str>) -> bool;
+        jobs(ids: Vec<JobId>) -> Vec<Option<JobDetail>>;
+        job_summaries(ids: Vec<JobId>) -> Vec<Option<JobSummary>>;
+        archived(ids: Vec<JobId>) -> Vec<Option<Archived>>;
+        list(filter: JobFilter, page: PageRequest<JobId>) -> Page<JobView, JobId>;
+        attempts(job: JobId, page: PageRequest<u32>) -> Page<Attempt, u32>;
+        surroundings(job: JobId) -> Option<(JobView, ExplainContext)>;
+        queues() -> Vec<QueueView>;
+        queue_page(range: QueueRange) -> Page<QueueView, String>;
+        holdings(tenant: String, most: usize) -> Holdings;
+        workers() -> Vec<WorkerView>;
+        incidents_like(filter: IncidentFilter, limit: usize) -> Vec<Incident>;
+        incidents_of(fingerprints: Vec<Fingerprint>) -> Vec<Option<Incident>>;
+        say(fingerprints: Vec<Fingerprint>, statement: IncidentUpdate) -> Vec<Option<Incident>>;
+        survey(filter: JobFilter, most: usize) -> Survey;
+        purge(jobs: Vec<JobId>, only: Option<State>) -> Vec<Result<State, Refusal>>;
+        prunable(keep: Duration, most: usize) -> usize;
+        archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
+        held_lanes() -> Vec<HeldLane>;
+        check() -> Vec<Finding>;
+    }
 }

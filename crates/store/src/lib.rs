@@ -1,10 +1,11 @@
 //! The one contract between the engine and whatever keeps its jobs.
 //!
-//! [`Store`] has about two dozen verbs of the domain. Each takes a batch, each write about a run carries its
+//! A [`Store`] has two kinds of verbs: what workers and maintenance call ([`WorkStore`]) and what people ask
+//! ([`InspectStore`]). Each takes a batch, each write about a run carries its
 //! lease, and the store's own clock is the only clock: callers pass durations. No SQL word appears here.
 //!
 //! # Layout
-//! - [`contract`]: the [`Store`] trait, with the promise of each verb.
+//! - [`contract`]: the two traits, with the promise of each verb.
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
 //! - [`document`]: small documents of the engine's own, changed together with jobs. `admission`: what queues let in, as
 //!   one of them.
@@ -41,7 +42,7 @@ pub use admission::QueueAdmission;
 pub use backstop_core::incident::Incident;
 pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use contract::{Answer, Signal, Store};
+pub use contract::{Answer, InspectStore, Signal, Store, WorkStore};
 pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect};
 pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;

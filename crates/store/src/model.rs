@@ -40,9 +40,9 @@ use self::tables::{ModelCommit, Tables};
 use crate::show::{PauseNote, queue_page};
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
-    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, Level, NewWorker, Note,
-    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Silent, Store,
-    StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkerView,
+    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, Level,
+    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
+    Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -110,7 +110,7 @@ impl fmt::Debug for ModelStore {
     }
 }
 
-impl Store for ModelStore {
+impl WorkStore for ModelStore {
     fn info(&self) -> StoreInfo {
         StoreInfo { backend: "memory", location: "memory:".to_owned() }
     }
@@ -174,10 +174,6 @@ impl Store for ModelStore {
         Box::pin(async move { self.write(|tables, commit| Ok(tables.lead(node, &duties, ttl, commit.now))) })
     }
 
-    fn terms(&self) -> Answer<'_, Terms> {
-        Box::pin(async move { self.read(|tables, now| Ok(tables.terms(now))) })
-    }
-
     fn fold(&self, _limit: usize) -> Answer<'_, usize> {
         Box::pin(std::future::ready(Ok(0)))
     }
@@ -206,6 +202,41 @@ impl Store for ModelStore {
         Box::pin(
             async move { self.write(|tables, commit| tables.archive(&term, &retention, limit, commit.now)) },
         )
+    }
+
+    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
+        Box::pin(
+            async move { self.write(|tables, commit| tables.retire_lanes(&term, idle, limit, commit.now)) },
+        )
+    }
+
+    fn retire_incidents(
+        &self,
+        term: Term,
+        fingerprints: Vec<Fingerprint>,
+        keep: Duration,
+    ) -> Answer<'_, usize> {
+        Box::pin(async move {
+            self.write(|tables, commit| tables.retire_incidents(&term, &fingerprints, keep, commit.now))
+        })
+    }
+
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        Box::pin(async move { self.read(|tables, now| tables.read_documents(&range, now)) })
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move { self.write(|tables, commit| tables.amend(&amend, commit)) })
+    }
+
+    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
+        Box::pin(async move { self.write(|tables, commit| tables.prune(&term, keep, limit, commit.now)) })
+    }
+}
+
+impl InspectStore for ModelStore {
+    fn terms(&self) -> Answer<'_, Terms> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.terms(now))) })
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
@@ -258,12 +289,6 @@ impl Store for ModelStore {
         Box::pin(async move { self.read(|tables, _| Ok(tables.holdings(&tenant, most))) })
     }
 
-    fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
-        Box::pin(
-            async move { self.write(|tables, commit| tables.retire_lanes(&term, idle, limit, commit.now)) },
-        )
-    }
-
     fn workers(&self) -> Answer<'_, Vec<WorkerView>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.workers(now))) })
     }
@@ -286,35 +311,12 @@ impl Store for ModelStore {
         )
     }
 
-    fn retire_incidents(
-        &self,
-        term: Term,
-        fingerprints: Vec<Fingerprint>,
-        keep: Duration,
-    ) -> Answer<'_, usize> {
-        Box::pin(async move {
-            self.write(|tables, commit| tables.retire_incidents(&term, &fingerprints, keep, commit.now))
-        })
-    }
-
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.survey(&filter, most, now))) })
     }
 
-    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
-        Box::pin(async move { self.read(|tables, now| tables.read_documents(&range, now)) })
-    }
-
-    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        Box::pin(async move { self.write(|tables, commit| tables.amend(&amend, commit)) })
-    }
-
     fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
         Box::pin(async move { self.write(|tables, _| Ok(tables.purge(&jobs, only))) })
-    }
-
-    fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        Box::pin(async move { self.write(|tables, commit| tables.prune(&term, keep, limit, commit.now)) })
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {

@@ -45,7 +45,7 @@ pub(crate) async fn run(app: &App, asked: &MigrateOptions) -> Result<Exit, Probl
         if asked.roles {
             mysql::MysqlStore::apply_roles(&app.settings.store).await?;
         }
-        let info = backstop_store::Store::info(&store);
+        let info = backstop_store::WorkStore::info(&store);
         return tell(app, info.backend, &info.location, store.found_version().is_none());
     }
     let existed = sqlite_path(&app.settings.store).is_some_and(|path| path.exists());
@@ -61,7 +61,7 @@ async fn on_postgres(app: &App, roles: bool) -> Result<Exit, Problem> {
     if roles {
         store.apply_roles().await?;
     }
-    let info = backstop_store::Store::info(&store);
+    let info = backstop_store::WorkStore::info(&store);
     tell(app, info.backend, &info.location, store.found_version().is_none())
 }
 

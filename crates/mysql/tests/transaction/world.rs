@@ -15,7 +15,8 @@ use backstop_mysql::mysql_async::{Conn, IsolationLevel, Opts, TxOpts};
 use backstop_mysql::{InTransaction, MysqlStore, Options, Prefix, Query, Session, finish_in, submit_in};
 use backstop_store::conformance::StorePlace;
 use backstop_store::{
-    Claim, ClaimQueue, ClaimedJob, Error, Finish, KnownKind, NewWorker, Note, Store, Submitted,
+    Claim, ClaimQueue, ClaimedJob, Error, Finish, InspectStore, KnownKind, NewWorker, Note, Submitted,
+    WorkStore,
 };
 use tokio::sync::Notify;
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use backstop_core::job::{Policy, Priority, State};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::{Amend, Drawer, Edit, Expect, JobFilter, PageRequest, QueueAdmission, Store, Submit};
+use backstop_store::{
+    Amend, Drawer, Edit, Expect, InspectStore, JobFilter, PageRequest, QueueAdmission, Submit, WorkStore,
+};
 use tokio_postgres::Client;
 use tokio_postgres::error::DbError;
 use uuid::Uuid;

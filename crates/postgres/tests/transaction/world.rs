@@ -13,7 +13,7 @@ use backstop_core::job::{
 use backstop_core::{JobId, Timestamp, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
 use backstop_store::conformance::StorePlace;
-use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, KnownKind, NewWorker, Store};
+use backstop_store::{Claim, ClaimQueue, ClaimedJob, Finish, InspectStore, KnownKind, NewWorker, WorkStore};
 use tokio::sync::Notify;
 
 use crate::drivers::Step;

@@ -40,7 +40,7 @@ pub use self::sqlx::{finish_in_sqlx, submit_in_sqlx};
 /// Open the transaction as IMMEDIATE: one that begins by reading can find the file changed when it comes to write.
 ///
 /// # Errors
-/// Those of [`backstop_store::Store::submit`]; then nothing of the batch is in the transaction. Also
+/// Those of [`backstop_store::WorkStore::submit`]; then nothing of the batch is in the transaction. Also
 /// [`Error::Unusable`] when no transaction is open or the file is no Backstop store of this version.
 pub fn submit_in(
     conn: &Connection,
@@ -53,7 +53,7 @@ pub fn submit_in(
 /// Ends runs in the caller's transaction, so that what the handler wrote and the completion commit together.
 ///
 /// # Errors
-/// Those of [`backstop_store::Store::finish`]; then nothing of the batch is in the transaction. Also
+/// Those of [`backstop_store::WorkStore::finish`]; then nothing of the batch is in the transaction. Also
 /// [`Error::Unusable`] when no transaction is open or the file is no Backstop store of this version.
 pub fn finish_in(
     conn: &Connection,

@@ -12,7 +12,7 @@ impl WorkingSet {
     /// in the working set.
     ///
     /// # Errors
-    /// The refusals of `Store::operate`.
+    /// The refusals of `InspectStore::operate`.
     pub fn operate(&mut self, id: JobId, operation: &Operation) -> Result<Operated, Refusal> {
         let Some(loaded) = self.job(id) else { return Err(Refusal::NoSuchJob { job: id }) };
         let (job, before) = (loaded.job.clone(), loaded.record.clone());
