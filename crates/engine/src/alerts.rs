@@ -27,11 +27,9 @@ use std::time::Duration;
 
 use backstop_core::failure::TerminalReason;
 use backstop_core::{JobId, Timestamp};
-use backstop_store::{Error as StoreError, Page};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::incident::Incidents;
 #[cfg(feature = "webhook")]
 pub use webhook::{Webhook, WebhookError};
 
@@ -209,39 +207,4 @@ pub struct AlertAccount {
     pub incident: String,
     /// What was told.
     pub log: AlertLog,
-}
-
-impl Incidents<'_> {
-    /// What every channel of every node was told of every incident (D3): by channel, first what has yet to be told,
-    /// then by incident. `after` is `next` of the page before.
-    ///
-    /// # Errors
-    /// When the store is away or the page is too large.
-    pub async fn alerts(
-        self,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Page<AlertAccount, String>, StoreError> {
-        self.engine.fits(limit)?;
-        let found = filed::all(&*self.engine.inner.store, after, limit).await?;
-        let account = |(channel, filed): (String, filed::Filed)| {
-            let log = filed.line.log(channel);
-            AlertAccount { incident: filed.incident, log }
-        };
-        Ok(Page { items: found.items.into_iter().map(account).collect(), next: found.next })
-    }
-
-    /// What each channel of this engine was told of an incident: its fingerprint, or a terminal reason (D3). A channel
-    /// that never heard of it is left out.
-    ///
-    /// # Errors
-    /// When the store is away.
-    pub async fn alert_logs(self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
-        let mut logs = Vec::new();
-        for outlet in filed::outlets(&self.engine.inner.config.alerts) {
-            let found = filed::one(&*self.engine.inner.store, &outlet.name, incident).await?;
-            logs.extend(found.map(|filed| filed.line.log(outlet.name)));
-        }
-        Ok(logs)
-    }
 }

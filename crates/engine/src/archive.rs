@@ -15,6 +15,7 @@ use backstop_store::{Duty, Error as StoreError, JobFilter, Page, PageRequest, Su
 use serde::Serialize;
 
 use crate::engine::Backstop;
+use crate::parts::EngineParts;
 
 /// Jobs that are read and removed together, so that no transaction is long.
 const BATCH: usize = 500;
@@ -72,7 +73,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Jobs that have ended: see [`Backstop::archive`].
 #[derive(Debug, Clone, Copy)]
 pub struct Archive<'a> {
-    engine: &'a Backstop,
+    parts: &'a Arc<EngineParts>,
 }
 
 impl Backstop {
@@ -98,7 +99,7 @@ impl Backstop {
     /// ```
     #[must_use]
     pub const fn archive(&self) -> Archive<'_> {
-        Archive { engine: self }
+        Archive { parts: &self.parts }
     }
 }
 
@@ -108,7 +109,7 @@ impl Archive<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn get(self, job: JobId) -> Result<Option<Archived>, StoreError> {
-        Ok(self.engine.inner.store.archived(vec![job]).await?.pop().flatten())
+        Ok(self.parts.store.archived(vec![job]).await?.pop().flatten())
     }
 
     /// Removes jobs that have ended, hot or archived, for good (D5). One answer per job, in order: how it had ended,
@@ -119,7 +120,7 @@ impl Archive<'_> {
     pub async fn purge(self, jobs: Vec<JobId>) -> Result<Vec<Result<State, Refusal>>, StoreError> {
         let mut answers = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
-            answers.extend(self.engine.inner.store.purge(batch.to_vec(), None).await?);
+            answers.extend(self.parts.store.purge(batch.to_vec(), None).await?);
         }
         Ok(answers)
     }
@@ -181,7 +182,7 @@ impl Archive<'_> {
         let mut sum = Purged::default();
         for batch in jobs.chunks(BATCH) {
             // What was driven again since it was listed, and is done by now, is not what was asked for.
-            for answer in self.engine.inner.store.purge(batch.to_vec(), only).await? {
+            for answer in self.parts.store.purge(batch.to_vec(), only).await? {
                 *(if answer.is_ok() { &mut sum.purged } else { &mut sum.left }) += 1;
             }
         }
@@ -194,7 +195,7 @@ impl Archive<'_> {
         filter: &JobFilter,
         after: Option<JobId>,
     ) -> Result<(Vec<JobId>, Option<JobId>), StoreError> {
-        let found = self.engine.inner.store.list(filter.clone(), PageRequest { limit: BATCH, after }).await?;
+        let found = self.parts.store.list(filter.clone(), PageRequest { limit: BATCH, after }).await?;
         let ended = found.items.iter().filter(|view| view.record.state.is_terminal());
         Ok((ended.map(|view| view.job.spec.id).collect(), found.next))
     }
@@ -204,7 +205,7 @@ impl Archive<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn survey(self, filter: JobFilter, most: usize) -> Result<Survey, StoreError> {
-        self.engine.inner.store.survey(filter, most).await
+        self.parts.store.survey(filter, most).await
     }
 
     /// A page of hot jobs with all that is known of each, newest first.
@@ -216,8 +217,8 @@ impl Archive<'_> {
         filter: JobFilter,
         page: PageRequest<JobId>,
     ) -> Result<Page<Exported, JobId>, StoreError> {
-        self.engine.fits(page.limit)?;
-        let found = self.engine.inner.store.list(filter, page).await?;
+        self.parts.config.check_page(page.limit)?;
+        let found = self.parts.store.list(filter, page).await?;
         let ids = found.items.iter().map(|view| view.job.spec.id).collect();
         Ok(Page { items: self.export_jobs(ids).await?, next: found.next })
     }
@@ -227,7 +228,7 @@ impl Archive<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn export_jobs(self, jobs: Vec<JobId>) -> Result<Vec<Exported>, StoreError> {
-        let store = &self.engine.inner.store;
+        let store = &self.parts.store;
         let mut items = Vec::with_capacity(jobs.len());
         for detail in store.jobs(jobs).await?.into_iter().flatten() {
             let runs = self.all_runs(&detail).await?;
@@ -248,7 +249,7 @@ impl Archive<'_> {
             return Ok(runs);
         }
         loop {
-            let found = self.engine.inner.store.attempts(detail.view.job.spec.id, page).await?;
+            let found = self.parts.store.attempts(detail.view.job.spec.id, page).await?;
             runs.extend(found.items);
             match found.next {
                 Some(next) => page.after = Some(next),
@@ -264,8 +265,8 @@ impl Archive<'_> {
     /// # Errors
     /// When the store is away or the page is too large.
     pub async fn page(self, page: PageRequest<JobId>) -> Result<Page<(JobId, Archived), JobId>, StoreError> {
-        self.engine.fits(page.limit)?;
-        self.engine.inner.store.archive_page(page).await
+        self.parts.config.check_page(page.limit)?;
+        self.parts.store.archive_page(page).await
     }
 
     /// How many archived jobs [`Archive::prune`] would remove, counted up to `most` (D5).
@@ -273,7 +274,7 @@ impl Archive<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn prunable(self, keep: Duration, most: usize) -> Result<usize, StoreError> {
-        self.engine.inner.store.prunable(keep, most).await
+        self.parts.store.prunable(keep, most).await
     }
 
     /// Removes one batch of archived jobs that were archived `keep` ago or earlier, and says how many and whether more
@@ -290,7 +291,7 @@ impl Archive<'_> {
         term: Duration,
         keep: Duration,
     ) -> Result<Option<(usize, bool)>, StoreError> {
-        let store = &self.engine.inner.store;
+        let store = &self.parts.store;
         let mut tries = 0;
         let term = loop {
             match store.lead(node, vec![Duty::Prune], term).await?.pop().flatten() {

@@ -1,5 +1,8 @@
 //! What an engine can be told, with defaults that are safe.
 
+mod encryption;
+mod signing;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,12 +10,14 @@ use std::time::Duration;
 use backstop_core::Limits;
 use backstop_core::admit::AllowedKinds;
 use backstop_core::failure::BudgetSettings;
-use backstop_core::failure::redact::{Redactor, StandardRedactor};
-use backstop_core::job::{Aging, JobDefaults, Masking, Retention};
+use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
+use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Retention};
+use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
-use crate::sealing::Encryption;
-use crate::signing::Signing;
+
+pub use encryption::Encryption;
+pub use signing::Signing;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -267,9 +272,31 @@ impl Config {
         self
     }
 
+    /// True when somebody is to be told of dead letters.
+    pub(crate) const fn has_alerts(&self) -> bool {
+        !self.alerts.channels.is_empty()
+    }
+
     /// The retry budget of a kind.
     pub(crate) fn budget(&self, kind: &str) -> Option<BudgetSettings> {
         self.retry_budgets.get(kind).copied().unwrap_or(self.retry_budget)
+    }
+
+    /// What everything passes through that is shown.
+    #[must_use]
+    pub fn mask(&self) -> Mask<'_> {
+        Mask { redactor: &*self.redactor, masking: &self.masking }
+    }
+
+    /// A person's words, which are stored, told and shown like an error's (F11).
+    pub(crate) fn sanitized(&self, text: &str) -> String {
+        sanitize(&*self.redactor, text, self.limits.error_chars)
+    }
+
+    /// Refuses a page over the limit of this engine (L20); that of the store stands behind it.
+    pub(crate) const fn check_page(&self, rows: usize) -> Result<(), StoreError> {
+        let limit = self.limits.page;
+        if rows > limit { Err(StoreError::TooMany { what: "page", actual: rows, limit }) } else { Ok(()) }
     }
 
     pub(crate) fn gate(&self, queue: &str) -> AllowedKinds {

@@ -1,27 +1,25 @@
 //! What a handler sees of its job and of the world around it (E1).
 
+mod complete;
+mod submit;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
-use backstop_core::failure::{HookAnswer, RuleSet};
-use backstop_core::job::{LogLines, NewJob, ParentEnd, Progress, Record, Stale, State, StoredJob};
+use backstop_core::job::{ParentEnd, Progress, Record, StoredJob};
 use backstop_core::{JobId, Lease, Refusal, admit, text};
-use backstop_store::{Error as StoreError, Finish, Note};
-use serde::Serialize;
+use backstop_store::Note;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::children::Children;
 use crate::engine::Backstop;
-use crate::error::{CompleteError, OperateError, SubmitError};
-use crate::job::{Job, ResultOf};
-use crate::outcome::Reply;
-use crate::registry::Shown;
-use crate::submit::Enqueue;
-use crate::tx::CallerTransaction;
-use crate::worker::conclude::{Happened, conclude};
+use crate::error::OperateError;
+use crate::parts::EngineParts;
+use crate::run::children::Children;
+use crate::run::output::RunOutput;
+use crate::sealing::{self, ShownPayload};
 
 /// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
 const COURTESY_MAX: Duration = Duration::from_secs(9);
@@ -62,7 +60,7 @@ pub(crate) struct Run {
     pub(crate) record: Record,
     pub(crate) lease: Lease,
     pub(crate) canceled: CancellationToken,
-    pub(crate) output: Mutex<Output>,
+    pub(crate) output: Mutex<RunOutput>,
     pub(crate) engine: Backstop,
     pub(crate) code_version: Option<Arc<str>>,
     /// Milliseconds the handler may tidy up after it was told to stop.
@@ -71,28 +69,6 @@ pub(crate) struct Run {
     pub(crate) completes: AtomicBool,
     /// What is to be submitted when the run has gone well (L23).
     pub(crate) children: Children,
-}
-
-/// What the handler logged, up to a limit.
-#[derive(Debug)]
-pub(crate) struct Output {
-    lines: LogLines,
-    limit: usize,
-}
-
-impl Output {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { lines: LogLines::default(), limit }
-    }
-
-    pub(crate) fn push(&mut self, line: &str) {
-        self.lines.push(line, self.limit);
-    }
-
-    /// What was logged, with a last line that says how much did not fit.
-    pub(crate) fn text(&self) -> Option<String> {
-        self.lines.text()
-    }
 }
 
 impl<C> Clone for JobContext<C> {
@@ -203,74 +179,9 @@ impl<C> JobContext<C> {
         &self.run.engine
     }
 
-    /// Prepares another job, as [`Backstop::enqueue`] does; it carries the correlation id and the trace of this one
-    /// (L23).
-    ///
-    /// `.submit().await` stores it at once, so a run that fails later and is tried again submits it again: give it an
-    /// idempotency key, or hand it to [`JobContext::submit_with_completion`]. In the transaction that completes this
-    /// job, use `.submit_in(&mut tx)`.
-    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<ResultOf<J>> {
-        self.run.engine.enqueue(job).caused_by(&self.run.job.spec)
-    }
-
-    /// The same for a job by the name of its kind, with its payload as JSON text.
-    pub fn enqueue_raw(&self, kind: &str, payload: impl Into<Arc<str>>) -> Enqueue {
-        self.run.engine.enqueue_raw(kind, payload).caused_by(&self.run.job.spec)
-    }
-
-    /// Submits a job together with the completion of this run: in the transaction that completes it, also in that of
-    /// [`JobContext::complete_in`]. A run that fails or loses its job submits nothing, so nothing is doubled when it is
-    /// tried again (L23).
-    ///
-    /// ```standalone_crate
-    /// use std::time::Duration;
-    /// use backstop::prelude::*;
-    ///
-    /// #[job]
-    /// async fn sign_up(cx: JobContext<()>, user: u64) -> JobResult {
-    ///     cx.submit_with_completion(cx.enqueue(Welcome { user })).await?;
-    ///     let survey = cx.enqueue(Survey { user }).delay(Duration::from_secs(7 * 24 * 60 * 60));
-    ///     cx.submit_with_completion(survey).await?;
-    ///     Ok(())
-    /// }
-    ///
-    /// #[job]
-    /// async fn welcome(user: u64) {}
-    ///
-    /// #[job]
-    /// async fn survey(user: u64) {}
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> JobResult {
-    /// let engine = Backstop::open("memory:").await?;
-    /// engine.enqueue(SignUp { user: 7 }).submit().await?;
-    /// let worker = engine.worker(()).register_all().queue("default", 1).inline()?;
-    /// let ran: Vec<_> = worker.drain(10).await?.into_iter().map(|run| run.kind.to_string()).collect();
-    /// assert_eq!(ran, ["sign_up", "welcome"]);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// When the job is refused. It can have no keys and replace no other job: a completion is not refused because of
-    /// another job.
-    pub async fn submit_with_completion<T>(&self, job: Enqueue<T>) -> Result<JobId, SubmitError> {
-        if self.run.completes.load(Ordering::SeqCst) {
-            return Err(Children::too_late().into());
-        }
-        let child = job.prepared().await?;
-        let id = child.spec.id;
-        self.run.children.add(child, self.run.engine.inner.config.limits.batch)?;
-        Ok(id)
-    }
-
     /// How much of its payload views of the job show; `payload` is what the handler gets.
-    pub(crate) fn how_shown(&self, payload: &Arc<str>) -> Shown {
-        let spec = &self.run.job.spec;
-        if backstop_core::sealing::is_sealed(&spec.payload) {
-            return Shown::Sealed;
-        }
-        let shown = self.run.engine.inner.config.mask().text(Some(&spec.kind), payload);
-        if shown == *payload { Shown::Whole } else { Shown::Masked }
+    pub(crate) fn shown_payload(&self, payload: &Arc<str>) -> ShownPayload {
+        sealing::shown_payload(&self.run.engine.parts.config, &self.run.job.spec, payload)
     }
 
     /// The job's business key.
@@ -308,8 +219,9 @@ impl<C> JobContext<C> {
     /// # Errors
     /// When the store is away.
     pub async fn progress(&self, percent: u8, note: impl Into<String>) -> Result<(), backstop_store::Error> {
-        let progress = Progress { percent: percent.min(100), note: self.run.engine.words(&note.into()) };
-        self.run.engine.inner.store.annotate(vec![Note::progress(self.run.lease, progress)]).await?;
+        let parts = &self.run.engine.parts;
+        let progress = Progress { percent: percent.min(100), note: parts.config.sanitized(&note.into()) };
+        parts.store.annotate(vec![Note::progress(self.run.lease, progress)]).await?;
         Ok(())
     }
 
@@ -327,17 +239,17 @@ impl<C> JobContext<C> {
         name: impl Into<String>,
         data: serde_json::Value,
     ) -> Result<(), OperateError> {
-        let inner = &self.run.engine.inner;
-        let (name, limits) = (name.into(), &inner.config.limits);
+        let EngineParts { store, config, events, .. } = &*self.run.engine.parts;
+        let (name, limits) = (name.into(), &config.limits);
         admit::name("name", &name, limits)?;
         let (actual, limit) = (data.to_string().len(), limits.payload_bytes);
         if actual > limit {
             return Err(Refusal::TooLarge { field: "data", actual, limit, unit: "bytes" }.into());
         }
-        let (at, job) = (inner.store.now().await?, self.run.job.spec.header());
-        let data = crate::sealing::told(&inner.config, &self.run.job.spec, data);
+        let (at, job) = (store.now().await?, self.run.job.spec.header());
+        let data = sealing::told(config, &self.run.job.spec, data);
         let what = EventKind::Published { name, data };
-        inner.bus.tell(Event { at, node: None, job: Some(job), what });
+        events.publish(Event { at, node: None, job: Some(job), what });
         Ok(())
     }
 
@@ -347,52 +259,6 @@ impl<C> JobContext<C> {
     pub fn tidies_up_within(&self, time: Duration) {
         let millis = u64::try_from(time.min(COURTESY_MAX).as_millis()).unwrap_or(0);
         self.run.courtesy.store(millis, Ordering::SeqCst);
-    }
-
-    /// Completes the job inside the handler's own transaction: what the handler wrote there and the completion, with
-    /// `result` and the `on_success` callback, commit together or not at all (L14).
-    ///
-    /// Commit the transaction next, and then return `Ok`; what the handler returns is not kept, `result` is. A handler
-    /// that returns `Ok` although the transaction was not committed has failed: its run is tried again. A handler that
-    /// fails or dies after the commit has completed its job all the same.
-    ///
-    /// # Errors
-    /// [`CompleteError::Stale`] when the job was canceled or taken by others meanwhile: roll back, which `?` does with
-    /// every driver. [`CompleteError::Store`] when the completion could not be written.
-    pub async fn complete_in(
-        &self,
-        tx: &mut impl CallerTransaction,
-        result: impl Serialize,
-    ) -> Result<(), CompleteError> {
-        let finish = self.run.completion(&result);
-        // Dropped here: what is not `Send` must not be held while the database works.
-        drop(result);
-        let store = self.run.engine.inner.store.clone();
-        let new = finish.ending.follow_up.as_deref().into_iter().chain(&finish.ending.children);
-        let new: Vec<NewJob> = new.cloned().collect();
-        if !new.is_empty() {
-            // What others share with these jobs must not hang on the handler's transaction.
-            store.prepare(&new).await?;
-        }
-        self.run.completes.store(true, Ordering::SeqCst);
-        completed(tx.finish(&store.info(), finish).await)
-    }
-
-    /// The same for a transaction that blocks the thread, such as rusqlite's: call it where the transaction is, inside
-    /// `spawn_blocking`, with a clone of this context.
-    ///
-    /// # Errors
-    /// As [`JobContext::complete_in`].
-    #[cfg(feature = "sqlite")]
-    pub fn complete_in_blocking(
-        &self,
-        tx: &backstop_sqlite::rusqlite::Connection,
-        result: impl Serialize,
-    ) -> Result<(), CompleteError> {
-        let finish = self.run.completion(&result);
-        let store = self.run.engine.inner.store.info();
-        self.run.completes.store(true, Ordering::SeqCst);
-        completed(crate::tx::sqlite::finish(tx, &store, finish))
     }
 
     /// Resolves when the run should stop: its job was canceled, its lease was lost, its time is up.
@@ -426,26 +292,4 @@ impl Run {
     pub(crate) fn courtesy(&self) -> Duration {
         Duration::from_millis(self.courtesy.load(Ordering::SeqCst))
     }
-
-    /// The end of a run that went well, as the engine itself would write it.
-    fn completion(&self, result: &impl Serialize) -> Finish {
-        let happened = Happened {
-            job: self.job.clone(),
-            record: self.record.clone(),
-            reply: Reply::of_value(result),
-            output: self.output.lock().ok().and_then(|output| output.text()),
-            code_version: self.code_version.clone(),
-        };
-        // A success: no rule is about it.
-        let no_rules = RuleSet::default();
-        let mut ending =
-            conclude(&self.engine.inner.config, &no_rules, happened, |_, _| HookAnswer::default()).ending;
-        self.children.join(&mut ending);
-        Finish { lease: self.lease, ending }
-    }
-}
-
-fn completed(answer: Result<Result<State, Stale>, StoreError>) -> Result<(), CompleteError> {
-    answer??;
-    Ok(())
 }

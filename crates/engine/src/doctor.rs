@@ -23,9 +23,9 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn doctor(&self) -> Result<Vec<Finding>, StoreError> {
-        let mut findings = self.inner.store.check().await?;
+        let mut findings = self.parts.store.check().await?;
         findings.push(self.duties_found().await?);
-        findings.push(of_queues(&self.inner.store.queues().await?));
+        findings.push(of_queues(&self.parts.store.queues().await?));
         Ok(findings)
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, watch};
 const BACKLOG: usize = 16_384;
 
 /// Passes on what stores commit, and the hint that work has arrived.
-pub(crate) struct Bus {
+pub(crate) struct EventChannel {
     events: broadcast::Sender<Arc<Event>>,
     arrivals: watch::Sender<u64>,
     count: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Bus {
     node: Arc<str>,
 }
 
-impl Bus {
+impl EventChannel {
     pub(crate) fn new(node: Arc<str>, alerts: bool) -> Arc<Self> {
         Arc::new(Self {
             events: broadcast::Sender::new(BACKLOG),
@@ -42,7 +42,7 @@ impl Bus {
         self.arrivals.subscribe()
     }
 
-    pub(crate) fn tell(&self, mut event: Event) {
+    pub(crate) fn publish(&self, mut event: Event) {
         event.node = Some(self.node.clone());
         // Nobody listening is fine.
         let _ = self.events.send(Arc::new(event));
@@ -59,7 +59,7 @@ fn note_expired(event: &Event) {
     }
 }
 
-impl Observer for Bus {
+impl Observer for EventChannel {
     fn wants_events(&self) -> bool {
         self.events.receiver_count() > 0
     }
@@ -70,7 +70,7 @@ impl Observer for Bus {
 
     fn committed(&self, events: Vec<Event>) {
         events.iter().for_each(note_expired);
-        events.into_iter().for_each(|event| self.tell(event));
+        events.into_iter().for_each(|event| self.publish(event));
     }
 
     fn work_arrived(&self) {

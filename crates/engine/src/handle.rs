@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::JobId;
 use backstop_core::failure::TerminalReason;
 use backstop_core::job::{JobDetail, JobJson, Operated, State};
-use backstop_store::{Error as StoreError, Submitted};
+use backstop_store::{Error as StoreError, Store, Submitted};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -15,6 +16,8 @@ use serde_json::Value;
 use crate::engine::Backstop;
 use crate::error::OperateError;
 use crate::job::{Job, ResultOf};
+use crate::parts::EngineParts;
+use crate::sealing;
 
 /// How long a wait leaves the store alone at first when no event of this process tells of the job, and at last.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -47,14 +50,14 @@ pub struct JobHandle<T = Value> {
     pub state: State,
     /// True when a key or an id led to a job that was there already.
     pub deduplicated: bool,
-    engine: Backstop,
+    parts: Arc<EngineParts>,
     result: PhantomData<fn() -> T>,
 }
 
 impl<T> JobHandle<T> {
-    pub(crate) fn new(engine: Backstop, submitted: Submitted) -> Self {
+    pub(crate) fn new(parts: Arc<EngineParts>, submitted: Submitted) -> Self {
         let Submitted { id, state, deduplicated } = submitted;
-        Self { id, state, deduplicated, engine, result: PhantomData }
+        Self { id, state, deduplicated, parts, result: PhantomData }
     }
 
     /// Waits until the job has ended, and answers how; none when it was never stored or is gone from the store.
@@ -64,7 +67,7 @@ impl<T> JobHandle<T> {
     /// # Errors
     /// When the store is away.
     pub async fn wait(&self) -> Result<Option<JobDetail>, StoreError> {
-        self.engine.wait(self.id).await
+        wait(&self.parts, self.id).await
     }
 
     /// Calls the job off (L7). Answers whether that changed anything: it may have ended already.
@@ -72,7 +75,7 @@ impl<T> JobHandle<T> {
     /// # Errors
     /// When the store is away.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<Operated, OperateError> {
-        self.engine.cancel(self.id, reason).await
+        self.parts.cancel(self.id, &reason.into()).await
     }
 }
 
@@ -82,7 +85,7 @@ impl<T: DeserializeOwned> JobHandle<T> {
     /// # Errors
     /// [`ResultError`] says what became of a job that did not succeed.
     pub async fn result(&self) -> Result<T, ResultError> {
-        self.engine.decoded(self.id).await
+        decoded(&self.parts, self.id).await
     }
 
     /// The same, waiting no longer than `time`. The job goes on, and its result can be asked for again.
@@ -112,7 +115,7 @@ impl<T: DeserializeOwned> JobHandle<T> {
 
 impl<T> Clone for JobHandle<T> {
     fn clone(&self) -> Self {
-        Self { engine: self.engine.clone(), ..*self }
+        Self { parts: self.parts.clone(), ..*self }
     }
 }
 
@@ -183,25 +186,7 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn wait(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
-        let mut events = self.events();
-        let mut pause = LOOK_AGAIN;
-        loop {
-            let detail = self.job(job).await?;
-            if detail.as_ref().is_none_or(|detail| detail.view.record.state.is_terminal()) {
-                return Ok(detail);
-            }
-            // Events tell of this process at once; looking again now and then covers all others.
-            let about_it = async {
-                while events
-                    .next()
-                    .await
-                    .is_some_and(|event| event.job.as_ref().is_none_or(|it| it.id != job))
-                {}
-            };
-            if tokio::time::timeout(pause, about_it).await.is_err() {
-                pause = (pause * 2).min(LOOK_SELDOM);
-            }
-        }
+        wait(&self.parts, job).await
     }
 
     /// Waits until a job of a known kind has ended, and answers what its handler returned. For a job whose
@@ -226,34 +211,50 @@ impl Backstop {
     where
         ResultOf<J>: DeserializeOwned,
     {
-        self.decoded(job).await
+        decoded(&self.parts, job).await
     }
+}
 
-    async fn decoded<T: DeserializeOwned>(&self, job: JobId) -> Result<T, ResultError> {
-        let ended = match self.wait(job).await? {
-            Some(detail) => detail.reads(),
-            None => self.archived_reads(job).await?.ok_or(ResultError::NoSuchJob { job })?,
-        };
-        let JobJson { kind, result, .. } = &ended;
-        let result = result.as_ref().map(|result| self.opened_result(job, kind, result));
-        read(job, ended.status, result, ended)
-    }
-
-    async fn archived_reads(&self, job: JobId) -> Result<Option<JobJson>, StoreError> {
-        #[derive(Deserialize)]
-        struct Document {
-            job: JobJson,
+async fn wait(parts: &EngineParts, job: JobId) -> Result<Option<JobDetail>, StoreError> {
+    let mut events = parts.events.subscribe();
+    let mut pause = LOOK_AGAIN;
+    loop {
+        let detail = parts.job(job).await?;
+        if detail.as_ref().is_none_or(|detail| detail.view.record.state.is_terminal()) {
+            return Ok(detail);
         }
-        let Some(archived) = self.inner.store.archived(vec![job]).await?.pop().flatten() else {
-            return Ok(None);
+        // Events tell of this process at once; looking again now and then covers all others.
+        let about_it = async {
+            while events.next().await.is_some_and(|event| event.job.as_ref().is_none_or(|it| it.id != job)) {}
         };
-        let document: Document =
-            serde_json::from_str(&archived.document).map_err(|problem| StoreError::Corrupt {
-                location: self.inner.store.info().location,
-                problem: format!("archived job {job}: {problem}"),
-            })?;
-        Ok(Some(document.job))
+        if tokio::time::timeout(pause, about_it).await.is_err() {
+            pause = (pause * 2).min(LOOK_SELDOM);
+        }
     }
+}
+
+async fn decoded<T: DeserializeOwned>(parts: &EngineParts, job: JobId) -> Result<T, ResultError> {
+    let ended = match wait(parts, job).await? {
+        Some(detail) => detail.reads(),
+        None => archived_reads(&*parts.store, job).await?.ok_or(ResultError::NoSuchJob { job })?,
+    };
+    let JobJson { kind, result, .. } = &ended;
+    let result = result.as_ref().map(|result| sealing::opened_result(&parts.config, job, kind, result));
+    read(job, ended.status, result, ended)
+}
+
+async fn archived_reads(store: &dyn Store, job: JobId) -> Result<Option<JobJson>, StoreError> {
+    #[derive(Deserialize)]
+    struct Document {
+        job: JobJson,
+    }
+    let Some(archived) = store.archived(vec![job]).await?.pop().flatten() else { return Ok(None) };
+    let document: Document =
+        serde_json::from_str(&archived.document).map_err(|problem| StoreError::Corrupt {
+            location: store.info().location,
+            problem: format!("archived job {job}: {problem}"),
+        })?;
+    Ok(Some(document.job))
 }
 
 /// What an ended job comes to for its caller.

@@ -4,19 +4,24 @@ pub use backstop_core::failure::Fingerprint;
 pub use backstop_core::incident::{Incident, IncidentState, IncidentVerb, Standing};
 pub use backstop_store::IncidentFilter;
 
+use std::sync::Arc;
+
 use backstop_core::JobId;
 use backstop_core::explain::{ExplainRelated, Explanation, PlanNote, explain};
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{JobView, State};
-use backstop_store::Error as StoreError;
+use backstop_store::{Error as StoreError, Page};
 
+use crate::alerts::filed::{self, Filed};
+use crate::alerts::{AlertAccount, AlertLog};
 use crate::engine::Backstop;
+use crate::parts::EngineParts;
 use crate::redrive::RedriveError;
 
 /// Failures that belong together: see [`Backstop::incidents`].
 #[derive(Debug, Clone, Copy)]
 pub struct Incidents<'a> {
-    pub(crate) engine: &'a Backstop,
+    parts: &'a Arc<EngineParts>,
 }
 
 impl Backstop {
@@ -43,7 +48,7 @@ impl Backstop {
     /// ```
     #[must_use]
     pub const fn incidents(&self) -> Incidents<'_> {
-        Incidents { engine: self }
+        Incidents { parts: &self.parts }
     }
 }
 
@@ -53,8 +58,8 @@ impl Incidents<'_> {
     /// # Errors
     /// When the store is away or more are asked for than a page holds.
     pub async fn list(self, limit: usize) -> Result<Vec<Incident>, StoreError> {
-        self.engine.fits(limit)?;
-        self.engine.inner.store.incidents(limit).await
+        self.parts.config.check_page(limit)?;
+        self.parts.store.incidents(limit).await
     }
 
     /// Incidents that a filter finds, latest seen first.
@@ -62,8 +67,8 @@ impl Incidents<'_> {
     /// # Errors
     /// As [`Incidents::list`].
     pub async fn matching(self, filter: IncidentFilter, limit: usize) -> Result<Vec<Incident>, StoreError> {
-        self.engine.fits(limit)?;
-        self.engine.inner.store.incidents_like(filter, limit).await
+        self.parts.config.check_page(limit)?;
+        self.parts.store.incidents_like(filter, limit).await
     }
 
     /// One incident; none when it is unknown.
@@ -71,7 +76,7 @@ impl Incidents<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn get(self, fingerprint: &Fingerprint) -> Result<Option<Incident>, StoreError> {
-        Ok(self.engine.inner.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten())
+        Ok(self.parts.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten())
     }
 
     /// Says something of an incident, and answers it as it is now; none when it is unknown.
@@ -87,10 +92,43 @@ impl Incidents<'_> {
     ) -> Result<Option<Incident>, StoreError> {
         let statement = IncidentUpdate {
             verb,
-            by: self.engine.words(by),
-            note: note.map(|note| self.engine.words(note)),
+            by: self.parts.config.sanitized(by),
+            note: note.map(|note| self.parts.config.sanitized(note)),
         };
-        Ok(self.engine.inner.store.say(vec![fingerprint.clone()], statement).await?.pop().flatten())
+        Ok(self.parts.store.say(vec![fingerprint.clone()], statement).await?.pop().flatten())
+    }
+
+    /// What every channel of every node was told of every incident (D3): by channel, first what has yet to be told,
+    /// then by incident. `after` is `next` of the page before.
+    ///
+    /// # Errors
+    /// When the store is away or the page is too large.
+    pub async fn alerts(
+        self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Page<AlertAccount, String>, StoreError> {
+        self.parts.config.check_page(limit)?;
+        let found = filed::all(&*self.parts.store, after, limit).await?;
+        let account = |(channel, filed): (String, Filed)| {
+            let log = filed.line.log(channel);
+            AlertAccount { incident: filed.incident, log }
+        };
+        Ok(Page { items: found.items.into_iter().map(account).collect(), next: found.next })
+    }
+
+    /// What each channel of this engine was told of an incident: its fingerprint, or a terminal reason (D3). A channel
+    /// that never heard of it is left out.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn alert_logs(self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
+        let mut logs = Vec::new();
+        for outlet in filed::outlets(&self.parts.config.alerts) {
+            let found = filed::one(&*self.parts.store, &outlet.name, incident).await?;
+            logs.extend(found.map(|filed| filed.line.log(outlet.name)));
+        }
+        Ok(logs)
     }
 }
 
@@ -100,7 +138,7 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn explain(&self, job: JobId) -> Result<Option<(JobView, Explanation)>, StoreError> {
-        let Some((view, around)) = self.inner.store.surroundings(job).await? else { return Ok(None) };
+        let Some((view, around)) = self.parts.store.surroundings(job).await? else { return Ok(None) };
         let beyond = self.beyond(&view).await?;
         let explanation = explain(&view, &around, &beyond);
         Ok(Some((view, explanation)))

@@ -18,10 +18,8 @@
 mod alerts;
 pub mod archive;
 mod budget;
-mod children;
 mod config;
 mod context;
-mod crowd;
 mod doctor;
 mod engine;
 mod error;
@@ -34,18 +32,21 @@ mod job;
 pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
 mod learn;
+mod log_throttle;
 mod loops;
 mod maintenance;
 pub mod marks;
 mod open;
 mod outcome;
+mod parts;
+mod poll_interval;
 pub mod query;
 pub mod queue;
-mod quiet;
 pub mod redrive;
 mod registry;
 mod remote;
 pub mod rule;
+mod run;
 #[cfg(feature = "run-log")]
 mod run_log;
 mod runs;
@@ -56,6 +57,7 @@ mod signing;
 pub mod standard_webhooks;
 pub mod store;
 mod submit;
+mod tenant_incidents;
 mod tx;
 mod worker;
 
@@ -104,7 +106,7 @@ pub use alerts::{
 };
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
-pub use config::{Config, Pace, QueueConfig, Retirement};
+pub use config::{Config, Encryption, Pace, QueueConfig, Retirement, Signing};
 pub use context::JobContext;
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, SubmitError};
@@ -120,8 +122,6 @@ pub use remote::{
 };
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;
-pub use sealing::Encryption;
-pub use signing::Signing;
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
 pub use worker::{

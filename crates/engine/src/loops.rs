@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::quiet::Quiet;
+use crate::log_throttle::LogThrottle;
 
 /// Longest pause before a dead loop is started again.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ pub struct Pulse {
 /// What the loops of one process complain of, by the code of the error: a store that is away stops all of them, and one
 /// line in ten seconds says so (F17).
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(Mutex<HashMap<&'static str, Quiet>>);
+pub(crate) struct Complaints(Mutex<HashMap<&'static str, LogThrottle>>);
 
 impl Pulse {
     pub(crate) fn new(name: &'static str, deadline: Duration, complaints: Arc<Complaints>) -> Self {

@@ -2,16 +2,19 @@
 
 pub use backstop_store::{QueueRange, QueueView};
 
+use std::sync::Arc;
+
 use backstop_core::admit::queue_name;
 use backstop_store::{Error as StoreError, Page};
 
 use crate::engine::Backstop;
 use crate::error::OperateError;
+use crate::parts::EngineParts;
 
 /// The queues of a store: see [`Backstop::queues`].
 #[derive(Debug, Clone, Copy)]
 pub struct Queues<'a> {
-    engine: &'a Backstop,
+    parts: &'a Arc<EngineParts>,
 }
 
 impl Backstop {
@@ -31,7 +34,7 @@ impl Backstop {
     /// ```
     #[must_use]
     pub const fn queues(&self) -> Queues<'_> {
-        Queues { engine: self }
+        Queues { parts: &self.parts }
     }
 }
 
@@ -41,7 +44,7 @@ impl Queues<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<QueueView>, StoreError> {
-        self.engine.inner.store.queues().await
+        self.parts.store.queues().await
     }
 
     /// The queues of a range, with their counts; no other is read.
@@ -49,8 +52,8 @@ impl Queues<'_> {
     /// # Errors
     /// When the store is away or the page is too large.
     pub async fn page(self, range: QueueRange) -> Result<Page<QueueView, String>, StoreError> {
-        self.engine.fits(range.limit.unwrap_or_default())?;
-        self.engine.inner.store.queue_page(range).await
+        self.parts.config.check_page(range.limit.unwrap_or_default())?;
+        self.parts.store.queue_page(range).await
     }
 
     /// Pauses a queue: nothing is claimed from it until it is resumed. Answers false when it was paused already.
@@ -78,9 +81,9 @@ impl Queues<'_> {
     }
 
     async fn set(self, queue: &str, paused: bool, note: Option<&str>) -> Result<bool, OperateError> {
-        let inner = &self.engine.inner;
-        queue_name(queue, &inner.config.limits)?;
-        let note = note.map(|note| self.engine.words(note));
-        Ok(inner.store.pause_queue(queue, paused, note.as_deref()).await?)
+        let EngineParts { store, config, .. } = &**self.parts;
+        queue_name(queue, &config.limits)?;
+        let note = note.map(|note| config.sanitized(note));
+        Ok(store.pause_queue(queue, paused, note.as_deref()).await?)
     }
 }

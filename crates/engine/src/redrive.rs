@@ -22,6 +22,8 @@ pub(crate) mod filed;
 pub(crate) mod mark;
 pub(crate) mod sheet;
 
+use std::sync::Arc;
+
 use backstop_core::Timestamp;
 use backstop_core::incident::IncidentState;
 use backstop_core::job::State;
@@ -29,6 +31,7 @@ use backstop_core::redrive::PlanDraft;
 use backstop_store::{Amend, Amended, Error as StoreError, JobFilter, Page, PageRequest};
 
 use crate::engine::Backstop;
+use crate::parts::EngineParts;
 use filed::Filed;
 
 /// Dead letters that a dry run looks at one by one; beyond them the store's own sums are taken.
@@ -77,7 +80,7 @@ impl RedriveError {
 #[derive(Debug, Clone)]
 #[must_use = "a plan is made by `create`"]
 pub struct Redrive {
-    engine: Backstop,
+    parts: Arc<EngineParts>,
     selector: PlanSelector,
     settings: PlanSettings,
     needs: Option<String>,
@@ -135,7 +138,7 @@ impl Redrive {
     /// # Errors
     /// When the selector or a setting is refused, nothing matches, or the store is away.
     pub async fn dry_run(&self) -> Result<PlanSurvey, RedriveError> {
-        let now = self.engine.inner.store.now().await?;
+        let now = self.parts.store.now().await?;
         self.check().await?;
         Ok(self.survey(now).await?.finish()?)
     }
@@ -145,7 +148,7 @@ impl Redrive {
     /// # Errors
     /// As [`Redrive::dry_run`].
     pub async fn create(self) -> Result<Plan, RedriveError> {
-        let now = self.engine.inner.store.now().await?;
+        let now = self.parts.store.now().await?;
         let (about, fixed_in) = self.check().await?;
         let expected = self.survey(now).await?.finish()?.jobs;
         let needs = self.needs.clone().or(fixed_in);
@@ -156,13 +159,13 @@ impl Redrive {
                 settings: self.settings,
                 needs: needs.clone(),
                 about: about.clone(),
-                by: self.engine.words(&self.by),
-                note: self.engine.words(&self.note),
+                by: self.parts.config.sanitized(&self.by),
+                note: self.parts.config.sanitized(&self.note),
             };
             let plan = Plan::new(draft, expected, now)?;
             let amend = Amend { edits: filed::edits(&plan, None), ..Amend::default() };
             // Another plan may have this id by chance: then another one is drawn.
-            if let Amended::Done { .. } = self.engine.inner.store.amend(amend).await? {
+            if let Amended::Done { .. } = self.parts.store.amend(amend).await? {
                 return Ok(plan);
             }
         }
@@ -174,7 +177,7 @@ impl Redrive {
         self.selector.validate()?;
         self.settings.validate()?;
         let Some(fingerprint) = &self.selector.incident else { return Ok((None, None)) };
-        let found = self.engine.inner.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten();
+        let found = self.parts.store.incidents_of(vec![fingerprint.clone()]).await?.pop().flatten();
         let Some(incident) = found else {
             return Err(PlanError::NoSuchIncident { incident: fingerprint.to_string() }.into());
         };
@@ -184,7 +187,7 @@ impl Redrive {
     }
 
     async fn survey(&self, now: Timestamp) -> Result<PlanSurvey, StoreError> {
-        let store = &self.engine.inner.store;
+        let store = &self.parts.store;
         let mut survey = PlanSurvey::new(self.selector.clone(), self.settings);
         let (filter, mut after) = (filter(&self.selector, now), None);
         for _ in 0..LOOK_AT / PAGE {
@@ -227,7 +230,7 @@ pub(crate) fn filter(selector: &PlanSelector, moment: Timestamp) -> JobFilter {
 /// The re-drive plans of a store: see [`Backstop::redrives`].
 #[derive(Debug, Clone, Copy)]
 pub struct Redrives<'a> {
-    engine: &'a Backstop,
+    parts: &'a Arc<EngineParts>,
 }
 
 impl Backstop {
@@ -256,7 +259,7 @@ impl Backstop {
     /// ```
     #[must_use]
     pub const fn redrives(&self) -> Redrives<'_> {
-        Redrives { engine: self }
+        Redrives { parts: &self.parts }
     }
 }
 
@@ -264,7 +267,7 @@ impl Redrives<'_> {
     /// Prepares a plan to drive the dead letters that `selector` finds; nothing is stored before [`Redrive::create`].
     pub fn plan(self, selector: PlanSelector) -> Redrive {
         Redrive {
-            engine: self.engine.clone(),
+            parts: self.parts.clone(),
             selector,
             settings: PlanSettings::default(),
             needs: None,
@@ -279,7 +282,7 @@ impl Redrives<'_> {
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<Plan>, RedriveError> {
         let mut plans = Vec::new();
-        for filed in filed::all(&*self.engine.inner.store).await? {
+        for filed in filed::all(&*self.parts.store).await? {
             plans.push(filed?.plan);
         }
         plans.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
@@ -304,8 +307,8 @@ impl Redrives<'_> {
         id: &PlanId,
         page: PageRequest<String>,
     ) -> Result<Page<PlanJob, String>, RedriveError> {
-        self.engine.fits(page.limit)?;
-        Ok(sheet::page(&*self.engine.inner.store, id, page).await?)
+        self.parts.config.check_page(page.limit)?;
+        Ok(sheet::page(&*self.parts.store, id, page).await?)
     }
 
     /// Lets a new plan go; the node that leads the duty finds it within a few seconds.
@@ -313,7 +316,7 @@ impl Redrives<'_> {
     /// # Errors
     /// When it was started before, there is no such plan, or the store is away.
     pub async fn start(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change(id, |plan, now| plan.start(&self.engine.words(by), now)).await
+        self.change(id, |plan, now| plan.start(&self.parts.config.sanitized(by), now)).await
     }
 
     /// Holds a plan back: nothing more is driven, and what is in flight goes on.
@@ -321,7 +324,7 @@ impl Redrives<'_> {
     /// # Errors
     /// When it is not on its way, there is no such plan, or the store is away.
     pub async fn pause(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change(id, |plan, now| plan.pause(&self.engine.words(by), now)).await
+        self.change(id, |plan, now| plan.pause(&self.parts.config.sanitized(by), now)).await
     }
 
     /// Lets a paused plan go on; one that halted begins again with a canary.
@@ -329,7 +332,7 @@ impl Redrives<'_> {
     /// # Errors
     /// When it is neither, there is no such plan, or the store is away.
     pub async fn resume(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change(id, |plan, now| plan.resume(&self.engine.words(by), now)).await
+        self.change(id, |plan, now| plan.resume(&self.parts.config.sanitized(by), now)).await
     }
 
     /// Calls a plan off: nothing more is driven, and what is in flight goes on.
@@ -337,7 +340,7 @@ impl Redrives<'_> {
     /// # Errors
     /// When it has come to its end, there is no such plan, or the store is away.
     pub async fn cancel(self, id: &PlanId, by: &str) -> Result<Plan, RedriveError> {
-        self.change(id, |plan, now| plan.cancel(&self.engine.words(by), now)).await
+        self.change(id, |plan, now| plan.cancel(&self.parts.config.sanitized(by), now)).await
     }
 
     async fn change(
@@ -351,10 +354,8 @@ impl Redrives<'_> {
             change(&mut plan, now)?;
             let edits = filed::edits(&plan, Some((&before, revision)));
             // The duty may have written a step meanwhile: what a person asks for goes on top of that.
-            if let Amended::Done { .. } =
-                self.engine.inner.store.amend(Amend { edits, ..Amend::default() }).await?
-            {
-                self.engine.inner.plans_changed.notify_waiters();
+            if let Amended::Done { .. } = self.parts.store.amend(Amend { edits, ..Amend::default() }).await? {
+                self.parts.plans_changed.notify_waiters();
                 return Ok(plan);
             }
         }
@@ -362,7 +363,7 @@ impl Redrives<'_> {
     }
 
     async fn filed(self, id: &PlanId) -> Result<Filed, RedriveError> {
-        let found = filed::one(&*self.engine.inner.store, id).await?;
+        let found = filed::one(&*self.parts.store, id).await?;
         Ok(found.ok_or_else(|| PlanError::NoSuchPlan { plan: id.clone() })?)
     }
 }

@@ -15,6 +15,7 @@ use crate::context::JobContext;
 use crate::error::Error;
 use crate::job::Job;
 use crate::outcome::{Failed, IntoReply, Reply};
+use crate::sealing::ShownPayload;
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
@@ -48,7 +49,7 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
 
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
         Box::pin(async move {
-            match decode::<J>(&payload, || cx.how_shown(&payload)) {
+            match decode::<J>(&payload, || cx.shown_payload(&payload)) {
                 Ok(job) => job.run(cx).await.into_reply(),
                 Err(failed) => Reply(Err(failed)),
             }
@@ -121,21 +122,10 @@ fn erased<J: Job>() -> Arc<dyn Handler<J::Context>> {
     Arc::new(Typed::<J>(PhantomData))
 }
 
-/// How much of a payload views of its job show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// All of it.
-    Whole,
-    /// What is left when secrets are masked (F11).
-    Masked,
-    /// Nothing: it is sealed in the store (E12).
-    Sealed,
-}
-
 /// The second and third of the four points where invalid input is found (E11).
 ///
 /// What the decoder says may quote the input, so it says no more than a view of the payload shows (F11, E12).
-fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> Shown) -> Result<J, Box<Failed>> {
+fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> ShownPayload) -> Result<J, Box<Failed>> {
     let invalid = |error_type: &str, message: String| {
         Failed::plain(
             Failure::new(Cause::Invalid, error_type, message).because("the input can never be handled"),
@@ -143,9 +133,9 @@ fn decode<J: Job>(payload: &str, shown: impl FnOnce() -> Shown) -> Result<J, Box
     };
     let job: J = serde_json::from_str(payload).map_err(|problem| {
         let told = match shown() {
-            Shown::Whole => problem.to_string(),
-            Shown::Masked => unquoted(&problem),
-            Shown::Sealed => place(&problem, "what was sealed"),
+            ShownPayload::Whole => problem.to_string(),
+            ShownPayload::Masked => unquoted(&problem),
+            ShownPayload::Sealed => place(&problem, "what was sealed"),
         };
         invalid("PayloadDecode", format!("the payload does not decode as {}: {told}", J::KIND))
     })?;

@@ -10,33 +10,28 @@
 
 mod batches;
 mod claim;
+mod clocks;
 mod finish;
 mod heartbeat;
+pub(crate) mod memory;
 mod overtime;
 mod presence;
 mod taken;
+mod work;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use backstop_core::failure::{Failure, redact};
-use backstop_core::job::{JobView, Progress, Stale};
-use backstop_core::{Lease, Timestamp, WorkerId};
-use backstop_store::{Error as StoreError, KnownKind, Note};
-use serde_json::Value;
+use backstop_core::failure::redact;
+use backstop_core::job::{Progress, Stale};
+use backstop_store::{Error as StoreError, Note};
 
+use self::memory::RemoteMemory;
 use crate::engine::Backstop;
+use crate::parts::EngineParts;
 
 pub use finish::Finished;
 pub use heartbeat::{Beat, LostLease, LostReason};
-
-/// What one process remembers of remote workers; all of it can be lost without harm.
-#[derive(Debug, Default)]
-pub(crate) struct Remotes {
-    batches: batches::Batches,
-    presences: presence::Presences,
-    clocks: overtime::Clocks,
-}
+pub use work::{Ended, Grant, Handed, RemoteWorker, WorkRequest};
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].
 ///
@@ -70,110 +65,15 @@ pub(crate) struct Remotes {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Remote {
-    engine: Backstop,
-}
-
-/// Who works.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RemoteWorker {
-    /// Whose it is: names of different realms are different workers. Empty for those of no tenant.
-    pub realm: String,
-    /// Its name, for people.
-    pub name: String,
-}
-
-impl RemoteWorker {
-    fn id(&self) -> WorkerId {
-        WorkerId::named(&self.realm, &self.name)
-    }
-}
-
-/// A request for work.
-#[derive(Debug, Clone)]
-pub struct WorkRequest {
-    /// Who asks.
-    pub worker: RemoteWorker,
-    /// The queues to take from, in this order.
-    pub queues: Vec<Arc<str>>,
-    /// What the worker can run.
-    pub kinds: Arc<[KnownKind]>,
-    /// Jobs to take at most, over all queues.
-    pub limit: usize,
-    /// How long to wait for work when there is none.
-    pub wait: Duration,
-    /// How long the worker may be silent about what it takes.
-    pub lease: Duration,
-    /// The version of its code.
-    pub code_version: Option<Arc<str>>,
-}
-
-/// The right to write about one run, with what every node must know to honour it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The lease itself.
-    pub lease: Lease,
-    /// The job's queue.
-    pub queue: Arc<str>,
-    /// When it was taken.
-    pub claimed_at: Timestamp,
-    /// How long each heartbeat keeps it.
-    pub term: Duration,
-    /// How many jobs were taken together.
-    pub batch: u32,
-    /// The version of the code that runs it.
-    pub code_version: Option<Arc<str>>,
-}
-
-/// A job that was handed to a remote worker.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Handed {
-    /// The job.
-    pub view: JobView,
-    /// The right to write about it.
-    pub grant: Grant,
-    /// Until when it is held without a heartbeat.
-    pub expires_at: Timestamp,
-}
-
-/// How a remote worker says that a run ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ended {
-    /// It went well.
-    Succeeded {
-        /// What it came to.
-        result: Option<Value>,
-    },
-    /// It failed.
-    Failed(Failure),
-    /// It asks to run again later, at no cost.
-    Snoozed {
-        /// How much later.
-        delay: Duration,
-    },
-    /// The handler calls the job off.
-    Canceled {
-        /// Why.
-        reason: String,
-    },
-    /// A failure that is the job's result: kept, never retried, no incident (F16).
-    ReportedFailure {
-        /// What it came to.
-        result: Value,
-    },
-    /// A dependency asks for patience: it runs again later, at no cost.
-    RateLimited {
-        /// How much later.
-        delay: Duration,
-    },
-    /// The worker stops and hands the job back, at no cost (L18).
-    Interrupted,
+    parts: Arc<EngineParts>,
+    memory: Arc<RemoteMemory>,
 }
 
 impl Backstop {
     /// The engine as workers outside of this process use it (E7).
     #[must_use]
     pub fn remote(&self) -> Remote {
-        Remote { engine: self.clone() }
+        Remote { parts: self.parts.clone(), memory: self.remote_memory.clone() }
     }
 }
 
@@ -188,9 +88,7 @@ impl Remote {
         percent: u8,
         note: &str,
     ) -> Result<Result<(), Stale>, StoreError> {
-        let config = self.engine.config();
-        let note = redact::sanitize(&*config.redactor, note, config.limits.error_chars);
-        let progress = Progress { percent: percent.min(100), note };
+        let progress = Progress { percent: percent.min(100), note: self.parts.config.sanitized(note) };
         self.note(Note::progress(grant.lease, progress)).await
     }
 
@@ -199,7 +97,7 @@ impl Remote {
     /// # Errors
     /// When the store is away. A lease that is no longer held is answered, not an error.
     pub async fn log(&self, grant: &Grant, lines: &[String]) -> Result<Result<(), Stale>, StoreError> {
-        let config = self.engine.config();
+        let config = &self.parts.config;
         let limit = config.limits.output_bytes;
         // All of it at once: a secret may go over several lines.
         let text = redact::sanitize(&*config.redactor, &lines.join("\n"), limit);
@@ -209,7 +107,7 @@ impl Remote {
 
     async fn note(&self, note: Note) -> Result<Result<(), Stale>, StoreError> {
         let stale = Stale { job: note.lease.job, fence: note.lease.fence };
-        let mut answers = self.engine.store().annotate(vec![note]).await?;
+        let mut answers = self.parts.store.annotate(vec![note]).await?;
         Ok(answers.pop().unwrap_or(Err(stale)))
     }
 }

@@ -3,90 +3,20 @@
 
 pub use backstop_core::failure::{Rule, RuleAction, RuleError, RuleId, RuleMatch};
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+pub(crate) mod cache;
+
+use std::sync::Arc;
 
 use backstop_core::Timestamp;
 use backstop_core::failure::{RuleInput, RuleSet};
 use backstop_core::job::{Attempt, JobView};
 use backstop_store::{
-    Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, JobFilter,
-    PageRequest, Store,
+    Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, JobFilter, PageRequest,
 };
-use tokio::time::Instant;
 
+use self::cache::MOST;
 use crate::engine::Backstop;
-
-/// How old the rules that a worker follows may be. Only failures look at them, so an idle worker never asks.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// Rules that a store holds at most: each failure may be compared with all of them.
-const MOST: usize = 500;
-
-/// The rules as this process last read them.
-#[derive(Debug, Default)]
-pub(crate) struct RuleCache {
-    read: Mutex<Option<(Instant, Arc<RuleSet>)>>,
-    /// One task reads, the others wait for it instead of asking too.
-    reading: tokio::sync::Mutex<()>,
-}
-
-impl RuleCache {
-    fn known(&self) -> Option<(Instant, Arc<RuleSet>)> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn fresh(&self) -> Option<Arc<RuleSet>> {
-        self.known().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, book)| book)
-    }
-
-    /// The rules in force. A store that is away leaves the ones that were read last: a failure is never kept waiting
-    /// for the rule that might be about it.
-    pub(crate) async fn book(&self, store: &dyn Store) -> Arc<RuleSet> {
-        if let Some(book) = self.fresh() {
-            return book;
-        }
-        let _one = self.reading.lock().await;
-        if let Some(book) = self.fresh() {
-            return book;
-        }
-        let book = match read(store).await {
-            Ok(rules) => {
-                let (book, left_out) = RuleSet::compile(rules);
-                for (rule, error) in left_out {
-                    tracing::warn!(%rule, %error, "a failure rule cannot be used and is skipped");
-                }
-                Arc::new(book)
-            }
-            Err(error) => {
-                tracing::debug!(%error, "failure rules cannot be read; those that were read before stay in force");
-                self.known().map(|(_, book)| book).unwrap_or_default()
-            }
-        };
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), book.clone()));
-        book
-    }
-
-    fn forget(&self) {
-        *self.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-async fn documents(store: &dyn Store) -> Result<Vec<Document>, StoreError> {
-    Ok(store.documents(DocumentRange::first(Drawer::Rules, MOST)).await?.items)
-}
-
-/// Every rule; a document that is none is reported and passed by.
-async fn read(store: &dyn Store) -> Result<Vec<Rule>, StoreError> {
-    let parse = |document: Document| match serde_json::from_str(&document.body) {
-        Ok(rule) => Some(rule),
-        Err(error) => {
-            tracing::warn!(key = document.key, %error, "a stored failure rule cannot be read and is skipped");
-            None
-        }
-    };
-    Ok(documents(store).await?.into_iter().filter_map(parse).collect())
-}
+use crate::parts::EngineParts;
 
 /// What a rule would have done to a failure of the past.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -142,7 +72,7 @@ pub enum RuleProblem {
 /// The failure rules of a store: see [`Backstop::rules`].
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
-    engine: &'a Backstop,
+    parts: &'a Arc<EngineParts>,
 }
 
 impl Backstop {
@@ -171,18 +101,7 @@ impl Backstop {
     /// ```
     #[must_use]
     pub const fn rules(&self) -> Rules<'_> {
-        Rules { engine: self }
-    }
-
-    /// Pauses the queue of a job because a rule says so. It happens before the run's end is written, so that a crash in
-    /// between leaves a paused queue and never an open one.
-    pub(crate) async fn pause_by_rule(&self, queue: &str, rule: &RuleId) {
-        let note = format!("failure rule `{rule}`");
-        match self.inner.store.pause_queue(queue, true, Some(&note)).await {
-            Ok(true) => tracing::warn!(queue, %rule, "a failure rule has paused a queue"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(queue, %rule, %error, "a failure rule could not pause a queue"),
-        }
+        Rules { parts: &self.parts }
     }
 }
 
@@ -192,7 +111,7 @@ impl Rules<'_> {
     /// # Errors
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<Rule>, StoreError> {
-        let mut rules = read(&*self.engine.inner.store).await?;
+        let mut rules = cache::read(&*self.parts.store).await?;
         rules.sort_by(|a, b| (a.position, &a.id).cmp(&(b.position, &b.id)));
         Ok(rules)
     }
@@ -203,7 +122,7 @@ impl Rules<'_> {
     /// When it cannot match or do anything, its name is taken, or the store is away.
     pub async fn add(self, rule: &Rule) -> Result<(), RuleProblem> {
         rule.validate()?;
-        if documents(&*self.engine.inner.store).await?.len() >= MOST {
+        if cache::documents(&*self.parts.store).await?.len() >= MOST {
             return Err(RuleProblem::TooMany);
         }
         let body = serde_json::to_string(rule).expect("a rule is plain data");
@@ -236,10 +155,10 @@ impl Rules<'_> {
     ) -> Result<Rule, RuleProblem> {
         let unknown = || RuleProblem::Unknown(id.clone());
         let shelf = DocumentRange::first(Drawer::Rules, 1).under(id.as_str());
-        let found = self.engine.inner.store.documents(shelf).await?.items.pop();
+        let found = self.parts.store.documents(shelf).await?.items.pop();
         let document = found.filter(|document| document.key == id.as_str()).ok_or_else(unknown)?;
         let rule: Rule = serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
-            location: self.engine.inner.store.info().location,
+            location: self.parts.store.info().location,
             problem: format!("rule `{id}`: {error}"),
         })?;
         let changed = change(rule.clone());
@@ -252,8 +171,8 @@ impl Rules<'_> {
 
     async fn write(self, id: &RuleId, expect: Expect, body: Option<String>) -> Result<bool, StoreError> {
         let edit = Edit { drawer: Drawer::Rules, key: id.to_string(), expect, body: body.map(Into::into) };
-        let amended = self.engine.inner.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
-        self.engine.inner.rules.forget();
+        let amended = self.parts.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
+        self.parts.rules.forget();
         Ok(matches!(amended, Amended::Done { .. }))
     }
 
@@ -274,7 +193,7 @@ impl Rules<'_> {
         let mut rehearsal = Rehearsal { looked_at: 0, matched: Vec::new() };
         let mut page = PageRequest::first(most.min(500));
         while rehearsal.looked_at < most {
-            let found = self.engine.inner.store.list(filter.clone(), page).await?;
+            let found = self.parts.store.list(filter.clone(), page).await?;
             for view in found.items.iter().filter(|view| view.record.last_failed_run.is_some()) {
                 if rehearsal.looked_at == most {
                     break;
@@ -295,7 +214,7 @@ impl Rules<'_> {
     async fn failed_run(self, view: &JobView) -> Result<Option<Attempt>, StoreError> {
         let Some(number) = view.record.last_failed_run else { return Ok(None) };
         let page = PageRequest { limit: 1, after: number.checked_add(1) };
-        Ok(self.engine.inner.store.attempts(view.job.spec.id, page).await?.items.pop())
+        Ok(self.parts.store.attempts(view.job.spec.id, page).await?.items.pop())
     }
 }
 

@@ -1,70 +1,17 @@
 //! Payloads and results that nobody reads in the store (E12), and what people see of jobs.
 //!
-//! Owns which kinds are sealed, and when: at submit, just before a payload is decoded, and when a result is kept. The
-//! form of sealed text is decided in `backstop_core::sealing`.
+//! Owns when data is sealed and opened: at submit, just before a payload is decoded, and when a result is kept. Which
+//! kinds are sealed is a setting; the form of sealed text is decided in `backstop_core::sealing`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure};
-use backstop_core::job::{Attempt, Callback, JobView, Mask, Spec};
-use backstop_core::sealing::{NONCE_BYTES, Owner, SHOWN, SealError, SealingKeys, is_sealed, key_of};
+use backstop_core::job::{Attempt, Callback, JobView, Spec};
+use backstop_core::sealing::{Owner, SHOWN, SealError, is_sealed, key_of};
 use backstop_core::{JobId, Refusal};
-
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::engine::Backstop;
-
-/// Stands for every kind.
-const EVERY_KIND: &str = "*";
-
-/// Which data is sealed (E12).
-///
-/// ```
-/// use backstop::keys::{SealingKeys, SecretKey};
-/// use backstop::{Config, Encryption};
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let key = SecretKey::new("2026-11", vec![7; 32])?;
-/// let config = Config::default().encryption(Encryption::new(SealingKeys::new([key])?).kind("charge_card"));
-/// # assert!(config.encryption.is_some());
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Encryption {
-    /// The first key seals, all of them open.
-    pub keys: SealingKeys,
-    /// The kinds whose payloads and results are sealed; `*` is every kind.
-    pub kinds: BTreeSet<String>,
-}
-
-impl Encryption {
-    /// Opens what these keys have sealed, and seals nothing yet.
-    #[must_use]
-    pub const fn new(keys: SealingKeys) -> Self {
-        Self { keys, kinds: BTreeSet::new() }
-    }
-
-    /// Seals payloads and results of this kind; `*` is every kind.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kinds.insert(kind.into());
-        self
-    }
-
-    fn covers(&self, kind: &str) -> bool {
-        self.kinds.contains(kind) || self.kinds.contains(EVERY_KIND)
-    }
-
-    fn seal(&self, owner: Owner<'_>, text: &str) -> Result<Arc<str>, String> {
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce)
-            .map_err(|problem| format!("the system has no random bytes: {problem}"))?;
-        self.keys.seal(owner, text, nonce).map(Into::into).map_err(|problem| problem.to_string())
-    }
-}
 
 /// Seals what a job brings, if its kind or that of a callback is to be sealed.
 pub(crate) fn close(config: &Config, spec: &mut Spec) -> Result<(), Refusal> {
@@ -120,7 +67,7 @@ pub(crate) fn result(config: &Config, spec: &Spec, text: String) -> Result<Arc<s
 
 /// What a handler tells subscribers, as it may be told: they see what a view of the job would show, and so do webhooks,
 /// streams and the copies that are stored on their way.
-pub(crate) fn told(config: &Config, spec: &Spec, mut data: serde_json::Value) -> serde_json::Value {
+pub(crate) fn told(config: &Config, spec: &Spec, mut data: Value) -> Value {
     let sealed = config.encryption.as_ref().is_some_and(|encryption| encryption.covers(&spec.kind));
     if sealed || is_sealed(&spec.payload) {
         return SHOWN.into();
@@ -129,49 +76,51 @@ pub(crate) fn told(config: &Config, spec: &Spec, mut data: serde_json::Value) ->
     data
 }
 
-impl Backstop {
-    /// What everything passes through that is shown: see [`JobView::masked`].
-    #[must_use]
-    pub fn mask(&self) -> Mask<'_> {
-        self.inner.config.mask()
-    }
-
-    /// The job with its sealed data opened, for somebody who may see it; what these keys do not open stays closed.
-    #[must_use]
-    pub fn revealed(&self, view: &JobView) -> JobView {
-        let mut shown = view.clone();
-        let spec = &view.job.spec;
-        shown.job.spec.payload = self.opened(Owner::payload_of(spec), &spec.payload);
-        shown.result = view.result.as_ref().map(|result| self.opened(Owner::result_of(spec), result));
-        shown
-    }
-
-    /// The same for a run of this job.
-    #[must_use]
-    pub fn revealed_run(&self, job: &Spec, run: &Attempt) -> Attempt {
-        let result = run.result.as_ref().map(|result| self.opened(Owner::result_of(job), result));
-        Attempt { result, ..run.clone() }
-    }
-
-    /// A result as it is stored, opened if it is sealed.
-    pub(crate) fn opened_result(&self, job: JobId, kind: &Arc<str>, result: &Value) -> Value {
-        let text: Arc<str> = result.to_string().into();
-        if !is_sealed(&text) {
-            return result.clone();
-        }
-        let spec = Spec::new(job, kind.clone(), "");
-        serde_json::from_str(&self.opened(Owner::result_of(&spec), &text)).unwrap_or_default()
-    }
-
-    fn opened(&self, owner: Owner<'_>, text: &Arc<str>) -> Arc<str> {
-        open(&self.inner.config, owner, text).unwrap_or_else(|_| format!("\"{SHOWN}\"").into())
-    }
+/// The job with its sealed data opened; what these keys do not open stays closed.
+pub(crate) fn revealed(config: &Config, view: &JobView) -> JobView {
+    let mut shown = view.clone();
+    let spec = &view.job.spec;
+    shown.job.spec.payload = opened(config, Owner::payload_of(spec), &spec.payload);
+    shown.result = view.result.as_ref().map(|result| opened(config, Owner::result_of(spec), result));
+    shown
 }
 
-impl Config {
-    /// What everything passes through that is shown.
-    #[must_use]
-    pub fn mask(&self) -> Mask<'_> {
-        Mask { redactor: &*self.redactor, masking: &self.masking }
+/// The same for a run of this job.
+pub(crate) fn revealed_run(config: &Config, job: &Spec, run: &Attempt) -> Attempt {
+    let result = run.result.as_ref().map(|result| opened(config, Owner::result_of(job), result));
+    Attempt { result, ..run.clone() }
+}
+
+/// A result as it is stored, opened if it is sealed.
+pub(crate) fn opened_result(config: &Config, job: JobId, kind: &Arc<str>, result: &Value) -> Value {
+    let text: Arc<str> = result.to_string().into();
+    if !is_sealed(&text) {
+        return result.clone();
     }
+    let spec = Spec::new(job, kind.clone(), "");
+    serde_json::from_str(&opened(config, Owner::result_of(&spec), &text)).unwrap_or_default()
+}
+
+fn opened(config: &Config, owner: Owner<'_>, text: &Arc<str>) -> Arc<str> {
+    open(config, owner, text).unwrap_or_else(|_| format!("\"{SHOWN}\"").into())
+}
+
+/// How much of a payload views of its job show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownPayload {
+    /// All of it.
+    Whole,
+    /// What is left when secrets are masked (F11).
+    Masked,
+    /// Nothing: it is sealed in the store (E12).
+    Sealed,
+}
+
+/// How much of its payload views of a job show; `payload` is what the handler gets.
+pub(crate) fn shown_payload(config: &Config, spec: &Spec, payload: &Arc<str>) -> ShownPayload {
+    if is_sealed(&spec.payload) {
+        return ShownPayload::Sealed;
+    }
+    let shown = config.mask().text(Some(&spec.kind), payload);
+    if shown == *payload { ShownPayload::Whole } else { ShownPayload::Masked }
 }

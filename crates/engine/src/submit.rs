@@ -1,22 +1,24 @@
 //! The builder of one submit: every option of the L and F rules.
 
+mod many;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::admit::{admit, admit_vouched};
+use backstop_core::admit::admit;
 use backstop_core::failure::Backoff;
 use backstop_core::job::{Callback, JobDefaults, NewJob, OnConflict, Policy, Priority, Spec, Start};
 use backstop_core::{JobId, Refusal, Timestamp};
-use backstop_store::{Error as StoreError, Submit, Submitted};
+use backstop_store::Submit;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::Backstop;
 use crate::error::SubmitError;
 use crate::handle::JobHandle;
 use crate::job::Job;
 use crate::outcome::IntoReply;
+use crate::parts::EngineParts;
 use crate::{sealing, signing};
 
 /// A job about to be submitted. `T` is what its handler returns; of a job that is named, and not typed, it is JSON.
@@ -39,7 +41,7 @@ use crate::{sealing, signing};
 /// ```
 #[must_use = "nothing is stored before `.submit().await`"]
 pub struct Enqueue<T = Value> {
-    engine: Backstop,
+    parts: Arc<EngineParts>,
     /// A payload that could not be written as JSON is refused at submit, like every other bad input.
     job: Result<NewJob, Refusal>,
     /// What this submit says of retries, backoff and times: field by field, over everything else (L19).
@@ -54,12 +56,12 @@ pub struct Enqueue<T = Value> {
 }
 
 impl<T> Enqueue<T> {
-    pub(crate) fn new(engine: &Backstop, job: Result<NewJob, Refusal>, declared: JobDefaults) -> Self {
-        let (engine, said) = (engine.clone(), JobDefaults::default());
-        Self { engine, job, said, whole: None, declared, start_is_own: false, result: PhantomData }
+    pub(crate) fn new(parts: &Arc<EngineParts>, job: Result<NewJob, Refusal>, declared: JobDefaults) -> Self {
+        let (parts, said) = (parts.clone(), JobDefaults::default());
+        Self { parts, job, said, whole: None, declared, start_is_own: false, result: PhantomData }
     }
 
-    pub(crate) fn typed<J: Job<Output: IntoReply<Value = T>>>(engine: &Backstop, job: &J) -> Self {
+    pub(crate) fn typed<J: Job<Output: IntoReply<Value = T>>>(parts: &Arc<EngineParts>, job: &J) -> Self {
         let defaults = J::defaults();
         let spec = payload(job).map(|payload| {
             let mut spec = Spec::new(crate::ids::job_id(), J::KIND, payload);
@@ -70,7 +72,7 @@ impl<T> Enqueue<T> {
             }
             spec
         });
-        Self::new(engine, spec.map(NewJob::new), defaults.jobs)
+        Self::new(parts, spec.map(NewJob::new), defaults.jobs)
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
@@ -82,8 +84,8 @@ impl<T> Enqueue<T> {
 
     /// The same job with its result as JSON, so that jobs of several kinds fit into one list.
     pub fn untyped(self) -> Enqueue {
-        let Self { engine, job, said, whole, declared, start_is_own, .. } = self;
-        Enqueue { engine, job, said, whole, declared, start_is_own, result: PhantomData }
+        let Self { parts, job, said, whole, declared, start_is_own, .. } = self;
+        Enqueue { parts, job, said, whole, declared, start_is_own, result: PhantomData }
     }
 
     /// Ties it to the job whose handler submits it (L23).
@@ -99,7 +101,7 @@ impl<T> Enqueue<T> {
     /// What is said of this job, field by field: by this submit, its kind, its queue, the engine (L19).
     fn defaults(&self) -> JobDefaults {
         let Ok(NewJob { spec, .. }) = &self.job else { return self.said };
-        self.said.over(self.engine.inner.config.defaults(&spec.kind, &spec.queue, self.declared))
+        self.said.over(self.parts.config.defaults(&spec.kind, &spec.queue, self.declared))
     }
 
     fn resolved(&self) -> Policy {
@@ -289,7 +291,7 @@ impl<T> Enqueue<T> {
     /// The same at a moment of the store's clock.
     fn into_new_job_at(self, now: Timestamp) -> Result<NewJob, Refusal> {
         let (defaults, policy) = (self.defaults(), self.resolved());
-        let config = &self.engine.inner.config;
+        let config = &self.parts.config;
         let admitted = self.job.and_then(|mut job| {
             job.spec.policy = policy;
             if let (false, Some(delay)) = (self.start_is_own, defaults.delay) {
@@ -303,7 +305,7 @@ impl<T> Enqueue<T> {
             signing::vouch(config, &mut job.spec);
             Ok(job)
         });
-        admitted.inspect_err(|refusal| self.engine.inner.figures.refused(refusal))
+        admitted.inspect_err(|refusal| self.parts.figures.refused(refusal))
     }
 
     /// Stores the job; an `Ok` means it is durable.
@@ -311,15 +313,16 @@ impl<T> Enqueue<T> {
     /// # Errors
     /// [`SubmitError::Refused`] names what is wrong; [`SubmitError::Store`] means the store is away.
     pub async fn submit(self) -> Result<JobHandle<T>, SubmitError> {
-        let engine = self.engine.clone();
-        let submitted = engine.submit_one(self.prepared().await?).await?;
-        Ok(JobHandle::new(engine, submitted))
+        let parts = self.parts.clone();
+        let job = self.prepared().await?;
+        let mut answers = parts.store.submit(Submit { jobs: vec![job], atomic: true }).await?;
+        let submitted = answers.pop().unwrap_or(Err(Refusal::BatchRefused { index: 0 }))?;
+        Ok(JobHandle::new(parts, submitted))
     }
 
     /// The job as it is stored. The store's clock is asked only when something is counted by it.
     pub(crate) async fn prepared(self) -> Result<NewJob, SubmitError> {
-        let now =
-            if self.counts_from_now() { self.engine.inner.store.now().await? } else { Timestamp::EPOCH };
+        let now = if self.counts_from_now() { self.parts.store.now().await? } else { Timestamp::EPOCH };
         Ok(self.into_new_job_at(now)?)
     }
 
@@ -337,14 +340,14 @@ impl<T> Enqueue<T> {
         self,
         tx: &mut impl crate::tx::CallerTransaction,
     ) -> Result<JobHandle<T>, SubmitError> {
-        let engine = self.engine.clone();
-        let store = &engine.inner.store;
+        let parts = self.parts.clone();
+        let store = &parts.store;
         let job = [self.prepared().await?];
         // What others share with this job must not hang on the caller's transaction.
         store.prepare(&job).await?;
         let [job] = job;
         let submitted = tx.submit(&store.info(), job).await?;
-        Ok(JobHandle::new(engine, submitted))
+        Ok(JobHandle::new(parts, submitted))
     }
 
     /// The same for a transaction that blocks the thread, such as rusqlite's, for code that is not async.
@@ -356,9 +359,9 @@ impl<T> Enqueue<T> {
         self,
         tx: &backstop_sqlite::rusqlite::Connection,
     ) -> Result<JobHandle<T>, SubmitError> {
-        let engine = self.engine.clone();
-        let submitted = crate::tx::sqlite::submit(tx, &engine.inner.store.info(), self.into_new_job()?)?;
-        Ok(JobHandle::new(engine, submitted))
+        let parts = self.parts.clone();
+        let submitted = crate::tx::sqlite::submit(tx, &parts.store.info(), self.into_new_job()?)?;
+        Ok(JobHandle::new(parts, submitted))
     }
 }
 
@@ -366,71 +369,4 @@ fn payload(job: &impl Serialize) -> Result<Arc<str>, Refusal> {
     serde_json::to_string(job)
         .map(Into::into)
         .map_err(|problem| Refusal::invalid("payload", format!("it cannot be written as JSON: {problem}")))
-}
-
-/// Submits many: what `admit` refuses never reaches the store.
-pub(crate) async fn submit_all<T>(
-    engine: &Backstop,
-    jobs: Vec<Enqueue<T>>,
-    atomic: bool,
-) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    check_count(engine, jobs.len())?;
-    let now = if jobs.iter().any(Enqueue::counts_from_now) {
-        engine.inner.store.now().await?
-    } else {
-        Timestamp::EPOCH
-    };
-    store_admitted(engine, jobs.into_iter().map(|job| job.into_new_job_at(now)).collect(), atomic).await
-}
-
-/// Submits jobs that were made elsewhere, as they are.
-pub(crate) async fn submit_made(
-    engine: &Backstop,
-    jobs: Vec<NewJob>,
-    atomic: bool,
-) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    check_count(engine, jobs.len())?;
-    let config = &engine.inner.config;
-    let admitted = jobs.into_iter().map(|job| {
-        let gate = config.gate(&job.spec.queue);
-        admit_vouched(&job, &config.limits, &gate, |spec| signing::vouched(config, spec))
-            .map(|()| job)
-            .inspect_err(|refusal| engine.inner.figures.refused(refusal))
-    });
-    store_admitted(engine, admitted.collect(), atomic).await
-}
-
-fn check_count(engine: &Backstop, actual: usize) -> Result<(), StoreError> {
-    let limit = engine.inner.config.limits.batch;
-    if actual > limit { Err(StoreError::TooMany { what: "jobs", actual, limit }) } else { Ok(()) }
-}
-
-/// Stores what was admitted, and answers for all in their order.
-async fn store_admitted(
-    engine: &Backstop,
-    prepared: Vec<Result<NewJob, Refusal>>,
-    atomic: bool,
-) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
-    let refused = prepared.iter().position(Result::is_err);
-    if let (true, Some(index)) = (atomic, refused) {
-        let answer = |job: Result<NewJob, Refusal>| Err(job.err().unwrap_or(Refusal::BatchRefused { index }));
-        return Ok(prepared.into_iter().map(answer).collect());
-    }
-    let mut accepted = Vec::with_capacity(prepared.len());
-    let mut answers: Vec<Option<Refusal>> = Vec::with_capacity(prepared.len());
-    for job in prepared {
-        match job {
-            Ok(job) => {
-                accepted.push(job);
-                answers.push(None);
-            }
-            Err(refusal) => answers.push(Some(refusal)),
-        }
-    }
-    let mut stored = engine.inner.store.submit(Submit { jobs: accepted, atomic }).await?.into_iter();
-    let merge = |refusal: Option<Refusal>| match refusal {
-        Some(refusal) => Err(refusal),
-        None => stored.next().unwrap_or(Err(Refusal::BatchRefused { index: 0 })),
-    };
-    Ok(answers.into_iter().map(merge).collect())
 }

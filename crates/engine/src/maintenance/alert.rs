@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use backstop_core::alert::Notice;
 use backstop_core::failure::Fingerprint;
-use backstop_core::failure::redact::sanitize;
 use backstop_core::incident::IncidentState;
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
@@ -23,7 +22,8 @@ use super::BATCH;
 use crate::alerts::filed::{self, Filed, Outlet};
 use crate::alerts::line::TOO_LATE;
 use crate::alerts::{AlertChannel, AlertMessage};
-use crate::engine::Backstop;
+use crate::config::Config;
+use crate::parts::EngineParts;
 
 /// Batches that one look takes out of the outbox at most.
 const BATCHES: usize = 20;
@@ -71,12 +71,12 @@ impl Lead {
 }
 
 /// Does the whole duty once, and waits for every channel, each for its deadline at most.
-pub(super) async fn alert(engine: &Backstop, term: Term, span: Duration) -> Result<(), StoreError> {
+pub(super) async fn alert(parts: &Arc<EngineParts>, term: Term, span: Duration) -> Result<(), StoreError> {
     let mut lead = Lead { term, span, since: Instant::now() };
-    gather(engine, &mut lead).await?;
+    gather(&*parts.store, &parts.config, &mut lead).await?;
     let mut channels = JoinSet::new();
-    for outlet in filed::outlets(&engine.inner.config.alerts) {
-        channels.spawn(deliver(engine.clone(), lead, outlet));
+    for outlet in filed::outlets(&parts.config.alerts) {
+        channels.spawn(deliver(parts.clone(), lead, outlet));
     }
     let mut answer = Ok(());
     while let Some(done) = channels.join_next().await {
@@ -89,16 +89,16 @@ pub(super) async fn alert(engine: &Backstop, term: Term, span: Duration) -> Resu
 }
 
 /// Takes what waits in the outbox into the accounts of all channels; answers whether there was anything.
-pub(super) async fn gather(engine: &Backstop, lead: &mut Lead) -> Result<bool, StoreError> {
-    let outlets = filed::outlets(&engine.inner.config.alerts);
+pub(super) async fn gather(store: &dyn Store, config: &Config, lead: &mut Lead) -> Result<bool, StoreError> {
+    let outlets = filed::outlets(&config.alerts);
     // Each alert is one change, and at most two more in the account of each channel.
-    let most = BATCH.min(engine.inner.config.limits.batch / (2 * outlets.len() + 1)).max(1);
+    let most = BATCH.min(config.limits.batch / (2 * outlets.len() + 1)).max(1);
     for batch in 0..BATCHES {
-        let found = engine.inner.store.documents(DocumentRange::first(Drawer::Alerts, most)).await?;
+        let found = store.documents(DocumentRange::first(Drawer::Alerts, most)).await?;
         if found.items.is_empty() {
             return Ok(batch > 0);
         }
-        file(engine, lead, &outlets, &found).await?;
+        file(store, lead, &outlets, &found).await?;
         if !found.more {
             break;
         }
@@ -107,12 +107,11 @@ pub(super) async fn gather(engine: &Backstop, lead: &mut Lead) -> Result<bool, S
 }
 
 async fn file(
-    engine: &Backstop,
+    store: &dyn Store,
     lead: &mut Lead,
     outlets: &[Outlet],
     found: &Documents,
 ) -> Result<(), StoreError> {
-    let store = &*engine.inner.store;
     let mut edits: Vec<Edit> = found.items.iter().map(taken).collect();
     let incidents = by_incident(&found.items);
     let muted = muted(store, incidents.keys()).await?;
@@ -181,11 +180,11 @@ fn message_id() -> String {
 
 /// Tells one channel what is due, for its deadline at most; answers how long until it has something to do again.
 pub(super) async fn deliver(
-    engine: Backstop,
+    parts: Arc<EngineParts>,
     mut lead: Lead,
     outlet: Outlet,
 ) -> Result<Option<Duration>, StoreError> {
-    let (store, gap) = (&*engine.inner.store, engine.inner.config.alerts.gap);
+    let (store, gap) = (&*parts.store, parts.config.alerts.gap);
     let over = Instant::now() + DEADLINE;
     let (mut after, mut next) = (None, None);
     loop {
@@ -198,7 +197,7 @@ pub(super) async fn deliver(
                 return Ok(Some(Duration::ZERO));
             }
             if let Some(message) = filed.line.due(now).cloned() {
-                tell(&engine, &mut lead, &outlet, filed, message).await?;
+                tell(store, &parts.config, &mut lead, &outlet, filed, message).await?;
             }
             let wait = filed.line.wakes_at(now, gap).map(|at| now.until(at));
             next = [next, wait].into_iter().flatten().min();
@@ -244,19 +243,19 @@ async fn prepare(
 
 /// Makes one delivery and writes down what became of it.
 async fn tell(
-    engine: &Backstop,
+    store: &dyn Store,
+    config: &Config,
     lead: &mut Lead,
     outlet: &Outlet,
     filed: &mut Filed,
     message: AlertMessage,
 ) -> Result<(), StoreError> {
-    let (store, config) = (&*engine.inner.store, &engine.inner.config);
     let answer = attempt(outlet.channel.clone(), message).await;
     let now = store.now().await?;
     match answer {
         Ok(()) => filed.line.delivered(now),
         Err(why) => {
-            let why = sanitize(&*config.redactor, &why, config.limits.error_chars);
+            let why = config.sanitized(&why);
             filed.line.failed(now, why.clone());
             let failures = filed.line.failures();
             tracing::warn!(channel = %outlet.name, incident = %filed.incident, failures, error = why,
@@ -280,8 +279,7 @@ async fn attempt(channel: Arc<dyn AlertChannel>, message: AlertMessage) -> Resul
 }
 
 /// Drops alerts that waited for a day although no node with a channel took them: the outbox must not grow for ever.
-pub(super) async fn sweep(engine: &Backstop) -> Result<(), StoreError> {
-    let store = &*engine.inner.store;
+pub(super) async fn sweep(store: &dyn Store) -> Result<(), StoreError> {
     let found = store.documents(DocumentRange::first(Drawer::Alerts, BATCH)).await?;
     let stale = |document: &&Document| {
         serde_json::from_str::<Notice>(&document.body)

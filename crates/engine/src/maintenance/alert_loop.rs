@@ -1,5 +1,6 @@
 //! The loop that delivers alerts (D3), beside the other duties: a channel that hangs holds up none of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_store::Error as StoreError;
@@ -8,25 +9,24 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::alert::{self, Lead};
-use super::handle::Shared;
-use super::leadership;
+use super::state::MaintenanceState;
 use crate::alerts::filed::{self, Outlet};
-use crate::engine::Backstop;
 use crate::loops::Pulse;
+use crate::parts::EngineParts;
 
 /// How often the node that leads looks for new alerts.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Delivers until it is told to stop, while it leads. It asks for the leadership by itself: only nodes that have
 /// somebody to tell take part.
-pub(super) async fn run(engine: Backstop, shared: &Shared, pulse: &Pulse) {
+pub(super) async fn run(parts: Arc<EngineParts>, shared: &MaintenanceState, pulse: &Pulse) {
     let quit = &shared.stop;
-    let mut round = Round::new(engine);
+    let mut round = Round::new(parts);
     while !quit.is_cancelled() {
         pulse.beat();
-        let span = leadership::span(shared);
+        let span = shared.term_span();
         let over = Instant::now() + span / 3;
-        match Lead::ask(&*round.engine.inner.store, shared.node, span).await {
+        match Lead::ask(&*round.parts.store, shared.node, span).await {
             Ok(Some(lead)) => round.serve(lead, over, pulse, quit).await,
             Ok(None) => pause(over, quit).await,
             Err(error) => {
@@ -55,7 +55,7 @@ type Delivered = (usize, Result<Option<Duration>, StoreError>);
 
 /// The channels, each busy or waiting for its moment. Deliveries end with the loop.
 struct Round {
-    engine: Backstop,
+    parts: Arc<EngineParts>,
     channels: Vec<Channel>,
     deliveries: JoinSet<Delivered>,
 }
@@ -68,10 +68,10 @@ struct Channel {
 }
 
 impl Round {
-    fn new(engine: Backstop) -> Self {
-        let outlets = filed::outlets(&engine.inner.config.alerts).into_iter();
+    fn new(parts: Arc<EngineParts>) -> Self {
+        let outlets = filed::outlets(&parts.config.alerts).into_iter();
         let channels = outlets.map(|outlet| Channel { outlet, busy: None, wakes: None }).collect();
-        Self { engine, channels, deliveries: JoinSet::new() }
+        Self { parts, channels, deliveries: JoinSet::new() }
     }
 
     /// Leads until `over`.
@@ -80,7 +80,7 @@ impl Round {
         self.wake_all();
         while !quit.is_cancelled() && Instant::now() < over {
             pulse.beat();
-            match alert::gather(&self.engine, &mut lead).await {
+            match alert::gather(&*self.parts.store, &self.parts.config, &mut lead).await {
                 Ok(true) => self.wake_all(),
                 Ok(false) => {}
                 Err(error) => {
@@ -107,8 +107,8 @@ impl Round {
                 continue;
             }
             channel.wakes = None;
-            let (engine, outlet) = (self.engine.clone(), channel.outlet.clone());
-            let delivery = async move { (at, alert::deliver(engine, lead, outlet).await) };
+            let (parts, outlet) = (self.parts.clone(), channel.outlet.clone());
+            let delivery = async move { (at, alert::deliver(parts, lead, outlet).await) };
             channel.busy = Some(self.deliveries.spawn(delivery));
         }
     }

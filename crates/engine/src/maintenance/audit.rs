@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Term};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, Term};
 
-use crate::engine::Backstop;
 use crate::loops::Pulse;
 
 /// Documents that are read and removed together. Each may hold a thousand lines, and is read with all of them.
@@ -15,9 +14,13 @@ const BATCH: usize = 20;
 /// waiting.
 const BATCHES: usize = 20;
 
-pub(super) async fn prune(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let Some(keep) = engine.inner.config.audit_retention else { return Ok(()) };
-    let store = &engine.inner.store;
+pub(super) async fn prune(
+    store: &dyn Store,
+    keep: Option<Duration>,
+    term: Term,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let Some(keep) = keep else { return Ok(()) };
     let shelf = DocumentRange::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
     for _ in 0..BATCHES {
         pulse.beat();

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use backstop_store::{Duty, Error as StoreError};
+use backstop_store::{Duty, Error as StoreError, Store};
 use tokio::time::Instant;
 
-use super::handle::Shared;
-use crate::engine::Backstop;
+use super::state::MaintenanceState;
 use crate::loops::Pulse;
 
 /// Changes that are added in one transaction.
@@ -18,13 +17,13 @@ const BUSY: Duration = Duration::from_secs(1);
 /// How soon to look again when there was nothing.
 const IDLE: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+pub(super) async fn run(store: &dyn Store, shared: &MaintenanceState, pulse: &Pulse) {
     let mut changes = shared.leadership.changes();
     while !shared.stop.is_cancelled() {
         pulse.beat();
         let mut pause = IDLE;
         if shared.leadership.term(Duty::Count).is_some() {
-            let answer = fold(engine, pulse).await;
+            let answer = fold(store, pulse).await;
             if matches!(answer, Ok(folded) if folded > 0) {
                 pause = BUSY;
             }
@@ -36,11 +35,11 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
 
 /// Adds all that there is, in one batch after the other; answers how many changes there were. A batch that was full has
 /// more behind it, which does not wait: else more would be left in each pause than is added after it.
-pub(super) async fn fold(engine: &Backstop, pulse: &Pulse) -> Result<usize, StoreError> {
+pub(super) async fn fold(store: &dyn Store, pulse: &Pulse) -> Result<usize, StoreError> {
     let mut all = 0;
     loop {
         pulse.beat();
-        let folded = engine.inner.store.fold(BATCH).await?;
+        let folded = store.fold(BATCH).await?;
         all += folded;
         if folded < BATCH {
             return Ok(all);

@@ -6,13 +6,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use backstop_store::{Error as StoreError, Overdue, Term};
+use backstop_store::{Error as StoreError, Overdue, Store, Term};
 use tokio::time::Instant;
 
 use super::BATCH;
-use crate::engine::Backstop;
 use crate::loops::Pulse;
-use crate::worker::apart::refused_for_good;
+use crate::run::write::refused_for_good;
 
 /// How long a job that cannot be failed is passed by before it is tried again.
 const REST: Duration = Duration::from_secs(600);
@@ -44,20 +43,20 @@ impl PassedBy {
 
 /// Fails everything that is overdue, but for what is `passed_by`.
 pub(super) async fn expire(
-    engine: &Backstop,
+    store: &dyn Store,
     term: Term,
     passed_by: &mut PassedBy,
     pulse: &Pulse,
 ) -> Result<(), StoreError> {
     passed_by.refresh(Instant::now());
     let known = passed_by.jobs.len();
-    let (store, mut last) = (&engine.inner.store, None);
+    let mut last = None;
     loop {
         pulse.beat();
         let page = store.overdue(last, BATCH).await?;
         let (found, newest) = (page.len(), page.last().copied());
         let wanted = page.into_iter().filter(|overdue| !passed_by.jobs.contains(overdue)).collect();
-        let expired = fail(engine, term, wanted, passed_by, pulse).await?;
+        let expired = fail(store, term, wanted, passed_by, pulse).await?;
         if expired > 0 {
             // Each of them has its own line (F12).
             tracing::info!(expired, "jobs could not start in time");
@@ -71,7 +70,7 @@ pub(super) async fn expire(
 
 /// Fails these, in halves around those that the store refuses; says how many.
 async fn fail(
-    engine: &Backstop,
+    store: &dyn Store,
     term: Term,
     overdue: Vec<Overdue>,
     passed_by: &mut PassedBy,
@@ -84,7 +83,7 @@ async fn fail(
             continue;
         }
         pulse.beat();
-        match engine.inner.store.expire(term, batch.clone()).await {
+        match store.expire(term, batch.clone()).await {
             Ok(count) => expired += count,
             Err(error) if !refused_for_good(&error) => return Err(error),
             Err(error) if batch.len() == 1 => {

@@ -5,16 +5,14 @@
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::{Error as StoreError, WorkerView};
+use backstop_store::{Error as StoreError, Store, WorkerView};
 
 use super::BATCH;
-use crate::engine::Backstop;
 
 /// How long people still see a worker that was lost.
 const SHOWN: Duration = Duration::from_secs(3_600);
 
-pub(super) async fn forget(engine: &Backstop) -> Result<(), StoreError> {
-    let store = &engine.inner.store;
+pub(super) async fn forget(store: &dyn Store) -> Result<(), StoreError> {
     let workers = store.workers().await?;
     if workers.iter().all(|worker| worker.live) {
         return Ok(());

@@ -7,17 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_store::document::{Amend, DocumentRange, Drawer, Edit, Expect};
-use backstop_store::{Error as StoreError, QueueAdmission};
+use backstop_store::{Error as StoreError, QueueAdmission, Store};
 
 use crate::config::Config;
-use crate::engine::Backstop;
 
 /// Documents that are read at once.
 const PAGE: usize = 500;
 
 /// Writes what is not there yet.
-pub(super) async fn publish(engine: &Backstop) -> Result<(), StoreError> {
-    let store = &engine.inner.store;
+pub(super) async fn publish(store: &dyn Store, config: &Config) -> Result<(), StoreError> {
     let mut known: BTreeMap<String, Arc<str>> = BTreeMap::new();
     loop {
         let shelf = DocumentRange::first(Drawer::Gates, PAGE);
@@ -31,7 +29,7 @@ pub(super) async fn publish(engine: &Backstop) -> Result<(), StoreError> {
     let before =
         known.iter().map(|(key, body)| (key.clone(), serde_json::from_str(body).unwrap_or_default()));
     let mut edits = Vec::new();
-    for (key, gate) in gates(&engine.inner.config, before.collect()) {
+    for (key, gate) in gates(config, before.collect()) {
         let (before, body) = (known.get(&key), gate.to_body());
         if before == body.as_ref() {
             continue;

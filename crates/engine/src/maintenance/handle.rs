@@ -1,15 +1,16 @@
 //! Maintenance of one engine: started by whoever serves, shared by all who do, stopped with the last of them.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::WorkerId;
+use backstop_store::Store;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-use super::leadership::Leadership;
-use super::{alert_loop, counts, leadership, redrive, rescue, upkeep};
+use super::perform::DutyParts;
+use super::running::{MaintenanceSlot, RunningMaintenance};
+use super::state::{MaintenanceState, SHORTEST_LEASE};
+use super::{alert_loop, counts, leadership_loop, redrive, rescue, upkeep};
 use crate::config::Pace;
 use crate::engine::Backstop;
 use crate::loops::{Health, HealthWatch, Loops, Pulse};
@@ -17,93 +18,63 @@ use crate::loops::{Health, HealthWatch, Loops, Pulse};
 /// How long a stopped process may take to let others lead.
 const RESIGNING: Duration = Duration::from_secs(2);
 
-/// The shortest lease: the loops would spin.
-const SHORTEST: Duration = Duration::from_millis(100);
-
 /// Takes part in the maintenance of the store: rescues what dead workers held, fails what has expired, archives,
 /// purges, steps re-drive plans, delivers alerts. Made by [`Backstop::maintenance`].
 ///
 /// Workers and the HTTP server do this by themselves; a program that has neither need not, but can. Of all processes
 /// that take part one at a time leads each duty (L17).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "nothing is done before it is started"]
 pub struct Maintenance {
-    engine: Backstop,
+    parts: DutyParts,
+    slot: Arc<MaintenanceSlot>,
     lease: Duration,
 }
 
-/// Maintenance that runs. Dropping it stops it without waiting, unless others in this process hold it too.
-pub struct MaintenanceHandle {
-    running: Option<Arc<Running>>,
-    lease: Duration,
-}
-
-/// Where an engine keeps what runs: at most one, whoever started it.
-#[derive(Debug, Default)]
-pub(crate) struct Slot(Mutex<Weak<Running>>);
-
-/// The loops of one engine.
-struct Running {
-    engine: Backstop,
-    shared: Arc<Shared>,
-    loops: Arc<Loops>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-/// What the loops share.
-pub(super) struct Shared {
-    pub(super) node: WorkerId,
-    pub(super) leadership: Leadership,
-    pub(super) stop: CancellationToken,
-    /// One for each holder, so never empty while a loop runs: the shortest counts.
-    leases: Mutex<Vec<Duration>>,
-}
-
-impl Shared {
-    /// How long others may have to wait for this process when it dies.
-    pub(super) fn lease(&self) -> Duration {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases.iter().min().copied().unwrap_or(SHORTEST)
+impl std::fmt::Debug for Maintenance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maintenance").field("lease", &self.lease).finish_non_exhaustive()
     }
+}
 
-    fn join(&self, lease: Duration) {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
-    }
-
-    fn leave(&self, lease: Duration) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        // The last one's stays: a loop that has not ended yet asks for a term of that length, not of another.
-        if leases.len() > 1
-            && let Some(place) = leases.iter().position(|one| *one == lease)
-        {
-            leases.swap_remove(place);
+impl Backstop {
+    /// Takes part in the maintenance of the store in the background (L17). Workers and the HTTP server do this by
+    /// themselves; it is for programs that have neither. At most once for each engine, however often it is started.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::{Maintenance, MaintenanceHandle};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let maintenance: Maintenance = engine.maintenance();
+    /// let running: MaintenanceHandle = maintenance.start();
+    /// running.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn maintenance(&self) -> Maintenance {
+        Maintenance {
+            parts: DutyParts::of(self),
+            slot: self.maintenance.clone(),
+            lease: Pace::default().lease,
         }
     }
 }
 
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Running").field("node", &self.shared.node).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.loops.leave();
-        self.shared.stop.cancel();
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
+/// Maintenance that runs. Dropping it stops it without waiting, unless others in this process hold it too.
+pub struct MaintenanceHandle {
+    running: Option<Arc<RunningMaintenance>>,
+    store: Arc<dyn Store>,
+    slot: Arc<MaintenanceSlot>,
+    lease: Duration,
 }
 
 impl Maintenance {
-    pub(crate) fn new(engine: Backstop) -> Self {
-        Self { engine, lease: Pace::default().lease }
-    }
-
     /// How long it may be silent before others take over what it leads (30 s unless told, 15 s of which count); with
     /// several in one process the shortest counts.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease.max(SHORTEST);
+        self.lease = lease.max(SHORTEST_LEASE);
         self
     }
 
@@ -112,18 +83,18 @@ impl Maintenance {
     /// # Panics
     /// Outside a runtime of tokio.
     pub fn start(self) -> MaintenanceHandle {
-        let Self { engine, lease } = self;
-        let mut slot = engine.inner.maintenance.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = if let Some(running) = slot.upgrade() {
+        let Self { parts, slot, lease } = self;
+        let mut place = slot.lock();
+        let running = if let Some(running) = place.upgrade() {
             running.shared.join(lease);
             running
         } else {
-            let running = Arc::new(Running::start(&engine, lease));
-            *slot = Arc::downgrade(&running);
+            let running = Arc::new(start_loops(&parts, lease));
+            *place = Arc::downgrade(&running);
             running
         };
-        drop(slot);
-        MaintenanceHandle { running: Some(running), lease }
+        drop(place);
+        MaintenanceHandle { running: Some(running), store: parts.engine.store.clone(), slot, lease }
     }
 
     /// Runs it until `shutdown` resolves, then lets others lead at once.
@@ -134,61 +105,55 @@ impl Maintenance {
     }
 }
 
-impl Running {
-    fn start(engine: &Backstop, lease: Duration) -> Self {
-        let shared = Arc::new(Shared {
-            node: crate::ids::worker_id(),
-            leadership: Leadership::default(),
-            stop: CancellationToken::new(),
-            leases: Mutex::new(vec![lease]),
-        });
-        let loops = Loops::new(engine.inner.complaints.clone());
-        let keep = Keep { engine, shared: &shared, loops: &loops, deadline: lease * 2 };
-        let mut tasks = vec![
-            keep.supervise("leadership", |engine, shared, pulse| async move {
-                leadership::run(&engine, &shared, &pulse).await;
-            }),
-            keep.supervise("rescue", |engine, shared, pulse| async move {
-                rescue::run(&engine, &shared, &pulse).await;
-            }),
-            keep.supervise("redrive", |engine, shared, pulse| async move {
-                redrive::run(&engine, &shared, &pulse).await;
-            }),
-            keep.supervise("counts", |engine, shared, pulse| async move {
-                counts::run(&engine, &shared, &pulse).await;
-            }),
-            keep.supervise("upkeep", |engine, shared, pulse| async move {
-                upkeep::run(&engine, &shared, &pulse).await;
-            }),
-        ];
-        if !engine.inner.config.alerts.channels.is_empty() {
-            tasks.push(keep.supervise("alerts", |engine, shared, pulse| async move {
-                alert_loop::run(engine, &shared, &pulse).await;
-            }));
-        }
-        Self { engine: engine.clone(), shared, loops, tasks }
+/// Starts the loops of one engine.
+fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
+    let shared = Arc::new(MaintenanceState::new(lease));
+    let loops = Loops::new(parts.engine.complaints.clone());
+    let starter = LoopStarter { parts, shared: &shared, loops: &loops, deadline: lease * 2 };
+    let mut tasks = vec![
+        starter.supervise("leadership", |parts, shared, pulse| async move {
+            leadership_loop::run(&*parts.engine.store, &shared, &pulse).await;
+        }),
+        starter.supervise("rescue", |parts, shared, pulse| async move {
+            rescue::run(&parts.engine, &parts.remote, &shared, &pulse).await;
+        }),
+        starter.supervise("redrive", |parts, shared, pulse| async move {
+            redrive::run(&parts.engine, &shared, &pulse).await;
+        }),
+        starter.supervise("counts", |parts, shared, pulse| async move {
+            counts::run(&*parts.engine.store, &shared, &pulse).await;
+        }),
+        starter.supervise("upkeep", |parts, shared, pulse| async move {
+            upkeep::run(&parts, &shared, &pulse).await;
+        }),
+    ];
+    if parts.engine.config.has_alerts() {
+        tasks.push(starter.supervise("alerts", |parts, shared, pulse| async move {
+            alert_loop::run(parts.engine, &shared, &pulse).await;
+        }));
     }
+    RunningMaintenance { shared, loops, tasks }
 }
 
 /// Starts loops that share the same things.
-struct Keep<'a> {
-    engine: &'a Backstop,
-    shared: &'a Arc<Shared>,
+struct LoopStarter<'a> {
+    parts: &'a DutyParts,
+    shared: &'a Arc<MaintenanceState>,
     loops: &'a Loops,
     deadline: Duration,
 }
 
-impl Keep<'_> {
+impl LoopStarter<'_> {
     fn supervise<F, Fut>(&self, name: &'static str, body: F) -> JoinHandle<()>
     where
-        F: Fn(Backstop, Arc<Shared>, Arc<Pulse>) -> Fut + Send + 'static,
+        F: Fn(DutyParts, Arc<MaintenanceState>, Arc<Pulse>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (engine, shared) = (self.engine.clone(), self.shared.clone());
+        let (parts, shared) = (self.parts.clone(), self.shared.clone());
         let stop = shared.stop.clone();
         // A loop rests for some seconds between two rounds, however short the lease is.
         let deadline = self.deadline.max(Duration::from_secs(10));
-        self.loops.supervise(name, deadline, stop, move |pulse| body(engine.clone(), shared.clone(), pulse))
+        self.loops.supervise(name, deadline, stop, move |pulse| body(parts.clone(), shared.clone(), pulse))
     }
 }
 
@@ -219,18 +184,17 @@ impl MaintenanceHandle {
     /// process still hold goes on.
     pub async fn stop(mut self) {
         let Some(running) = self.leave() else { return };
-        let (engine, shared) = (running.engine.clone(), running.shared.clone());
+        let shared = running.shared.clone();
         drop(running);
         // It is a courtesy: a store that is away must not hold up a stop.
-        let _ = tokio::time::timeout(RESIGNING, leadership::resign(&engine, &shared)).await;
+        let _ = tokio::time::timeout(RESIGNING, leadership_loop::resign(&*self.store, &shared)).await;
     }
 
     /// Gives up this hold; answers what ran when it was the last.
-    fn leave(&mut self) -> Option<Running> {
+    fn leave(&mut self) -> Option<RunningMaintenance> {
         let running = self.running.take()?;
-        let engine = running.engine.clone();
         // Nobody joins while it is found out whether this was the last.
-        let _slot = engine.inner.maintenance.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _place = self.slot.lock();
         running.shared.leave(self.lease);
         Arc::into_inner(running)
     }
@@ -255,7 +219,11 @@ mod tests {
     async fn no_loop_ever_sees_a_lease_that_nobody_asked_for() {
         // L15, L17: a term asked for in the first or last moment holds up others for as long as it says.
         let engine = Backstop::on(Arc::new(ModelStore::default()), Config::default());
-        assert_eq!(Running::start(&engine, SECOND).shared.lease(), SECOND, "before anybody has joined");
+        assert_eq!(
+            start_loops(&DutyParts::of(&engine), SECOND).shared.lease(),
+            SECOND,
+            "before anybody has joined"
+        );
         let (long, short) =
             (engine.maintenance().lease(2 * SECOND).start(), engine.maintenance().lease(SECOND).start());
         let shared = long.running.as_ref().expect("it runs").shared.clone();

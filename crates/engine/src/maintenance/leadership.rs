@@ -1,26 +1,15 @@
-//! Asks for what somebody has to lead all the time, renews it, and takes over as soon as a term of another runs out.
+//! What this node leads of what somebody has to lead all the time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use backstop_store::{Duty, Error as StoreError, Term};
+use backstop_store::{Duty, Term};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::handle::Shared;
-use crate::engine::Backstop;
-use crate::loops::Pulse;
-
 /// What must be led without a gap. The rest is led by [`super::upkeep`] and by the loop of alerts when it has something
 /// to do: so a person can archive or prune by hand in between.
-const ALWAYS: [Duty; 4] = [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count];
-
-/// The longest term: what a node that died led is taken over by then, also when workers hold leases for longer.
-const LONGEST: Duration = Duration::from_secs(15);
-
-/// The shortest pause between two looks at the terms of others.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const ALWAYS: [Duty; 4] = [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count];
 
 /// What this node leads, as far as it knows: the store has the last word.
 #[derive(Debug)]
@@ -45,6 +34,11 @@ impl Leadership {
         led.get(&duty).filter(|(_, until)| *until > Instant::now()).map(|(term, _)| *term)
     }
 
+    /// Resolves when the store has refused a term.
+    pub(super) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
     /// Hears of changes of what is led.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -56,12 +50,12 @@ impl Leadership {
         self.lost.notify_one();
     }
 
-    fn led(&self) -> Vec<Duty> {
+    pub(super) fn led(&self) -> Vec<Duty> {
         ALWAYS.into_iter().filter(|duty| self.term(*duty).is_some()).collect()
     }
 
     /// Notes the answers to what was asked for.
-    fn note(&self, asked: &[Duty], answers: Vec<Option<Term>>, until: Instant) {
+    pub(super) fn note(&self, asked: &[Duty], answers: Vec<Option<Term>>, until: Instant) {
         let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
         for (duty, answer) in asked.iter().zip(answers) {
@@ -74,79 +68,6 @@ impl Leadership {
         drop(led);
         if changed {
             self.changes.send_modify(|count| *count += 1);
-        }
-    }
-}
-
-/// How long a term runs.
-pub(super) fn span(shared: &Shared) -> Duration {
-    shared.lease().min(LONGEST)
-}
-
-/// Leads what nobody else does, until it is told to stop.
-pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
-    while !shared.stop.is_cancelled() {
-        pulse.beat();
-        let pause = ask(engine, shared).await.unwrap_or_else(|error| {
-            pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"));
-            span(shared) / 3
-        });
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // Not at once: whoever leads now does so for a while.
-            () = shared.leadership.lost.notified() => tokio::time::sleep(SHORTEST_PAUSE).await,
-            () = shared.stop.cancelled() => {}
-        }
-    }
-}
-
-/// Renews what this node leads and asks for what nobody does; answers when to do so again.
-async fn ask(engine: &Backstop, shared: &Shared) -> Result<Duration, StoreError> {
-    let (store, span) = (&engine.inner.store, span(shared));
-    let mut wanted = shared.leadership.led();
-    let mut pause = span / 3;
-    if wanted.len() < ALWAYS.len() {
-        let terms = store.terms().await?;
-        for duty in ALWAYS.into_iter().filter(|duty| shared.leadership.term(*duty).is_none()) {
-            match terms.of(duty).filter(|term| term.expires_at > terms.now) {
-                // Its own from before a restart of this loop is renewed.
-                Some(term) if term.node != shared.node => {
-                    pause = pause.min(terms.now.until(term.expires_at).max(SHORTEST_PAUSE));
-                }
-                _ => wanted.push(duty),
-            }
-        }
-    }
-    if !wanted.is_empty() {
-        let until = Instant::now() + span;
-        let answers = store.lead(shared.node, wanted.clone(), span).await?;
-        shared.leadership.note(&wanted, answers, until);
-    }
-    Ok(pause)
-}
-
-/// Lets others lead what this node led, at once.
-pub(super) async fn resign(engine: &Backstop, shared: &Shared) {
-    // What cannot be written is left to the terms.
-    let _ = engine.inner.store.lead(shared.node, Duty::ALL.to_vec(), Duration::ZERO).await;
-}
-
-impl Shared {
-    /// Passes an answer of the store on to whom it concerns: one who no longer leads asks again.
-    pub(super) fn heed(&self, answer: Result<(), StoreError>, pulse: &Pulse) {
-        match answer {
-            Ok(()) => {}
-            Err(StoreError::Deposed { duty }) => self.leadership.lose(duty),
-            Err(error) => pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store")),
-        }
-    }
-
-    /// Waits until `moment`, or until it leads something else than before, or the end.
-    pub(super) async fn pause(&self, until: Instant, changes: &mut watch::Receiver<u64>) {
-        tokio::select! {
-            () = tokio::time::sleep_until(until) => {}
-            _ = changes.changed() => {}
-            () = self.stop.cancelled() => {}
         }
     }
 }

@@ -1,19 +1,25 @@
 //! Removes archived jobs whose time is over, for good (D5), a few batches a round. A job that never ran stays (L16).
 
-use backstop_store::{Error as StoreError, Term};
+use std::time::Duration;
+
+use backstop_store::{Error as StoreError, Store, Term};
 
 use super::BATCH;
-use crate::engine::Backstop;
 use crate::loops::Pulse;
 
 /// Batches a round at most: a great backlog must not keep the other duties waiting.
 const BATCHES: usize = 20;
 
-pub(super) async fn prune(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let Some(keep) = engine.inner.config.retention.archive else { return Ok(()) };
+pub(super) async fn prune(
+    store: &dyn Store,
+    keep: Option<Duration>,
+    term: Term,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let Some(keep) = keep else { return Ok(()) };
     for _ in 0..BATCHES {
         pulse.beat();
-        let pruned = engine.inner.store.prune(term, keep, BATCH).await?;
+        let pruned = store.prune(term, keep, BATCH).await?;
         if pruned > 0 {
             tracing::debug!(pruned, "archived jobs whose time was over were removed");
         }

@@ -3,20 +3,22 @@
 //! A node that dies anywhere leaves the plan as its last step wrote it, and the next node goes on from there; a node
 //! that was overtaken changes nothing. What a step may do is the core's decision.
 
+mod missing_marks;
 mod step;
 
 use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::redrive::{Plan, PlanPhase, PlanStep};
-use backstop_store::{Amend, Amended, Duty, Error as StoreError, Term};
+use backstop_store::{Amend, Amended, Duty, Error as StoreError, Store, Term};
 use tokio::time::Instant;
 
-use super::handle::Shared;
-use crate::engine::Backstop;
+use super::state::MaintenanceState;
 use crate::loops::Pulse;
+use crate::parts::EngineParts;
 use crate::redrive::filed::{self, Filed};
 use crate::redrive::mark;
+use missing_marks::write_missing_marks;
 use step::{Look, Step};
 
 /// Steps of one plan in one round at most: the other plans and duties want their turn.
@@ -46,25 +48,25 @@ pub(super) struct Stepping {
 }
 
 /// Steps every plan that is on its way, with a look at all that is in flight first.
-pub(super) async fn redrive(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<Stepping, StoreError> {
-    step_all(engine, term, true, pulse).await
+pub(super) async fn redrive(parts: &EngineParts, term: Term, pulse: &Pulse) -> Result<Stepping, StoreError> {
+    step_all(parts, term, true, pulse).await
 }
 
 /// Steps every plan that is on its way; `afresh` looks at all that is in flight first, also where it is not needed.
 async fn step_all(
-    engine: &Backstop,
+    parts: &EngineParts,
     term: Term,
     afresh: bool,
     pulse: &Pulse,
 ) -> Result<Stepping, StoreError> {
     let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
-    for filed in active(engine, term).await? {
+    for filed in active(parts, term).await? {
         let look = if afresh { Look::Everything } else { Look::needed(&filed.plan) };
         let mut next = Some((filed, look));
         for _ in 0..STEPS {
             let Some((filed, look)) = next.take() else { break };
             pulse.beat();
-            match step(engine, term, filed, look).await? {
+            match step(&*parts.store, term, filed, look).await? {
                 Stepped::On(filed) => {
                     stepping.moved = true;
                     let look = Look::needed(&filed.plan);
@@ -84,15 +86,15 @@ async fn step_all(
 }
 
 /// Steps plans until it is told to stop, while it leads: a round every few seconds is too slow for their rates.
-pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+pub(super) async fn run(parts: &EngineParts, shared: &MaintenanceState, pulse: &Pulse) {
     let mut changes = shared.leadership.changes();
     let mut patience = SHORTEST_PAUSE;
     let mut next_look = Instant::now();
     while !shared.stop.is_cancelled() {
         pulse.beat();
-        let wanted = engine.inner.plans_changed.notified();
+        let wanted = parts.plans_changed.notified();
         let afresh = Instant::now() >= next_look;
-        let stepping = look(engine, shared, afresh, pulse).await;
+        let stepping = look(parts, shared, afresh, pulse).await;
         if afresh {
             next_look = Instant::now() + LOOK_MEANWHILE;
         }
@@ -107,9 +109,9 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
 }
 
 /// Steps what there is, if this node leads.
-async fn look(engine: &Backstop, shared: &Shared, afresh: bool, pulse: &Pulse) -> Stepping {
+async fn look(parts: &EngineParts, shared: &MaintenanceState, afresh: bool, pulse: &Pulse) -> Stepping {
     let Some(term) = shared.leadership.term(Duty::Redrive) else { return IDLE };
-    match step_all(engine, term, afresh, pulse).await {
+    match step_all(parts, term, afresh, pulse).await {
         Ok(stepping) => stepping,
         Err(error) => {
             shared.heed(Err(error), pulse);
@@ -121,12 +123,12 @@ async fn look(engine: &Backstop, shared: &Shared, afresh: bool, pulse: &Pulse) -
 /// The plans that a step could do something for. One that cannot be read is told and must not hold up the others.
 ///
 /// Plans at rest are not read, however many there are: their marks say that they are.
-async fn active(engine: &Backstop, term: Term) -> Result<Vec<Filed>, StoreError> {
-    let store = &*engine.inner.store;
+async fn active(parts: &EngineParts, term: Term) -> Result<Vec<Filed>, StoreError> {
+    let store = &*parts.store;
     let mut marks = mark::open(store).await?;
-    if engine.inner.plans_marked.is_due(term, marks.now) {
-        mark::complete(store, term).await?;
-        engine.inner.plans_marked.done(term, marks.now);
+    if parts.plans_marked.is_due(term, marks.now) {
+        write_missing_marks(store, term).await?;
+        parts.plans_marked.done(term, marks.now);
         marks = mark::open(store).await?;
     }
     let mut active = Vec::with_capacity(marks.plans.len());
@@ -152,8 +154,7 @@ enum Stepped {
 }
 
 /// Does one step of a plan, in one transaction; `look` says how much of what is in flight it sees.
-async fn step(engine: &Backstop, term: Term, filed: Filed, look: Look) -> Result<Stepped, StoreError> {
-    let store = &*engine.inner.store;
+async fn step(store: &dyn Store, term: Term, filed: Filed, look: Look) -> Result<Stepped, StoreError> {
     let mut step = Step::new(store, &filed);
     let goes_on = step.observe(look).await?;
     let want = if goes_on { step.advance().await? } else { PlanStep::Nothing };

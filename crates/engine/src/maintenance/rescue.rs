@@ -9,14 +9,15 @@ use backstop_store::{Duty, Error as StoreError, Finish, Orphan, Term};
 use tokio::time::Instant;
 
 use super::expire::PassedBy;
-use super::handle::Shared;
+use super::state::MaintenanceState;
 use super::{BATCH, expire};
 use crate::config::Config;
-use crate::engine::Backstop;
 use crate::loops::Pulse;
-use crate::worker::apart::write_apart;
-use crate::worker::conclude::{self, Concluded, follow_up};
-use crate::worker::report::note;
+use crate::parts::EngineParts;
+use crate::remote::Remote;
+use crate::run::conclude::{self, Concluded, follow_up};
+use crate::run::end::pause_by_rule;
+use crate::run::write::{log_end, write_apart};
 
 /// How often the node that leads looks for orphans. Leases of any length may end at any moment, and none of them may be
 /// over for two seconds before it is found; the look itself is one cheap statement.
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(1_500);
 const OVERTIME: Duration = Duration::from_secs(3);
 
 /// Looks until it is told to stop, while it leads.
-pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+pub(super) async fn run(parts: &EngineParts, remote: &Remote, shared: &MaintenanceState, pulse: &Pulse) {
     let mut changes = shared.leadership.changes();
     let (mut expiry_due, mut overtime_due) = (Instant::now(), Instant::now());
     let mut passed_by = PassedBy::default();
@@ -34,22 +35,22 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
         pulse.beat();
         let (now, third) = (Instant::now(), shared.lease() / 3);
         if let Some(term) = shared.leadership.term(Duty::Rescue) {
-            shared.heed(rescue(engine, term, pulse).await, pulse);
+            shared.heed(rescue(parts, term, pulse).await, pulse);
             if overtime_due <= now {
                 overtime_due = now + OVERTIME;
-                shared.heed(engine.remote().keep_time().await, pulse);
+                shared.heed(remote.keep_time().await, pulse);
             }
         }
         if let Some(term) = shared.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
             expiry_due = now + third;
-            shared.heed(expire::expire(engine, term, &mut passed_by, pulse).await, pulse);
+            shared.heed(expire::expire(&*parts.store, term, &mut passed_by, pulse).await, pulse);
         }
         shared.pause(now + third.min(LOOK), &mut changes).await;
     }
 }
 
-pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let store = &engine.inner.store;
+pub(super) async fn rescue(parts: &EngineParts, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
+    let EngineParts { store, config, .. } = parts;
     loop {
         pulse.beat();
         let orphans = store.orphans(BATCH).await?;
@@ -57,20 +58,20 @@ pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Resu
         if found == 0 {
             return Ok(());
         }
-        let book = engine.inner.rules.book(&**store).await;
+        let rules = parts.rules.in_force(&**store).await;
         let mut endings = Vec::with_capacity(found);
         for orphan in &orphans {
-            let Concluded { ending, pauses } = judge(&engine.inner.config, &book, orphan);
+            let Concluded { ending, pauses } = judge(config, &rules, orphan);
             if let Some(rule) = pauses {
-                engine.pause_by_rule(&orphan.job.spec.queue, &rule).await;
+                pause_by_rule(&**store, &orphan.job.spec.queue, &rule).await;
             }
             endings.push(Finish { lease: orphan.lease, ending });
         }
-        engine.inner.place(&mut endings).await;
+        parts.place(&mut endings).await;
         let answers = write_apart(endings, |endings| store.rescue(term, endings)).await?;
         let rescued = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
         // A job that this poisons is a dead letter like any other (F12).
-        answers.iter().filter(|(_, answer)| answer.is_ok()).for_each(|(finish, _)| note(finish, false));
+        answers.iter().filter(|(_, answer)| answer.is_ok()).for_each(|(finish, _)| log_end(finish, false));
         tracing::warn!(rescued, "jobs of a worker that stopped renewing were taken back");
         // When every one was refused, somebody else has dealt with them; looking again would only spin.
         if found < BATCH || rescued == 0 {
@@ -79,9 +80,9 @@ pub(super) async fn rescue(engine: &Backstop, term: Term, pulse: &Pulse) -> Resu
     }
 }
 
-fn judge(config: &Config, book: &RuleSet, orphan: &Orphan) -> Concluded {
+fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan) -> Concluded {
     if orphan.record.hold.is_some_and(|hold| hold.started_at.is_some()) {
-        return crashed(config, book, orphan);
+        return crashed(config, rules, orphan);
     }
     let header = orphan.job.spec.header();
     let ending = Ending::plain(header, Cause::LeaseLost, Decision::handed_back());
@@ -89,11 +90,11 @@ fn judge(config: &Config, book: &RuleSet, orphan: &Orphan) -> Concluded {
 }
 
 /// The process of a started run died, or was away so long that it counts as dead (C1).
-fn crashed(config: &Config, book: &RuleSet, orphan: &Orphan) -> Concluded {
+fn crashed(config: &Config, rules: &RuleSet, orphan: &Orphan) -> Concluded {
     let (job, record) = (&orphan.job, &orphan.record);
     let message = "the worker's process died or stopped renewing its lease while the handler ran";
     let failure = Failure::new(Cause::Crash, "Crash", message);
-    let mut concluded = conclude::judge(config, book, job, record, &failure, HookAnswer::default());
+    let mut concluded = conclude::judge(config, rules, job, record, &failure, HookAnswer::default());
     let ending = &mut concluded.ending;
     ending.code_version = orphan.code_version.clone();
     ending.follow_up = follow_up(config, job, record, ending);

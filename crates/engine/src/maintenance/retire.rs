@@ -3,6 +3,8 @@
 //! Plans and incidents hold history, so each leaves a line in the audit log before it goes. A lane stays where it is,
 //! only left out of lists: every process knows lanes by their numbers, and no job may be lost for tidiness.
 
+use std::time::Duration;
+
 use backstop_core::failure::Fingerprint;
 use backstop_core::text::truncate_chars;
 use backstop_core::{Timestamp, tenant};
@@ -13,8 +15,8 @@ use backstop_store::{
 
 use super::BATCH;
 use super::history::{self, Line};
-use crate::alerts::filed as accounts;
-use crate::engine::Backstop;
+use crate::alerts::{Alerts, filed as accounts};
+use crate::config::Config;
 use crate::loops::Pulse;
 use crate::redrive::filed;
 use crate::redrive::mark::{self, Mark};
@@ -36,9 +38,13 @@ const PLAN: &str = "/api/v1/redrives/{id}";
 const INCIDENT: &str = "/api/v1/incidents/{id}";
 
 /// Removes plans that ended long ago, each with what became of its jobs.
-pub(super) async fn plans(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let Some(keep) = engine.inner.config.retirement.plans else { return Ok(()) };
-    let store = &*engine.inner.store;
+pub(super) async fn plans(
+    store: &dyn Store,
+    keep: Option<Duration>,
+    term: Term,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let Some(keep) = keep else { return Ok(()) };
     let mut left = DOCUMENTS;
     loop {
         let marks = mark::ended(store, MARKS).await?;
@@ -104,9 +110,13 @@ async fn plan(
 }
 
 /// Removes incidents that nobody needs any more, with what channels were told of them.
-pub(super) async fn incidents(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let Some(keep) = engine.inner.config.retirement.incidents else { return Ok(()) };
-    let store = &*engine.inner.store;
+pub(super) async fn incidents(
+    store: &dyn Store,
+    config: &Config,
+    term: Term,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let Some(keep) = config.retirement.incidents else { return Ok(()) };
     let now = store.now().await?;
     let Some(cutoff) = retire::cutoff(keep, now) else { return Ok(()) };
     let mut after = behind(cutoff);
@@ -120,7 +130,7 @@ pub(super) async fn incidents(engine: &Backstop, term: Term, pulse: &Pulse) -> R
         if let Some(first) = outworn.first() {
             let lines: Vec<Line> = outworn.iter().map(|incident| line(incident, now)).collect();
             let mut edits = vec![history::edit(&lines, first.fingerprint.as_str(), now)];
-            edits.extend(outworn.iter().flat_map(|incident| accounts_of(engine, incident)));
+            edits.extend(outworn.iter().flat_map(|incident| accounts_of(&config.alerts, incident)));
             store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
             let prints = outworn.into_iter().map(|incident| incident.fingerprint).collect();
             let retired = store.retire_incidents(term, prints, keep).await?;
@@ -136,7 +146,7 @@ pub(super) async fn incidents(engine: &Backstop, term: Term, pulse: &Pulse) -> R
 /// The place in a list of incidents, latest first, behind all that were seen after a moment.
 fn behind(cutoff: Timestamp) -> Option<(Timestamp, Fingerprint)> {
     let last: Option<Fingerprint> = "f".repeat(16).parse().ok();
-    Some((cutoff.after(std::time::Duration::from_micros(1)), last?))
+    Some((cutoff.after(Duration::from_micros(1)), last?))
 }
 
 fn line(incident: &Incident, now: Timestamp) -> Line {
@@ -148,8 +158,8 @@ fn line(incident: &Incident, now: Timestamp) -> Line {
     Line::of(INCIDENT, incident.fingerprint.as_str(), what, now).tenant(tenant::of_queue(kind))
 }
 
-fn accounts_of(engine: &Backstop, incident: &Incident) -> Vec<Edit> {
-    let outlets = accounts::outlets(&engine.inner.config.alerts);
+fn accounts_of(alerts: &Alerts, incident: &Incident) -> Vec<Edit> {
+    let outlets = accounts::outlets(alerts);
     outlets
         .iter()
         .flat_map(|outlet| accounts::removals(&outlet.name, incident.fingerprint.as_str()))
@@ -157,11 +167,16 @@ fn accounts_of(engine: &Backstop, incident: &Incident) -> Vec<Edit> {
 }
 
 /// Retires lanes that have been empty for long.
-pub(super) async fn lanes(engine: &Backstop, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
-    let Some(idle) = engine.inner.config.retirement.queues else { return Ok(()) };
+pub(super) async fn lanes(
+    store: &dyn Store,
+    idle: Option<Duration>,
+    term: Term,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let Some(idle) = idle else { return Ok(()) };
     for _ in 0..BATCHES {
         pulse.beat();
-        if engine.inner.store.retire_lanes(term, idle, BATCH).await? < BATCH {
+        if store.retire_lanes(term, idle, BATCH).await? < BATCH {
             return Ok(());
         }
     }

@@ -42,8 +42,8 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn duties(&self) -> Result<Vec<DutyHealth>, StoreError> {
-        let terms = self.inner.store.terms().await?;
-        let with_alerts = !self.inner.config.alerts.channels.is_empty();
+        let terms = self.parts.store.terms().await?;
+        let with_alerts = self.parts.config.has_alerts();
         let counted = Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || with_alerts);
         Ok(counted.map(|duty| of(&terms, duty)).collect())
     }
@@ -51,7 +51,7 @@ impl Backstop {
     /// What `doctor` says of it. A store that nobody works on has nobody to lead, and that is no fault.
     pub(crate) async fn duties_found(&self) -> Result<Finding, StoreError> {
         let duties = self.duties().await?;
-        let in_use = self.inner.store.workers().await?.iter().any(|worker| worker.live || worker.running > 0);
+        let in_use = self.parts.store.workers().await?.iter().any(|worker| worker.live || worker.running > 0);
         Ok(finding(&duties, in_use))
     }
 }

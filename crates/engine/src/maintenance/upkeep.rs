@@ -6,9 +6,8 @@ use backstop_store::Duty;
 use tokio::time::Instant;
 
 use super::gates;
-use super::handle::Shared;
-use super::leadership;
-use crate::engine::Backstop;
+use super::perform::{DutyParts, lead};
+use super::state::MaintenanceState;
 use crate::loops::Pulse;
 
 /// How often each is done. What is kept for days need not be looked at every few seconds.
@@ -21,13 +20,14 @@ pub(super) const SELDOM: [(Duty, Duration); 3] = [
 /// With a lease that is shorter than the default, everything is done more often in the same measure.
 const LEASE: Duration = Duration::from_secs(30);
 
-pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
+pub(super) async fn run(parts: &DutyParts, shared: &MaintenanceState, pulse: &Pulse) {
+    let engine = &parts.engine;
     let mut next = [Instant::now(); SELDOM.len()];
     let mut gates_are_told = false;
     while !shared.stop.is_cancelled() {
         pulse.beat();
         if !gates_are_told {
-            let told = gates::publish(engine).await;
+            let told = gates::publish(&*engine.store, &engine.config).await;
             gates_are_told = told.is_ok();
             shared.heed(told, pulse);
         }
@@ -38,11 +38,11 @@ pub(super) async fn run(engine: &Backstop, shared: &Shared, pulse: &Pulse) {
             due.push(duty);
         }
         if !due.is_empty() {
-            let span = leadership::span(shared);
-            let answer = super::lead(engine, shared.node, span, due.clone(), pulse).await;
+            let span = shared.term_span();
+            let answer = lead(parts, shared.node, span, due.clone(), pulse).await;
             shared.heed(answer, pulse);
             // Whoever wants to do one of them by hand need not wait; what cannot be written is left to the terms.
-            let _ = engine.inner.store.lead(shared.node, due, Duration::ZERO).await;
+            let _ = engine.store.lead(shared.node, due, Duration::ZERO).await;
         }
         let soonest = next.iter().min().copied().unwrap_or(now).min(now + shared.lease() / 3);
         tokio::select! {

@@ -4,7 +4,6 @@
 //! those under `end`, oldest end first. A mark is written with its plan in one transaction. Programs of earlier
 //! versions know nothing of marks, so they are compared with the plans whenever a term begins, and now and then.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,16 +14,11 @@ use backstop_store::{
     Amend, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, Term,
 };
 
-use super::filed;
-
 const OPEN: &str = "open/";
 const ENDED: &str = "end/";
 
 /// Documents of a page.
-const PAGE: usize = 1_000;
-
-/// Marks that are written in one transaction.
-const BATCH: usize = 500;
+pub(crate) const PAGE: usize = 1_000;
 
 /// How often marks are compared with the plans while one node leads: a plan that a program of an earlier version has
 /// started waits no longer. Seldom enough to cost nothing with thousands of plans.
@@ -39,7 +33,7 @@ pub(crate) fn key(plan: &Plan) -> Option<String> {
     plan.ended_at().map(|end| format!("{ENDED}{:019}-{}", end.as_micros().max(0), plan.id))
 }
 
-fn written(key: String) -> Edit {
+pub(crate) fn written(key: String) -> Edit {
     Edit { drawer: Drawer::PlanMarks, key, expect: Expect::Any, body: Some("{}".into()) }
 }
 
@@ -113,33 +107,6 @@ pub(crate) async fn remove(store: &dyn Store, term: Term, mark: Mark) -> Result<
     let edits = vec![removal(&mark)];
     // One that was written again meanwhile is true.
     store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await.map(drop)
-}
-
-/// Writes the marks that plans should have and have not, by reading them all.
-pub(crate) async fn complete(store: &dyn Store, term: Term) -> Result<(), StoreError> {
-    let known = keys(store).await?;
-    let plans = filed::all(store).await?;
-    // One that cannot be read is told of when it is meant to be stepped or shown.
-    let wanted = plans.iter().flatten().filter_map(|filed| key(&filed.plan));
-    let missing: Vec<String> = wanted.filter(|key| !known.contains(key)).collect();
-    for batch in missing.chunks(BATCH) {
-        let edits = batch.iter().cloned().map(written).collect();
-        store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
-    }
-    Ok(())
-}
-
-async fn keys(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
-    let (mut keys, mut shelf) = (BTreeSet::new(), DocumentRange::first(Drawer::PlanMarks, PAGE));
-    loop {
-        let found = store.documents(shelf.clone()).await?;
-        let last = found.items.last().map(|last| last.key.clone());
-        keys.extend(found.items.into_iter().map(|document| document.key));
-        match last {
-            Some(last) if found.more => shelf = shelf.after(last),
-            _ => return Ok(keys),
-        }
-    }
 }
 
 /// In which term, and when, this process last compared the marks with the plans.

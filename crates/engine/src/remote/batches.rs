@@ -10,7 +10,7 @@ use std::time::Duration;
 use backstop_core::{JobId, WorkerId};
 use tokio::time::Instant;
 
-use super::Grant;
+use super::work::Grant;
 
 /// How long a batch is remembered after the last word about it.
 const REMEMBERED: Duration = Duration::from_secs(3_600);

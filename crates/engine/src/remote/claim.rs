@@ -9,13 +9,15 @@ use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use super::Remote;
 use super::finish::Report;
 use super::taken::Taken;
-use super::{Grant, Handed, Remote, WorkRequest};
+use super::work::{Grant, Handed, WorkRequest};
 use crate::outcome::{Failed, Reply};
+use crate::parts::EngineParts;
+use crate::poll_interval::PollInterval;
+use crate::run::before::{Runner, before_run};
 use crate::sealing;
-use crate::worker::before::{Runner, before_run};
-use crate::worker::fetch::Patience;
 
 /// How often somebody who waits looks for work when no wake-up comes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,8 +36,8 @@ impl Remote {
     pub async fn claim(&self, request: WorkRequest) -> Result<Vec<Handed>, StoreError> {
         let request = Arc::new(request);
         let until = Instant::now() + request.wait;
-        let mut arrivals = self.engine.inner.bus.arrivals();
-        let mut patience = Patience::new(LOOK_EVERY);
+        let mut arrivals = self.parts.events.arrivals();
+        let mut interval = PollInterval::new(LOOK_EVERY);
         let (mut told, mut fruitless) = (None, 0_u32);
         loop {
             arrivals.mark_unchanged();
@@ -45,7 +47,7 @@ impl Remote {
                 told = Some(Instant::now());
             }
             let look = self.ask(&request, NOBODY, &request.queues, request.limit);
-            let peek = self.engine.store().peek(&look).await?;
+            let peek = self.parts.store.peek(&look).await?;
             if peek.has_work() {
                 let taken = self.take(&request).await?;
                 if !taken.jobs.is_empty() {
@@ -59,7 +61,7 @@ impl Remote {
             }
             // Work that others were quicker to take looks due until they have it: that is no reason to spin.
             let due = peek.next_due.filter(|_| !peek.has_work()).map(|due| peek.now.until(due));
-            let look = patience.pause();
+            let look = interval.pause();
             let woken = rest(&mut arrivals, due.unwrap_or(look).min(look).min(left)).await;
             fruitless = if woken { fruitless.saturating_add(1) } else { 0 };
             if fruitless > FEW {
@@ -73,7 +75,7 @@ impl Remote {
         let (sender, receiver) = oneshot::channel();
         let (remote, request) = (self.clone(), request.clone());
         let batch = crate::ids::worker_id();
-        let nothing = Taken::new(self.engine.clone(), batch);
+        let nothing = Taken::new(self.parts.store.clone(), batch);
         tokio::spawn(async move {
             // When nobody listens any more, what was taken is dropped here, and so handed back.
             let _ = sender.send(remote.take_batch(&request, batch).await);
@@ -82,10 +84,10 @@ impl Remote {
     }
 
     async fn take_batch(&self, request: &WorkRequest, batch: WorkerId) -> Result<Taken, StoreError> {
-        let store = self.engine.store();
+        let store = &self.parts.store;
         let since = Instant::now();
         store.enlist(introduction(request, batch)).await?;
-        let mut taken = Taken::new(self.engine.clone(), batch);
+        let mut taken = Taken::new(self.parts.store.clone(), batch);
         let mut refused = Vec::new();
         for queue in &request.queues {
             let room = request.limit.saturating_sub(taken.jobs.len());
@@ -124,7 +126,7 @@ impl Remote {
         queue: &Arc<str>,
         room: usize,
     ) -> Result<Claimed, StoreError> {
-        let store = self.engine.store();
+        let store = &self.parts.store;
         let claim = self.ask(request, batch, std::slice::from_ref(queue), room);
         // One of several queues may well be empty, and a look costs less than a claim.
         if request.queues.len() > 1 {
@@ -145,12 +147,12 @@ impl Remote {
         taken: &mut Taken,
         refused: &mut Vec<Report>,
     ) {
-        let config = self.engine.config();
+        let EngineParts { store, config, .. } = &*self.parts;
         for one in claimed.jobs {
             let spec = &one.job.spec;
             let knows = request.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
-            let checked = before_run(&self.engine, &one.job, &one.record, &runner).await;
+            let checked = before_run(&**store, config, &one.job, &one.record, &runner).await;
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
             match checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain)) {
                 Ok(payload) => {
@@ -187,14 +189,14 @@ impl Remote {
         }
         let ids = again.iter().map(|handed| handed.grant.lease.job).collect();
         // It is a courtesy: without it the job is handed out as it is.
-        let Ok(details) = self.engine.store().jobs(ids).await else { return };
+        let Ok(details) = self.parts.store.jobs(ids).await else { return };
         for (handed, detail) in again.iter_mut().zip(details) {
             handed.view.last_failure = detail.and_then(|detail| detail.view.last_failure);
         }
     }
 
     fn ask(&self, request: &WorkRequest, worker: WorkerId, queues: &[Arc<str>], limit: usize) -> Claim {
-        let config = self.engine.config();
+        let config = &self.parts.config;
         let queues = queues.iter().map(|queue| ClaimQueue {
             queue: queue.clone(),
             limit,

@@ -8,13 +8,14 @@ use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
 use backstop_store::{Error as StoreError, Finish};
 
-use super::{Ended, Grant, Remote};
-use crate::context::Output;
+use super::Remote;
+use super::work::{Ended, Grant};
 use crate::outcome::{Failed, Outcome, Reply, classify};
-use crate::worker::apart::write_apart;
-use crate::worker::conclude::{Happened, conclude};
-use crate::worker::end::end;
-use crate::worker::report::note;
+use crate::parts::EngineParts;
+use crate::run::conclude::{Happened, conclude};
+use crate::run::end::end;
+use crate::run::output::RunOutput;
+use crate::run::write::{log_end, write_apart};
 
 /// A run's end as a remote worker reports it.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +43,7 @@ impl Remote {
     /// # Errors
     /// When the store is away. Then the same call can be made again.
     pub async fn finish(&self, results: Vec<Finished>) -> Result<Vec<Result<State, Stale>>, StoreError> {
-        let store = self.engine.store();
+        let store = &self.parts.store;
         let grants: Vec<Grant> = results.iter().map(|result| result.grant.clone()).collect();
         let details = store.jobs(grants.iter().map(|grant| grant.lease.job).collect()).await?;
         let mut answers: Vec<Option<State>> = vec![None; results.len()];
@@ -72,9 +73,9 @@ impl Remote {
 
     /// Retires the batches whose last job is among these.
     pub(super) async fn let_go<'a>(&self, gone: impl IntoIterator<Item = &'a Grant>) {
-        for batch in self.engine.inner.remotes.batches.gone(gone) {
+        for batch in self.memory.batches.gone(gone) {
             // One that stays because the store is away runs out by its lease.
-            let _ = self.engine.store().retire(batch).await;
+            let _ = self.parts.store.retire(batch).await;
         }
     }
 
@@ -85,14 +86,14 @@ impl Remote {
         }
         let (mut endings, first): (Vec<Finish>, Vec<bool>) =
             reports.into_iter().map(|report| (report.finish, report.first)).unzip();
-        let inner = &self.engine.inner;
-        inner.budgets.tell(&*inner.store, &inner.config).await;
-        inner.place(&mut endings).await;
-        let written = write_apart(endings, |endings| inner.store.finish(endings)).await?;
+        let EngineParts { store, config, budgets, .. } = &*self.parts;
+        budgets.tell(&**store, config).await;
+        self.parts.place(&mut endings).await;
+        let written = write_apart(endings, |endings| store.finish(endings)).await?;
         for ((finish, answer), first) in written.iter().zip(first) {
-            note(finish, answer.is_err());
+            log_end(finish, answer.is_err());
             if first && answer.is_ok() {
-                inner.budgets.note_first_run(&finish.ending.job.kind);
+                budgets.note_first_run(&finish.ending.job.kind);
             }
         }
         Ok(written.into_iter().map(|(_, answer)| answer).collect())
@@ -103,9 +104,9 @@ impl Remote {
         if repeated.is_empty() {
             return Ok(Vec::new());
         }
-        let answers = self.engine.store().finish(repeated.clone()).await?;
+        let answers = self.parts.store.finish(repeated.clone()).await?;
         for (finish, _) in repeated.iter().zip(&answers).filter(|(_, answer)| answer.is_err()) {
-            note(finish, true);
+            log_end(finish, true);
         }
         Ok(answers)
     }
@@ -122,20 +123,20 @@ impl Remote {
     /// The ending of a run that is over, as it was the first time: nothing follows from it.
     async fn repeated(&self, result: Finished, detail: JobDetail) -> Finish {
         let Finished { grant, ended, logs } = result;
-        let inner = &self.engine.inner;
-        let book = inner.rules.book(&*inner.store).await;
+        let EngineParts { store, config, rules, .. } = &*self.parts;
+        let rules = rules.in_force(&**store).await;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let happened =
             Happened { job, record, reply: reply(ended), output, code_version: grant.code_version };
-        let concluded = conclude(&inner.config, &book, happened, |_, _| HookAnswer::default());
+        let concluded = conclude(config, &rules, happened, |_, _| HookAnswer::default());
         Finish { lease: grant.lease, ending: concluded.ending }
     }
 
     /// What is kept of these lines: those that were sent on the way are kept already, and count.
     fn output(&self, record: &Record, logs: &[String]) -> Option<String> {
-        let limit = self.engine.config().limits.output_bytes;
-        let mut output = Output::new(limit.saturating_sub(record.logged_bytes()));
+        let limit = self.parts.config.limits.output_bytes;
+        let mut output = RunOutput::new(limit.saturating_sub(record.logged_bytes()));
         logs.iter().for_each(|line| output.push(line));
         output.text()
     }
@@ -150,7 +151,7 @@ impl Remote {
     ) -> Ending {
         let happened = Happened { job, record, reply, output, code_version };
         // The retry policy of a kind is code of its worker, which has had its say in the outcome.
-        end(&self.engine, happened, |_, _| HookAnswer::default()).await
+        end(&self.parts, happened, |_, _| HookAnswer::default()).await
     }
 }
 

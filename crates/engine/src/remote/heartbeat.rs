@@ -7,7 +7,8 @@ use backstop_core::job::State;
 use backstop_core::{Lease, Timestamp, WorkerId};
 use backstop_store::Error as StoreError;
 
-use super::{Grant, Remote, RemoteWorker};
+use super::Remote;
+use super::work::{Grant, RemoteWorker};
 
 /// The answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,7 +53,7 @@ impl Remote {
         let mut beat = Beat::default();
         let (mut lost, mut longest) = (Vec::new(), Duration::ZERO);
         for (batch, (term, leases)) in batches {
-            match self.engine.store().renew(batch, term, leases.clone()).await {
+            match self.parts.store.renew(batch, term, leases.clone()).await {
                 Ok(renewed) => {
                     let held = leases.into_iter().filter(|lease| !renewed.lost.contains(lease));
                     let before = beat.held.len();
@@ -82,7 +83,7 @@ impl Remote {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
-        let details = self.engine.store().jobs(lost.iter().map(|lease| lease.job).collect()).await?;
+        let details = self.parts.store.jobs(lost.iter().map(|lease| lease.job).collect()).await?;
         let why = |(lease, detail): (Lease, Option<backstop_core::job::JobDetail>)| {
             let canceled = detail.is_some_and(|detail| {
                 let record = &detail.view.record;

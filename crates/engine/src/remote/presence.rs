@@ -1,15 +1,14 @@
 //! The row that says that somebody out there serves these queues and knows these kinds (H10).
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_core::WorkerId;
 use backstop_store::{Error as StoreError, NewWorker};
 use tokio::time::Instant;
 
-use super::{Remote, RemoteWorker, WorkRequest};
+use super::Remote;
+use super::memory::Told;
+use super::work::{RemoteWorker, WorkRequest};
 
 /// How long a worker counts as there after it last asked for work.
 const PRESENT_FOR: Duration = Duration::from_secs(30);
@@ -17,53 +16,25 @@ const PRESENT_FOR: Duration = Duration::from_secs(30);
 /// How often that is written while it keeps asking.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// How many names make it worth looking for those that are gone.
-const CROWD: usize = 1_024;
-
-/// When this process last told the store of each remote worker, and what.
-#[derive(Debug, Default)]
-pub(super) struct Presences(Mutex<HashMap<WorkerId, Told>>);
-
-#[derive(Debug, Clone, Copy)]
-struct Told {
-    what: u64,
-    at: Instant,
-    until: Instant,
-}
-
-impl Presences {
-    fn find(&self, worker: WorkerId) -> Option<Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).copied()
-    }
-
-    fn note(&self, worker: WorkerId, told: Told) {
-        let mut presences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        presences.insert(worker, told);
-        if presences.len() > CROWD {
-            presences.retain(|_, old| old.until > told.at);
-        }
-    }
-}
-
 impl Remote {
     /// Says that the worker is there, unless that was said a moment ago.
     pub(super) async fn present(&self, request: &WorkRequest) -> Result<(), StoreError> {
         let (id, what, now) = (request.worker.id(), fingerprint(request), Instant::now());
-        let known = self.engine.inner.remotes.presences.find(id).filter(|told| told.what == what);
+        let known = self.memory.presences.find(id).filter(|told| told.what == what);
         if known.is_some_and(|told| now.duration_since(told.at) < TOLD_EVERY) {
             return Ok(());
         }
         // A renewal wakes nobody; making a worker known wakes everybody.
         let renewed = match known {
-            Some(_) => self.engine.store().renew(id, PRESENT_FOR, Vec::new()).await,
+            Some(_) => self.parts.store.renew(id, PRESENT_FOR, Vec::new()).await,
             None => Err(StoreError::NotEnlisted { worker: id }),
         };
         match renewed {
             Ok(_) => {}
-            Err(StoreError::NotEnlisted { .. }) => self.engine.store().enlist(introduction(request)).await?,
+            Err(StoreError::NotEnlisted { .. }) => self.parts.store.enlist(introduction(request)).await?,
             Err(error) => return Err(error),
         }
-        self.engine.inner.remotes.presences.note(id, Told { what, at: now, until: now + PRESENT_FOR });
+        self.memory.presences.note(id, Told { what, at: now, until: now + PRESENT_FOR });
         Ok(())
     }
 
@@ -73,13 +44,13 @@ impl Remote {
     pub(super) async fn busy(&self, worker: &RemoteWorker, term: Duration) {
         let (id, now) = (worker.id(), Instant::now());
         let term = term.max(PRESENT_FOR);
-        let presences = &self.engine.inner.remotes.presences;
+        let presences = &self.memory.presences;
         let known = presences.find(id);
         if known.is_some_and(|told| now.duration_since(told.at) < TOLD_EVERY && told.until >= now + term / 2)
         {
             return;
         }
-        if self.engine.store().renew(id, term, Vec::new()).await.is_ok()
+        if self.parts.store.renew(id, term, Vec::new()).await.is_ok()
             && let Some(told) = known
         {
             presences.note(id, Told { at: now, until: now + term, ..told });

@@ -1,23 +1,24 @@
 //! Jobs between the store and the worker that asked for them. Whoever hangs up in between takes nothing.
 
+use std::sync::Arc;
+
 use backstop_core::WorkerId;
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::Ending;
-use backstop_store::Finish;
+use backstop_store::{Finish, Store};
 
-use super::Handed;
-use crate::engine::Backstop;
+use super::work::Handed;
 
 /// Jobs of one batch that nobody has been told of yet: dropped, they go back without blame (C2).
 pub(super) struct Taken {
-    engine: Backstop,
+    store: Arc<dyn Store>,
     batch: WorkerId,
     pub(super) jobs: Vec<Handed>,
 }
 
 impl Taken {
-    pub(super) const fn new(engine: Backstop, batch: WorkerId) -> Self {
-        Self { engine, batch, jobs: Vec::new() }
+    pub(super) const fn new(store: Arc<dyn Store>, batch: WorkerId) -> Self {
+        Self { store, batch, jobs: Vec::new() }
     }
 
     /// Hands the jobs over. From here on they are the caller's.
@@ -31,19 +32,19 @@ impl Drop for Taken {
         let jobs = std::mem::take(&mut self.jobs);
         // Without a runtime the process ends, and the lease finds them.
         let (false, Ok(runtime)) = (jobs.is_empty(), tokio::runtime::Handle::try_current()) else { return };
-        let (engine, batch) = (self.engine.clone(), self.batch);
-        runtime.spawn(async move { hand_back(&engine, batch, &jobs).await });
+        let (store, batch) = (self.store.clone(), self.batch);
+        runtime.spawn(async move { hand_back(&*store, batch, &jobs).await });
     }
 }
 
-async fn hand_back(engine: &Backstop, batch: WorkerId, jobs: &[Handed]) {
+async fn hand_back(store: &dyn Store, batch: WorkerId, jobs: &[Handed]) {
     let endings = jobs.iter().map(|handed| {
         let header = handed.view.job.spec.header();
         let ending = Ending::plain(header, Cause::Interrupted, Decision::handed_back());
         Finish { lease: handed.grant.lease, ending }
     });
-    let written = engine.store().finish(endings.collect()).await;
-    let retired = engine.store().retire(batch).await;
+    let written = store.finish(endings.collect()).await;
+    let retired = store.retire(batch).await;
     if let Err(error) = written.map(drop).and(retired) {
         tracing::warn!(%error, jobs = jobs.len(), "jobs that nobody waited for go back when their lease is over");
     }

@@ -9,6 +9,7 @@ use super::execute::Executor;
 use super::hooks::{Hook, Hooked};
 use super::inline::InlineWorker;
 use super::runtime::{Stopped, WorkerHandle};
+use super::setup::{ServedQueue, WorkerSetup};
 use crate::config::Pace;
 use crate::engine::Backstop;
 use crate::error::Error;
@@ -53,26 +54,16 @@ pub struct WorkerBuilder<C> {
     maintenance: bool,
 }
 
-/// A queue that a worker serves.
-#[derive(Debug, Clone)]
-pub(crate) struct ServedQueue {
-    pub(crate) name: Arc<str>,
-    pub(crate) concurrency: usize,
-    pub(crate) prefetch: usize,
-}
+impl Backstop {
+    /// Prepares a worker that shares `app` with its handlers.
+    pub fn worker<C: Send + Sync + 'static>(&self, app: C) -> WorkerBuilder<C> {
+        self.worker_sharing(Arc::new(app))
+    }
 
-/// All that a running worker is made of.
-pub(crate) struct Plan<C> {
-    pub(crate) executor: Executor<C>,
-    pub(crate) queues: Vec<ServedQueue>,
-    pub(crate) name: String,
-    pub(crate) maintenance: bool,
-}
-
-impl<C: Send + Sync + 'static> WorkerBuilder<C> {
-    pub(crate) fn new(engine: Backstop, app: Arc<C>) -> Self {
-        Self {
-            engine,
+    /// The same with a context that others hold too, such as a test that looks into it afterwards.
+    pub fn worker_sharing<C: Send + Sync + 'static>(&self, app: Arc<C>) -> WorkerBuilder<C> {
+        WorkerBuilder {
+            engine: self.clone(),
             app,
             registry: Registry::new(),
             hooks: Vec::new(),
@@ -83,7 +74,9 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             maintenance: true,
         }
     }
+}
 
+impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// Adds a kind of job. Its context type must be this worker's: the compiler checks it.
     pub fn register<J: Job<Context = C>>(mut self) -> Self {
         self.registry.add::<J>();
@@ -238,7 +231,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
     }
 
-    fn plan(self) -> Result<Plan<C>, Error> {
+    fn setup(self) -> Result<WorkerSetup<C>, Error> {
         self.registry.check()?;
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
@@ -252,7 +245,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             pace: self.pace,
         };
         let name = self.name.unwrap_or_else(|| format!("pid-{}", std::process::id()));
-        Ok(Plan { executor, queues: self.queues, name, maintenance: self.maintenance })
+        Ok(WorkerSetup { executor, queues: self.queues, name, maintenance: self.maintenance })
     }
 
     /// Starts it in the background.
@@ -261,7 +254,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// When it has no kind of job or no queue to serve, two of its types have one kind, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
         self.tell_of_queues().await;
-        WorkerHandle::start(self.plan()?).await
+        WorkerHandle::start(self.setup()?).await
     }
 
     /// Runs it until `shutdown` resolves, then stops it within its grace period (L18).
@@ -296,6 +289,6 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// When it has no kind of job or no queue to serve, or two of its types have one kind.
     pub fn inline(self) -> Result<InlineWorker<C>, Error> {
-        Ok(InlineWorker::new(self.plan()?))
+        Ok(InlineWorker::new(self.setup()?))
     }
 }

@@ -6,7 +6,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{JobDetail, State};
 use tokio_util::sync::CancellationToken;
@@ -46,8 +45,7 @@ pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &Cancella
     match (fate(run, interrupt).await, reply) {
         (Fate::Completed, reply) => {
             if let Some(Reply(Err(failed))) = reply {
-                let config = &run.engine.inner.config;
-                let error = sanitize(&*config.redactor, &failed.failure.message, config.limits.error_chars);
+                let error = run.engine.parts.config.sanitized(&failed.failure.message);
                 tracing::warn!(job = %run.lease.job, error,
                     "a handler failed after it had completed its job, which stays completed");
             }
@@ -61,7 +59,7 @@ pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &Cancella
 /// Asks the store until it answers. A worker that stops asks once: what it then writes is fenced anyhow.
 async fn fate(run: &Run, interrupt: &CancellationToken) -> Fate {
     loop {
-        match run.engine.inner.store.jobs(vec![run.lease.job]).await {
+        match run.engine.parts.store.jobs(vec![run.lease.job]).await {
             Ok(found) => return of(found.into_iter().next().flatten(), run),
             Err(_) if interrupt.is_cancelled() => return Fate::Held,
             Err(error) => {

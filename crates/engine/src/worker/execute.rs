@@ -6,27 +6,28 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::EventKind;
-use backstop_core::failure::redact::sanitize;
 use backstop_core::failure::{Cause, Failure, HookAnswer, Verdict};
-use backstop_core::job::Ending;
+use backstop_core::job::{Ending, StoredJob};
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 #[cfg(feature = "run-log")]
 use tracing::Instrument as _;
 
-use super::before::{Runner, before_run};
 use super::completion::{Settled, settle};
-use super::conclude::Happened;
-use super::end::{end, overtime, tell};
 use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::slots::Slot;
-use crate::children::Children;
 use crate::config::Pace;
-use crate::context::{JobContext, Output, Run};
+use crate::context::{JobContext, Run};
 use crate::engine::Backstop;
 use crate::outcome::{Failed, Reply, classify};
+use crate::parts::EngineParts;
 use crate::registry::{Handler, Registry};
+use crate::run::before::{Runner, before_run};
+use crate::run::children::Children;
+use crate::run::conclude::Happened;
+use crate::run::end::{end, overtime};
+use crate::run::output::RunOutput;
 use crate::sealing;
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
@@ -76,7 +77,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         slot: Arc<Slot>,
     ) -> Closing {
         let ClaimedJob { job, record, lease } = claimed;
-        let output = Mutex::new(Output::new(self.engine.inner.config.limits.output_bytes));
+        let output = Mutex::new(RunOutput::new(self.engine.parts.config.limits.output_bytes));
         let run = Arc::new(Run {
             job: job.clone(),
             record: record.clone(),
@@ -119,10 +120,10 @@ impl<C: Send + Sync + 'static> Executor<C> {
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
     async fn completed(&self, info: &RunInfo) {
-        self.tell(info, EventKind::Succeeded { run: info.record.runs });
-        self.engine.inner.figures.completed(&info.job.spec.kind);
+        self.tell(&info.job, EventKind::Succeeded { run: info.record.runs });
+        self.engine.parts.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
-        self.engine.inner.bus.work_arrived();
+        self.engine.parts.events.work_arrived();
         let end = RunEnd { cause: Cause::Succeeded, result: None, failure: None, verdict: Verdict::Succeed };
         self.after(info, end).await;
     }
@@ -139,15 +140,16 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Some(handler) => handler.ask(attempt, failure),
             None => HookAnswer::default(),
         };
-        let mut ending = end(&self.engine, happened, ask).await;
+        let mut ending = end(&self.engine.parts, happened, ask).await;
         run.children.leave_with(&mut ending);
         ending
     }
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).
     async fn before(&self, info: &RunInfo, handler: Option<&dyn Handler<C>>) -> Result<(), Box<Failed>> {
+        let EngineParts { store, config, .. } = &*self.engine.parts;
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
-        before_run(&self.engine, &info.job, &info.record, &runner).await?;
+        before_run(&**store, config, &info.job, &info.record, &runner).await?;
         for hooked in self.hooks_for(info) {
             let (hook, info) = (hooked.hook.clone(), info.clone());
             let called = tokio::spawn(async move { hook.before_run(&info).await }).await;
@@ -175,9 +177,8 @@ impl<C: Send + Sync + 'static> Executor<C> {
                 Ok(Err(error)) => error.to_string(),
                 Err(problem) => panic_text(problem),
             };
-            let config = &self.engine.inner.config;
-            let error = sanitize(&*config.redactor, &error, config.limits.error_chars);
-            self.tell(info, EventKind::HookFailed { hook: "after_run", error });
+            let error = self.engine.parts.config.sanitized(&error);
+            self.tell(&info.job, EventKind::HookFailed { hook: "after_run", error });
         }
     }
 
@@ -190,7 +191,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     ) -> Left {
         let began = tokio::time::Instant::now();
         let left = self.handle(run, handler, interrupt, slot).await;
-        self.engine.inner.figures.ran(&run.job.spec.kind, began.elapsed());
+        self.engine.parts.figures.ran(&run.job.spec.kind, began.elapsed());
         left
     }
 
@@ -203,7 +204,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         slot: Arc<Slot>,
     ) -> Left {
         let Some(handler) = handler else { return Left::Lost };
-        let payload = match sealing::payload(&self.engine.inner.config, &run.job.spec) {
+        let payload = match sealing::payload(&self.engine.parts.config, &run.job.spec) {
             Ok(payload) => payload,
             Err(failure) => return Left::Ended(failed(failure)),
         };
@@ -233,7 +234,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         let near = limit.mul_f64(0.8);
         tokio::time::sleep(near).await;
         let what = EventKind::TimeoutNear { run: run.record.runs };
-        self.tell_of(run, what);
+        self.tell(&run.job, what);
         tokio::time::sleep(limit.saturating_sub(near)).await;
     }
 
@@ -244,27 +245,22 @@ impl<C: Send + Sync + 'static> Executor<C> {
         }
         task.abort();
         let patience = self.pace.stuck_after;
-        let (engine, run) = (self.engine.clone(), run.clone());
+        let (parts, run) = (self.engine.parts.clone(), run.clone());
         tokio::spawn(async move {
             if tokio::time::timeout(patience, &mut task).await.is_err() {
                 let what = EventKind::Stuck { run: run.record.runs, slot: slot.number() };
                 tracing::warn!(job = %run.job.spec.id, kind = %run.job.spec.kind, slot = slot.number(),
                     "a handler ignores that it was told to stop and keeps its slot");
-                tell(&engine, &run.job, what).await;
+                parts.publish(&run.job, what).await;
                 let _ = task.await;
             }
             drop(slot);
         });
     }
 
-    fn tell(&self, info: &RunInfo, what: EventKind) {
-        let (engine, job) = (self.engine.clone(), info.job.clone());
-        tokio::spawn(async move { tell(&engine, &job, what).await });
-    }
-
-    fn tell_of(&self, run: &Run, what: EventKind) {
-        let (engine, job) = (self.engine.clone(), run.job.clone());
-        tokio::spawn(async move { tell(&engine, &job, what).await });
+    fn tell(&self, job: &Arc<StoredJob>, what: EventKind) {
+        let (parts, job) = (self.engine.parts.clone(), job.clone());
+        tokio::spawn(async move { parts.publish(&job, what).await });
     }
 }
 

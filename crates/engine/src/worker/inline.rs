@@ -10,8 +10,8 @@ use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError, NewWork
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::builder::Plan;
 use super::execute::{Closing, Executor};
+use super::setup::WorkerSetup;
 use super::slots::QueueSlots;
 use crate::error::Error;
 
@@ -55,9 +55,9 @@ pub struct Ran {
 }
 
 impl<C: Send + Sync + 'static> InlineWorker<C> {
-    pub(crate) fn new(plan: Plan<C>) -> Self {
-        let queues = plan.queues.into_iter().map(|queue| queue.name).collect();
-        Self { executor: plan.executor, queues, name: plan.name }
+    pub(crate) fn new(setup: WorkerSetup<C>) -> Self {
+        let queues = setup.queues.into_iter().map(|queue| queue.name).collect();
+        Self { executor: setup.executor, queues, name: setup.name }
     }
 
     /// Runs the next due job, if there is one.
@@ -65,7 +65,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
     /// # Errors
     /// When the store is away.
     pub async fn run_next(&self) -> Result<Option<Ran>, Error> {
-        let store = &self.executor.engine.inner.store;
+        let store = &self.executor.engine.parts.store;
         let worker = crate::ids::worker_id();
         store.enlist(self.introduction(worker)).await?;
         let mut next = None;
@@ -107,7 +107,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
     }
 
     fn claim(&self, worker: backstop_core::WorkerId, queue: &Arc<str>) -> Claim {
-        let config = &self.executor.engine.inner.config;
+        let config = &self.executor.engine.parts.config;
         let any_kind = config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind);
         Claim {
             worker,
@@ -118,7 +118,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
     }
 
     async fn run(&self, claimed: ClaimedJob) -> Result<Ran, StoreError> {
-        let engine = &self.executor.engine.inner;
+        let engine = &self.executor.engine.parts;
         let (job, kind) = (claimed.lease.job, claimed.job.spec.kind.clone());
         let first = claimed.record.runs == 1;
         let canceled = CancellationToken::new();

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::Lease;
-use backstop_core::failure::Verdict;
 use backstop_store::Finish;
 use tokio::sync::Notify;
 
-use super::apart::write_apart;
 use super::slots::Slot;
-use crate::engine::Inner;
 use crate::loops::Pulse;
+use crate::parts::EngineParts;
+use crate::run::write::{log_end, write_apart};
 
 /// Endings written in one call at most.
 const BATCH: usize = 1_000;
@@ -87,11 +86,11 @@ impl Outbox {
     }
 
     /// Gives the endings of a batch their places (F19, E13), once: a batch that could not be written keeps them.
-    async fn book(&self, engine: &Inner, batch: &mut Batch) {
+    async fn book(&self, parts: &EngineParts, batch: &mut Batch) {
         if batch.booked {
             return;
         }
-        engine.place(&mut batch.endings).await;
+        parts.place(&mut batch.endings).await;
         for (report, finish) in self.lock().iter_mut().zip(&batch.endings) {
             report.finish.ending.decision.clone_from(&finish.ending.decision);
             report.finish.ending.failure.clone_from(&finish.ending.failure);
@@ -124,12 +123,12 @@ impl Outbox {
     }
 
     /// The loop: copies a batch, writes it, and only then lets it go.
-    pub(crate) async fn write_all(&self, engine: &Inner, pulse: &Pulse, beat: Duration) {
+    pub(crate) async fn write_all(&self, parts: &EngineParts, pulse: &Pulse, beat: Duration) {
         let mut pause = PAUSE_MIN;
         loop {
             pulse.beat();
             self.gather().await;
-            engine.budgets.tell(&*engine.store, &engine.config).await;
+            parts.budgets.tell(&*parts.store, &parts.config).await;
             // Each call to the store has a deadline of its own.
             pulse.beat();
             let mut batch = self.batch();
@@ -139,18 +138,18 @@ impl Outbox {
                 let _ = tokio::time::timeout(beat, self.arrived.notified()).await;
                 continue;
             }
-            self.book(engine, &mut batch).await;
+            self.book(parts, &mut batch).await;
             pulse.beat();
             let count = batch.endings.len();
             // One that the store always refuses holds up none of the others (F17).
-            match write_apart(batch.endings, |endings| engine.store.finish(endings)).await {
+            match write_apart(batch.endings, |endings| parts.store.finish(endings)).await {
                 Ok(answers) => {
                     pause = PAUSE_MIN;
                     let written: Vec<Report> = self.lock().drain(..count).collect();
                     for (report, (finish, answer)) in written.iter().zip(&answers) {
-                        note(finish, answer.is_err());
+                        log_end(finish, answer.is_err());
                         if report.first {
-                            engine.budgets.note_first_run(&finish.ending.job.kind);
+                            parts.budgets.note_first_run(&finish.ending.job.kind);
                         }
                     }
                 }
@@ -163,21 +162,5 @@ impl Outbox {
                 }
             }
         }
-    }
-}
-
-/// One line for what a person should see: a dead letter is critical, a stale write is a warning.
-pub(crate) fn note(finish: &Finish, stale: bool) {
-    let job = &finish.ending.job;
-    let lease = finish.lease;
-    if stale {
-        tracing::warn!(job = %job.id, kind = %job.kind, fence = %lease.fence,
-            "the lease had passed on: this run's end was refused and changed nothing");
-    } else if let Verdict::Dead { reason } = &finish.ending.decision.verdict {
-        let error = finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
-        // Why its author marked the error as permanent (F6).
-        let why = finish.ending.decision.permanent_because().unwrap_or("");
-        tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason, error, why,
-            "a job became a dead letter");
     }
 }

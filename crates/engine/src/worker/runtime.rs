@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::builder::Plan;
 use super::execute::{Closing, Executor, hand_back};
 use super::report::{Outbox, Report};
+use super::setup::WorkerSetup;
 use super::slots::{QueueSlots, Slot};
-use crate::engine::Backstop;
 use crate::error::Error;
 use crate::loops::{Health, HealthWatch, Loops};
 use crate::maintenance::MaintenanceHandle;
+use crate::parts::EngineParts;
 
 /// How long the last writes of a stopping worker may take before they are left to the lease.
 const LAST_WRITES: Duration = Duration::from_secs(10);
@@ -65,10 +65,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl<C: Send + Sync + 'static> Shared<C> {
-    pub(crate) fn new(plan: Plan<C>) -> Self {
+    pub(crate) fn new(setup: WorkerSetup<C>) -> Self {
         let freed = Arc::new(Notify::new());
-        let config = &plan.executor.engine.inner.config;
-        let queues = plan.queues.iter().map(|queue| Served {
+        let config = &setup.executor.engine.parts.config;
+        let queues = setup.queues.iter().map(|queue| Served {
             slots: QueueSlots::new(queue.name.clone(), queue.concurrency, freed.clone()),
             prefetch: queue.prefetch,
             any_kind: config.queues.get(&*queue.name).is_some_and(|queue| queue.fail_unknown_kind),
@@ -76,8 +76,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
         });
         Self {
             queues: queues.collect(),
-            kinds: plan.executor.registry.known(),
-            name: plan.name,
+            kinds: setup.executor.registry.known(),
+            name: setup.name,
             identity: Mutex::new(crate::ids::worker_id()),
             running: Mutex::new(HashMap::new()),
             outbox: Outbox::new(),
@@ -86,17 +86,17 @@ impl<C: Send + Sync + 'static> Shared<C> {
             stop: CancellationToken::new(),
             fetched: CancellationToken::new(),
             interrupt: CancellationToken::new(),
-            loops: plan.executor.engine.loops(),
-            executor: plan.executor,
+            loops: setup.executor.engine.loops(),
+            executor: setup.executor,
         }
     }
 
-    pub(crate) fn engine(&self) -> &Backstop {
-        &self.executor.engine
+    pub(crate) fn parts(&self) -> &EngineParts {
+        &self.executor.engine.parts
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.executor.engine.inner.store
+        &self.executor.engine.parts.store
     }
 
     pub(crate) fn id(&self) -> WorkerId {
@@ -130,7 +130,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
-        self.engine().inner.runs.add(job, canceled.clone());
+        self.parts().runs.add(job, canceled.clone());
         let shared = self.clone();
         tokio::spawn(async move {
             let slot = Arc::new(slot);
@@ -139,7 +139,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             if let Closing::Write(finish) = closing {
                 shared.outbox.push(Report::new(*finish, first, Some(slot)));
             }
-            shared.engine().inner.runs.remove(job);
+            shared.parts().runs.remove(job);
             let none_left = {
                 let mut running = lock(&shared.running);
                 // The same job may run here again under a newer lease: only this run's entry goes.
@@ -206,15 +206,15 @@ trait Control: Send + Sync {
 }
 
 impl WorkerHandle {
-    pub(crate) async fn start<C: Send + Sync + 'static>(plan: Plan<C>) -> Result<Self, Error> {
-        let maintenance = plan.maintenance;
-        let shared = Arc::new(Shared::new(plan));
+    pub(crate) async fn start<C: Send + Sync + 'static>(setup: WorkerSetup<C>) -> Result<Self, Error> {
+        let maintenance = setup.maintenance;
+        let shared = Arc::new(Shared::new(setup));
         let id = shared.id();
         shared.enlist(id).await?;
         let loops = shared.loops.clone();
         let tasks = start_loops(&shared, &loops);
         let lease = shared.executor.pace.lease;
-        let maintenance = maintenance.then(|| shared.engine().maintenance().lease(lease).start());
+        let maintenance = maintenance.then(|| shared.executor.engine.maintenance().lease(lease).start());
         let hurry = CancellationToken::new();
         Ok(Self { id, control: shared, loops, tasks, maintenance, hurry })
     }
@@ -294,7 +294,7 @@ fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops)
         }),
         loops.supervise("report", deadline, forever.clone(), move |pulse| {
             let shared = report.clone();
-            async move { shared.outbox.write_all(&shared.engine().inner, &pulse, pace.poll).await }
+            async move { shared.outbox.write_all(shared.parts(), &pulse, pace.poll).await }
         }),
         loops.supervise("heartbeat", deadline, forever, move |pulse| {
             let shared = beat.clone();

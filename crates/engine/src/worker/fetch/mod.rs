@@ -2,7 +2,6 @@
 //!
 //! `table` decides, this file carries out, `wanted` keeps the books of slots and buffered jobs.
 
-mod patience;
 mod table;
 mod wanted;
 
@@ -14,12 +13,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-pub(crate) use self::patience::Patience;
 use self::table::{Event, Fault, Found, Heard, State, Step};
 use self::wanted::{BATCH, Wanted};
 use super::runtime::{Shared, lock};
+use crate::log_throttle::LogThrottle;
 use crate::loops::Pulse;
-use crate::quiet::Quiet;
 
 /// Claims under way at once while there is a backlog: the store looks for the next jobs while the last ones are read.
 const AHEAD: usize = 2;
@@ -34,9 +32,9 @@ impl<C: Send + Sync + 'static> Shared<C> {
         let restart = (pulse.restarts() > 0).then(Instant::now);
         let mut state = State::new(pace.poll, pace.lease, self.claims_ahead(), restart);
         let mut fetcher = Fetcher {
-            arrivals: self.engine().inner.bus.arrivals(),
+            arrivals: self.parts().events.arrivals(),
             wanted: None,
-            unready: Quiet::default(),
+            unready: LogThrottle::default(),
             shared: &self,
             pulse,
         };
@@ -107,7 +105,7 @@ struct Fetcher<'a, C> {
     arrivals: watch::Receiver<u64>,
     /// What the next claim asks for, with the slots that are set aside for it.
     wanted: Option<Wanted>,
-    unready: Quiet,
+    unready: LogThrottle,
 }
 
 impl<C: Send + Sync + 'static> Fetcher<'_, C> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use backstop_store::Peek;
 use tokio::time::Instant;
 
-use super::patience::Patience;
+use crate::poll_interval::PollInterval;
 
 /// Looks for lost jobs after the answer to a claim was lost: at once, and two more. A server that has lost a connection
 /// may still do what it was told over it.
@@ -27,7 +27,7 @@ pub(super) struct State {
     /// Jobs are claimed before there are slots to run them.
     claims_ahead: bool,
     /// How soon to look again when nothing is announced.
-    patience: Patience,
+    interval: PollInterval,
     /// Searches left for jobs that this worker may hold without knowing it, and when the next is due.
     searches: u32,
     next_search: Option<Instant>,
@@ -156,7 +156,7 @@ impl State {
             credible: true,
             quiet_until: None,
             claims_ahead,
-            patience: Patience::new(longest_pause),
+            interval: PollInterval::new(longest_pause),
             searches: if restart.is_some() { SEARCHES } else { 0 },
             next_search: restart,
             search_every: lease / 2,
@@ -233,7 +233,7 @@ impl State {
 
     /// When to look again after a look that found nothing, also while standing by.
     pub(super) fn look_again(&mut self, due_in: Option<Duration>, now: Instant) -> Instant {
-        let pause = self.patience.pause();
+        let pause = self.interval.pause();
         now + due_in.map_or(pause, |due| due.min(pause))
     }
 
@@ -245,14 +245,14 @@ impl State {
     /// A claim was not filled: everything that was there has been taken. What was stored meanwhile is not worth a look
     /// first either.
     fn took_all(&mut self, notified: bool) -> Step {
-        self.patience.found_work();
+        self.interval.found_work();
         (self.work, self.credible) = (if notified { Work::Expected } else { Work::Unknown }, true);
         self.begin()
     }
 
     /// There is work for the next slot.
     fn await_room(&mut self) -> Step {
-        self.patience.found_work();
+        self.interval.found_work();
         self.credible = true;
         Step::AwaitRoom
     }

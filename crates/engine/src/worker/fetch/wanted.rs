@@ -97,7 +97,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             worker: self.id(),
             queues: wanted,
             kinds: self.kinds.clone(),
-            aging: self.engine().inner.config.aging,
+            aging: self.parts().config.aging,
         };
         Wanted { claim, room }
     }

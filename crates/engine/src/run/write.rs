@@ -1,10 +1,10 @@
-//! Endings that the store refuses for good, told apart from those beside them (F17, C7).
+//! Endings on their way into the store; those that it refuses for good are told apart from the others (F17, C7).
 //!
 //! One row that cannot be written fails the whole transaction, every time. The batch is tried in halves until that one
 //! is alone; its run then ends by a fault of the engine, which nobody is charged for, and the others go on.
 
 use backstop_core::failure::fingerprint::fingerprint;
-use backstop_core::failure::{Cause, Decision};
+use backstop_core::failure::{Cause, Decision, Verdict};
 use backstop_core::job::{Ending, FailureRecord, Stale, State};
 use backstop_store::{Answer, Error as StoreError, Finish};
 
@@ -93,6 +93,22 @@ async fn alone<'s>(
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// One line for what a person should see: a dead letter is critical, a stale write is a warning.
+pub(crate) fn log_end(finish: &Finish, stale: bool) {
+    let job = &finish.ending.job;
+    let lease = finish.lease;
+    if stale {
+        tracing::warn!(job = %job.id, kind = %job.kind, fence = %lease.fence,
+            "the lease had passed on: this run's end was refused and changed nothing");
+    } else if let Verdict::Dead { reason } = &finish.ending.decision.verdict {
+        let error = finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
+        // Why its author marked the error as permanent (F6).
+        let why = finish.ending.decision.permanent_because().unwrap_or("");
+        tracing::error!(job = %job.id, kind = %job.kind, queue = %job.queue, %reason, error, why,
+            "a job became a dead letter");
     }
 }
 

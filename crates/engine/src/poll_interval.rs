@@ -7,12 +7,12 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 /// A store without notices is looked at often while work comes, and ever more seldom while none does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Patience {
+pub(crate) struct PollInterval {
     next: Duration,
     longest: Duration,
 }
 
-impl Patience {
+impl PollInterval {
     pub(crate) fn new(longest: Duration) -> Self {
         Self { next: FIRST_LOOK.min(longest), longest }
     }
@@ -36,14 +36,14 @@ mod tests {
     #[test]
     fn looks_become_rare_while_nothing_comes() {
         // L13
-        let mut patience = Patience::new(Duration::from_secs(1));
-        let mut looks = || -> Vec<u128> { (0..7).map(|_| patience.pause().as_millis()).collect() };
+        let mut interval = PollInterval::new(Duration::from_secs(1));
+        let mut looks = || -> Vec<u128> { (0..7).map(|_| interval.pause().as_millis()).collect() };
         assert_eq!(looks(), [20, 40, 80, 160, 320, 640, 1_000]);
         assert_eq!(looks(), [1_000; 7]);
-        patience.found_work();
-        assert_eq!(patience.pause().as_millis(), 20);
+        interval.found_work();
+        assert_eq!(interval.pause().as_millis(), 20);
         assert_eq!(
-            Patience::new(Duration::from_millis(5)).pause().as_millis(),
+            PollInterval::new(Duration::from_millis(5)).pause().as_millis(),
             5,
             "never slower than asked for"
         );

@@ -17,7 +17,7 @@ use crate::config::Config;
 
 /// What is known of the incidents of tenants.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd(Mutex<HashMap<String, Known>>);
+pub(crate) struct TenantIncidents(Mutex<HashMap<String, Known>>);
 
 #[derive(Debug)]
 struct Known {
@@ -34,7 +34,7 @@ impl Known {
     }
 }
 
-impl Crowd {
+impl TenantIncidents {
     /// Gathers the failures of tenants that have as many incidents as they may.
     pub(crate) async fn gather(&self, store: &dyn Store, config: &Config, endings: &mut [Finish]) {
         let mut tenants: BTreeMap<String, Vec<&mut Finish>> = BTreeMap::new();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use backstop_core::failure::{Cause, Failure};
 use backstop_core::job::{Record, StoredJob};
+use backstop_store::Store;
 
-use crate::engine::Backstop;
+use crate::config::Config;
 use crate::outcome::Failed;
 use crate::signing;
 
@@ -26,7 +27,8 @@ pub(crate) struct Runner<'a> {
 /// Checks that the job could be read (C7), the allow list once more (E8), who vouches for it (E9), the version of the
 /// code (D7), and that there is code at all (H10).
 pub(crate) async fn before_run(
-    engine: &Backstop,
+    store: &dyn Store,
+    config: &Config,
     job: &StoredJob,
     record: &Record,
     runner: &Runner<'_>,
@@ -38,11 +40,11 @@ pub(crate) async fn before_run(
         let failure = Failure::new(Cause::EngineFault, "Unreadable", damage).retry_in(UNREADABLE_PAUSE);
         return Err(Failed::plain(failure));
     }
-    if !engine.inner.config.gate(&spec.queue).allows(&spec.kind) {
+    if !config.gate(&spec.queue).allows(&spec.kind) {
         let message = format!("kind `{}` is not allowed on queue `{}`", spec.kind, spec.queue);
         return Err(Failed::plain(Failure::new(Cause::NotAllowed, "NotAllowed", message)));
     }
-    signing::check(engine, job).await.map_err(Failed::plain)?;
+    signing::check(store, config, job).await.map_err(Failed::plain)?;
     if !record.accepts_code(runner.code_version) {
         return Err(Failed::plain(too_old(record, runner.code_version)));
     }

@@ -38,10 +38,10 @@ impl Concluded {
     }
 }
 
-/// Turns what happened into an ending. `ask` is the kind's retry policy (F7), `book` the operator's rules (F18).
+/// Turns what happened into an ending. `ask` is the kind's retry policy (F7), `rules` the operator's rules (F18).
 pub(crate) fn conclude(
     config: &Config,
-    book: &RuleSet,
+    rules: &RuleSet,
     happened: Happened,
     ask: impl FnOnce(u32, &Failure) -> HookAnswer,
 ) -> Concluded {
@@ -60,7 +60,7 @@ pub(crate) fn conclude(
                 } else {
                     HookAnswer::default()
                 };
-                let mut concluded = judge(config, book, &job, &record, &failed.failure, hook);
+                let mut concluded = judge(config, rules, &job, &record, &failed.failure, hook);
                 let kept = keep(config, &job, failed.value);
                 (concluded.ending.result, concluded.ending.warning) = kept;
                 concluded
@@ -141,7 +141,7 @@ fn keep(config: &Config, job: &StoredJob, value: Option<Value>) -> (Option<Arc<s
 /// evidence.
 pub(crate) fn judge(
     config: &Config,
-    book: &RuleSet,
+    rules: &RuleSet,
     job: &StoredJob,
     record: &Record,
     failure: &Failure,
@@ -149,7 +149,7 @@ pub(crate) fn judge(
 ) -> Concluded {
     // Rules match what people see: the sanitized text.
     let evidence = evidence(config, job, failure);
-    let rule = book.judge(&RuleInput {
+    let rule = rules.judge(&RuleInput {
         kind: &job.spec.kind,
         queue: &job.spec.queue,
         cause: failure.cause,

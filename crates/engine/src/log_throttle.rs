@@ -8,11 +8,11 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lets one line through per interval.
 #[derive(Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct LogThrottle {
     last: Option<Instant>,
 }
 
-impl Quiet {
+impl LogThrottle {
     /// Calls `log` unless it was called within the interval.
     pub(crate) fn warn(&mut self, log: impl FnOnce()) {
         let now = Instant::now();

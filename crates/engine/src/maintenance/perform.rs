@@ -1,0 +1,93 @@
+//! Every duty once, for as long as this node leads it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::WorkerId;
+use backstop_store::{Duty, Error as StoreError, Term};
+
+use super::expire::PassedBy;
+use super::{alert, archive, audit, counts, expire, forget, prune, redrive, rescue, retire, watch_code};
+use crate::engine::Backstop;
+use crate::loops::Pulse;
+use crate::parts::EngineParts;
+use crate::remote::Remote;
+
+/// What duties work on: the engine, and the runs of remote workers, whose time nobody else keeps.
+#[derive(Clone)]
+pub(super) struct DutyParts {
+    pub(super) engine: Arc<EngineParts>,
+    pub(super) remote: Remote,
+}
+
+impl DutyParts {
+    pub(super) fn of(engine: &Backstop) -> Self {
+        Self { engine: engine.parts.clone(), remote: engine.remote() }
+    }
+}
+
+impl Backstop {
+    /// Does every maintenance duty that `node` gets to lead, once (L17). Workers do this by themselves; it is for
+    /// programs and tests that run none. The node leads what it got for `term` from now.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn maintain(&self, node: WorkerId, term: Duration) -> Result<(), StoreError> {
+        let pulse = Pulse::new("round", term, self.parts.complaints.clone());
+        let duties =
+            Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || self.parts.config.has_alerts());
+        lead(&DutyParts::of(self), node, term, duties.collect(), &pulse).await
+    }
+}
+
+/// Does those of `duties` that this node gets to lead, once.
+pub(super) async fn lead(
+    parts: &DutyParts,
+    node: WorkerId,
+    span: Duration,
+    duties: Vec<Duty>,
+    pulse: &Pulse,
+) -> Result<(), StoreError> {
+    let terms = parts.engine.store.lead(node, duties, span).await?;
+    for term in terms.into_iter().flatten() {
+        pulse.beat();
+        match perform(parts, term, span, pulse).await {
+            // Another node has taken over in between: its work, not ours.
+            Ok(()) | Err(StoreError::Deposed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn perform(parts: &DutyParts, term: Term, span: Duration, pulse: &Pulse) -> Result<(), StoreError> {
+    let DutyParts { engine, remote } = parts;
+    let (store, config) = (&*engine.store, &engine.config);
+    match term.duty {
+        Duty::Rescue => {
+            rescue::rescue(engine, term, pulse).await?;
+            // Nobody else keeps the time of runs elsewhere (F10).
+            remote.keep_time().await
+        }
+        Duty::Expire => expire::expire(store, term, &mut PassedBy::default(), pulse).await,
+        Duty::WatchCode => {
+            watch_code::watch(store, &engine.events).await?;
+            forget::forget(store).await
+        }
+        Duty::Archive => archive::archive(store, config.retention, term, pulse).await,
+        Duty::Prune => {
+            prune::prune(store, config.retention.archive, term, pulse).await?;
+            audit::prune(store, config.audit_retention, term, pulse).await?;
+            retire::plans(store, config.retirement.plans, term, pulse).await?;
+            retire::incidents(store, config, term, pulse).await?;
+            retire::lanes(store, config.retirement.queues, term, pulse).await?;
+            // Alerts that nobody is to be told of.
+            if config.has_alerts() { Ok(()) } else { alert::sweep(store).await }
+        }
+        Duty::Alert => alert::alert(engine, term, span).await,
+        Duty::Redrive => redrive::redrive(engine, term, pulse).await.map(drop),
+        Duty::Count => counts::fold(store, pulse).await.map(drop),
+        // A duty of a newer contract is led by newer nodes.
+        _ => Ok(()),
+    }
+}

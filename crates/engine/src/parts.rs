@@ -1,0 +1,100 @@
+//! What the parts of one engine share: its store, its settings, and what this process remembers.
+//!
+//! Workers, maintenance and remote workers take this, or only the store and the settings, and never the whole engine.
+
+use std::sync::Arc;
+
+use backstop_core::event::{Event, EventKind};
+use backstop_core::job::{JobDetail, Operated, Operation, StoredJob};
+use backstop_core::{JobId, Refusal};
+use backstop_store::{Error as StoreError, Finish, Observer, Store};
+use tokio::sync::Notify;
+
+use crate::budget::Budgets;
+use crate::config::Config;
+use crate::error::OperateError;
+use crate::events::EventChannel;
+use crate::figures::{Figures, Metered};
+use crate::loops::Complaints;
+use crate::redrive::mark::Compared;
+use crate::rule::cache::RuleCache;
+use crate::runs::LocalRuns;
+use crate::tenant_incidents::TenantIncidents;
+
+/// See the module.
+pub(crate) struct EngineParts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) events: Arc<EventChannel>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) runs: LocalRuns,
+    pub(crate) rules: RuleCache,
+    pub(crate) budgets: Budgets,
+    pub(crate) tenant_incidents: TenantIncidents,
+    /// Rung when somebody here changes a re-drive plan.
+    pub(crate) plans_changed: Notify,
+    /// When the marks of re-drive plans were last compared with the plans.
+    pub(crate) plans_marked: Compared,
+    /// What the loops of this process complain of.
+    pub(crate) complaints: Arc<Complaints>,
+}
+
+impl std::fmt::Debug for EngineParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineParts").field("store", &self.store.info()).finish_non_exhaustive()
+    }
+}
+
+impl EngineParts {
+    pub(crate) fn new(store: Arc<dyn Store>, config: Config) -> Arc<Self> {
+        let events = EventChannel::new(config.node.clone(), config.has_alerts());
+        let figures = Figures::new();
+        let store: Arc<dyn Store> = Arc::new(Metered::new(store, figures.clone()));
+        store.observe(events.clone() as Arc<dyn Observer>);
+        Arc::new(Self {
+            store,
+            config,
+            events,
+            figures,
+            runs: LocalRuns::default(),
+            rules: RuleCache::default(),
+            budgets: Budgets::default(),
+            tenant_incidents: TenantIncidents::default(),
+            plans_changed: Notify::new(),
+            plans_marked: Compared::default(),
+            complaints: Arc::default(),
+        })
+    }
+
+    /// Gives endings their places before they are written: retries in the budget of their kind (F19), failures among
+    /// the incidents of their tenant (E13).
+    pub(crate) async fn place(&self, endings: &mut [Finish]) {
+        self.budgets.smear(&*self.store, &self.config, endings).await;
+        self.tenant_incidents.gather(&*self.store, &self.config, endings).await;
+    }
+
+    /// Publishes an event about a job that no commit carries.
+    pub(crate) async fn publish(&self, job: &StoredJob, what: EventKind) {
+        if let Ok(at) = self.store.now().await {
+            self.events.publish(Event { at, node: None, job: Some(job.spec.header()), what });
+        }
+    }
+
+    /// Looks a job up that is not archived.
+    pub(crate) async fn job(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
+        Ok(self.store.jobs(vec![job]).await?.pop().flatten())
+    }
+
+    pub(crate) async fn operate(&self, job: JobId, operation: Operation) -> Result<Operated, OperateError> {
+        let mut answers = self.store.operate(vec![job], operation).await?;
+        Ok(answers.pop().unwrap_or(Err(Refusal::NoSuchJob { job }))?)
+    }
+
+    /// Calls a job off, and tells its run if that is in this process (L7).
+    pub(crate) async fn cancel(&self, job: JobId, reason: &str) -> Result<Operated, OperateError> {
+        let reason = self.config.sanitized(reason);
+        let operated = self.operate(job, Operation::Cancel { reason }).await?;
+        self.runs.cancel(job);
+        Ok(operated)
+    }
+}

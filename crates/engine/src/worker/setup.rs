@@ -1,0 +1,21 @@
+//! All that a worker is made of, once it is built.
+
+use std::sync::Arc;
+
+use super::execute::Executor;
+
+/// A queue that a worker serves.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedQueue {
+    pub(crate) name: Arc<str>,
+    pub(crate) concurrency: usize,
+    pub(crate) prefetch: usize,
+}
+
+/// See the module.
+pub(crate) struct WorkerSetup<C> {
+    pub(crate) executor: Executor<C>,
+    pub(crate) queues: Vec<ServedQueue>,
+    pub(crate) name: String,
+    pub(crate) maintenance: bool,
+}
