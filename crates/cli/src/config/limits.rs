@@ -8,6 +8,9 @@ use super::read::PlainValue;
 
 const MIB: u64 = 1024 * 1024;
 
+/// The most rows that the HTTP API reads at once for a list of 50 or a search: a lower limit would refuse its own pages.
+const PAGE_MIN: u64 = 100;
+
 /// More than this of anything of one tenant is a typing error.
 const TENANT_MAX: u64 = 1_000_000;
 
@@ -33,6 +36,9 @@ pub(super) fn take(limits: &mut Limits, word: &str, value: &PlainValue) -> Resul
         "queues_per_tenant" => (&mut limits.queues_per_tenant, TENANT_MAX),
         "kinds_per_tenant" => (&mut limits.kinds_per_tenant, TENANT_MAX),
         "incidents_per_tenant" => (&mut limits.incidents_per_tenant, TENANT_MAX),
+        "page" if *count < PAGE_MIN => {
+            return Err(format!("{count} is fewer than the HTTP API reads at once: the minimum is {PAGE_MIN}"));
+        }
         "page" => (&mut limits.page, usual.page as u64),
         "retries" => {
             let count = at_most(*count, u64::from(usual.retries))?;
@@ -60,4 +66,24 @@ fn at_most_span(span: Duration, most: Duration) -> Result<Duration, String> {
         return Err(format!("it is longer than {} days", most.as_secs() / 86_400));
     }
     Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_refused_when_nothing_could_pass_it_or_no_store_could_hold_it() {
+        // L20
+        for (word, count, problem) in [
+            ("batch", 0, Some("a limit of zero lets nothing through: the minimum is 1")),
+            ("batch", 1, None),
+            ("page", 99, Some("99 is fewer than the HTTP API reads at once: the minimum is 100")),
+            ("page", 100, None),
+            ("page", 1_001, Some("1001 is more than this version can hold: the maximum is 1000")),
+        ] {
+            let taken = take(&mut Limits::default(), word, &PlainValue::Count(count));
+            assert_eq!(taken.err().as_deref(), problem, "{word} = {count}");
+        }
+    }
 }
