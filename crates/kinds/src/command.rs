@@ -32,8 +32,9 @@ pub use self::program::{Arguments, Patterns, Program};
 pub use self::settings::{CommandSettings, ProcessLimits};
 
 use self::admit::{AdmittedCommand, admit};
+use self::output::Log;
 use self::process::Process;
-use crate::Kinds;
+use crate::kinds::Kinds;
 use crate::refusal::refused;
 
 /// What the killing of a tree may take after its grace period: the slot must be free within a second of that (E3).
@@ -127,9 +128,6 @@ impl<C: AsRef<Kinds> + Send + Sync + 'static> Job for Command<C> {
         run.finish(settings).await
     }
 }
-
-/// Keeps a line with the run.
-type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// One run of a program, whatever the worker's context is.
 struct Run {

@@ -8,8 +8,9 @@ use backstop::{BoxError, Job, JobContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::refusal::{PayloadRefusal, RefusalCode, refused};
-use crate::{Kinds, SettingsError, brief};
+use crate::error::SettingsError;
+use crate::kinds::Kinds;
+use crate::refusal::{PayloadRefusal, RefusalCode, brief, refused};
 
 /// Longest name of an event.
 const NAME_MAX: usize = 128;

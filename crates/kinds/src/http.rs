@@ -32,8 +32,8 @@ pub use self::settings::HttpSettings;
 use self::exchange::{HttpRequest, HttpResponse};
 use self::settings::METHODS;
 use self::target::Target;
-use crate::refusal::{PayloadRefusal, RefusalCode, refused};
-use crate::{Kinds, brief};
+use crate::kinds::Kinds;
+use crate::refusal::{PayloadRefusal, RefusalCode, brief, refused};
 
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
@@ -51,11 +51,6 @@ const RESERVED: [&str; 10] = [
     "trailer",
     "http2-settings",
 ];
-
-/// A failure without a mark: it is tried again by the job's backoff.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct HttpFailed(String);
 
 /// A job that sends a request. `C` is the worker's context.
 #[derive(Debug, Serialize, Deserialize)]

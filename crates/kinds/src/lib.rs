@@ -24,6 +24,7 @@ pub mod command;
 mod error;
 pub mod event;
 pub mod http;
+mod kinds;
 mod refusal;
 
 use backstop::WorkerBuilder;
@@ -32,36 +33,10 @@ pub use command::{Command, CommandSettings, Program};
 pub use error::SettingsError;
 pub use event::{EventSettings, Publish};
 pub use http::{Http, HttpSettings};
+pub use kinds::Kinds;
 pub use refusal::{PayloadRefusal, RefusalCode};
-
-/// What the built-in kinds of a worker may do.
-#[derive(Debug, Clone, Default)]
-pub struct Kinds {
-    /// Programs, their directories, environment and limits; none is allowed by default.
-    pub command: CommandSettings,
-    /// Addresses, ports, times and secrets; public addresses only by default.
-    pub http: HttpSettings,
-    /// Names of events; none is allowed by default.
-    pub event: EventSettings,
-}
-
-impl AsRef<Self> for Kinds {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
 
 /// Teaches a worker all built-in kinds. Its context lends their settings.
 pub fn register<C: AsRef<Kinds> + Send + Sync + 'static>(worker: WorkerBuilder<C>) -> WorkerBuilder<C> {
     worker.register::<Command<C>>().register::<Http<C>>().register::<Publish<C>>()
-}
-
-/// The start of a text that somebody else wrote, for a sentence about it.
-fn brief(text: &str) -> String {
-    const CHARS: usize = 80;
-    let mut shown: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().nth(CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
 }

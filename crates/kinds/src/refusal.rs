@@ -133,6 +133,16 @@ pub(crate) fn refused(refusal: PayloadRefusal) -> BoxError {
     Outcome::from(refusal).into()
 }
 
+/// The start of a text that somebody else wrote, for a sentence about it.
+pub(crate) fn brief(text: &str) -> String {
+    const CHARS: usize = 80;
+    let mut shown: String = text.chars().take(CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

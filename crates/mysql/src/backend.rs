@@ -9,25 +9,25 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 use crate::cancel;
-use crate::dialect::Mysql;
+use crate::dialect::MysqlDialect;
 use crate::error::of_driver;
 use crate::packet::packets;
 use crate::session::send;
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// The pool of connections.
-pub(crate) struct Pooled(pub(crate) Arc<State>);
+pub(crate) struct MysqlBackend(pub(crate) Arc<ServerState>);
 
-impl Backend for Pooled {
+impl Backend for MysqlBackend {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Mysql
+        &MysqlDialect
     }
 
     fn connect(&self) -> Pending<'_, Box<dyn ServerConnection>> {
         Box::pin(async move {
             let conn = self.0.pool.get_conn().await.map_err(no_connection)?;
-            Ok(Box::new(Pulled { state: self.0.clone(), conn }) as Box<dyn ServerConnection>)
+            Ok(Box::new(PooledConnection { state: self.0.clone(), conn }) as Box<dyn ServerConnection>)
         })
     }
 
@@ -45,12 +45,12 @@ pub(crate) fn no_connection(problem: mysql_async::Error) -> SqlFailure {
 }
 
 /// A connection out of the pool.
-struct Pulled {
-    state: Arc<State>,
+struct PooledConnection {
+    state: Arc<ServerState>,
     conn: Conn,
 }
 
-impl ServerConnection for Pulled {
+impl ServerConnection for PooledConnection {
     fn send<'a>(&'a mut self, batch: Batch, sent: &'a mut bool) -> Pending<'a, Vec<Vec<Row>>> {
         Box::pin(async move {
             let (own, plain) = (batch.queries.len(), |text: String| Query::new(text, Vec::new()));

@@ -6,10 +6,10 @@ use mysql_async::{Conn, Opts};
 use tokio::time::timeout;
 
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// Ends a connection that nobody may use again, with the statement and the transaction that are open on it.
-pub(crate) fn abandon(state: &State, conn: Conn) {
+pub(crate) fn abandon(state: &ServerState, conn: Conn) {
     let (id, opts) = (conn.id(), state.opts.clone());
     let end = async move {
         // Closing alone is not enough: a server that waits for a lock does not look at its connections.

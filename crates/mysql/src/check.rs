@@ -9,13 +9,13 @@ use backstop_store::{Finding, Level};
 use crate::error::NOT_ALLOWED;
 use crate::schema;
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// A job with the largest payload, written into a statement, takes a few of these.
 const SMALL_PACKET: u64 = 16 * 1024 * 1024;
 
 /// Looks at everything.
-pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, SqlFailure> {
+pub(crate) async fn check(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>, SqlFailure> {
     let mut settings = HashMap::new();
     for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         settings.insert(row.text()?, row.text()?);
@@ -137,7 +137,7 @@ fn server_version(version: &str) -> Finding {
 }
 
 /// How this very connection is protected. The server tells of the way that ends at it: behind a proxy it is not ours.
-async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
+async fn connection(tx: &mut Transaction, state: &ServerState) -> Result<Finding, SqlFailure> {
     let rows = tx.one(Query::new(sql::CIPHER, Vec::new())).await?;
     let cipher = rows.into_iter().next().map(|mut row| {
         row.skip(1);
@@ -149,7 +149,7 @@ async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, SqlF
 }
 
 /// Tables and indexes that are not there, and tables of an engine without transactions.
-async fn drift(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, SqlFailure> {
+async fn drift(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>, SqlFailure> {
     let prefix = state.prefix.name();
     // An underscore stands for any character in such a pattern, which only finds more.
     let pattern = || vec![Value::text(format!("{prefix}%"))];
@@ -191,7 +191,7 @@ async fn drift(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, SqlF
 }
 
 /// Transactions that keep old versions of rows alive.
-async fn horizon(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
+async fn horizon(tx: &mut Transaction, state: &ServerState) -> Result<Finding, SqlFailure> {
     let age = i64::try_from(state.old_transaction.as_secs()).unwrap_or(i64::MAX);
     let query = Query::new(sql::OLD_TRANSACTIONS, vec![Value::int(age)]);
     let rows = match tx.one(query).await {

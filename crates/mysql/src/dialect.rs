@@ -6,25 +6,25 @@ use backstop_sql::statement::{Params, Statement};
 use backstop_sql::{Dialect, Query, statement_table};
 
 use crate::error::NO_TRANSACTION;
-use crate::form::Form::{self, Each, Insert, Once, Rows};
-use crate::form::queries;
 use crate::list;
+use crate::shape::StatementShape::{self, Each, Insert, Once, Rows};
+use crate::shape::queries;
 use crate::sql::{self, archive, document, duty, incident, worker};
 
 /// The dialect of MariaDB and MySQL.
 #[derive(Debug, Clone, Copy)]
-pub struct Mysql;
+pub struct MysqlDialect;
 
 /// Up to so many jobs the server looks for in its claims; for more, reading all claims is less work.
 const FEW: usize = 8;
 
-impl Dialect for Mysql {
+impl Dialect for MysqlDialect {
     fn queries(&self, statement: Statement, params: Params) -> Vec<Query> {
         match &params {
             Params::Rows(rows) if statement == Statement::ClaimsWith && rows.rows() > FEW => {
                 vec![Query::new(sql::CLAIMS, Vec::new())]
             }
-            _ => queries(forms(statement), params),
+            _ => queries(shapes(statement), params),
         }
     }
 
@@ -52,7 +52,7 @@ impl Dialect for Mysql {
 
 statement_table! {
     /// How a statement is said.
-    forms -> Form {
+    shapes -> StatementShape {
         Savepoint => &[Once(sql::SAVEPOINT), Once(sql::RELEASE), Once(sql::SAVEPOINT)],
         Release => &[Once(sql::RELEASE)],
         RollbackTo => &[Once(sql::ROLLBACK_TO)],
@@ -117,7 +117,7 @@ statement_table! {
         QueuePaused => &[Once(sql::QUEUE_PAUSED)],
         NextDue => &[Each(sql::NEXT_DUE)],
         Views => &[Rows(sql::VIEWS)],
-        Summaries => &[Rows(sql::GLANCES)],
+        Summaries => &[Rows(sql::SUMMARIES)],
         Causes => &[Once(sql::CAUSES)],
         LastDecision => &[Once(sql::LAST_DECISION)],
         Attempts => &[Once(sql::ATTEMPTS)],

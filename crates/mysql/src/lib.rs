@@ -6,7 +6,7 @@
 //! # Layout
 //! - [`MysqlStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction,
 //!   over any [`Session`].
-//! - `dialect`, `sql`, `list`, `form`, `packet`, `error`: how the server is asked, and what its errors mean.
+//! - `dialect`, `sql`, `list`, `shape`, `packet`, `error`: how the server is asked, and what its errors mean.
 //! - `open`, `tls`, `schema`, `backend`, `session`, `prefix`, `state`, `cancel`: the server, its tables and
 //!   connections.
 //! - `server`, `claim`: what it does in its own way. `check`: what `doctor` says.
@@ -17,7 +17,6 @@ mod check;
 mod claim;
 mod dialect;
 mod error;
-mod form;
 mod list;
 mod open;
 mod options;
@@ -26,6 +25,7 @@ mod prefix;
 mod schema;
 mod server;
 mod session;
+mod shape;
 mod sql;
 mod state;
 mod store;
@@ -33,7 +33,7 @@ mod tls;
 mod tx;
 
 pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
-pub use dialect::Mysql;
+pub use dialect::MysqlDialect;
 pub use error::of_database;
 pub use mysql_async;
 pub use options::Options;

@@ -91,7 +91,7 @@ impl Text {
 
     /// True when the rows come from `record`.
     fn is_record(&self) -> bool {
-        [sql::LIST_SHELF, sql::LIST_LANE_SHELF, sql::LIST_BY_FINGERPRINT].contains(&self.source)
+        [sql::LIST_RECORDS, sql::LIST_LANE_RECORDS, sql::LIST_BY_FINGERPRINT].contains(&self.source)
     }
 }
 
@@ -163,7 +163,7 @@ fn by_source(text: &mut Text, source: ListSource, scope: &SearchSpace) {
                 statuses.iter().map(move |status| vec![lane.clone(), status.clone()]).collect::<Vec<_>>()
             };
             let walks = apart(&scope.lanes, many).into_iter().flat_map(every).collect();
-            text.walk(sql::LIST_LANE_SHELF, &[sql::WHERE_LANES, sql::WHERE_STATES], walks);
+            text.walk(sql::LIST_LANE_RECORDS, &[sql::WHERE_LANES, sql::WHERE_STATES], walks);
         }
         (ListSource::States, [State::Pending]) => text.source = sql::LIST_READY,
         (ListSource::States, [State::Succeeded]) => text.source = sql::LIST_DONE,
@@ -171,14 +171,14 @@ fn by_source(text: &mut Text, source: ListSource, scope: &SearchSpace) {
         (ListSource::States, [State::Running]) => text.source = sql::LIST_RUNNING,
         (ListSource::States, _) => {
             let walks = statuses.into_iter().map(|status| vec![Value::int(status)]).collect();
-            text.walk(sql::LIST_SHELF, &[sql::WHERE_STATES], walks);
+            text.walk(sql::LIST_RECORDS, &[sql::WHERE_STATES], walks);
         }
     }
 }
 
 /// Adds the condition on the state that is shown, unless the source has nothing else.
 fn by_state(text: &mut Text, state: State, scope: &SearchSpace, running: &[JobId]) {
-    let covers = [sql::LIST_READY, sql::LIST_DONE, sql::LIST_SHELF, sql::LIST_LANE_SHELF];
+    let covers = [sql::LIST_READY, sql::LIST_DONE, sql::LIST_RECORDS, sql::LIST_LANE_RECORDS];
     match state {
         _ if covers.contains(&text.source) => {}
         State::Waiting if !scope.held.is_empty() => {
@@ -188,7 +188,7 @@ fn by_state(text: &mut Text, state: State, scope: &SearchSpace, running: &[JobId
         State::Running => text.must(sql::WHERE_RUNNING, Some(Value::jobs(running))),
         State::Succeeded => text.must(sql::WHERE_DONE, None),
         State::Failed | State::Paused | State::Canceled | State::Waiting => {
-            let condition = if text.is_record() { sql::WHERE_STATES } else { sql::WHERE_SHELVED };
+            let condition = if text.is_record() { sql::WHERE_STATES } else { sql::WHERE_RECORD_STATUS };
             text.must(condition, Some(Value::int(status_code(state))));
         }
     }

@@ -15,9 +15,9 @@ use crate::error::{is_there_already, of_driver};
 use crate::options::Options;
 use crate::prefix::Prefix;
 use crate::schema;
-use crate::session::Wire;
+use crate::session::DriverSession;
 use crate::sql;
-use crate::tls::{self, Earlier};
+use crate::tls::{self, DriverSslSettings};
 
 /// Where a store is, as its URL says.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ const KEEP_IDLE: Duration = Duration::from_secs(60);
 /// Reads a URL; settings of ours in it go into `options`.
 pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     let shown = without_password(url);
-    let (mut asked, mut earlier) = (RequestedEncryption::default(), Earlier::default());
+    let (mut asked, mut driver) = (RequestedEncryption::default(), DriverSslSettings::default());
     let (base, mut theirs) = each_setting(url, |name, value| {
         if name == "prefix" {
             options.prefix = Prefix::named(value)?;
@@ -45,10 +45,10 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
         let own = (&mut options.connections, &mut options.deadline, &mut options.lock_wait);
         Ok(take_setting((name, value), own.0, own.1, own.2)?
             || asked.take(name, value)?
-            || earlier.take(name, value)?)
+            || driver.take(name, value)?)
     })?;
     let contradicts = |problem: String| unusable(&shown, problem, "fix this part of the URL");
-    earlier.translate(&mut asked).map_err(contradicts)?;
+    driver.translate(&mut asked).map_err(contradicts)?;
     if !theirs.iter().any(|pair| pair.starts_with("prefer_socket=")) {
         // Behind a forwarded port the server's socket may be another server's on this machine.
         theirs.push("prefer_socket=false".to_owned());
@@ -119,7 +119,7 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
     let most = options.connections.max(1) + Access::OWN;
     // The lower bound is how many are kept although nobody uses them: none of them is opened before it is needed.
     let constraints = PoolConstraints::new(1, most).unwrap_or_default();
-    // A connection comes back clean or not at all, see `unit`, so resetting it would be a round trip for nothing.
+    // A connection comes back clean or not at all, see `backend`, so resetting it would be a round trip for nothing.
     let pool = PoolOpts::default()
         .with_constraints(constraints)
         .with_inactive_connection_ttl(KEEP_IDLE)
@@ -139,8 +139,8 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
     let failed = |failure: SqlFailure| failure.into_error(location, false);
     let look = async {
         let mut conn = pool.get_conn().await.map_err(no_connection)?;
-        let mut wire = Wire { conn: &mut conn, prefix: &options.prefix };
-        let found = version(&mut wire, &options.prefix).await?;
+        let mut session = DriverSession { conn: &mut conn, prefix: &options.prefix };
+        let found = version(&mut session, &options.prefix).await?;
         Ok::<_, SqlFailure>((conn, found))
     };
     let patience = CONNECT_TIMEOUT.min(options.deadline);
@@ -174,16 +174,16 @@ pub(crate) async fn apply(place: Place, options: &Options, statements: Vec<Strin
 
 async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(), Error> {
     let failed = |failure: SqlFailure| failure.into_error(location, false);
-    let mut wire = Wire { conn, prefix };
+    let mut session = DriverSession { conn, prefix };
     let name = || vec![Value::text(prefix.name())];
-    let locked = wire.one(Query::new(schema::LOCK, name())).await.map_err(failed)?;
+    let locked = session.one(Query::new(schema::LOCK, name())).await.map_err(failed)?;
     let got = locked.into_iter().next().map(|mut row| row.maybe_int()).transpose().map_err(failed)?;
     if got.flatten() != Some(1) {
         let problem = "another program has been migrating its tables for a minute; wait for it".to_owned();
         return Err(Error::Unavailable { location: location.to_owned(), problem, source: None });
     }
-    apply_missing(&mut wire, prefix, location).await?;
-    wire.one(Query::new(schema::UNLOCK, name())).await.map(drop).map_err(failed)
+    apply_missing(&mut session, prefix, location).await?;
+    session.one(Query::new(schema::UNLOCK, name())).await.map(drop).map_err(failed)
 }
 
 async fn apply_missing(session: &mut dyn Session, prefix: &Prefix, location: &str) -> Result<(), Error> {

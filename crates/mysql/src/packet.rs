@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use backstop_sql::{Query, Value};
 
-use crate::form::length;
 use crate::prefix::Prefix;
+use crate::shape::length;
 
 /// Characters in one packet, unless a single statement has more: well below the smallest `max_allowed_packet`.
 const LONG_PACKET: usize = 1024 * 1024;

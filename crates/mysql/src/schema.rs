@@ -275,13 +275,13 @@ pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
 
 /// A table as the migrations make it: its name without the prefix, and its indexes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct SchemaTable {
     pub(crate) name: &'static str,
     pub(crate) indexes: Vec<&'static str>,
 }
 
 /// All tables, as the migrations make them.
-pub(crate) fn tables() -> Vec<Table> {
+pub(crate) fn tables() -> Vec<SchemaTable> {
     let statements = || MIGRATIONS.iter().flat_map(|migration| migration.iter());
     let table = |statement: &&'static str| {
         let rest = statement.strip_prefix("CREATE TABLE IF NOT EXISTS backstop_")?;
@@ -289,9 +289,9 @@ pub(crate) fn tables() -> Vec<Table> {
             let line = line.trim();
             line.strip_prefix("UNIQUE KEY ").or(line.strip_prefix("KEY "))?.split(' ').next()
         };
-        Some(Table { name: rest.split(' ').next()?, indexes: rest.lines().filter_map(index).collect() })
+        Some(SchemaTable { name: rest.split(' ').next()?, indexes: rest.lines().filter_map(index).collect() })
     };
-    let mut tables: Vec<Table> = statements().filter_map(table).collect();
+    let mut tables: Vec<SchemaTable> = statements().filter_map(table).collect();
     let added = |statement: &&'static str| {
         let (table, rest) = statement
             .strip_prefix("ALTER TABLE backstop_")?
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn every_table_is_known_by_name() {
         let tables = tables();
-        let of_second = |table: &&Table| ["purged", "document"].contains(&table.name);
+        let of_second = |table: &&SchemaTable| ["purged", "document"].contains(&table.name);
         assert_eq!(tables.iter().filter(of_second).count(), 2, "{tables:?}");
         assert_eq!(tables.len(), FIRST.len() + 2, "every statement of the first migration makes a table");
         assert!(tables.iter().any(|table| table.name == "ready" && table.indexes == ["ready_expiring"]));

@@ -10,13 +10,13 @@ use backstop_store::{Claim, Claimed, Finding, Peek};
 
 use crate::check;
 use crate::claim;
-use crate::form::{Form, queries};
+use crate::shape::{StatementShape, queries};
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 use backstop_sql::statement::{Params, Request};
 
 /// MariaDB or MySQL, as the store asks it.
-pub(crate) struct MysqlServer(pub(crate) Arc<State>);
+pub(crate) struct MysqlServer(pub(crate) Arc<ServerState>);
 
 impl Server for MysqlServer {
     fn name(&self) -> &'static str {
@@ -60,7 +60,7 @@ async fn fold(tx: &mut Transaction, limit: usize) -> Result<usize, SqlFailure> {
     };
     let mut last: Vec<Query> = sums.into_iter().map(counts).collect();
     let gone = Columns::of(Value::ints(gone));
-    last.extend(queries(&[Form::Rows(sql::TALLY_DELETE)], Params::Rows(gone)));
+    last.extend(queries(&[StatementShape::Rows(sql::TALLY_DELETE)], Params::Rows(gone)));
     tx.commit(last.into_iter().map(Request::from).collect()).await?;
     Ok(folded)
 }

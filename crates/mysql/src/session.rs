@@ -5,7 +5,7 @@ use mysql_async::consts::ColumnType;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Row as DriverRow, Value as DriverValue};
 
-use crate::dialect::Mysql;
+use crate::dialect::MysqlDialect;
 use crate::error::of_driver;
 use crate::packet::{Packet, packets};
 use crate::prefix::Prefix;
@@ -23,14 +23,14 @@ pub(crate) async fn send(conn: &mut impl Queryable, packet: Packet) -> Result<Ve
 }
 
 /// A connection, in whatever transaction it is.
-pub(crate) struct Wire<'c, Q> {
+pub(crate) struct DriverSession<'c, Q> {
     pub(crate) conn: &'c mut Q,
     pub(crate) prefix: &'c Prefix,
 }
 
-impl<Q: Queryable> Session for Wire<'_, Q> {
+impl<Q: Queryable> Session for DriverSession<'_, Q> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Mysql
+        &MysqlDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use backstop_sql::connection::Mode;
 
-use crate::form::Bulk;
+use crate::shape::Bulk;
 
 /// Between the keys of a list that is joined in.
 const UNION: &str = " UNION ALL ";
@@ -429,7 +429,7 @@ pub(crate) const VIEWS: Bulk = Bulk {
 };
 /// What became of jobs. The row of `job` is looked for only when there is no other: a job without a past is pending or
 /// runs for the first time.
-pub(crate) const GLANCES: Bulk = Bulk {
+pub(crate) const SUMMARIES: Bulk = Bulk {
     head: "SELECT k.k0, CASE WHEN d.id IS NULL THEN COALESCE(r.status, 1) ELSE 7 END, r.paused_from, \
          COALESCE(d.redrives, r.redrives, 0), COALESCE(d.marks, r.marks), r.reason, \
          COALESCE(d.finished_at, r.finished_at), f.fingerprint FROM (SELECT NULL AS k0 UNION ALL ",

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::prefix::Prefix;
 
 /// How one process reaches its server.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) prefix: Prefix,
     pub(crate) pool: Pool,
     /// Where a statement is ended that nobody waits for any more, and by whom.

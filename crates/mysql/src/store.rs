@@ -7,14 +7,14 @@ use backstop_sql::{ServerStore, Shared, StoreSettings, look_at_fences};
 use backstop_store::{Error, Layer, Store};
 use tokio::runtime::Handle;
 
-use crate::backend::Pooled;
+use crate::backend::MysqlBackend;
 use crate::open;
 use crate::options::Options;
 use crate::packet::packets;
 use crate::prefix::Prefix;
 use crate::schema::{self, roles::roles};
 use crate::server::MysqlServer;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// A store in a MariaDB or MySQL database.
 pub struct MysqlStore {
@@ -37,9 +37,9 @@ impl MysqlStore {
         let Options { clock, prefix, connections, deadline, lock_wait, old_transaction, .. } = options;
         let open::Place { opts, encryption, location } = place;
         let runtime = Handle::current();
-        let state = Arc::new(State { prefix, pool, opts, runtime, encryption, old_transaction });
+        let state = Arc::new(ServerState { prefix, pool, opts, runtime, encryption, old_transaction });
         let settings = StoreSettings { location, connections, clock, deadline, lock_wait };
-        let shared = Arc::new(Shared::new(Arc::new(Pooled(state.clone())), settings));
+        let shared = Arc::new(Shared::new(Arc::new(MysqlBackend(state.clone())), settings));
         // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
         let _ = look_at_fences(&shared).await;
         let store = ServerStore::new(shared.clone(), Arc::new(MysqlServer(state)));

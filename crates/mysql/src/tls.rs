@@ -12,13 +12,13 @@ use rustls::{CertificateError, RootCertStore};
 
 /// The driver's own settings, in whose place `sslmode` and `sslrootcert` are.
 #[derive(Debug, Default)]
-pub(crate) struct Earlier {
+pub(crate) struct DriverSslSettings {
     require: Option<bool>,
     verify_ca: Option<bool>,
     verify_identity: Option<bool>,
 }
 
-impl Earlier {
+impl DriverSslSettings {
     /// Takes a pair of the URL; false when it is about something else.
     pub(crate) fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let slot = match name {
@@ -149,28 +149,28 @@ mod tests {
             (&[("require_ssl", "true"), ("verify_ca", "false")], Some(Require)),
             (&[("require_ssl", "true"), ("verify_identity", "false")], Some(VerifyFull)),
         ] {
-            let (mut earlier, mut asked) = (Earlier::default(), RequestedEncryption::default());
+            let (mut driver, mut asked) = (DriverSslSettings::default(), RequestedEncryption::default());
             for (name, value) in pairs {
-                assert_eq!(earlier.take(name, value), Ok(true), "{name}");
+                assert_eq!(driver.take(name, value), Ok(true), "{name}");
             }
-            earlier.translate(&mut asked).expect("all of them mean something");
+            driver.translate(&mut asked).expect("all of them mean something");
             assert_eq!(asked.mode, mode, "{pairs:?}");
         }
-        assert_eq!(Earlier::default().take("pool_max", "3"), Ok(false));
-        assert!(Earlier::default().take("built_in_roots", "false").is_err());
-        assert!(Earlier::default().take("require_ssl", "yes").is_err());
+        assert_eq!(DriverSslSettings::default().take("pool_max", "3"), Ok(false));
+        assert!(DriverSslSettings::default().take("built_in_roots", "false").is_err());
+        assert!(DriverSslSettings::default().take("require_ssl", "yes").is_err());
     }
 
     #[test]
     fn settings_that_contradict_each_other_are_refused() {
-        let mut earlier = Earlier::default();
-        earlier.take("verify_ca", "false").expect("known");
+        let mut driver = DriverSslSettings::default();
+        driver.take("verify_ca", "false").expect("known");
         assert!(
-            earlier.translate(&mut RequestedEncryption::default()).is_err(),
+            driver.translate(&mut RequestedEncryption::default()).is_err(),
             "it would verify all the same"
         );
-        earlier.take("require_ssl", "true").expect("known");
+        driver.take("require_ssl", "true").expect("known");
         let mut asked = RequestedEncryption { mode: Some(SslMode::Disable), root: None };
-        assert!(earlier.translate(&mut asked).is_err(), "one of them would be passed over");
+        assert!(driver.translate(&mut asked).is_err(), "one of them would be passed over");
     }
 }

@@ -10,24 +10,24 @@ use deadpool_postgres::{Object, PoolError};
 use futures_util::future::join;
 
 use crate::cancel;
-use crate::dialect::Postgres;
+use crate::dialect::PostgresDialect;
 use crate::error;
-use crate::session::Wire;
+use crate::session::DriverSession;
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// The pool of connections.
-pub(crate) struct Pooled(pub(crate) Arc<State>);
+pub(crate) struct PostgresBackend(pub(crate) Arc<ServerState>);
 
-impl Backend for Pooled {
+impl Backend for PostgresBackend {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Postgres
+        &PostgresDialect
     }
 
     fn connect(&self) -> Pending<'_, Box<dyn ServerConnection>> {
         Box::pin(async move {
             let client = Some(self.0.pool.get().await.map_err(no_connection)?);
-            Ok(Box::new(Pulled { state: self.0.clone(), client }) as Box<dyn ServerConnection>)
+            Ok(Box::new(PooledConnection { state: self.0.clone(), client }) as Box<dyn ServerConnection>)
         })
     }
 
@@ -50,13 +50,13 @@ pub(crate) fn no_connection(problem: PoolError) -> SqlFailure {
 }
 
 /// A connection out of the pool.
-struct Pulled {
-    state: Arc<State>,
+struct PooledConnection {
+    state: Arc<ServerState>,
     /// Gone once it is abandoned.
     client: Option<Object>,
 }
 
-impl ServerConnection for Pulled {
+impl ServerConnection for PooledConnection {
     fn send<'a>(&'a mut self, batch: Batch, sent: &'a mut bool) -> Pending<'a, Vec<Vec<Row>>> {
         Box::pin(async move {
             let Some(client) = self.client.as_deref() else { return Err(gone()) };
@@ -69,9 +69,9 @@ impl ServerConnection for Pulled {
                 }
             };
             let ended = async { if batch.commit { client.batch_execute(sql::COMMIT).await } else { Ok(()) } };
-            let wire = Wire { client, schema: &self.state.schema };
+            let session = DriverSession { client, schema: &self.state.schema };
             // Polled in this order, so sent in this order. After a failed statement the commit only rolls back.
-            let (begun, (answers, ended)) = join(begun, join(wire.send_all(&batch.queries), ended)).await;
+            let (begun, (answers, ended)) = join(begun, join(session.send_all(&batch.queries), ended)).await;
             begun.map_err(error::of_driver)?;
             let answers = answers?;
             ended.map_err(error::of_driver)?;

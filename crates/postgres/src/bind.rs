@@ -8,11 +8,11 @@ use backstop_sql::{Cell, Value};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-/// A value that is sent with its own type, see [`Bound::of_type`].
+/// A value that is sent with its own type, see [`SqlParam::of_type`].
 #[derive(Debug)]
-pub(crate) struct Bound<'v>(pub(crate) &'v Value);
+pub(crate) struct SqlParam<'v>(pub(crate) &'v Value);
 
-impl Bound<'_> {
+impl SqlParam<'_> {
     /// The type that it is sent as.
     pub(crate) const fn of_type(&self) -> Type {
         match self.0 {
@@ -32,7 +32,7 @@ impl Bound<'_> {
 
 type Boxed = Box<dyn std::error::Error + Sync + Send>;
 
-impl ToSql for Bound<'_> {
+impl ToSql for SqlParam<'_> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
         match self.0 {
             Value::Int(value) => value.to_sql(ty, out),
@@ -60,9 +60,9 @@ impl ToSql for Bound<'_> {
 
 /// A cell that is read by the type that the server names.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Read(pub(crate) Cell);
+pub(crate) struct SqlCell(pub(crate) Cell);
 
-impl<'a> FromSql<'a> for Read {
+impl<'a> FromSql<'a> for SqlCell {
     fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Boxed> {
         Ok(Self(match *ty {
             Type::INT2 => Cell::Int(i16::from_sql(ty, raw)?.into()),
@@ -112,7 +112,7 @@ fn several(raw: &[u8]) -> Result<Vec<Cell>, Boxed> {
         let (bytes, after) = rest.split_at_checked(length).ok_or("a row that ends too early")?;
         rest = after;
         let of_type = Type::from_oid(u32::try_from(of_type)?).unwrap_or(Type::TEXT);
-        cells.push(Read::from_sql(&of_type, bytes)?.0);
+        cells.push(SqlCell::from_sql(&of_type, bytes)?.0);
     }
     Ok(cells)
 }

@@ -8,7 +8,7 @@ use tokio_postgres::config::Host;
 
 use crate::open::Place;
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// A connection that nobody may use again, on which a transaction may be open.
 struct Abandoned(Option<Object>);
@@ -55,7 +55,7 @@ fn is_here(
 }
 
 /// Cancels whatever runs on a connection, and closes it. Until then it keeps its place in the pool.
-pub(crate) fn abandon(state: &State, client: Object) {
+pub(crate) fn abandon(state: &ServerState, client: Object) {
     if client.is_closed() || !state.direct {
         return drop(Abandoned(Some(client)));
     }

@@ -7,10 +7,10 @@ use backstop_store::{Finding, Level};
 
 use crate::schema;
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// Looks at everything.
-pub(crate) async fn check(tx: &mut Transaction, state: &State) -> Result<Vec<Finding>, SqlFailure> {
+pub(crate) async fn check(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>, SqlFailure> {
     let mut findings = Vec::new();
     for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
         findings.extend(setting(&row.text()?, &row.text()?));
@@ -75,7 +75,7 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
 }
 
 /// How this very connection is protected. The server tells of the way that ends at it: behind a pooler it is not ours.
-async fn connection(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
+async fn connection(tx: &mut Transaction, state: &ServerState) -> Result<Finding, SqlFailure> {
     let rows = tx.one(Query::new(sql::IS_ENCRYPTED, Vec::new())).await?;
     let there = first(rows, Row::bool)?;
     let here = state.encryption.promised().or(if state.direct { there } else { None });
@@ -92,7 +92,7 @@ fn server_version(number: &str) -> Finding {
 }
 
 /// Tables and indexes that are not there, or are not valid.
-async fn drift(tx: &mut Transaction, state: &State) -> Result<Finding, SqlFailure> {
+async fn drift(tx: &mut Transaction, state: &ServerState) -> Result<Finding, SqlFailure> {
     let schema = state.schema.name();
     let rows = tx.one(Query::new(sql::RELATIONS, vec![Value::text(schema)])).await?;
     let mut present = Vec::new();

@@ -11,25 +11,29 @@ use backstop_sql::{Query, Row, Session, Shared, SqlFailure, Transaction, Value};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
-use crate::cursors::{Begin, News};
+use crate::cursors::{ClaimStart, CursorUpdate};
 use crate::sql;
-use crate::state::State;
+use crate::state::ServerState;
 
 /// The longest interval of aging that is told to the server: five levels of it do not overflow.
 const LONGEST_AGING: i64 = 1_000_000_000_000_000_000;
 
 /// Takes due jobs for a worker in a transaction, queue by queue where some are named twice.
-pub(crate) async fn claim(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Claimed, SqlFailure> {
+pub(crate) async fn claim(
+    tx: &mut Transaction,
+    state: &ServerState,
+    claim: &Claim,
+) -> Result<Claimed, SqlFailure> {
     let start = start(state, &claim.queues);
-    let mut taking = Taking { claim, set: None, taken: Vec::new(), start: &start, news: None };
+    let mut taking = Taking { claim, set: None, taken: Vec::new(), start: &start, update: None };
     for round in rounds(&claim.queues) {
         let rooms = rooms(&round, ClaimRow::MOST - taking.taken.len());
         taking.serve(tx, &rooms).await?;
     }
-    let Taking { set, taken, news, .. } = taking;
+    let Taking { set, taken, update, .. } = taking;
     let set = set.ok_or_else(|| SqlFailure::Unreadable("a claim gave no answer".to_owned()))?;
     let claimed = save(tx, claim.worker, set, taken, Vec::new()).await?;
-    learn(state, &tx.shared, &start, news);
+    learn(state, &tx.shared, &start, update);
     Ok(claimed)
 }
 
@@ -38,9 +42,9 @@ struct Taking<'a> {
     claim: &'a Claim,
     set: Option<WorkingSet>,
     taken: Vec<TakenJob>,
-    start: &'a Begin,
+    start: &'a ClaimStart,
     /// What the last look at the lanes learned: the cursors once it is committed.
-    news: Option<News>,
+    update: Option<CursorUpdate>,
 }
 
 impl Taking<'_> {
@@ -51,8 +55,8 @@ impl Taking<'_> {
         let query = take_query(self.claim, now, rooms, self.start, false);
         let mut picked = tx.one(query).await?.into_iter();
         // The moment is that of the statement: what was due by it must not seem to start before.
-        let About { now, news, .. } = about(self.claim, picked.next())?;
-        self.news = Some(news);
+        let ClaimInfo { now, update, .. } = claim_info(self.claim, picked.next())?;
+        self.update = Some(update);
         let (shared, picked) = (tx.shared.clone(), picked.collect::<Vec<Row>>());
         meet_lanes(tx, &shared.lanes, &picked, 1).await?;
         let mut found = read(&shared, picked, rooms)?;
@@ -64,15 +68,15 @@ impl Taking<'_> {
 }
 
 /// What a claim is told beside its jobs.
-pub(crate) struct About {
+pub(crate) struct ClaimInfo {
     pub(crate) now: Timestamp,
     /// Of a whole claim that took something.
     pub(crate) fence: Option<Fence>,
-    pub(crate) news: News,
+    pub(crate) update: CursorUpdate,
 }
 
 /// Reads what a claim is told beside its jobs. A worker that is not live is refused.
-pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<About, SqlFailure> {
+pub(crate) fn claim_info(claim: &Claim, row: Option<Row>) -> Result<ClaimInfo, SqlFailure> {
     let no_answer = || SqlFailure::Unreadable("a claim gave no answer".to_owned());
     let mut row = row.ok_or_else(no_answer)?;
     let now = row.moment()?;
@@ -81,12 +85,18 @@ pub(crate) fn about(claim: &Claim, row: Option<Row>) -> Result<About, SqlFailure
         return Err(Error::NotEnlisted { worker: claim.worker }.into());
     }
     let fence = row.maybe_int()?.map(Fence);
-    let news = row.maybe_json()?.ok_or_else(no_answer)?;
-    Ok(About { now, fence, news })
+    let update = row.maybe_json()?.ok_or_else(no_answer)?;
+    Ok(ClaimInfo { now, fence, update })
 }
 
 /// The statement that takes jobs. `whole`: it writes the claim too.
-pub(crate) fn take_query(claim: &Claim, now: Value, rooms: &[Room<'_>], start: &Begin, whole: bool) -> Query {
+pub(crate) fn take_query(
+    claim: &Claim,
+    now: Value,
+    rooms: &[Room<'_>],
+    start: &ClaimStart,
+    whole: bool,
+) -> Query {
     let aging = i64::try_from(claim.aging.0.as_micros()).unwrap_or(i64::MAX);
     let params = vec![
         now,
@@ -123,20 +133,24 @@ pub(crate) fn read(
 }
 
 /// Where a claim of queues begins.
-pub(crate) fn start(state: &State, queues: &[ClaimQueue]) -> Begin {
+pub(crate) fn start(state: &ServerState, queues: &[ClaimQueue]) -> ClaimStart {
     state.cursors.start(queues.iter().map(|wanted| &*wanted.queue))
 }
 
 /// Goes on with what a claim learned, once it is committed.
-pub(crate) fn learn(state: &State, shared: &Shared, start: &Begin, news: Option<News>) {
+pub(crate) fn learn(state: &ServerState, shared: &Shared, start: &ClaimStart, update: Option<CursorUpdate>) {
     let queue_of = |lane: i64| shared.lanes.get(lane).ok().map(|lane| lane.queue.clone());
-    if let Some(news) = news {
-        state.cursors.learn(start, news, queue_of);
+    if let Some(update) = update {
+        state.cursors.learn(start, update, queue_of);
     }
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
-pub(crate) async fn peek(tx: &mut Transaction, state: &State, claim: &Claim) -> Result<Peek, SqlFailure> {
+pub(crate) async fn peek(
+    tx: &mut Transaction,
+    state: &ServerState,
+    claim: &Claim,
+) -> Result<Peek, SqlFailure> {
     let open = || claim.queues.iter().filter(|wanted| wanted.limit > 0);
     let start = start(state, &claim.queues);
     let params = vec![

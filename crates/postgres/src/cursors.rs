@@ -26,31 +26,31 @@ use backstop_core::{JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) use snapshot::Snapshot;
+pub(crate) use snapshot::TransactionSnapshot;
 
 /// A place in a lane, in the order of its jobs.
 pub(crate) type Position = (Timestamp, JobId);
 
 /// The cursors of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(Mutex<State>);
+pub(crate) struct Cursors(Mutex<CursorState>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct State {
+pub(crate) struct CursorState {
     /// Counts the changes: what a claim learned is of use only where it began.
     version: u64,
-    known: Option<Known>,
+    known: Option<KnownCursors>,
     /// The cursors that the store keeps, as far as this process knows.
     kept: BTreeMap<i64, Position>,
 }
 
 /// Cursors with what they were set by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Known {
+pub(crate) struct KnownCursors {
     /// The run of the server that they are about.
     pub(crate) server: i64,
     /// Everything that could be seen when they were set.
-    pub(crate) seen: Snapshot,
+    pub(crate) seen: TransactionSnapshot,
     /// By the ids of lanes. A lane that is not here is read from its start.
     pub(crate) lanes: BTreeMap<i64, Cursor>,
     /// No cursor is farther than this, in microseconds.
@@ -65,7 +65,7 @@ pub(crate) struct Cursor {
 
 /// Where a claim begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Begin {
+pub(crate) struct ClaimStart {
     version: u64,
     /// What the functions of the server are told; none to read every lane from its start.
     pub(crate) told: Option<String>,
@@ -81,9 +81,9 @@ struct Told {
 
 /// What a claim or a look learned, as the functions of the server tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-pub(crate) struct News {
+pub(crate) struct CursorUpdate {
     pub(crate) server: i64,
-    pub(crate) seen: Snapshot,
+    pub(crate) seen: TransactionSnapshot,
     /// The cursors that were sent were of use.
     pub(crate) known: bool,
     /// The caller's own transaction: what it does later has not been seen.
@@ -98,70 +98,75 @@ pub(crate) struct News {
 }
 
 impl Cursors {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CursorState> {
         // Every change is made whole before it is put in place.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a claim of these queues begins.
-    pub(crate) fn start<'q>(&self, queues: impl IntoIterator<Item = &'q str>) -> Begin {
+    pub(crate) fn start<'q>(&self, queues: impl IntoIterator<Item = &'q str>) -> ClaimStart {
         self.lock().start(queues)
     }
 
     /// Goes on with what a claim learned that began at `start` and is committed. Lanes of unknown queues are left out.
-    pub(crate) fn learn(&self, start: &Begin, news: News, queue_of: impl Fn(i64) -> Option<Arc<str>>) {
-        self.lock().learn(start, news, queue_of);
+    pub(crate) fn learn(
+        &self,
+        start: &ClaimStart,
+        update: CursorUpdate,
+        queue_of: impl Fn(i64) -> Option<Arc<str>>,
+    ) {
+        self.lock().learn(start, update, queue_of);
     }
 
     /// Begins with what other processes kept, unless this one has claimed already.
-    pub(crate) fn recall(&self, server: i64, kept: Vec<(i64, Cursor, Snapshot)>) {
+    pub(crate) fn recall(&self, server: i64, kept: Vec<(i64, Cursor, TransactionSnapshot)>) {
         self.lock().recall(server, kept);
     }
 
     /// What the store should keep for other processes; none when no cursor has moved since. It counts as kept.
-    pub(crate) fn keep(&self) -> Option<Known> {
+    pub(crate) fn keep(&self) -> Option<KnownCursors> {
         self.lock().keep()
     }
 }
 
-impl State {
-    pub(crate) fn start<'q>(&self, queues: impl IntoIterator<Item = &'q str>) -> Begin {
+impl CursorState {
+    pub(crate) fn start<'q>(&self, queues: impl IntoIterator<Item = &'q str>) -> ClaimStart {
         let queues: Vec<&str> = queues.into_iter().collect();
         let told = self.known.as_ref().map(|known| known.told(&queues));
-        Begin { version: self.version, told }
+        ClaimStart { version: self.version, told }
     }
 
     pub(crate) fn learn(
         &mut self,
-        start: &Begin,
-        mut news: News,
+        start: &ClaimStart,
+        mut update: CursorUpdate,
         queue_of: impl Fn(i64) -> Option<Arc<str>>,
     ) {
         if start.version != self.version {
             return;
         }
-        if let Some(own) = news.own {
-            news.seen.unsee(own);
+        if let Some(own) = update.own {
+            update.seen.unsee(own);
         }
         let mut lanes = match self.known.take() {
-            Some(known) if news.known => known.lanes,
+            Some(known) if update.known => known.lanes,
             _ => BTreeMap::new(),
         };
-        for (lane, run_at) in news.behind.into_iter().flatten() {
+        for (lane, run_at) in update.behind.into_iter().flatten() {
             let back = (Timestamp::from_micros(run_at), JobId::from_u128(0));
             lanes.entry(lane).and_modify(|cursor| cursor.at = cursor.at.min(back));
         }
-        for (lane, run_at, id) in news.reached.into_iter().flatten() {
+        for (lane, run_at, id) in update.reached.into_iter().flatten() {
             let at = (Timestamp::from_micros(run_at), JobId::from_uuid(id));
             if let Some(queue) = queue_of(lane) {
                 lanes.insert(lane, Cursor { queue, at });
             }
         }
-        self.known = Some(Known::new(news.server, news.seen, lanes));
+        self.known = Some(KnownCursors::new(update.server, update.seen, lanes));
         self.version += 1;
     }
 
-    fn recall(&mut self, server: i64, kept: Vec<(i64, Cursor, Snapshot)>) {
+    fn recall(&mut self, server: i64, kept: Vec<(i64, Cursor, TransactionSnapshot)>) {
         self.kept = kept.iter().map(|(lane, cursor, _)| (*lane, cursor.at)).collect();
         if self.known.is_some() {
             return;
@@ -169,11 +174,11 @@ impl State {
         // What all of them saw: an arrival that one of them may have missed is read again.
         let seen = kept.iter().map(|(.., seen)| seen.clone()).reduce(|one, other| one.common(&other));
         let lanes = kept.into_iter().map(|(lane, cursor, _)| (lane, cursor)).collect();
-        self.known = seen.map(|seen| Known::new(server, seen, lanes));
+        self.known = seen.map(|seen| KnownCursors::new(server, seen, lanes));
         self.version += 1;
     }
 
-    fn keep(&mut self) -> Option<Known> {
+    fn keep(&mut self) -> Option<KnownCursors> {
         let known = self.known.as_ref()?;
         let moved = |lane: &i64, cursor: &Cursor| self.kept.get(lane) != Some(&cursor.at);
         let moved = known.lanes.iter().filter(|(lane, cursor)| moved(lane, cursor));
@@ -182,12 +187,12 @@ impl State {
             return None;
         }
         self.kept.extend(moved.iter().map(|(lane, cursor)| (*lane, cursor.at)));
-        Some(Known::new(known.server, known.seen.clone(), moved))
+        Some(KnownCursors::new(known.server, known.seen.clone(), moved))
     }
 }
 
-impl Known {
-    fn new(server: i64, seen: Snapshot, lanes: BTreeMap<i64, Cursor>) -> Self {
+impl KnownCursors {
+    fn new(server: i64, seen: TransactionSnapshot, lanes: BTreeMap<i64, Cursor>) -> Self {
         let farthest = lanes.values().map(|cursor| cursor.at.0.as_micros()).max();
         Self { server, seen, lanes, farthest: farthest.unwrap_or(i64::MIN) }
     }

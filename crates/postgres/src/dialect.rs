@@ -11,9 +11,9 @@ use crate::sql::{self, archive, document, incident};
 
 /// The dialect of PostgreSQL.
 #[derive(Debug, Clone, Copy)]
-pub struct Postgres;
+pub struct PostgresDialect;
 
-impl Dialect for Postgres {
+impl Dialect for PostgresDialect {
     fn queries(&self, statement: Statement, params: Params) -> Vec<Query> {
         let values = match (insert_into(statement), params) {
             (Some(into), Params::Rows(rows)) => return vec![into.query(rows)],
@@ -112,7 +112,7 @@ statement_table! {
         QueuePaused => &[sql::QUEUE_PAUSED],
         NextDue => &[sql::NEXT_DUE],
         Views => &[sql::BY_KEY, sql::VIEWS],
-        Summaries => &[sql::BY_KEY, sql::GLANCES],
+        Summaries => &[sql::BY_KEY, sql::SUMMARIES],
         Causes => &[sql::CAUSES],
         LastDecision => &[sql::LAST_DECISION],
         Attempts => &[sql::ATTEMPTS],
@@ -185,7 +185,7 @@ mod tests {
             });
             row.id(None).maybe_text(papers.filter(|_| number == 8));
         }
-        let mut queries = Postgres.queries(Statement::InsertJobs, Params::Rows(rows));
+        let mut queries = PostgresDialect.queries(Statement::InsertJobs, Params::Rows(rows));
         assert_eq!(queries.len(), 1);
         let Query { sql, params } = queries.remove(0);
         (sql.into_owned(), params.len())

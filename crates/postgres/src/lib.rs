@@ -9,8 +9,9 @@
 //!   over any [`Session`].
 //! - `dialect`, `sql`, `list`, `bind`, `error`: how PostgreSQL is asked, what goes in and comes out, what errors mean.
 //! - `open`, `tls`, `migrate`, `schema`, `backend`, `session`, `cancel`: the server, its tables and its connections.
-//! - `server`, `state`: what it does in its own way. `claim`, `take`, `cursors`: how jobs are claimed.
-//! - `collect`, `collector`: submits that share a commit. `hand_over`, `offers`: claims that share it with them.
+//! - `server`, `state`: what it does in its own way. `claim`, `short_claim`, `cursors`: how jobs are claimed.
+//! - `group_commit`, `waiting_submits`: submits that share a commit. `claim_at_submit`, `offers`: claims that share it
+//!   with them.
 //! - `listen`: wake-ups between processes. `check`: what `doctor` says.
 
 mod backend;
@@ -18,12 +19,11 @@ mod bind;
 mod cancel;
 mod check;
 mod claim;
-mod collect;
-mod collector;
+mod claim_at_submit;
 mod cursors;
 mod dialect;
 mod error;
-mod hand_over;
+mod group_commit;
 mod list;
 mod listen;
 mod migrate;
@@ -33,15 +33,16 @@ mod options;
 mod schema;
 mod server;
 mod session;
+mod short_claim;
 mod sql;
 mod state;
 mod store;
-mod take;
 mod tls;
 mod tx;
+mod waiting_submits;
 
 pub use backstop_sql::{Cell, Pending, Query, Row, Session, SqlFailure, Value, finish_in, submit_in};
-pub use dialect::Postgres;
+pub use dialect::PostgresDialect;
 #[cfg(feature = "diesel-async")]
 pub use diesel_async;
 pub use error::of_database;

@@ -52,7 +52,7 @@ impl Rows {
             Self::Fingerprint => sql::LIST_BY_FINGERPRINT,
             Self::Ready => sql::LIST_READY,
             Self::Done => sql::LIST_DONE,
-            Self::States | Self::LanesAndStates => sql::LIST_SHELF,
+            Self::States | Self::LanesAndStates => sql::LIST_RECORDS,
         }
     }
 
@@ -63,7 +63,7 @@ impl Rows {
 
     /// True when the rows are those of `record`.
     fn is_record(self) -> bool {
-        self.text() == sql::LIST_SHELF || self == Self::Fingerprint
+        self.text() == sql::LIST_RECORDS || self == Self::Fingerprint
     }
 
     /// Picks the condition for where the rows come from.
@@ -199,7 +199,7 @@ fn by_state(text: &mut Text, state: State, scope: &SearchSpace) {
         State::Running => text.must(sql::WHERE_RUNNING),
         State::Succeeded => text.must(sql::WHERE_DONE),
         State::Failed | State::Paused | State::Canceled | State::Waiting => {
-            text.must(from.pick(from.is_record(), [sql::WHERE_STATUS, sql::WHERE_SHELVED]));
+            text.must(from.pick(from.is_record(), [sql::WHERE_STATUS, sql::WHERE_RECORD_STATUS]));
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio_postgres::AsyncMessage;
 use crate::error::of_driver;
 use crate::open::Place;
 use crate::sql;
-use crate::state::{Process, State};
+use crate::state::{ServerState, StoreHandle};
 use crate::tls;
 
 /// Notices about one queue are this far apart at least.
@@ -35,54 +35,54 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A store that these tasks do not keep open.
 #[derive(Clone)]
-pub(crate) struct WeakProcess {
+pub(crate) struct WeakStoreHandle {
     shared: Weak<Shared>,
-    state: Weak<State>,
+    state: Weak<ServerState>,
 }
 
-impl WeakProcess {
-    pub(crate) fn of(process: &Process) -> Self {
-        Self { shared: Arc::downgrade(&process.shared), state: Arc::downgrade(&process.state) }
+impl WeakStoreHandle {
+    pub(crate) fn of(handle: &StoreHandle) -> Self {
+        Self { shared: Arc::downgrade(&handle.shared), state: Arc::downgrade(&handle.state) }
     }
 
-    fn upgrade(&self) -> Option<Process> {
-        Some(Process { shared: self.shared.upgrade()?, state: self.state.upgrade()? })
+    fn upgrade(&self) -> Option<StoreHandle> {
+        Some(StoreHandle { shared: self.shared.upgrade()?, state: self.state.upgrade()? })
     }
 }
 
 /// The channel of a schema.
-fn channel(state: &State) -> String {
+fn channel(state: &ServerState) -> String {
     format!("backstop_{}", state.schema.name())
 }
 
 /// Tells other processes of work that arrived here, until the store is dropped.
-pub(crate) async fn notify(store: WeakProcess, token: Arc<str>) {
+pub(crate) async fn notify(store: WeakStoreHandle, token: Arc<str>) {
     loop {
-        let Some(process) = store.upgrade() else { return };
+        let Some(handle) = store.upgrade() else { return };
         tokio::select! {
-            () = process.state.bell.notified() => {}
+            () = handle.state.arrived.notified() => {}
             // Only so that the store can go while nothing arrives.
             () = tokio::time::sleep(Duration::from_secs(1)) => {
-                process.state.close_idle();
+                handle.state.close_idle();
                 continue;
             }
         }
-        let queues = process.state.take_arrivals();
+        let queues = handle.state.take_arrivals();
         let payloads: Vec<String> = queues.iter().map(|queue| format!("{token} {queue}")).collect();
         if !payloads.is_empty() {
             // A hint that is lost costs a poll.
-            let _ = send(&process, payloads).await;
+            let _ = send(&handle, payloads).await;
         }
-        drop(process);
+        drop(handle);
         tokio::time::sleep(SPACING).await;
     }
 }
 
-async fn send(process: &Process, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
-    let channel = channel(&process.state);
+async fn send(handle: &StoreHandle, payloads: Vec<String>) -> Result<(), backstop_store::Error> {
+    let channel = channel(&handle.state);
     let payloads = Arc::new(payloads);
     let call = Call::new(Mode::WriteByKey, Class::Write);
-    let told = process.shared.transact(call, move |tx| {
+    let told = handle.shared.transact(call, move |tx| {
         let params = vec![Value::text(&channel), Value::texts(payloads.iter())];
         Box::pin(async move { tx.one_alone(Query::new(sql::NOTIFY, params)).await.map(drop) })
     });
@@ -91,29 +91,29 @@ async fn send(process: &Process, payloads: Vec<String>) -> Result<(), backstop_s
 
 /// Hears of work that arrived in other processes, until the store is dropped; connects again whenever that ends.
 /// Every `probe` it proves that it hears.
-pub(crate) async fn listen(store: WeakProcess, place: Arc<Place>, token: Arc<str>, probe: Duration) {
+pub(crate) async fn listen(store: WeakStoreHandle, place: Arc<Place>, token: Arc<str>, probe: Duration) {
     let mut pause = FIRST_PAUSE;
     let mut said: Option<Instant> = None;
     loop {
         let began = Instant::now();
-        let ended = hear(&store, &place, &token, probe).await;
-        let Some(process) = store.upgrade() else { return };
-        process.state.listening.store(false, Ordering::Release);
+        let ended = listen_once(&store, &place, &token, probe).await;
+        let Some(handle) = store.upgrade() else { return };
+        handle.state.listening.store(false, Ordering::Release);
         let Err(failure) = ended else { return };
         if said.is_none_or(|moment| moment.elapsed() > SAY_EVERY) {
             said = Some(Instant::now());
-            let (store, error) = (process.shared.location(), failure.into_error(&place.location, false));
+            let (store, error) = (handle.shared.location(), failure.into_error(&place.location, false));
             tracing::warn!(store, %error, "no notices from other processes; polling goes on");
         }
-        drop(process);
+        drop(handle);
         pause = if began.elapsed() > probe { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         tokio::time::sleep(pause).await;
     }
 }
 
 /// One connection, until it fails; Ok when the store is gone.
-async fn hear(
-    store: &WeakProcess,
+async fn listen_once(
+    store: &WeakStoreHandle,
     place: &Place,
     token: &str,
     probe_every: Duration,
@@ -132,32 +132,32 @@ async fn hear(
             }
         }
     });
-    let heard = attend(store, &client, &mut notices, token, probe_every).await;
+    let heard = forward_notices(store, &client, &mut notices, token, probe_every).await;
     driver.abort();
     heard
 }
 
-async fn attend(
-    store: &WeakProcess,
+async fn forward_notices(
+    store: &WeakStoreHandle,
     client: &tokio_postgres::Client,
     notices: &mut mpsc::UnboundedReceiver<String>,
     token: &str,
     probe_every: Duration,
 ) -> Result<(), SqlFailure> {
-    let Some(process) = store.upgrade() else { return Ok(()) };
-    let channel = channel(&process.state);
+    let Some(handle) = store.upgrade() else { return Ok(()) };
+    let channel = channel(&handle.state);
     timeout(PROBE_LIMIT, client.batch_execute(&format!("LISTEN {channel}")))
         .await
         .map_err(|_| SqlFailure::Slow("the start of listening"))?
         .map_err(of_driver)?;
-    drop(process);
+    drop(handle);
     let probe = format!("{token} ");
     loop {
         // Sent over the pool: behind a pooler a notice of the listening connection itself would come back at once, with
         // the answer to its own statement, and prove nothing.
-        let Some(process) = store.upgrade() else { return Ok(()) };
-        let asked = timeout(PROBE_LIMIT, send(&process, vec![probe.clone()])).await;
-        drop(process);
+        let Some(handle) = store.upgrade() else { return Ok(()) };
+        let asked = timeout(PROBE_LIMIT, send(&handle, vec![probe.clone()])).await;
+        drop(handle);
         asked.map_err(|_| SqlFailure::Slow("a notice to itself"))?.map_err(SqlFailure::Refused)?;
         let limit = Instant::now() + PROBE_LIMIT;
         loop {
@@ -170,12 +170,12 @@ async fn attend(
                 None => return Err(SqlFailure::Lost("the listening connection ended".to_owned())),
             }
         }
-        let Some(process) = store.upgrade() else { return Ok(()) };
-        if !process.state.listening.swap(true, Ordering::AcqRel) {
+        let Some(handle) = store.upgrade() else { return Ok(()) };
+        if !handle.state.listening.swap(true, Ordering::AcqRel) {
             // Whatever was told before this moment was not heard.
-            process.shared.observer().work_arrived();
+            handle.shared.observer().work_arrived();
         }
-        drop(process);
+        drop(handle);
         let next = Instant::now() + probe_every;
         while let Ok(notice) = tokio::time::timeout_at(next, notices.recv()).await {
             let Some(payload) = notice else {
@@ -187,13 +187,13 @@ async fn attend(
 }
 
 /// Wakes the workers of this process, if the notice is from another one and about a queue they serve.
-fn pass_on(store: &WeakProcess, payload: &str, token: &str) {
+fn pass_on(store: &WeakStoreHandle, payload: &str, token: &str) {
     let Some((sender, queue)) = payload.split_once(' ') else { return };
     if sender != token
-        && let Some(process) = store.upgrade()
-        && process.state.serves(queue)
+        && let Some(handle) = store.upgrade()
+        && handle.state.serves(queue)
     {
-        process.shared.observer().work_arrived();
+        handle.shared.observer().work_arrived();
     }
 }
 

@@ -14,7 +14,7 @@ use crate::backend::no_connection;
 use crate::error::of_driver;
 use crate::options::Options;
 use crate::schema;
-use crate::session::{Schema, Wire};
+use crate::session::{DriverSession, Schema};
 use crate::sql;
 
 /// How often a program that waits for another one to migrate looks again.
@@ -26,8 +26,8 @@ pub(crate) async fn prepare(pool: &Pool, location: &str, options: &Options) -> R
     let failed = |failure: SqlFailure| failure.into_error(location, false);
     let look = async {
         let client = pool.get().await.map_err(no_connection)?;
-        let mut wire = Wire { client: &client, schema: &options.schema };
-        let found = version(&mut wire, &options.schema).await?;
+        let mut session = DriverSession { client: &client, schema: &options.schema };
+        let found = version(&mut session, &options.schema).await?;
         Ok::<_, SqlFailure>((client, found))
     };
     let looked = tokio::time::timeout(options.deadline, look).await;
@@ -56,12 +56,12 @@ enum Next {
 async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> Result<Next, Error> {
     let failed = |failure: SqlFailure| failure.into_error(location, false);
     begin(client, names).await.map_err(failed)?;
-    let mut wire = Wire { client, schema: names };
-    let mut next = apply_missing(&mut wire, names, location).await?;
+    let mut session = DriverSession { client, schema: names };
+    let mut next = apply_missing(&mut session, names, location).await?;
     if let Next::Online(leads_to, statements) = next {
         client.batch_execute(sql::LET_GO).await.map_err(|error| failed(of_driver(error)))?;
         make_online(pool, names, statements).await.map_err(failed)?;
-        save(&mut wire, leads_to).await.map_err(failed)?;
+        save(&mut session, leads_to).await.map_err(failed)?;
         next = Next::Again;
     }
     client.batch_execute(sql::COMMIT).await.map_err(|error| failed(of_driver(error)))?;
@@ -72,9 +72,9 @@ async fn step(client: &Client, pool: &Pool, names: &Schema, location: &str) -> R
 async fn begin(client: &Client, names: &Schema) -> Result<(), SqlFailure> {
     loop {
         client.batch_execute(sql::BEGIN_MIGRATION).await.map_err(of_driver)?;
-        let mut wire = Wire { client, schema: names };
+        let mut session = DriverSession { client, schema: names };
         let lock = Query::new(schema::MIGRATION_LOCK, vec![Value::text(names.name())]);
-        let locked = wire.one(lock).await?.into_iter().next().map(|mut row| row.bool()).transpose()?;
+        let locked = session.one(lock).await?.into_iter().next().map(|mut row| row.bool()).transpose()?;
         if locked == Some(true) {
             return Ok(());
         }
@@ -123,11 +123,11 @@ async fn save(session: &mut dyn Session, version: i64) -> Result<(), SqlFailure>
 /// Makes indexes beside everything that is going on, over a connection without a transaction.
 async fn make_online(pool: &Pool, names: &Schema, statements: &[&str]) -> Result<(), SqlFailure> {
     let client = Object::take(pool.get().await.map_err(no_connection)?);
-    let mut wire = Wire { client: &client, schema: names };
+    let mut session = DriverSession { client: &client, schema: names };
     for statement in statements {
         let (name, create) = schema::online(statement);
         let asked = Query::new(schema::INDEX_VALID, vec![Value::text(names.name()), Value::text(name)]);
-        match wire.one(asked).await?.into_iter().next().map(|mut row| row.bool()).transpose()? {
+        match session.one(asked).await?.into_iter().next().map(|mut row| row.bool()).transpose()? {
             Some(true) => continue,
             Some(false) => {
                 let drop = schema::drop_online(name);

@@ -12,15 +12,15 @@ use backstop_store::{Claim, Claimed, Finding, Peek};
 use crate::check;
 use crate::claim;
 use crate::cursors::Cursor;
+use crate::short_claim;
 use crate::sql;
-use crate::state::State;
-use crate::take;
+use crate::state::ServerState;
 
 /// Batches of arrivals that are removed in one go at most.
 const MOST_CLEARED: usize = 50;
 
 /// PostgreSQL, as the store asks it.
-pub(crate) struct PostgresServer(pub(crate) Arc<State>);
+pub(crate) struct PostgresServer(pub(crate) Arc<ServerState>);
 
 impl Server for PostgresServer {
     fn name(&self) -> &'static str {
@@ -32,8 +32,8 @@ impl Server for PostgresServer {
             let rounds = rounds(&claim.queues);
             let claimed = match &*rounds {
                 // In one statement if that can be, in a transaction otherwise.
-                [round] if take::is_plain(&self.0, &tx.shared, round) => {
-                    take::take(tx, &self.0, claim, &rooms(round, usize::MAX)).await
+                [round] if short_claim::is_plain(&self.0, &tx.shared, round) => {
+                    short_claim::take(tx, &self.0, claim, &rooms(round, usize::MAX)).await
                 }
                 _ => claim::claim(tx, &self.0, claim).await,
             };

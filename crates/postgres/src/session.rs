@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row as DriverRow};
 
-use crate::bind::{Bound, Read};
-use crate::dialect::Postgres;
+use crate::bind::{SqlCell, SqlParam};
+use crate::dialect::PostgresDialect;
 use crate::error;
 
 /// The names of our tables: the schema they are in.
@@ -66,14 +66,14 @@ impl Schema {
 }
 
 /// A connection of the driver `tokio_postgres`, in whatever transaction it is.
-pub(crate) struct Wire<'c> {
+pub(crate) struct DriverSession<'c> {
     pub(crate) client: &'c Client,
     pub(crate) schema: &'c Schema,
 }
 
-impl Session for Wire<'_> {
+impl Session for DriverSession<'_> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Postgres
+        &PostgresDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
@@ -81,7 +81,7 @@ impl Session for Wire<'_> {
     }
 }
 
-impl Wire<'_> {
+impl DriverSession<'_> {
     /// Runs statements in order; the answers to all of them come back in one round trip.
     pub(crate) async fn send_all(&self, batch: &[Query]) -> Result<Vec<Vec<Row>>, SqlFailure> {
         // Polled in order, so sent in order.
@@ -90,7 +90,7 @@ impl Wire<'_> {
 
     /// Runs one statement, unnamed and in one round trip, so that it works behind a pooler too.
     async fn send(&self, query: &Query) -> Result<Vec<Row>, SqlFailure> {
-        let bound: Vec<Bound<'_>> = query.params.iter().map(Bound).collect();
+        let bound: Vec<SqlParam<'_>> = query.params.iter().map(SqlParam).collect();
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             bound.iter().map(|value| (value as &(dyn ToSql + Sync), value.of_type())).collect();
         let rows = self.client.query_typed(&self.schema.text(&query.sql), &params).await;
@@ -100,7 +100,7 @@ impl Wire<'_> {
 
 /// Reads a row of the driver.
 fn read(row: &DriverRow) -> Result<Row, SqlFailure> {
-    let cell = |column| row.try_get::<_, Read>(column).map(|read| read.0).map_err(error::of_driver);
+    let cell = |column| row.try_get::<_, SqlCell>(column).map(|read| read.0).map_err(error::of_driver);
     Ok(Row::new((0..row.len()).map(cell).collect::<Result<Vec<Cell>, SqlFailure>>()?))
 }
 

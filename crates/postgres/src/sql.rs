@@ -395,7 +395,7 @@ pub(crate) const VIEWS: &str = concat!(
 );
 /// What became of jobs. The row of `job` is looked for only when there is no other: a job without a past is pending or
 /// runs for the first time. As a subquery that answers one row it cannot become a walk over all jobs.
-pub(crate) const GLANCES: &str = "SELECT i.id, CASE WHEN d.id IS NULL THEN coalesce(r.status, 1) ELSE 7 END::bigint, \
+pub(crate) const SUMMARIES: &str = "SELECT i.id, CASE WHEN d.id IS NULL THEN coalesce(r.status, 1) ELSE 7 END::bigint, \
      r.paused_from, coalesce(d.redrives, r.redrives, 0), coalesce(d.marks, r.marks), r.reason, \
      coalesce(d.finished_at, r.finished_at), f.fingerprint \
      FROM unnest($1::uuid[]) i(id) LEFT JOIN backstop.record r ON r.id = i.id \

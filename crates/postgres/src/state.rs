@@ -13,17 +13,17 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::collector::Collector;
 use crate::cursors::Cursors;
 use crate::offers::Offers;
 use crate::options::Options;
 use crate::session::Schema;
+use crate::waiting_submits::WaitingSubmits;
 
 /// How long arrivals are kept after their transactions have ended, at least.
 const ARRIVALS_KEPT: Duration = Duration::from_secs(60);
 
 /// What one process knows of its server.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) schema: Schema,
     pub(crate) pool: Pool,
     /// How a statement is canceled that nobody waits for any more, and where that is done.
@@ -41,18 +41,18 @@ pub(crate) struct State {
     pub(crate) cursors: Cursors,
     /// When this process last removed arrivals that nobody needs any more.
     arrivals_cleared: Mutex<Option<Instant>>,
-    pub(crate) collector: Collector,
+    pub(crate) submits: WaitingSubmits,
     pub(crate) offers: Offers,
-    /// Queues where work arrived that other processes have not heard of, and the bell for whoever tells them.
+    /// Queues where work arrived that other processes have not heard of, and the signal for whoever tells them.
     arrivals: Mutex<BTreeSet<Arc<str>>>,
-    pub(crate) bell: Notify,
+    pub(crate) arrived: Notify,
     /// Queues that workers of this process serve.
     served: RwLock<HashSet<Arc<str>>>,
     /// True while notices of other processes reach us.
     pub(crate) listening: AtomicBool,
 }
 
-impl State {
+impl ServerState {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(
         pool: Pool,
@@ -73,10 +73,10 @@ impl State {
             short_claims: options.short_claims,
             cursors: Cursors::default(),
             arrivals_cleared: Mutex::default(),
-            collector: Collector::default(),
+            submits: WaitingSubmits::default(),
             offers: Offers::default(),
             arrivals: Mutex::default(),
-            bell: Notify::new(),
+            arrived: Notify::new(),
             served: RwLock::default(),
             listening: AtomicBool::new(false),
         }
@@ -85,7 +85,7 @@ impl State {
     /// Notes queues of which other processes are to be told.
     pub(crate) fn note_arrivals(&self, queues: BTreeSet<Arc<str>>) {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).extend(queues);
-        self.bell.notify_one();
+        self.arrived.notify_one();
     }
 
     /// The queues of which other processes have not heard.
@@ -122,7 +122,7 @@ impl State {
 
 /// A store, as those who work beside its verbs hold it.
 #[derive(Clone)]
-pub(crate) struct Process {
+pub(crate) struct StoreHandle {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<ServerState>,
 }

@@ -13,23 +13,23 @@ use backstop_store::{
 };
 use tokio::task::JoinHandle;
 
-use crate::backend::{Pooled, no_connection};
+use crate::backend::{PostgresBackend, no_connection};
 use crate::cancel;
-use crate::collect;
+use crate::claim_at_submit;
 use crate::error::of_driver;
-use crate::hand_over;
-use crate::listen::{self, WeakProcess};
+use crate::group_commit;
+use crate::listen::{self, WeakStoreHandle};
 use crate::migrate;
 use crate::open::{self, Place};
 use crate::options::Options;
 use crate::schema::roles::roles;
 use crate::server::PostgresServer;
-use crate::state::{Process, State};
+use crate::state::{ServerState, StoreHandle};
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     store: ServerStore,
-    process: Process,
+    handle: StoreHandle,
     found: Option<i64>,
     listen: Option<Arc<Place>>,
     probe: Duration,
@@ -50,16 +50,17 @@ impl PostgresStore {
         let pool = open::pool(&place, connector.clone(), &options)?;
         let found = migrate::prepare(&pool, &place.location, &options).await?;
         let direct = cancel::is_direct(&pool, &place).await;
-        let state = Arc::new(State::new(pool, connector, direct, place.encryption, &options));
+        let state = Arc::new(ServerState::new(pool, connector, direct, place.encryption, &options));
         let Options { clock, connections, deadline, lock_wait, probe, .. } = options;
         let settings = StoreSettings { location: place.location, connections, clock, deadline, lock_wait };
-        let shared = Arc::new(Shared::new(Arc::new(Pooled(state.clone())), settings));
+        let shared = Arc::new(Shared::new(Arc::new(PostgresBackend(state.clone())), settings));
         // What cannot be seen or raised now, or by this user, is found by the claim that meets it.
         let _ = look_at_fences(&shared).await;
         let store = ServerStore::new(shared.clone(), Arc::new(PostgresServer(state.clone())));
-        let (process, token) = (Process { shared, state }, listen::token());
-        let teller = process.state.runtime.spawn(listen::notify(WeakProcess::of(&process), token.clone()));
-        Ok(Self { store, process, found, listen, probe, token, tasks: Mutex::new(vec![teller]) })
+        let (handle, token) = (StoreHandle { shared, state }, listen::token());
+        let notifier =
+            handle.state.runtime.spawn(listen::notify(WeakStoreHandle::of(&handle), token.clone()));
+        Ok(Self { store, handle, found, listen, probe, token, tasks: Mutex::new(vec![notifier]) })
     }
 
     /// The version of the tables when the store was opened; none when there were none.
@@ -73,7 +74,7 @@ impl PostgresStore {
     /// # Errors
     /// [`Error::Unusable`] when the user may not.
     pub async fn apply_roles(&self) -> Result<(), Error> {
-        let Process { shared, state } = &self.process;
+        let StoreHandle { shared, state } = &self.handle;
         let failed = |failure: SqlFailure| failure.into_error(shared.location(), false);
         let client = state.pool.get().await.map_err(|problem| failed(no_connection(problem)))?;
         client.batch_execute(&roles(&state.schema)).await.map_err(|error| failed(of_driver(error)))
@@ -82,25 +83,25 @@ impl PostgresStore {
     /// Statements this store has sent, without those that begin and end transactions.
     #[must_use]
     pub fn statements(&self) -> u64 {
-        self.process.shared.statements()
+        self.handle.shared.statements()
     }
 
     /// Transactions this store has committed.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.process.shared.commits()
+        self.handle.shared.commits()
     }
 
     /// Workers of this process that wait to be handed what is stored.
     #[must_use]
     pub fn standing_offers(&self) -> usize {
-        self.process.state.offers.standing()
+        self.handle.state.offers.standing()
     }
 
     /// True while notices of other processes are heard.
     #[must_use]
     pub fn is_listening(&self) -> bool {
-        self.process.state.listening.load(Ordering::Acquire)
+        self.handle.state.listening.load(Ordering::Acquire)
     }
 }
 
@@ -113,7 +114,7 @@ impl Drop for PostgresStore {
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let location = self.process.shared.location();
+        let location = self.handle.shared.location();
         f.debug_struct("PostgresStore").field("location", &location).finish_non_exhaustive()
     }
 }
@@ -129,15 +130,15 @@ impl Layer for PostgresStore {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // The first task tells others; the second one, started once somebody wants to hear, listens to them.
         if let Some(place) = self.listen.as_ref().filter(|_| tasks.len() == 1) {
-            let (process, token) = (WeakProcess::of(&self.process), self.token.clone());
-            let ear = listen::listen(process, place.clone(), token, self.probe);
-            tasks.push(self.process.state.runtime.spawn(ear));
+            let (handle, token) = (WeakStoreHandle::of(&self.handle), self.token.clone());
+            let listener = listen::listen(handle, place.clone(), token, self.probe);
+            tasks.push(self.handle.state.runtime.spawn(listener));
         }
     }
 
     fn submit(&self, mut submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
         match submit.jobs.pop() {
-            Some(job) if submit.jobs.is_empty() => Box::pin(collect::submit_one(&self.process, job)),
+            Some(job) if submit.jobs.is_empty() => Box::pin(group_commit::submit_one(&self.handle, job)),
             last => {
                 submit.jobs.extend(last);
                 self.store.submit(submit)
@@ -146,11 +147,11 @@ impl Layer for PostgresStore {
     }
 
     fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
-        Box::pin(hand_over::offer(&self.process, claim, withdrawn))
+        Box::pin(claim_at_submit::offer(&self.handle, claim, withdrawn))
     }
 
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
-        self.process.state.serve(&worker.queues);
+        self.handle.state.serve(&worker.queues);
         self.store.enlist(worker)
     }
 
@@ -158,7 +159,7 @@ impl Layer for PostgresStore {
         let findings = self.store.check();
         // Notices may come another way, which the statements of the check have not gone.
         let another = self.listen.as_ref().map(|place| &place.encryption);
-        let another = another.filter(|encryption| **encryption != self.process.state.encryption);
+        let another = another.filter(|encryption| **encryption != self.handle.state.encryption);
         let notices = another.map(|encryption| Finding {
             subject: "notices".to_owned(),
             ..encryption.finding(encryption.promised(), None)

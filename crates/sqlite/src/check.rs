@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 use backstop_store::{Finding, Level};
 use rusqlite::Connection;
 
-use crate::Synchronous;
-use crate::error::Failure;
+use crate::context::StoreContext;
+use crate::error::SqliteFailure;
 use crate::open::setting;
+use crate::options::Synchronous;
 use crate::schema;
-use crate::shared::Shared;
 
 /// A log larger than this means that something keeps it from being moved into the file.
 const LARGE_LOG_BYTES: u64 = 512 * 1024 * 1024;
 
 /// Looks at everything.
-pub(crate) fn check(conn: &Connection, shared: &Shared) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn check(conn: &Connection, context: &StoreContext) -> Result<Vec<Finding>, SqliteFailure> {
     let mut findings = vec![
         journal_mode(&setting(conn, "journal_mode")?),
-        synchronous(shared.synchronous),
+        synchronous(context.synchronous),
         schema_version(schema::version(conn)?),
         integrity(conn)?,
-        log_size(&shared.path),
-        shared.fences.finding(),
+        log_size(&context.path),
+        context.fences.finding(),
     ];
-    findings.extend(permissions(&shared.path));
+    findings.extend(permissions(&context.path));
     Ok(findings)
 }
 
@@ -77,7 +77,7 @@ fn schema_version(found: Option<i64>) -> Finding {
     }
 }
 
-fn integrity(conn: &Connection) -> Result<Finding, Failure> {
+fn integrity(conn: &Connection) -> Result<Finding, SqliteFailure> {
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     Ok(if verdict == "ok" {
         finding(Level::Good, "integrity", "the quick check found nothing", None)

@@ -10,33 +10,32 @@ use std::sync::Arc;
 
 use backstop_core::job::{Stale, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
-use backstop_store::show::PauseNote;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::fence;
-use crate::finish::Crew;
-use crate::lanes::{Lane, Lanes};
-use crate::rows::{self, Stored};
+use crate::lanes::LaneCache;
+use crate::rows::{self, LaneRow, StateRow};
 use crate::sql;
-use crate::unit::{Unit, stale};
+use crate::transaction::{WriteTransaction, stale};
+use crate::worker::LiveWorkers;
 
 /// Takes due jobs for a worker.
-pub(crate) fn claim(unit: &mut Unit<'_>, claim: &Claim) -> Result<Claimed, Failure> {
-    unit.expect_live(claim.worker)?;
+pub(crate) fn claim(tx: &mut WriteTransaction<'_>, claim: &Claim) -> Result<Claimed, SqliteFailure> {
+    tx.expect_live(claim.worker)?;
     // The counts of lanes are about to be read.
-    unit.flush()?;
+    tx.flush()?;
     let mut taking = Taking { claim, fence: None, jobs: Vec::new() };
     let mut named: HashSet<&str> = HashSet::new();
-    for (wanted, lanes) in reachable(unit.conn, unit.lanes, claim)? {
+    for (wanted, lanes) in reachable(tx.conn, tx.lanes, claim)? {
         if !named.insert(&wanted.queue) {
             // What was taken for the first of the same name must not be seen by the second.
-            unit.write_stretch()?;
+            tx.write_updates()?;
         }
-        taking.take_from(unit, wanted, &lanes)?;
+        taking.take_from(tx, wanted, &lanes)?;
     }
-    Ok(Claimed { jobs: taking.jobs, now: unit.now })
+    Ok(Claimed { jobs: taking.jobs, now: tx.now })
 }
 
 /// A claim under way.
@@ -50,16 +49,16 @@ struct Taking<'a> {
 impl Taking<'_> {
     fn take_from(
         &mut self,
-        unit: &mut Unit<'_>,
+        tx: &mut WriteTransaction<'_>,
         wanted: &ClaimQueue,
-        lanes: &[Arc<Lane>],
-    ) -> Result<(), Failure> {
+        lanes: &[Arc<LaneRow>],
+    ) -> Result<(), SqliteFailure> {
         let mut merge = Merge::over(self.claim, lanes, wanted.limit);
         let mut taken = 0;
         while taken < wanted.limit
-            && let Some((stored, job)) = merge.next(unit)?
+            && let Some((stored, job)) = merge.next(tx)?
         {
-            self.take(unit, stored, job, taken < wanted.start)?;
+            self.take(tx, stored, job, taken < wanted.start)?;
             taken += 1;
         }
         Ok(())
@@ -67,23 +66,23 @@ impl Taking<'_> {
 
     fn take(
         &mut self,
-        unit: &mut Unit<'_>,
-        mut stored: Stored,
+        tx: &mut WriteTransaction<'_>,
+        mut stored: StateRow,
         job: StoredJob,
         started: bool,
-    ) -> Result<(), Failure> {
-        let mut fence = self.fence(unit.conn)?;
+    ) -> Result<(), SqliteFailure> {
+        let mut fence = self.fence(tx.conn)?;
         if fence <= stored.record.fence {
             // Those that were taken before have a fence that is new to them; this one gets its own.
-            fence = self.raise_fence(unit)?;
+            fence = self.raise_fence(tx)?;
         }
         let before = stored.record.clone();
-        let taken = stored.record.claim(self.claim.worker, fence, unit.now, started);
-        taken.map_err(|problem| Failure::Unreadable(format!("job {}: {problem}", stored.id)))?;
-        unit.save(&stored, &before)?;
+        let taken = stored.record.claim(self.claim.worker, fence, tx.now, started);
+        taken.map_err(|problem| SqliteFailure::Unreadable(format!("job {}: {problem}", stored.id)))?;
+        tx.save(&stored, &before)?;
         if started {
-            let (runs, now) = (stored.record.runs, unit.now);
-            unit.tell(|| event::started(job.spec.header(), runs, now));
+            let (runs, now) = (stored.record.runs, tx.now);
+            tx.tell(|| event::started(job.spec.header(), runs, now));
         }
         let lease = Lease { job: stored.id, worker: self.claim.worker, fence };
         self.jobs.push(ClaimedJob { job: Arc::new(job), record: stored.record, lease });
@@ -91,36 +90,37 @@ impl Taking<'_> {
     }
 
     /// The counter has gone back: it is raised above every fence that was seen (L5).
-    fn raise_fence(&mut self, unit: &mut Unit<'_>) -> Result<Fence, Failure> {
-        unit.write_stretch()?;
-        fence::raise(unit.conn)?;
-        unit.fences.note_raised();
+    fn raise_fence(&mut self, tx: &mut WriteTransaction<'_>) -> Result<Fence, SqliteFailure> {
+        tx.write_updates()?;
+        fence::raise(tx.conn)?;
+        tx.fences.note_raised();
         self.fence = None;
-        self.fence(unit.conn)
+        self.fence(tx.conn)
     }
 
-    fn fence(&mut self, conn: &Connection) -> Result<Fence, Failure> {
+    fn fence(&mut self, conn: &Connection) -> Result<Fence, SqliteFailure> {
         if let Some(fence) = self.fence {
             return Ok(fence);
         }
         let drawn = rows::value(&mut *conn.prepare_cached(sql::FENCE_NEXT)?, [])?;
-        let fence =
-            Fence(drawn.ok_or_else(|| Failure::Unreadable("`meta` has no row for the fence".to_owned()))?);
+        let fence = Fence(
+            drawn.ok_or_else(|| SqliteFailure::Unreadable("`meta` has no row for the fence".to_owned()))?,
+        );
         self.fence = Some(fence);
         Ok(fence)
     }
 }
 
 /// A queue of a claim, with the lanes that it may take from.
-type Reached<'q> = (&'q ClaimQueue, Vec<Arc<Lane>>);
+type Reached<'q> = (&'q ClaimQueue, Vec<Arc<LaneRow>>);
 
 /// The lanes that a claim may take from, by queue: of an open one with room, with pending jobs, of a known kind.
 /// Queues that have none are left out.
 fn reachable<'q>(
     conn: &Connection,
-    lanes: &mut Lanes,
+    lanes: &mut LaneCache,
     claim: &'q Claim,
-) -> Result<Vec<Reached<'q>>, Failure> {
+) -> Result<Vec<Reached<'q>>, SqliteFailure> {
     let open: Vec<&ClaimQueue> = claim.queues.iter().filter(|wanted| wanted.limit > 0).collect();
     let names: Vec<&str> = open.iter().map(|wanted| &*wanted.queue).collect();
     let mut select = conn.prepare_cached(sql::LANES_WITH_WORK)?;
@@ -142,16 +142,10 @@ fn reachable<'q>(
     Ok(reached)
 }
 
-/// That claims pass a queue by, with who or what asked for it.
-pub(crate) fn pause(conn: &Connection, queue: &str) -> Result<Option<PauseNote>, Failure> {
-    let mut select = conn.prepare_cached(sql::QUEUE_PAUSED)?;
-    Ok(rows::first(&mut select, [queue], |row| rows::pause(row, 0))?.flatten())
-}
-
 /// The due jobs of one lane, read in pieces: reading and writing one index at the same time is no good idea.
 struct Stream {
-    lane: Arc<Lane>,
-    ahead: VecDeque<(Stored, StoredJob)>,
+    lane: Arc<LaneRow>,
+    ahead: VecDeque<(StateRow, StoredJob)>,
     /// Where the next piece begins.
     last: Option<(Timestamp, JobId)>,
     /// Jobs in the next piece; none once a piece came back short.
@@ -175,9 +169,9 @@ impl<'a> Merge<'a> {
     /// The first piece of each of several lanes is small, because most of it may not be wanted.
     const SMALLEST_PIECE: usize = 4;
 
-    fn over(claim: &'a Claim, lanes: &[Arc<Lane>], limit: usize) -> Self {
+    fn over(claim: &'a Claim, lanes: &[Arc<LaneRow>], limit: usize) -> Self {
         let piece = (limit / lanes.len().max(1)).max(Self::SMALLEST_PIECE).min(limit);
-        let stream = |lane: &Arc<Lane>| Stream {
+        let stream = |lane: &Arc<LaneRow>| Stream {
             lane: lane.clone(),
             ahead: VecDeque::new(),
             last: None,
@@ -188,19 +182,22 @@ impl<'a> Merge<'a> {
         Self { claim, heads: BinaryHeap::with_capacity(streams.len()), streams, headless }
     }
 
-    fn next(&mut self, unit: &mut Unit<'_>) -> Result<Option<(Stored, StoredJob)>, Failure> {
+    fn next(
+        &mut self,
+        tx: &mut WriteTransaction<'_>,
+    ) -> Result<Option<(StateRow, StoredJob)>, SqliteFailure> {
         while let Some(index) = self.headless.pop() {
-            self.show_head(unit, index)?;
+            self.show_head(tx, index)?;
         }
         let Some(Reverse((_, _, index))) = self.heads.pop() else { return Ok(None) };
         self.headless.push(index);
         Ok(self.streams[index].ahead.pop_front())
     }
 
-    fn show_head(&mut self, unit: &mut Unit<'_>, index: usize) -> Result<(), Failure> {
+    fn show_head(&mut self, tx: &mut WriteTransaction<'_>, index: usize) -> Result<(), SqliteFailure> {
         let stream = &mut self.streams[index];
         if stream.ahead.is_empty() {
-            stream.refill(unit)?;
+            stream.refill(tx)?;
         }
         if let Some((stored, _)) = stream.ahead.front() {
             let rank = self.claim.aging.rank(stream.lane.priority, stored.record.run_at);
@@ -211,20 +208,20 @@ impl<'a> Merge<'a> {
 }
 
 impl Stream {
-    fn refill(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure> {
+    fn refill(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), SqliteFailure> {
         let Some(piece) = self.piece else { return Ok(()) };
         let limit = i64::try_from(piece).unwrap_or(i64::MAX);
-        let (lane, now) = (&self.lane, unit.now.as_micros());
+        let (lane, now) = (&self.lane, tx.now.as_micros());
         let read = |row: &rusqlite::Row<'_>| {
-            let stored = rows::stored(row)?;
+            let stored = rows::state_row(row)?;
             let job = rows::job(row, stored.id, lane)?;
             Ok((stored, job))
         };
         let found = match &self.last {
-            None => rows::collect(unit.lane_due()?, params![lane.id, now, limit], read)?,
+            None => rows::collect(tx.lane_due()?, params![lane.id, now, limit], read)?,
             Some((run_at, id)) => {
                 let values = params![lane.id, now, limit, run_at.as_micros(), id.as_bytes()];
-                rows::collect(&mut *unit.conn.prepare_cached(sql::LANE_DUE_AFTER)?, values, read)?
+                rows::collect(&mut *tx.conn.prepare_cached(sql::LANE_DUE_AFTER)?, values, read)?
             }
         };
         // A lane that is drawn on is likely to be drawn on further.
@@ -238,10 +235,10 @@ impl Stream {
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
 pub(crate) fn peek(
     conn: &Connection,
-    lanes: &mut Lanes,
+    lanes: &mut LaneCache,
     now: Timestamp,
     claim: &Claim,
-) -> Result<Peek, Failure> {
+) -> Result<Peek, SqliteFailure> {
     let mut next_due: Option<Timestamp> = None;
     for lane in reachable(conn, lanes, claim)?.into_iter().flat_map(|(_, lanes)| lanes) {
         let values = params![lane.id, now.as_micros()];
@@ -255,32 +252,33 @@ pub(crate) fn peek(
     Ok(Peek { now, next_due })
 }
 
-/// When the first pending job of a lane is or becomes due.
-pub(crate) fn lane_next_due(conn: &Connection, lane: i64) -> Result<Option<Timestamp>, Failure> {
-    let due = rows::value(&mut *conn.prepare_cached(sql::LANE_NEXT_DUE)?, [lane])?;
-    Ok(due.map(Timestamp::from_micros))
-}
-
 /// Counts the start of prefetched jobs (C5).
-pub(crate) fn start(unit: &mut Unit<'_>, leases: &[Lease]) -> Result<Vec<Result<(), Stale>>, Failure> {
-    let mut crew = Crew::default();
-    leases.iter().map(|lease| start_one(unit, &mut crew, lease)).collect()
+pub(crate) fn start(
+    tx: &mut WriteTransaction<'_>,
+    leases: &[Lease],
+) -> Result<Vec<Result<(), Stale>>, SqliteFailure> {
+    let mut live = LiveWorkers::default();
+    leases.iter().map(|lease| start_one(tx, &mut live, lease)).collect()
 }
 
-fn start_one(unit: &mut Unit<'_>, crew: &mut Crew, lease: &Lease) -> Result<Result<(), Stale>, Failure> {
-    if !crew.is_live(unit, lease.worker)? {
+fn start_one(
+    tx: &mut WriteTransaction<'_>,
+    live: &mut LiveWorkers,
+    lease: &Lease,
+) -> Result<Result<(), Stale>, SqliteFailure> {
+    if !live.is_live(tx, lease.worker)? {
         return Ok(Err(stale(lease)));
     }
-    let Some(mut stored) = unit.find(lease.job)? else { return Ok(Err(stale(lease))) };
+    let Some(mut stored) = tx.find(lease.job)? else { return Ok(Err(stale(lease))) };
     let before = stored.record.clone();
-    if let Err(stale) = stored.record.start(lease, unit.now) {
+    if let Err(stale) = stored.record.start(lease, tx.now) {
         return Ok(Err(stale));
     }
     if stored.record.runs > before.runs {
-        unit.save(&stored, &before)?;
-        if unit.news.wanted {
-            let header = unit.load(stored.seq)?.1.spec.header();
-            unit.news.events.push(event::started(header, stored.record.runs, unit.now));
+        tx.save(&stored, &before)?;
+        if tx.news.wanted {
+            let header = tx.load(stored.seq)?.1.spec.header();
+            tx.news.events.push(event::started(header, stored.record.runs, tx.now));
         }
     }
     Ok(Ok(()))

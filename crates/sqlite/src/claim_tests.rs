@@ -52,10 +52,10 @@ fn filled(dir: &Scratch, jobs: usize, filled: usize) -> SqliteStore {
 /// Claims from queues; answers how many jobs came, and the runs of each counted statement.
 fn claim(store: &SqliteStore, queues: impl Iterator<Item = usize>, limit: usize) -> (usize, [i32; 4]) {
     let runs = || {
-        let count = |unit: &mut crate::unit::Unit<'_>| {
+        let count = |tx: &mut crate::transaction::WriteTransaction<'_>| {
             let mut runs = [0; 4];
             for (runs, text) in runs.iter_mut().zip(COUNTED) {
-                *runs = unit.conn.prepare_cached(text)?.reset_status(StatementStatus::Run);
+                *runs = tx.conn.prepare_cached(text)?.reset_status(StatementStatus::Run);
             }
             Ok(runs)
         };
@@ -104,8 +104,8 @@ fn no_statement_of_a_claim_is_planned_anew() {
     for _ in 0..3 {
         claim(&store, 0..MANY, 1);
     }
-    let count = |unit: &mut crate::unit::Unit<'_>| {
-        let planned = |text: &str| Ok(unit.conn.prepare_cached(text)?.get_status(StatementStatus::RePrepare));
+    let count = |tx: &mut crate::transaction::WriteTransaction<'_>| {
+        let planned = |text: &str| Ok(tx.conn.prepare_cached(text)?.get_status(StatementStatus::RePrepare));
         COUNTED.into_iter().map(planned).collect()
     };
     let planned: Result<Vec<i32>, Error> = block_on(store.write(1, count));

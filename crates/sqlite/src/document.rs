@@ -3,65 +3,64 @@
 use std::sync::Arc;
 
 use backstop_core::Limits;
-use backstop_core::alert::Notice;
 use backstop_store::show;
-use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect};
 use rusqlite::{Connection, params};
 
 use crate::duty::expect_term;
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::operate;
 use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
-use crate::unit::Unit;
+use crate::transaction::WriteTransaction;
 
 /// Reads documents, in the order of the bytes of their keys.
-pub(crate) fn documents(snapshot: &Snapshot<'_>, shelf: &DocumentRange) -> Result<Documents, Failure> {
-    show::page_limit(shelf.limit)?;
+pub(crate) fn documents(snapshot: &Snapshot<'_>, range: &DocumentRange) -> Result<Documents, SqliteFailure> {
+    show::page_limit(range.limit)?;
     // A page begins where its prefix begins, unless an earlier one has gone further.
-    let (select, begin) = match &shelf.after {
-        Some(after) if *after >= shelf.prefix => (sql::DOCUMENTS_AFTER, after),
-        _ => (sql::DOCUMENTS_FROM, &shelf.prefix),
+    let (select, begin) = match &range.after {
+        Some(after) if *after >= range.prefix => (sql::DOCUMENTS_AFTER, after),
+        _ => (sql::DOCUMENTS_FROM, &range.prefix),
     };
     let mut select = snapshot.conn.prepare_cached(select)?;
-    let limit = rows::limit(shelf.limit).saturating_add(1);
-    let mut found = select.query(params![shelf.drawer.as_str(), begin, limit])?;
+    let limit = rows::limit(range.limit).saturating_add(1);
+    let mut found = select.query(params![range.drawer.as_str(), begin, limit])?;
     let mut items = Vec::new();
     while let Some(row) = found.next()? {
         let key: String = row.get(0)?;
-        if !key.starts_with(&shelf.prefix) {
+        if !key.starts_with(&range.prefix) {
             break;
         }
         items.push(Document { key, revision: row.get(1)?, body: row.get::<_, Arc<str>>(2)? });
     }
-    let page = show::cut(items, shelf.limit, |_| ());
+    let page = show::cut(items, range.limit, |_| ());
     Ok(Documents { now: snapshot.now, items: page.items, more: page.next.is_some() })
 }
 
 /// Changes documents and operates on jobs, or does nothing when a document is not as expected.
-pub(crate) fn amend(unit: &mut Unit<'_>, amend: &Amend) -> Result<Amended, Failure> {
+pub(crate) fn amend(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, SqliteFailure> {
     let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
     if actual > limit {
-        return Err(Failure::Refused(Error::TooMany { what: "the amendment", actual, limit }));
+        return Err(SqliteFailure::Refused(Error::TooMany { what: "the amendment", actual, limit }));
     }
     if let Some(term) = &amend.term {
-        expect_term(unit, term, term.duty)?;
+        expect_term(tx, term, term.duty)?;
     }
     for edit in &amend.edits {
-        if !is_expected(unit.conn, edit)? {
+        if !is_expected(tx.conn, edit)? {
             return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
         }
     }
     for edit in &amend.edits {
-        write(unit.conn, edit)?;
+        write(tx.conn, edit)?;
     }
-    let operate = |(job, what): &_| operate::one(unit, *job, what);
+    let operate = |(job, what): &_| operate::one(tx, *job, what);
     let operated = amend.operations.iter().map(operate).collect::<Result<_, _>>()?;
-    Ok(Amended::Done { now: unit.now, operated })
+    Ok(Amended::Done { now: tx.now, operated })
 }
 
-fn is_expected(conn: &Connection, edit: &Edit) -> Result<bool, Failure> {
+fn is_expected(conn: &Connection, edit: &Edit) -> Result<bool, SqliteFailure> {
     if edit.expect == Expect::Any {
         return Ok(true);
     }
@@ -74,18 +73,11 @@ fn is_expected(conn: &Connection, edit: &Edit) -> Result<bool, Failure> {
     })
 }
 
-fn write(conn: &Connection, edit: &Edit) -> Result<(), Failure> {
+fn write(conn: &Connection, edit: &Edit) -> Result<(), SqliteFailure> {
     let (drawer, key) = (edit.drawer.as_str(), &edit.key);
     match &edit.body {
         Some(body) => conn.prepare_cached(sql::DOCUMENT_SAVE)?.execute(params![drawer, key, &**body])?,
         None => conn.prepare_cached(sql::DOCUMENT_DELETE)?.execute(params![drawer, key])?,
     };
-    Ok(())
-}
-
-/// Puts a raised alert into its drawer (D3).
-pub(crate) fn put_alert(conn: &Connection, notice: &Notice) -> Result<(), Failure> {
-    let values = params![Drawer::Alerts.as_str(), notice.key(), serde_json::to_string(notice)?];
-    conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
     Ok(())
 }

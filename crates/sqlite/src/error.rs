@@ -5,7 +5,7 @@ use rusqlite::ErrorCode;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum SqliteFailure {
     /// The database failed: whatever the command wrote must be rolled back.
     Sql(rusqlite::Error),
     /// A rule said no before anything was written: the answer of this command, and no reason to roll back.
@@ -16,25 +16,32 @@ pub(crate) enum Failure {
     Panicked(String),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for SqliteFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for SqliteFailure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for SqliteFailure {
     fn from(error: serde_json::Error) -> Self {
         Self::Unreadable(format!("a JSON column: {error}"))
     }
 }
 
-impl Failure {
+impl SqliteFailure {
+    /// The failure of a command that panicked, with its message.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked(text.unwrap_or("no message").to_owned())
+    }
+
     /// The error that callers see.
     pub(crate) fn into_error(self, location: &str) -> Error {
         match self {

@@ -12,7 +12,8 @@ use rusqlite::{CachedStatement, Connection, params};
 use tokio::sync::oneshot;
 
 use crate::error::meaning;
-use crate::{Options, open};
+use crate::open;
+use crate::options::Options;
 
 const INSERT_STATE: &str = "INSERT INTO backstop_state (id, lane, status, run_at, attempt, crashes, deferrals, runs, \
      redrives, fence) VALUES (?1, 1, 1, ?2, 0, 0, 0, 0, 0, 0)";

@@ -5,18 +5,22 @@
 //! lets the core move them, and writes them back.
 //!
 //! # Layout
-//! - [`SqliteStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction.
-//! - `open`, `schema`, `sql`, `rows`, `error`: the file, its tables, every statement, rows, what errors mean.
-//! - `writer`, `readers`, `shared`: the threads. `unit`, `stretch`, `lanes`, `held`: one transaction, what it writes
-//!   together, the counts it keeps, and what is remembered between transactions.
-//! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`, `purge`, `incident`, `document`: the verbs
-//!   that write, with the questions about the same tables.
+//! Each line uses those above it.
+//! - `options`, `error`, `sql`, `rows`: what callers choose, what errors mean, every statement, every row.
+//! - `schema`, `open`, `fence`: the tables, the file, the counter of fences.
+//! - `lanes`, `held_records`, `tally`, `update_batch`, `transaction`: one transaction, what it writes together, the
+//!   counts it keeps, and what is remembered between transactions.
+//! - `submit`, `claim`, `finish`, `operate`, `worker`, `queue`, `duty`, `archive`, `purge`, `idempotency`, `incident`,
+//!   `document`: the verbs that write, with the questions about the same tables.
 //! - `query`, `list`, `survey`, `check`: the verbs that read.
+//! - `context`, `writer`, `readers`: the threads.
+//! - [`SqliteStore`], [`Options`]: what callers see. [`submit_in`], [`finish_in`]: inside the caller's transaction.
 //! - `floor` (feature): hand-written SQL on the same tables, to measure the store against.
 
 mod archive;
 mod check;
 mod claim;
+mod context;
 mod document;
 mod duty;
 mod error;
@@ -24,32 +28,36 @@ mod fence;
 mod finish;
 #[cfg(feature = "floor")]
 pub mod floor;
-mod held;
+mod held_records;
+mod idempotency;
 mod incident;
 mod lanes;
 mod list;
 mod open;
 mod operate;
+mod options;
 mod purge;
 mod query;
+mod queue;
 mod readers;
 mod rows;
 mod schema;
-mod shared;
 mod sql;
 mod store;
-mod stretch;
 mod submit;
 mod survey;
+mod tally;
+mod transaction;
 mod tx;
-mod unit;
+mod update_batch;
 mod worker;
 mod writer;
 
+pub use options::{Options, Synchronous};
 pub use rusqlite;
 #[cfg(feature = "sqlx")]
 pub use sqlx;
-pub use store::{Options, SqliteStore, Synchronous};
+pub use store::SqliteStore;
 pub use tx::{finish_in, submit_in};
 #[cfg(feature = "sqlx")]
 pub use tx::{finish_in_sqlx, submit_in_sqlx};

@@ -8,24 +8,24 @@ use backstop_store::show::{self, ListSource, ListSupport, SearchSpace};
 use backstop_store::{JobFilter, Page, PageRequest};
 use rusqlite::{Connection, Row, ToSql};
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::query::Snapshot;
 use crate::rows::{self, status_code};
 use crate::sql;
 use crate::worker::roster;
 
 /// Jobs that succeeded are not indexed by id: an index for them would be written at every end of a run.
-const REACH: ListSupport = ListSupport { walks_succeeded: false, lanes: usize::MAX };
+const SUPPORT: ListSupport = ListSupport { walks_succeeded: false, lanes: usize::MAX };
 
 /// One of the parts that a list is put together from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Strand {
+struct ListPart {
     lane: Option<i64>,
     status: Option<i64>,
 }
 
 /// A query under construction: where it reads, what must hold, and the values.
-pub(crate) struct Listing {
+pub(crate) struct ListQuery {
     source: &'static str,
     /// True when the source is the index of failures and has them in the order of their jobs' ids.
     walks_failures: bool,
@@ -33,10 +33,10 @@ pub(crate) struct Listing {
     values: Vec<(&'static str, Box<dyn ToSql>)>,
     limit: usize,
     /// The query is run for each of them, and the newest rows of all are the list.
-    strands: Vec<Strand>,
+    parts: Vec<ListPart>,
 }
 
-impl Listing {
+impl ListQuery {
     fn must(&mut self, condition: &'static str) {
         self.conditions.push(condition);
     }
@@ -73,25 +73,25 @@ impl Listing {
 
     /// Reads the rows, newest first: from the second column on, the first one is the id.
     ///
-    /// A strand begins above the oldest of the newest rows that were found so far, so most of many strands end where
+    /// A part begins above the oldest of the newest rows that were found so far, so most of many parts end where
     /// they begin.
     pub(crate) fn read<T>(
         &self,
         conn: &Connection,
         what: &str,
-        read: impl Fn(&Row<'_>) -> Result<T, Failure>,
-    ) -> Result<Vec<T>, Failure> {
+        read: impl Fn(&Row<'_>) -> Result<T, SqliteFailure>,
+    ) -> Result<Vec<T>, SqliteFailure> {
         let mut select = conn.prepare_cached(&self.text(what))?;
         let mut newest: BTreeMap<[u8; 16], T> = BTreeMap::new();
-        let merged = self.strands.len() > 1;
-        for strand in &self.strands {
+        let merged = self.parts.len() > 1;
+        for part in &self.parts {
             let full = newest.len() >= self.limit;
-            let floor = newest.first_key_value().filter(|_| full).map_or(Vec::new(), |(id, _)| id.to_vec());
+            let oldest = newest.first_key_value().filter(|_| full).map_or(Vec::new(), |(id, _)| id.to_vec());
             let mut bound: Vec<(&str, &dyn ToSql)> =
                 self.values.iter().map(|(name, value)| (*name, &**value)).collect();
-            bound.extend(strand.lane.as_ref().map(|lane| (":lane", lane as &dyn ToSql)));
-            bound.extend(strand.status.as_ref().map(|status| (":status", status as &dyn ToSql)));
-            bound.extend(merged.then_some((":floor", &floor as &dyn ToSql)));
+            bound.extend(part.lane.as_ref().map(|lane| (":lane", lane as &dyn ToSql)));
+            bound.extend(part.status.as_ref().map(|status| (":status", status as &dyn ToSql)));
+            bound.extend(merged.then_some((":floor", &oldest as &dyn ToSql)));
             let mut rows = select.query(&bound[..])?;
             while let Some(row) = rows.next()? {
                 newest.insert(row.get(0)?, read(row)?);
@@ -110,7 +110,7 @@ impl Snapshot<'_> {
         &mut self,
         filter: &JobFilter,
         page: PageRequest<JobId>,
-    ) -> Result<Page<JobView, JobId>, Failure> {
+    ) -> Result<Page<JobView, JobId>, SqliteFailure> {
         show::page_limit(page.limit)?;
         let roster = roster(self.conn, self.now)?;
         let scope = self.scope(filter, &roster)?;
@@ -130,7 +130,7 @@ impl Snapshot<'_> {
         scope: &SearchSpace,
         after: Option<JobId>,
         limit: usize,
-    ) -> Result<Listing, Failure> {
+    ) -> Result<ListQuery, SqliteFailure> {
         let stamped = match &filter.fingerprint {
             Some(fingerprint) => {
                 let mut select = self.conn.prepare_cached(sql::UNSTAMPED)?;
@@ -149,18 +149,19 @@ fn listing(
     after: Option<JobId>,
     limit: usize,
     stamped: bool,
-) -> Result<Listing, Failure> {
-    let mut listing = Listing {
+) -> Result<ListQuery, SqliteFailure> {
+    let mut listing = ListQuery {
         source: sql::LIST_BY_ID,
         walks_failures: false,
         conditions: Vec::new(),
         values: Vec::new(),
         limit,
-        strands: vec![Strand { lane: None, status: None }],
+        parts: vec![ListPart { lane: None, status: None }],
     };
     listing.value(":limit", rows::limit(limit));
     by_names(&mut listing, filter, stamped);
-    let source = if listing.source == sql::LIST_BY_ID { scope.source(limit, REACH) } else { ListSource::All };
+    let source =
+        if listing.source == sql::LIST_BY_ID { scope.source(limit, SUPPORT) } else { ListSource::All };
     by_source(&mut listing, source, scope);
     if let Some(state) = filter.state {
         by_state(&mut listing, state, scope)?;
@@ -169,7 +170,7 @@ fn listing(
         listing.must(sql::WHERE_LANES);
         listing.value(":lanes", serde_json::to_string(&scope.lanes)?);
     }
-    if listing.strands.len() > 1 {
+    if listing.parts.len() > 1 {
         listing.must(sql::WHERE_NEWER);
     }
     and_also(&mut listing, filter, after);
@@ -177,7 +178,7 @@ fn listing(
 }
 
 /// What names single jobs, or few of them, is the source.
-fn by_names(listing: &mut Listing, filter: &JobFilter, stamped: bool) {
+fn by_names(listing: &mut ListQuery, filter: &JobFilter, stamped: bool) {
     if let Some(key) = &filter.business_key {
         listing.narrow(sql::LIST_BY_KEY, sql::WHERE_KEY, sql::WHERE_KEYED, ":key", key);
     }
@@ -192,7 +193,7 @@ fn by_names(listing: &mut Listing, filter: &JobFilter, stamped: bool) {
 }
 
 /// The conditions that no index knows.
-fn and_also(listing: &mut Listing, filter: &JobFilter, after: Option<JobId>) {
+fn and_also(listing: &mut ListQuery, filter: &JobFilter, after: Option<JobId>) {
     if let Some(reason) = filter.reason {
         listing.must(sql::WHERE_REASON);
         listing.value(":reason", reason.as_str());
@@ -218,23 +219,23 @@ fn and_also(listing: &mut Listing, filter: &JobFilter, after: Option<JobId>) {
 }
 
 /// Takes the rows from where the scope says.
-fn by_source(listing: &mut Listing, source: ListSource, scope: &SearchSpace) {
+fn by_source(listing: &mut ListQuery, source: ListSource, scope: &SearchSpace) {
     let states = scope.states.as_deref().unwrap_or_default();
     let statuses = states.iter().map(|state| Some(status_code(*state)));
     let lanes = scope.lanes.iter().copied().map(Some);
-    let strand = |lane, status| Strand { lane, status };
+    let part = |lane, status| ListPart { lane, status };
     match (source, states) {
         (ListSource::All, _) => {}
         (ListSource::Lanes, _) => {
             listing.source = sql::LIST_LANE;
             listing.must(sql::WHERE_LANE);
-            listing.strands = lanes.map(|lane| strand(lane, None)).collect();
+            listing.parts = lanes.map(|lane| part(lane, None)).collect();
         }
         (ListSource::LaneStates, _) => {
-            listing.source = sql::LIST_LANE_SHELF;
-            listing.conditions.extend([sql::WHERE_LANE, sql::WHERE_STATUS, sql::WHERE_LANE_SHELVED]);
-            let every = |lane| statuses.clone().map(move |status| strand(lane, status));
-            listing.strands = lanes.flat_map(every).collect();
+            listing.source = sql::LIST_LANE_STATES;
+            listing.conditions.extend([sql::WHERE_LANE, sql::WHERE_STATUS, sql::WHERE_LANE_STATE_INDEXED]);
+            let every = |lane| statuses.clone().map(move |status| part(lane, status));
+            listing.parts = lanes.flat_map(every).collect();
         }
         (ListSource::States, [State::Pending]) => listing.source = sql::LIST_PENDING,
         (ListSource::States, [State::Succeeded]) => {
@@ -242,17 +243,17 @@ fn by_source(listing: &mut Listing, source: ListSource, scope: &SearchSpace) {
             listing.must(sql::WHERE_ENDED);
         }
         (ListSource::States, _) => {
-            listing.source = sql::LIST_SHELF;
-            listing.conditions.extend([sql::WHERE_STATUS, sql::WHERE_SHELVED]);
-            listing.strands = statuses.map(|status| strand(None, status)).collect();
+            listing.source = sql::LIST_STATES;
+            listing.conditions.extend([sql::WHERE_STATUS, sql::WHERE_STATE_INDEXED]);
+            listing.parts = statuses.map(|status| part(None, status)).collect();
         }
     }
 }
 
 /// Adds the condition on the state that is shown, unless the source has nothing else.
-fn by_state(listing: &mut Listing, state: State, scope: &SearchSpace) -> Result<(), Failure> {
+fn by_state(listing: &mut ListQuery, state: State, scope: &SearchSpace) -> Result<(), SqliteFailure> {
     match state {
-        _ if listing.strands.iter().all(|strand| strand.status.is_some()) => {}
+        _ if listing.parts.iter().all(|part| part.status.is_some()) => {}
         State::Waiting if !scope.held.is_empty() => {
             listing.must(sql::WHERE_WAITING_OR_HELD);
             listing.value(":held", serde_json::to_string(&scope.held)?);

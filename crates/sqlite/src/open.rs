@@ -8,10 +8,10 @@ use backstop_store::Error;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::{Failure, meaning, unusable};
+use crate::error::{SqliteFailure, meaning, unusable};
+use crate::options::{Options, Synchronous};
 use crate::schema::{self, pragma};
 use crate::sql;
-use crate::{Options, Synchronous};
 
 /// Bytes of a page. Larger than SQLite's 4096: with rows of a few hundred bytes, trees are flatter and fewer frames
 /// go into the log. Measured: claim and finish of batches of 500 gain 5 to 10 percent over 4096.
@@ -32,16 +32,16 @@ const STATEMENTS: usize = 128;
 ///
 /// SQLite's own busy handler is not called in some cases (a fresh file that two processes set up at once, a log
 /// under recovery), and sleeps too long in others.
-pub(crate) fn patiently<T>(
+pub(crate) fn retry_while_busy<T>(
     patience: Duration,
-    mut work: impl FnMut() -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    mut work: impl FnMut() -> Result<T, SqliteFailure>,
+) -> Result<T, SqliteFailure> {
     let start = Instant::now();
     let mut tries = 0;
     loop {
         match work() {
             Err(failure) if failure.is_busy() && start.elapsed() < patience => {
-                thread::sleep(nap(tries, start.elapsed()));
+                thread::sleep(pause_before_retry(tries, start.elapsed()));
                 tries += 1;
             }
             outcome => return outcome,
@@ -51,7 +51,7 @@ pub(crate) fn patiently<T>(
 
 /// How long to sleep between two tries for a lock. Whoever has waited long tries more often than the others, because
 /// the lock goes to whoever comes by at the right moment.
-fn nap(tries: u32, waited: Duration) -> Duration {
+fn pause_before_retry(tries: u32, waited: Duration) -> Duration {
     if waited > Duration::from_millis(200) {
         Duration::from_micros(20)
     } else if waited > Duration::from_millis(40) {
@@ -66,18 +66,18 @@ pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
     let location = path.display().to_string();
     check_path(path, &location, options.create)?;
     let conn = connect(path, options.create).map_err(|error| meaning(&error, &location))?;
-    // Waiting is done by `patiently` alone: SQLite would sleep up to 100 ms between tries, and never get its turn.
+    // Only `retry_while_busy` waits: SQLite would sleep up to 100 ms between tries and never get the lock.
     conn.busy_timeout(Duration::ZERO).map_err(|error| meaning(&error, &location))?;
-    let set_up = || -> Result<Connection, Failure> {
-        let found = patiently(options.busy_timeout, || schema::version(&conn))?;
+    let set_up = || -> Result<Connection, SqliteFailure> {
+        let found = retry_while_busy(options.busy_timeout, || schema::version(&conn))?;
         accept(found, &location, options.migrate)?;
-        patiently(options.busy_timeout, || use_log(&conn, &location))?;
+        retry_while_busy(options.busy_timeout, || use_log(&conn, &location))?;
         if found != Some(schema::newest()) {
-            patiently(options.busy_timeout, || migrate(&conn, &location))?;
+            retry_while_busy(options.busy_timeout, || migrate(&conn, &location))?;
         } else {
-            patiently(options.busy_timeout, || Ok(conn.prepare_cached(sql::STAMP)?.execute([])?))?;
+            retry_while_busy(options.busy_timeout, || Ok(conn.prepare_cached(sql::STAMP)?.execute([])?))?;
         }
-        patiently(options.busy_timeout, || tune_writer(&conn, options.synchronous))?;
+        retry_while_busy(options.busy_timeout, || tune_writer(&conn, options.synchronous))?;
         Ok(conn)
     };
     set_up().map_err(|failure| failure.into_error(&location))
@@ -85,7 +85,7 @@ pub(crate) fn writer(path: &Path, options: &Options) -> Result<Connection, Error
 
 /// Opens a file that [`writer`] has set up, for reading only.
 pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> Result<Connection, Error> {
-    let set_up = || -> Result<Connection, Failure> {
+    let set_up = || -> Result<Connection, SqliteFailure> {
         let conn = connect(path, false)?;
         conn.busy_timeout(busy_timeout)?;
         tune(&conn, READER_CACHE_KIB)?;
@@ -115,7 +115,7 @@ fn make_private(path: &Path) {
     let _ = options.open(path);
 }
 
-fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), Failure> {
+fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), SqliteFailure> {
     tune(conn, WRITER_CACHE_KIB)?;
     let level = match synchronous {
         Synchronous::Full => "FULL",
@@ -127,7 +127,7 @@ fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), Failur
     Ok(())
 }
 
-fn tune(conn: &Connection, cache_kib: i64) -> Result<(), Failure> {
+fn tune(conn: &Connection, cache_kib: i64) -> Result<(), SqliteFailure> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     // A plan depends on the statement alone. Otherwise one with a range is planned anew for every value of its bounds,
     // which took a quarter of a claim over many queues.
@@ -158,10 +158,11 @@ fn check_path(path: &Path, location: &str, create: bool) -> Result<(), Error> {
     }
 }
 
-fn accept(found: Option<i64>, location: &str, migrate: bool) -> Result<(), Failure> {
+fn accept(found: Option<i64>, location: &str, migrate: bool) -> Result<(), SqliteFailure> {
     let newest = schema::newest();
-    let refuse =
-        |problem: String, hint: &str| Err(Failure::Refused(unusable(location.to_owned(), problem, hint)));
+    let refuse = |problem: String, hint: &str| {
+        Err(SqliteFailure::Refused(unusable(location.to_owned(), problem, hint)))
+    };
     match found {
         Some(version) if version > newest => refuse(
             format!(
@@ -180,20 +181,20 @@ fn accept(found: Option<i64>, location: &str, migrate: bool) -> Result<(), Failu
 }
 
 /// Turns the write-ahead log on. The page size of a file that holds something already stays as it is.
-fn use_log(conn: &Connection, location: &str) -> Result<(), Failure> {
+fn use_log(conn: &Connection, location: &str) -> Result<(), SqliteFailure> {
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
-    Err(Failure::Refused(unusable(
+    Err(SqliteFailure::Refused(unusable(
         location.to_owned(),
         format!("its file system allows no write-ahead log (journal mode {mode})"),
         "put the file on a local disk",
     )))
 }
 
-fn migrate(conn: &Connection, location: &str) -> Result<(), Failure> {
+fn migrate(conn: &Connection, location: &str) -> Result<(), SqliteFailure> {
     conn.execute_batch(sql::BEGIN_WRITE)?;
     let applied = apply_missing(conn, location).and_then(|()| Ok(conn.execute_batch("COMMIT")?));
     if applied.is_err() && !conn.is_autocommit() {
@@ -203,7 +204,7 @@ fn migrate(conn: &Connection, location: &str) -> Result<(), Failure> {
 }
 
 /// Applies what the file has not seen. Another process may have been here since it was looked at.
-fn apply_missing(conn: &Connection, location: &str) -> Result<(), Failure> {
+fn apply_missing(conn: &Connection, location: &str) -> Result<(), SqliteFailure> {
     let found = schema::version(conn)?;
     accept(found, location, true)?;
     for (leads_to, statements) in schema::missing(found.unwrap_or(0)) {
@@ -213,7 +214,7 @@ fn apply_missing(conn: &Connection, location: &str) -> Result<(), Failure> {
 }
 
 /// The settings that `doctor` looks at.
-pub(crate) fn setting(conn: &Connection, name: &str) -> Result<String, Failure> {
+pub(crate) fn setting(conn: &Connection, name: &str) -> Result<String, SqliteFailure> {
     pragma::<rusqlite::types::Value>(conn, name).map(|value| match value {
         rusqlite::types::Value::Integer(number) => number.to_string(),
         rusqlite::types::Value::Text(text) => text,

@@ -8,36 +8,40 @@ use backstop_core::job::State;
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::{Duty, Term};
 use rusqlite::{Connection, params};
-use serde::Deserialize;
 
 use crate::archive;
 use crate::duty::expect_term;
-use crate::error::Failure;
+use crate::error::SqliteFailure;
+use crate::idempotency::{end_archived_key, end_key};
 use crate::rows;
 use crate::sql;
-use crate::unit::Unit;
+use crate::transaction::WriteTransaction;
 
 /// Removes jobs that have ended, hot or archived.
 pub(crate) fn purge(
-    unit: &mut Unit<'_>,
+    tx: &mut WriteTransaction<'_>,
     ids: &[JobId],
     only: Option<State>,
-) -> Result<Vec<Result<State, Refusal>>, Failure> {
-    ids.iter().map(|id| purge_one(unit, *id, only)).collect()
+) -> Result<Vec<Result<State, Refusal>>, SqliteFailure> {
+    ids.iter().map(|id| purge_one(tx, *id, only)).collect()
 }
 
-fn purge_one(unit: &mut Unit<'_>, id: JobId, only: Option<State>) -> Result<Result<State, Refusal>, Failure> {
-    let state = match unit.find(id)? {
+fn purge_one(
+    tx: &mut WriteTransaction<'_>,
+    id: JobId,
+    only: Option<State>,
+) -> Result<Result<State, Refusal>, SqliteFailure> {
+    let state = match tx.find(id)? {
         Some(stored) => {
             if let Err(refusal) = stored.record.state.may_be_purged(id, only) {
                 return Ok(Err(refusal));
             }
-            let (stored, job) = unit.load(stored.seq)?;
-            unit.remove(&stored, &job.spec)?;
-            end_key(unit.conn, job.spec.idempotency_key.as_deref(), stored.record.state)?;
+            let (stored, job) = tx.load(stored.seq)?;
+            tx.remove(&stored, &job.spec)?;
+            end_key(tx.conn, job.spec.idempotency_key.as_deref(), stored.record.state)?;
             stored.record.state
         }
-        None => match archive::state(unit.conn, id)? {
+        None => match archive::state(tx.conn, id)? {
             Some(state) => match state.may_be_purged(id, only) {
                 Ok(()) => state,
                 Err(refusal) => return Ok(Err(refusal)),
@@ -45,12 +49,12 @@ fn purge_one(unit: &mut Unit<'_>, id: JobId, only: Option<State>) -> Result<Resu
             None => return Ok(Err(Refusal::NoSuchJob { job: id })),
         },
     };
-    forget(unit.conn, id, state)?;
+    forget(tx.conn, id, state)?;
     Ok(Ok(state))
 }
 
 /// Removes what the archive has of a job that ended in `state`.
-fn forget(conn: &Connection, id: JobId, state: State) -> Result<(), Failure> {
+fn forget(conn: &Connection, id: JobId, state: State) -> Result<(), SqliteFailure> {
     end_archived_key(conn, id, state)?;
     conn.prepare_cached(sql::ARCHIVE_DELETE)?.execute([id.as_bytes()])?;
     // An earlier job with the same id may have left a key of its own.
@@ -59,51 +63,21 @@ fn forget(conn: &Connection, id: JobId, state: State) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to the key that an archived job had how the job ended: its document will soon not be there to say it.
-pub(crate) fn end_archived_key(conn: &Connection, id: JobId, state: State) -> Result<(), Failure> {
-    let mut select = conn.prepare_cached(sql::ARCHIVED_DOCUMENT)?;
-    let key = rows::first(&mut select, [id.as_bytes()], |row| {
-        key_in(row.get_ref(0)?.as_str().unwrap_or_default())
-    })?;
-    end_key(conn, key.flatten().as_deref(), state)
-}
-
-fn end_key(conn: &Connection, key: Option<&str>, state: State) -> Result<(), Failure> {
-    if let Some(key) = key {
-        conn.prepare_cached(sql::IDEMPOTENCY_END)?.execute(params![key, rows::status_code(state)])?;
-    }
-    Ok(())
-}
-
-/// The idempotency key of the job that an archived document tells of.
-fn key_in(document: &str) -> Result<Option<String>, Failure> {
-    #[derive(Deserialize)]
-    struct Whole {
-        job: Named,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(default)]
-        idempotency_key: Option<String>,
-    }
-    Ok(serde_json::from_str::<Whole>(document)?.job.idempotency_key)
-}
-
 /// Removes up to `limit` archived jobs whose time is over.
 pub(crate) fn prune(
-    unit: &mut Unit<'_>,
+    tx: &mut WriteTransaction<'_>,
     term: &Term,
     keep: Duration,
     limit: usize,
-) -> Result<usize, Failure> {
-    expect_term(unit, term, Duty::Prune)?;
-    let Some(cutoff) = cutoff(keep, unit.now) else { return Ok(0) };
-    let mut select = unit.conn.prepare_cached(sql::OUTWORN)?;
+) -> Result<usize, SqliteFailure> {
+    expect_term(tx, term, Duty::Prune)?;
+    let Some(cutoff) = cutoff(keep, tx.now) else { return Ok(0) };
+    let mut select = tx.conn.prepare_cached(sql::OUTWORN)?;
     let values = params![cutoff.as_micros(), rows::limit(limit)];
     let outworn =
         rows::collect(&mut select, values, |row| Ok((rows::job_id(row, 0)?, rows::state_of(row.get(1)?)?)))?;
     for (id, state) in &outworn {
-        forget(unit.conn, *id, *state)?;
+        forget(tx.conn, *id, *state)?;
     }
     Ok(outworn.len())
 }
@@ -114,7 +88,7 @@ pub(crate) fn prunable(
     now: Timestamp,
     keep: Duration,
     most: usize,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqliteFailure> {
     let Some(cutoff) = cutoff(keep, now) else { return Ok(0) };
     let values = params![cutoff.as_micros(), rows::limit(most)];
     let count: Option<i64> = rows::value(&mut *conn.prepare_cached(sql::OUTWORN_COUNT)?, values)?;

@@ -9,21 +9,21 @@ use backstop_store::show::{self, LaneCounts, Roster, SearchSpace, StateCounts};
 use backstop_store::{HeldLane, Holdings, JobFilter, NameRange, Page, PageRequest, QueueRange, QueueView};
 use rusqlite::{Connection, params};
 
-use crate::claim::{lane_next_due, pause};
-use crate::error::Failure;
-use crate::lanes::{Lane, Lanes};
-use crate::rows::{self, VIEW_EXTRAS};
+use crate::error::SqliteFailure;
+use crate::lanes::{self, LaneCache};
+use crate::queue::pause;
+use crate::rows::{self, LaneRow, VIEW_EXTRAS};
 use crate::sql;
 use crate::worker::roster;
 
 /// A read transaction and what is needed to read in it.
 pub(crate) struct Snapshot<'c> {
     pub(crate) conn: &'c Connection,
-    pub(crate) lanes: &'c mut Lanes,
+    pub(crate) lanes: &'c mut LaneCache,
     pub(crate) now: Timestamp,
 }
 
-fn state_counts(row: &rusqlite::Row<'_>, first: usize) -> Result<StateCounts, Failure> {
+fn state_counts(row: &rusqlite::Row<'_>, first: usize) -> Result<StateCounts, SqliteFailure> {
     Ok(StateCounts {
         pending: rows::count(row, first)?,
         running: rows::count(row, first + 1)?,
@@ -36,14 +36,14 @@ fn state_counts(row: &rusqlite::Row<'_>, first: usize) -> Result<StateCounts, Fa
 }
 
 impl Snapshot<'_> {
-    fn seq(&self, id: JobId) -> Result<Option<i64>, Failure> {
+    fn seq(&self, id: JobId) -> Result<Option<i64>, SqliteFailure> {
         rows::value(&mut *self.conn.prepare_cached(sql::SEQ_BY_ID)?, [id.as_bytes()])
     }
 
     /// The lanes of these queues with their kept counts.
-    pub(crate) fn lane_counts(&self, queues: &NameRange) -> Result<Vec<LaneCounts>, Failure> {
+    pub(crate) fn lane_counts(&self, queues: &NameRange) -> Result<Vec<LaneCounts>, SqliteFailure> {
         rows::collect(&mut *self.conn.prepare_cached(sql::LANES)?, [&queues.from, &queues.end], |row| {
-            let lane = Lane::from_row(row)?;
+            let lane = LaneRow::from_row(row)?;
             Ok(LaneCounts {
                 id: lane.id,
                 lane: lane.key(),
@@ -54,11 +54,11 @@ impl Snapshot<'_> {
     }
 
     /// A job as it is shown.
-    pub(crate) fn view(&mut self, roster: &Roster, seq: i64) -> Result<JobView, Failure> {
+    pub(crate) fn view(&mut self, roster: &Roster, seq: i64) -> Result<JobView, SqliteFailure> {
         const AT: usize = VIEW_EXTRAS;
         let (conn, lanes) = (self.conn, &mut *self.lanes);
         let view = rows::first(&mut *conn.prepare_cached(sql::VIEW_BY_SEQ)?, [seq], |row| {
-            let stored = rows::stored(row)?;
+            let stored = rows::state_row(row)?;
             let lane = lanes.get(conn, stored.lane)?;
             let record = stored.record;
             let ended = record.state.is_terminal();
@@ -74,11 +74,11 @@ impl Snapshot<'_> {
                 record,
             })
         })?;
-        view.ok_or_else(|| Failure::Unreadable(format!("row {seq} of `state` has no row in `job`")))
+        view.ok_or_else(|| SqliteFailure::Unreadable(format!("row {seq} of `state` has no row in `job`")))
     }
 
     /// Jobs by id, in order.
-    pub(crate) fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, Failure> {
+    pub(crate) fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Option<JobDetail>>, SqliteFailure> {
         let roster = roster(self.conn, self.now)?;
         let mut details = Vec::with_capacity(ids.len());
         for id in ids {
@@ -90,26 +90,26 @@ impl Snapshot<'_> {
         Ok(details)
     }
 
-    /// Jobs at a glance, in order.
-    pub(crate) fn job_summaries(&self, ids: &[JobId]) -> Result<Vec<Option<JobSummary>>, Failure> {
-        let mut select = self.conn.prepare_cached(sql::GLANCE)?;
-        ids.iter().map(|id| rows::first(&mut select, [id.as_bytes()], rows::glance)).collect()
+    /// Summaries of jobs, in order.
+    pub(crate) fn job_summaries(&self, ids: &[JobId]) -> Result<Vec<Option<JobSummary>>, SqliteFailure> {
+        let mut select = self.conn.prepare_cached(sql::SUMMARY)?;
+        ids.iter().map(|id| rows::first(&mut select, [id.as_bytes()], rows::summary)).collect()
     }
 
     /// One job with the counts of its runs.
-    pub(crate) fn detail(&mut self, roster: &Roster, seq: i64) -> Result<JobDetail, Failure> {
+    pub(crate) fn detail(&mut self, roster: &Roster, seq: i64) -> Result<JobDetail, SqliteFailure> {
         Ok(JobDetail { view: self.view(roster, seq)?, counters: self.counters(seq)? })
     }
 
     /// Every run of one job, first to last.
-    pub(crate) fn ledger(&self, seq: i64) -> Result<Vec<Attempt>, Failure> {
+    pub(crate) fn ledger(&self, seq: i64) -> Result<Vec<Attempt>, SqliteFailure> {
         let mut select = self.conn.prepare_cached(sql::ATTEMPTS)?;
         let mut runs = rows::collect(&mut select, params![seq, i64::MAX, i64::MAX], rows::attempt)?;
         runs.reverse();
         Ok(runs)
     }
 
-    fn counters(&self, seq: i64) -> Result<BTreeMap<backstop_core::failure::Cause, u64>, Failure> {
+    fn counters(&self, seq: i64) -> Result<BTreeMap<backstop_core::failure::Cause, u64>, SqliteFailure> {
         let causes = rows::collect(&mut *self.conn.prepare_cached(sql::CAUSES)?, [seq], |row| {
             Ok((rows::cause(row, 0)?, rows::count(row, 1)?))
         })?;
@@ -117,7 +117,11 @@ impl Snapshot<'_> {
     }
 
     /// The ledger of a job, latest run first.
-    pub(crate) fn attempts(&self, job: JobId, page: PageRequest<u32>) -> Result<Page<Attempt, u32>, Failure> {
+    pub(crate) fn attempts(
+        &self,
+        job: JobId,
+        page: PageRequest<u32>,
+    ) -> Result<Page<Attempt, u32>, SqliteFailure> {
         show::page_limit(page.limit)?;
         let limit = rows::limit(page.limit);
         let Some(seq) = self.seq(job)? else { return Ok(Page { items: Vec::new(), next: None }) };
@@ -128,7 +132,10 @@ impl Snapshot<'_> {
     }
 
     /// A job with what surrounds it.
-    pub(crate) fn surroundings(&mut self, id: JobId) -> Result<Option<(JobView, ExplainContext)>, Failure> {
+    pub(crate) fn surroundings(
+        &mut self,
+        id: JobId,
+    ) -> Result<Option<(JobView, ExplainContext)>, SqliteFailure> {
         let Some(seq) = self.seq(id)? else { return Ok(None) };
         let roster = roster(self.conn, self.now)?;
         let view = self.view(&roster, seq)?;
@@ -142,7 +149,7 @@ impl Snapshot<'_> {
     }
 
     /// The live job that holds a business key (L11).
-    fn key_holder(&self, key: Option<&str>) -> Result<Option<KeyHolder>, Failure> {
+    fn key_holder(&self, key: Option<&str>) -> Result<Option<KeyHolder>, SqliteFailure> {
         let Some(key) = key else { return Ok(None) };
         rows::first(&mut *self.conn.prepare_cached(sql::KEY_HOLDER)?, [key], |row| {
             Ok(KeyHolder { job: rows::job_id(row, 0)?, state: rows::state_of(row.get(1)?)? })
@@ -150,7 +157,7 @@ impl Snapshot<'_> {
     }
 
     /// What a filter means: only the lanes of the queues that it names are read.
-    pub(crate) fn scope(&self, filter: &JobFilter, roster: &Roster) -> Result<SearchSpace, Failure> {
+    pub(crate) fn scope(&self, filter: &JobFilter, roster: &Roster) -> Result<SearchSpace, SqliteFailure> {
         let queues = filter.queue_names();
         let lanes = self.lane_counts(&queues)?;
         if queues.is_all() {
@@ -167,14 +174,14 @@ impl Snapshot<'_> {
         Ok(SearchSpace::within(filter, &lanes, &totals, roster))
     }
 
-    fn totals(&self) -> Result<StateCounts, Failure> {
+    fn totals(&self) -> Result<StateCounts, SqliteFailure> {
         let totals =
             rows::first(&mut *self.conn.prepare_cached(sql::TOTALS)?, [], |row| state_counts(row, 0))?;
         Ok(totals.unwrap_or_default())
     }
 
     /// Every queue of these names that has a lane, was ever paused, or is served by a live worker.
-    pub(crate) fn queues(&self, names: &NameRange) -> Result<Vec<QueueView>, Failure> {
+    pub(crate) fn queues(&self, names: &NameRange) -> Result<Vec<QueueView>, SqliteFailure> {
         let roster = roster(self.conn, self.now)?;
         let bounds = [&names.from, &names.end];
         let paused = rows::collect(&mut *self.conn.prepare_cached(sql::QUEUES)?, bounds, |row| {
@@ -183,13 +190,13 @@ impl Snapshot<'_> {
         let lanes = self.lane_counts(names)?;
         let mut due = HashMap::new();
         for counts in lanes.iter().filter(|counts| counts.is_open(&roster)) {
-            due.extend(lane_next_due(self.conn, counts.id)?.map(|due| (counts.id, due)));
+            due.extend(lanes::next_due(self.conn, counts.id)?.map(|due| (counts.id, due)));
         }
         Ok(show::queues(&roster, paused, &lanes, &due, self.now))
     }
 
     /// A page of queues. No lane of a queue that is not on it is read with its counts.
-    pub(crate) fn queue_page(&self, range: &QueueRange) -> Result<Page<QueueView, String>, Failure> {
+    pub(crate) fn queue_page(&self, range: &QueueRange) -> Result<Page<QueueView, String>, SqliteFailure> {
         let mut names = Vec::new();
         if let Some(limit) = range.limit {
             let (span, most) = (range.span(), rows::limit(limit.saturating_add(1)));
@@ -205,7 +212,7 @@ impl Snapshot<'_> {
     }
 
     /// What a tenant has, as far as its limits count it.
-    pub(crate) fn holdings(&self, tenant: &str, most: usize) -> Result<Holdings, Failure> {
+    pub(crate) fn holdings(&self, tenant: &str, most: usize) -> Result<Holdings, SqliteFailure> {
         let (queues, kinds) = (QueueRange::of_tenant(tenant).span(), tenant::incident_prefix(tenant));
         let (kinds, most) = (NameRange::under(&kinds), rows::limit(most));
         let names = |text: &str| {
@@ -223,7 +230,7 @@ impl Snapshot<'_> {
     }
 
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10).
-    pub(crate) fn held_lanes(&self) -> Result<Vec<HeldLane>, Failure> {
+    pub(crate) fn held_lanes(&self) -> Result<Vec<HeldLane>, SqliteFailure> {
         let roster = roster(self.conn, self.now)?;
         Ok(show::held_lanes(&roster, &self.lane_counts(&NameRange::default())?))
     }

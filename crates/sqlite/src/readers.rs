@@ -11,15 +11,14 @@ use crossbeam_channel::{Receiver, Sender};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::error::Failure;
-use crate::lanes::Lanes;
-use crate::open::{self, patiently};
+use crate::context::StoreContext;
+use crate::error::SqliteFailure;
+use crate::lanes::LaneCache;
+use crate::open::{self, retry_while_busy};
 use crate::query::Snapshot;
-use crate::shared::Shared;
 use crate::sql;
-use crate::writer::message;
 
-type Question = Box<dyn FnOnce(&mut Desk) + Send>;
+type Question = Box<dyn FnOnce(&mut ReaderThread) + Send>;
 
 /// The handle on the reader threads. Dropping it answers what is queued, then ends them.
 pub(crate) struct Readers {
@@ -28,17 +27,17 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn start(count: usize, shared: &Arc<Shared>) -> Result<Self, Error> {
+    pub(crate) fn start(count: usize, context: &Arc<StoreContext>) -> Result<Self, Error> {
         let (questions, waiting) = crossbeam_channel::unbounded();
         let mut readers = Self { questions: Some(questions), threads: Vec::with_capacity(count) };
         for _ in 0..count.max(1) {
-            let conn = open::reader(&shared.path, shared.busy_timeout)?;
-            let desk = Desk { conn, lanes: Lanes::default(), shared: shared.clone() };
+            let conn = open::reader(&context.path, context.busy_timeout)?;
+            let reader = ReaderThread { conn, lanes: LaneCache::default(), context: context.clone() };
             let waiting = waiting.clone();
             let thread = thread::Builder::new()
                 .name("backstop-sqlite-reader".into())
-                .spawn(move || desk.serve(&waiting))
-                .map_err(|problem| cannot_spawn(shared, problem))?;
+                .spawn(move || reader.serve(&waiting))
+                .map_err(|problem| cannot_spawn(context, problem))?;
             readers.threads.push(thread);
         }
         Ok(readers)
@@ -47,12 +46,12 @@ impl Readers {
     /// Queues a question. It may be asked again when a lock was in the way.
     pub(crate) fn send<T: Send + 'static>(
         &self,
-        question: impl FnMut(&mut Snapshot<'_>) -> Result<T, Failure> + Send + 'static,
+        question: impl FnMut(&mut Snapshot<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, Error>> {
         let (reply, answer) = oneshot::channel();
         if let Some(questions) = &self.questions {
-            let _ = questions.send(Box::new(move |desk| {
-                let _ = reply.send(desk.answer(question));
+            let _ = questions.send(Box::new(move |reader| {
+                let _ = reply.send(reader.answer(question));
             }));
         }
         answer
@@ -60,9 +59,9 @@ impl Readers {
 }
 
 /// The error of a machine that gives no more threads.
-pub(crate) fn cannot_spawn(shared: &Shared, problem: std::io::Error) -> Error {
+pub(crate) fn cannot_spawn(context: &StoreContext, problem: std::io::Error) -> Error {
     Error::Unavailable {
-        location: shared.location.clone(),
+        location: context.location.clone(),
         problem: "no thread could be started for it; raise the limit on threads".to_owned(),
         source: Some(Box::new(problem)),
     }
@@ -80,13 +79,13 @@ impl Drop for Readers {
 }
 
 /// What a reader thread owns.
-struct Desk {
+struct ReaderThread {
     conn: Connection,
-    lanes: Lanes,
-    shared: Arc<Shared>,
+    lanes: LaneCache,
+    context: Arc<StoreContext>,
 }
 
-impl Desk {
+impl ReaderThread {
     fn serve(mut self, waiting: &Receiver<Question>) {
         while let Ok(question) = waiting.recv() {
             question(&mut self);
@@ -95,22 +94,22 @@ impl Desk {
 
     fn answer<T>(
         &mut self,
-        mut question: impl FnMut(&mut Snapshot<'_>) -> Result<T, Failure>,
+        mut question: impl FnMut(&mut Snapshot<'_>) -> Result<T, SqliteFailure>,
     ) -> Result<T, Error> {
-        let patience = self.shared.busy_timeout;
-        let answer = patiently(patience, || self.ask(&mut question));
-        answer.map_err(|failure| failure.into_error(&self.shared.location))
+        let patience = self.context.busy_timeout;
+        let answer = retry_while_busy(patience, || self.ask(&mut question));
+        answer.map_err(|failure| failure.into_error(&self.context.location))
     }
 
     fn ask<T>(
         &mut self,
-        question: &mut impl FnMut(&mut Snapshot<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        question: &mut impl FnMut(&mut Snapshot<'_>) -> Result<T, SqliteFailure>,
+    ) -> Result<T, SqliteFailure> {
         let conn = &self.conn;
         conn.prepare_cached(sql::BEGIN_READ)?.execute([])?;
-        let mut snapshot = Snapshot { conn, lanes: &mut self.lanes, now: self.shared.clock.now() };
+        let mut snapshot = Snapshot { conn, lanes: &mut self.lanes, now: self.context.clock.now() };
         let answer = catch_unwind(AssertUnwindSafe(|| question(&mut snapshot)))
-            .unwrap_or_else(|panic| Err(Failure::Panicked(message(&*panic))));
+            .unwrap_or_else(|panic| Err(SqliteFailure::panicked(&*panic)));
         if !conn.is_autocommit() {
             conn.prepare_cached("COMMIT")?.execute([])?;
         }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, PausedFrom, Policy, Provenance, Record,
-    Spec, State, StoredJob,
+    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, PausedFrom, Policy, Priority,
+    Provenance, Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
+use backstop_store::working_set::LaneKey;
 use backstop_store::{Archived, Incident};
 use rusqlite::types::FromSql;
 use rusqlite::{Row, Statement, params};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::Failure;
-use crate::lanes::Lane;
+use crate::error::SqliteFailure;
 
 /// How a state is written in `state.status`. The schema's partial indexes name these numbers.
 ///
@@ -35,18 +35,50 @@ pub(crate) const fn status_code(state: State) -> i64 {
     }
 }
 
-pub(crate) fn state_of(code: i64) -> Result<State, Failure> {
+pub(crate) fn state_of(code: i64) -> Result<State, SqliteFailure> {
     let known = State::ALL.into_iter().find(|state| status_code(*state) == code);
-    known.ok_or_else(|| Failure::Unreadable(format!("a job with status {code}")))
+    known.ok_or_else(|| SqliteFailure::Unreadable(format!("a job with status {code}")))
 }
 
 /// A job's record with where it stands in the tables.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StateRow {
     pub(crate) seq: i64,
     pub(crate) id: JobId,
     pub(crate) lane: i64,
     pub(crate) record: Record,
+}
+
+/// A lane: the jobs of one queue, kind, version and priority.
+#[derive(Debug)]
+pub(crate) struct LaneRow {
+    pub(crate) id: i64,
+    pub(crate) queue: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) version: u32,
+    pub(crate) priority: Priority,
+}
+
+impl LaneRow {
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let level: i64 = row.get(4)?;
+        let priority =
+            Priority::from_level(level).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, level))?;
+        Ok(Self { id: row.get(0)?, queue: row.get(1)?, kind: row.get(2)?, version: row.get(3)?, priority })
+    }
+
+    /// What it is to those who do not know its number.
+    pub(crate) fn key(self) -> LaneKey {
+        LaneKey { queue: self.queue, kind: self.kind, version: self.version, priority: self.priority }
+    }
+
+    /// Whether a job with this spec belongs here.
+    pub(crate) fn is_of(&self, spec: &Spec) -> bool {
+        self.priority == spec.priority
+            && self.version == spec.version
+            && self.kind == spec.kind
+            && self.queue == spec.queue
+    }
 }
 
 /// The number of columns of `state` in every row that has them.
@@ -75,26 +107,29 @@ pub(crate) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Worker
 }
 
 /// A word that one of the core's vocabularies knows.
-pub(crate) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|unknown: T::Err| Failure::Unreadable(unknown.to_string()))
+pub(crate) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, SqliteFailure> {
+    text.parse().map_err(|unknown: T::Err| SqliteFailure::Unreadable(unknown.to_string()))
 }
 
 /// A JSON column that may be absent.
-pub(crate) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<Option<T>, Failure> {
+pub(crate) fn maybe_json<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<T>, SqliteFailure> {
     match row.get_ref(column)?.as_str_or_null() {
         Ok(Some(text)) => Ok(Some(serde_json::from_str(text)?)),
         Ok(None) => Ok(None),
-        Err(_) => Err(Failure::Unreadable(format!("column {column} is not text"))),
+        Err(_) => Err(SqliteFailure::Unreadable(format!("column {column} is not text"))),
     }
 }
 
 /// The text of a column; none when it is absent or no text.
-pub(crate) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, Failure> {
+pub(crate) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, SqliteFailure> {
     Ok(row.get_ref(column)?.as_str_or_null().unwrap_or_default())
 }
 
 /// Reads the columns of `state`.
-pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
+pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
     let hold = match row.get::<_, Option<[u8; 16]>>(12)? {
         Some(worker) => Some(Hold {
             worker: WorkerId::from_bytes(worker),
@@ -123,11 +158,11 @@ pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
         superseded_by: maybe_job_id(row, 21)?,
         marks: marks(row, 22)?,
     };
-    Ok(Stored { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
+    Ok(StateRow { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
 }
 
-/// Reads a job at a glance.
-pub(crate) fn glance(row: &Row<'_>) -> Result<JobSummary, Failure> {
+/// Reads the summary of a job.
+pub(crate) fn summary(row: &Row<'_>) -> Result<JobSummary, SqliteFailure> {
     Ok(JobSummary {
         rests: JobSummary::rest(state_of(row.get(0)?)?),
         paused_from: paused_from(row, 1)?,
@@ -139,22 +174,22 @@ pub(crate) fn glance(row: &Row<'_>) -> Result<JobSummary, Failure> {
     })
 }
 
-fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, Failure> {
+fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, SqliteFailure> {
     let code = row.get::<_, Option<i64>>(column)?;
     Ok(code.map(state_of).transpose()?.and_then(PausedFrom::of))
 }
 
-fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, Failure> {
+fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, SqliteFailure> {
     // A word that only a later program knows is none here.
     Ok(text_of(row, column)?.and_then(|text| text.parse().ok()))
 }
 
-fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, Failure> {
+fn marks(row: &Row<'_>, column: usize) -> Result<Option<Box<Marks>>, SqliteFailure> {
     Ok(text_of(row, column)?.and_then(|text| Marks::from_text(text).ok()).map(Box::new))
 }
 
 /// Reads the columns of `job`, which follow those of `state`.
-pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &Lane) -> Result<StoredJob, Failure> {
+pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &LaneRow) -> Result<StoredJob, SqliteFailure> {
     const AT: usize = STATE_COLUMNS;
     let mut damage = Damage::default();
     let payload = readable(row, AT + 1, "payload", &mut damage)?.unwrap_or("null");
@@ -183,7 +218,7 @@ fn readable<'r>(
     column: usize,
     name: &str,
     damage: &mut Damage,
-) -> Result<Option<&'r str>, Failure> {
+) -> Result<Option<&'r str>, SqliteFailure> {
     let text = row.get_ref(column)?.as_str_or_null();
     Ok(text.unwrap_or_else(|problem| {
         damage.note(name, &problem.to_string());
@@ -197,7 +232,7 @@ fn decoded<T: DeserializeOwned>(
     column: usize,
     name: &str,
     damage: &mut Damage,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, SqliteFailure> {
     let text = readable(row, column, name, damage)?;
     Ok(damage.decode(name, text))
 }
@@ -208,7 +243,7 @@ pub(crate) fn insert_job(
     seq: i64,
     new: &NewJob,
     created_at: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), SqliteFailure> {
     let spec = &new.spec;
     let policy =
         (spec.policy != Policy::default()).then(|| serde_json::to_string(&spec.policy)).transpose()?;
@@ -240,7 +275,7 @@ pub(crate) fn insert_record(
     spec: &Spec,
     lane: i64,
     record: &Record,
-) -> Result<bool, Failure> {
+) -> Result<bool, SqliteFailure> {
     let written = insert.execute(params![
         spec.id.as_bytes(),
         lane,
@@ -259,7 +294,11 @@ pub(crate) fn insert_record(
 }
 
 /// Writes all of a record that can change.
-pub(crate) fn update_record(update: &mut Statement<'_>, seq: i64, record: &Record) -> Result<(), Failure> {
+pub(crate) fn update_record(
+    update: &mut Statement<'_>,
+    seq: i64,
+    record: &Record,
+) -> Result<(), SqliteFailure> {
     let progress = record.progress.as_ref().map(serde_json::to_string).transpose()?;
     let hold = record.hold.as_ref();
     update.execute(params![
@@ -294,7 +333,7 @@ pub(crate) fn insert_attempt(
     seq: i64,
     id: JobId,
     run: &Attempt,
-) -> Result<(), Failure> {
+) -> Result<(), SqliteFailure> {
     let failure = run.failure.as_ref();
     let decision = run.decision.as_ref().map(serde_json::to_string).transpose()?;
     insert.execute(params![
@@ -320,7 +359,7 @@ pub(crate) fn insert_attempt(
 }
 
 /// Reads one row of the ledger.
-pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
+pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, SqliteFailure> {
     Ok(Attempt {
         number: row.get(0)?,
         fence: Fence(row.get(1)?),
@@ -338,12 +377,12 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt, Failure> {
     })
 }
 
-pub(crate) fn cause(row: &Row<'_>, column: usize) -> Result<backstop_core::failure::Cause, Failure> {
+pub(crate) fn cause(row: &Row<'_>, column: usize) -> Result<backstop_core::failure::Cause, SqliteFailure> {
     word(&row.get::<_, String>(column)?)
 }
 
 /// Reads error type, message and fingerprint, which are there together or not at all.
-pub(crate) fn failure(row: &Row<'_>, at: usize) -> Result<Option<FailureRecord>, Failure> {
+pub(crate) fn failure(row: &Row<'_>, at: usize) -> Result<Option<FailureRecord>, SqliteFailure> {
     let Some(error_type) = row.get(at)? else { return Ok(None) };
     Ok(Some(FailureRecord {
         error_type,
@@ -352,11 +391,11 @@ pub(crate) fn failure(row: &Row<'_>, at: usize) -> Result<Option<FailureRecord>,
     }))
 }
 
-fn fingerprint(text: String) -> Result<Fingerprint, Failure> {
+fn fingerprint(text: String) -> Result<Fingerprint, SqliteFailure> {
     Ok(Fingerprint::deserialize(serde_json::Value::String(text))?)
 }
 
-pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, Failure> {
+pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, SqliteFailure> {
     let standing: Option<String> = row.get(12)?;
     Ok(Incident {
         fingerprint: fingerprint(row.get(0)?)?,
@@ -375,7 +414,7 @@ pub(crate) fn incident(row: &Row<'_>) -> Result<Incident, Failure> {
     })
 }
 
-pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), Failure> {
+pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), SqliteFailure> {
     let archived = Archived {
         state: state_of(row.get(1)?)?,
         archived_at: moment(row, 2)?,
@@ -386,19 +425,19 @@ pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), Failure> {
 }
 
 /// A count that was kept or counted.
-pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Failure> {
+pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, SqliteFailure> {
     let number: i64 = row.get(column)?;
-    u64::try_from(number).map_err(|_| Failure::Unreadable(format!("a count of {number}")))
+    u64::try_from(number).map_err(|_| SqliteFailure::Unreadable(format!("a count of {number}")))
 }
 
 /// Reads whether a queue is paused, and the note of that.
-pub(crate) fn pause(row: &Row<'_>, at: usize) -> Result<Option<PauseNote>, Failure> {
+pub(crate) fn pause(row: &Row<'_>, at: usize) -> Result<Option<PauseNote>, SqliteFailure> {
     let paused: bool = row.get(at)?;
     Ok(if paused { Some(PauseNote(row.get(at + 1)?)) } else { None })
 }
 
 /// Reads a worker's row.
-pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, Failure> {
+pub(crate) fn worker(row: &Row<'_>) -> Result<WorkerRow, SqliteFailure> {
     Ok(WorkerRow {
         id: worker_id(row, 0)?,
         name: row.get(1)?,
@@ -419,8 +458,8 @@ pub(crate) fn limit(rows: usize) -> i64 {
 pub(crate) fn collect<T>(
     statement: &mut Statement<'_>,
     values: impl rusqlite::Params,
-    mut read: impl FnMut(&Row<'_>) -> Result<T, Failure>,
-) -> Result<Vec<T>, Failure> {
+    mut read: impl FnMut(&Row<'_>) -> Result<T, SqliteFailure>,
+) -> Result<Vec<T>, SqliteFailure> {
     let mut rows = statement.query(values)?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
@@ -433,8 +472,8 @@ pub(crate) fn collect<T>(
 pub(crate) fn first<T>(
     statement: &mut Statement<'_>,
     values: impl rusqlite::Params,
-    read: impl FnOnce(&Row<'_>) -> Result<T, Failure>,
-) -> Result<Option<T>, Failure> {
+    read: impl FnOnce(&Row<'_>) -> Result<T, SqliteFailure>,
+) -> Result<Option<T>, SqliteFailure> {
     let mut rows = statement.query(values)?;
     rows.next()?.map(read).transpose()
 }
@@ -443,6 +482,6 @@ pub(crate) fn first<T>(
 pub(crate) fn value<T: FromSql>(
     statement: &mut Statement<'_>,
     values: impl rusqlite::Params,
-) -> Result<Option<T>, Failure> {
+) -> Result<Option<T>, SqliteFailure> {
     first(statement, values, |row| Ok(row.get(0)?))
 }

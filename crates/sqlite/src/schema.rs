@@ -5,7 +5,7 @@
 
 use rusqlite::Connection;
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
@@ -212,7 +212,7 @@ const FIFTH: &[&str] = &[
 ///
 /// The file may be the application's own database, with tables of its own (L14): then `user_version` and
 /// `application_id` are its business, and everything of ours begins with `backstop_`.
-pub(crate) fn version(conn: &Connection) -> Result<Option<i64>, Failure> {
+pub(crate) fn version(conn: &Connection) -> Result<Option<i64>, SqliteFailure> {
     let tables: i64 = conn.query_row(sql::META_TABLES, [], |row| row.get(0))?;
     if tables == 0 {
         return Ok(None);
@@ -221,12 +221,12 @@ pub(crate) fn version(conn: &Connection) -> Result<Option<i64>, Failure> {
 }
 
 /// Reads one setting.
-pub(crate) fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<T, Failure> {
+pub(crate) fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<T, SqliteFailure> {
     Ok(conn.pragma_query_value(None, name, |row| row.get(0))?)
 }
 
 /// Applies one migration inside the transaction that the caller has opened, with the version it leads to.
-pub(crate) fn apply(conn: &Connection, version: i64, statements: &[&str]) -> Result<(), Failure> {
+pub(crate) fn apply(conn: &Connection, version: i64, statements: &[&str]) -> Result<(), SqliteFailure> {
     for statement in statements {
         conn.execute_batch(statement)?;
     }

@@ -314,7 +314,7 @@ pub(crate) const VIEW_BY_SEQ: &str = concat!(
      LEFT JOIN backstop_attempt latest ON latest.job = s.seq AND latest.number = s.runs WHERE s.seq = ?1"
 );
 /// What became of a job.
-pub(crate) const GLANCE: &str = "SELECT s.status, s.paused_from, s.redrives, s.marks, s.reason, s.finished_at, \
+pub(crate) const SUMMARY: &str = "SELECT s.status, s.paused_from, s.redrives, s.marks, s.reason, s.finished_at, \
      (SELECT fingerprint FROM backstop_attempt WHERE job = s.seq AND number = s.last_failed_run) \
      FROM backstop_state s WHERE s.id = ?1";
 pub(crate) const CAUSES: &str = "SELECT cause, count(*) FROM backstop_attempt WHERE job = ?1 GROUP BY cause";
@@ -347,11 +347,11 @@ pub(crate) const UNSTAMPED: &str = "SELECT 1 FROM backstop_attempt INDEXED BY ba
      WHERE fingerprint = ?1 AND fingerprint IS NOT NULL AND id IS NULL LIMIT 1";
 pub(crate) const STAMP: &str = "UPDATE backstop_attempt INDEXED BY backstop_attempt_unstamped \
      SET id = (SELECT id FROM backstop_state WHERE seq = job) WHERE fingerprint IS NOT NULL AND id IS NULL";
-pub(crate) const LIST_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_shelf";
+pub(crate) const LIST_STATES: &str = "FROM backstop_state s INDEXED BY backstop_state_shelf";
 pub(crate) const LIST_PENDING: &str = "FROM backstop_state s INDEXED BY backstop_state_pending";
 pub(crate) const LIST_ENDED: &str = "FROM backstop_state s INDEXED BY backstop_state_ended";
 pub(crate) const LIST_LANE: &str = "FROM backstop_state s INDEXED BY backstop_state_lane";
-pub(crate) const LIST_LANE_SHELF: &str = "FROM backstop_state s INDEXED BY backstop_state_lane_shelf";
+pub(crate) const LIST_LANE_STATES: &str = "FROM backstop_state s INDEXED BY backstop_state_lane_shelf";
 
 pub(crate) const WHERE_AFTER: &str = "s.id < :after";
 /// The same for what is read by its fingerprint: the index is walked from there, in its order.
@@ -368,8 +368,8 @@ pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_attempt
      AND number = s.last_failed_run AND fingerprint = :fingerprint)";
 pub(crate) const WHERE_LANES: &str = "s.lane IN (SELECT value FROM json_each(:lanes))";
 pub(crate) const WHERE_STATUS: &str = "s.status = :status";
-pub(crate) const WHERE_SHELVED: &str = "s.status BETWEEN 2 AND 6";
-pub(crate) const WHERE_LANE_SHELVED: &str = "s.status BETWEEN 3 AND 6";
+pub(crate) const WHERE_STATE_INDEXED: &str = "s.status BETWEEN 2 AND 6";
+pub(crate) const WHERE_LANE_STATE_INDEXED: &str = "s.status BETWEEN 3 AND 6";
 pub(crate) const WHERE_ENDED: &str = "s.status >= 5";
 /// What differs between the parts that a list is put together from.
 pub(crate) const WHERE_LANE: &str = "s.lane = :lane";

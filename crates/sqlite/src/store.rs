@@ -14,82 +14,29 @@ use backstop_core::job::{
 };
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
-    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange,
-    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
-    StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange, NewWorker,
+    Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo,
+    Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 
-use crate::error::Failure;
+use crate::context::StoreContext;
+use crate::error::SqliteFailure;
+use crate::options::Options;
 use crate::query::Snapshot;
 use crate::readers::{Readers, cannot_spawn};
-use crate::shared::Shared;
-use crate::unit::Unit;
+use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
-    archive, check, claim, document, duty, fence, finish, incident, lanes, open, operate, purge, submit,
+    archive, check, claim, document, duty, fence, finish, incident, open, operate, purge, queue, submit,
     worker,
 };
-
-/// How a file is opened.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Options {
-    /// The clock that due times, leases and terms go by.
-    pub clock: Arc<dyn Clock>,
-    /// When a commit counts as durable.
-    pub synchronous: Synchronous,
-    /// Threads that read.
-    pub readers: usize,
-    /// How long to wait for other processes before a call fails as unavailable.
-    pub busy_timeout: Duration,
-    /// Create the file when it does not exist.
-    pub create: bool,
-    /// Bring the file to this program's schema.
-    pub migrate: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clock: Arc::new(SystemClock::default()),
-            synchronous: Synchronous::Full,
-            readers: 2,
-            busy_timeout: Duration::from_secs(30),
-            create: true,
-            migrate: true,
-        }
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("synchronous", &self.synchronous)
-            .field("readers", &self.readers)
-            .field("busy_timeout", &self.busy_timeout)
-            .field("create", &self.create)
-            .field("migrate", &self.migrate)
-            .finish_non_exhaustive()
-    }
-}
-
-/// When a commit counts as durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Synchronous {
-    /// When it has reached the disk.
-    #[default]
-    Full,
-    /// When the operating system has it. A crash of the process loses nothing; a power failure can lose the last
-    /// acknowledged calls.
-    Normal,
-}
 
 /// A store in one SQLite file.
 ///
 /// Dropping it runs the calls that are queued, then closes the file.
 pub struct SqliteStore {
-    shared: Arc<Shared>,
+    context: Arc<StoreContext>,
     // Readers go first, so that the last connection to close is the one that can tidy up the log.
     readers: Readers,
     writer: Writer,
@@ -104,18 +51,19 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let conn = open::writer(path, &options)?;
-        let shared = Arc::new(Shared::new(path.to_owned(), &options));
+        let context = Arc::new(StoreContext::new(path.to_owned(), &options));
         // What cannot be seen or raised now is found by the claim that meets it.
-        let _ = fence::look(&conn, &shared.fences);
-        let readers = Readers::start(options.readers, &shared)?;
-        let writer = Writer::start(conn, shared.clone()).map_err(|problem| cannot_spawn(&shared, problem))?;
-        Ok(Self { shared, readers, writer })
+        let _ = fence::check(&conn, &context.fences);
+        let readers = Readers::start(options.readers, &context)?;
+        let writer =
+            Writer::start(conn, context.clone()).map_err(|problem| cannot_spawn(&context, problem))?;
+        Ok(Self { context, readers, writer })
     }
 
     /// Transactions this store has committed. Group commit keeps it far below the number of calls.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.shared.commits.load(Ordering::Relaxed)
+        self.context.commits.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
@@ -127,51 +75,51 @@ impl SqliteStore {
     pub(crate) fn write<T: Send + 'static>(
         &self,
         rows: usize,
-        verb: impl FnMut(&mut Unit<'_>) -> Result<T, Failure> + Send + 'static,
+        verb: impl FnMut(&mut WriteTransaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     ) -> Answer<'_, T> {
         Box::pin(
-            async move { self.writer.send(rows, verb).await.unwrap_or_else(|_| Err(self.shared.closed())) },
+            async move { self.writer.send(rows, verb).await.unwrap_or_else(|_| Err(self.context.closed())) },
         )
     }
 
     fn read<T: Send + 'static>(
         &self,
-        question: impl FnMut(&mut Snapshot<'_>) -> Result<T, Failure> + Send + 'static,
+        question: impl FnMut(&mut Snapshot<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     ) -> Answer<'_, T> {
         Box::pin(
-            async move { self.readers.send(question).await.unwrap_or_else(|_| Err(self.shared.closed())) },
+            async move { self.readers.send(question).await.unwrap_or_else(|_| Err(self.context.closed())) },
         )
     }
 }
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("location", &self.shared.location).finish_non_exhaustive()
+        f.debug_struct("SqliteStore").field("location", &self.context.location).finish_non_exhaustive()
     }
 }
 
 impl WorkStore for SqliteStore {
     fn info(&self) -> StoreInfo {
-        StoreInfo { backend: "sqlite", location: self.shared.location.clone() }
+        StoreInfo { backend: "sqlite", location: self.context.location.clone() }
     }
 
     fn observe(&self, observer: Arc<dyn Observer>) {
-        self.shared.observe(observer);
+        self.context.observe(observer);
         // The writer may be asleep without a timeout, because nobody wanted to hear of other processes.
         drop(self.writer.send(0, |_| Ok(())));
     }
 
     fn now(&self) -> Answer<'_, Timestamp> {
-        Box::pin(async move { Ok(self.shared.clock.now()) })
+        Box::pin(async move { Ok(self.context.clock.now()) })
     }
 
     fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
-        self.write(submit.jobs.len(), move |unit| submit::submit(unit, &submit))
+        self.write(submit.jobs.len(), move |tx| submit::submit(tx, &submit))
     }
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         let rows = claim.queues.iter().map(|wanted| wanted.limit).sum();
-        self.write(rows, move |unit| claim::claim(unit, &claim))
+        self.write(rows, move |tx| claim::claim(tx, &claim))
     }
 
     fn peek(&self, claim: &Claim) -> Answer<'_, Peek> {
@@ -180,31 +128,31 @@ impl WorkStore for SqliteStore {
     }
 
     fn start(&self, leases: Vec<Lease>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        self.write(leases.len(), move |unit| claim::start(unit, &leases))
+        self.write(leases.len(), move |tx| claim::start(tx, &leases))
     }
 
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
-        self.write(endings.len(), move |unit| finish::finish(unit, &endings))
+        self.write(endings.len(), move |tx| finish::finish(tx, &endings))
     }
 
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
-        self.write(notes.len(), move |unit| finish::annotate(unit, &notes))
+        self.write(notes.len(), move |tx| finish::annotate(tx, &notes))
     }
 
     fn enlist(&self, worker: NewWorker) -> Answer<'_, ()> {
-        self.write(1, move |unit| worker::enlist(unit, &worker))
+        self.write(1, move |tx| worker::enlist(tx, &worker))
     }
 
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
-        self.write(held.len(), move |unit| worker::renew(unit, worker, lease, &held))
+        self.write(held.len(), move |tx| worker::renew(tx, worker, lease, &held))
     }
 
     fn retire(&self, worker: WorkerId) -> Answer<'_, ()> {
-        self.write(1, move |unit| worker::retire(unit, worker))
+        self.write(1, move |tx| worker::retire(tx, worker))
     }
 
     fn lead(&self, node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Answer<'_, Vec<Option<Term>>> {
-        self.write(duties.len(), move |unit| duty::lead(unit, node, &duties, ttl))
+        self.write(duties.len(), move |tx| duty::lead(tx, node, &duties, ttl))
     }
 
     fn fold(&self, _limit: usize) -> Answer<'_, usize> {
@@ -220,7 +168,7 @@ impl WorkStore for SqliteStore {
     }
 
     fn rescue(&self, term: Term, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>> {
-        self.write(endings.len(), move |unit| finish::rescue(unit, &term, &endings))
+        self.write(endings.len(), move |tx| finish::rescue(tx, &term, &endings))
     }
 
     fn overdue(&self, after: Option<Overdue>, limit: usize) -> Answer<'_, Vec<Overdue>> {
@@ -228,15 +176,15 @@ impl WorkStore for SqliteStore {
     }
 
     fn expire(&self, term: Term, jobs: Vec<Overdue>) -> Answer<'_, usize> {
-        self.write(jobs.len(), move |unit| duty::expire(unit, &term, &jobs))
+        self.write(jobs.len(), move |tx| duty::expire(tx, &term, &jobs))
     }
 
     fn archive(&self, term: Term, retention: Retention, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| archive::archive(unit, &term, &retention, limit))
+        self.write(limit, move |tx| archive::archive(tx, &term, &retention, limit))
     }
 
     fn retire_lanes(&self, term: Term, idle: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| lanes::retire(unit, &term, idle, limit))
+        self.write(limit, move |tx| duty::retire_lanes(tx, &term, idle, limit))
     }
 
     fn retire_incidents(
@@ -245,20 +193,20 @@ impl WorkStore for SqliteStore {
         fingerprints: Vec<Fingerprint>,
         keep: Duration,
     ) -> Answer<'_, usize> {
-        self.write(fingerprints.len(), move |unit| incident::retire(unit, &term, &fingerprints, keep))
+        self.write(fingerprints.len(), move |tx| incident::retire(tx, &term, &fingerprints, keep))
     }
 
-    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
-        self.read(move |snapshot| document::documents(snapshot, &shelf))
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        self.read(move |snapshot| document::documents(snapshot, &range))
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
         let rows = amend.edits.len() + amend.operations.len();
-        self.write(rows, move |unit| document::amend(unit, &amend))
+        self.write(rows, move |tx| document::amend(tx, &amend))
     }
 
     fn prune(&self, term: Term, keep: Duration, limit: usize) -> Answer<'_, usize> {
-        self.write(limit, move |unit| purge::prune(unit, &term, keep, limit))
+        self.write(limit, move |tx| purge::prune(tx, &term, keep, limit))
     }
 }
 
@@ -268,12 +216,12 @@ impl InspectStore for SqliteStore {
     }
 
     fn operate(&self, jobs: Vec<JobId>, operation: Operation) -> Answer<'_, Vec<Result<Operated, Refusal>>> {
-        self.write(jobs.len(), move |unit| operate::operate(unit, &jobs, &operation))
+        self.write(jobs.len(), move |tx| operate::operate(tx, &jobs, &operation))
     }
 
     fn pause_queue(&self, queue: &str, paused: bool, note: Option<&str>) -> Answer<'_, bool> {
         let (queue, note) = (queue.to_owned(), note.map(ToOwned::to_owned));
-        self.write(1, move |unit| operate::pause_queue(unit, &queue, paused, note.as_deref()))
+        self.write(1, move |tx| queue::pause_queue(tx, &queue, paused, note.as_deref()))
     }
 
     fn jobs(&self, ids: Vec<JobId>) -> Answer<'_, Vec<Option<JobDetail>>> {
@@ -329,7 +277,7 @@ impl InspectStore for SqliteStore {
         fingerprints: Vec<Fingerprint>,
         statement: IncidentUpdate,
     ) -> Answer<'_, Vec<Option<Incident>>> {
-        self.write(fingerprints.len(), move |unit| incident::say(unit, &fingerprints, &statement))
+        self.write(fingerprints.len(), move |tx| incident::say(tx, &fingerprints, &statement))
     }
 
     fn survey(&self, filter: JobFilter, most: usize) -> Answer<'_, Survey> {
@@ -337,7 +285,7 @@ impl InspectStore for SqliteStore {
     }
 
     fn purge(&self, jobs: Vec<JobId>, only: Option<State>) -> Answer<'_, Vec<Result<State, Refusal>>> {
-        self.write(jobs.len(), move |unit| purge::purge(unit, &jobs, only))
+        self.write(jobs.len(), move |tx| purge::purge(tx, &jobs, only))
     }
 
     fn prunable(&self, keep: Duration, most: usize) -> Answer<'_, usize> {
@@ -353,7 +301,7 @@ impl InspectStore for SqliteStore {
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {
-        let shared = self.shared.clone();
-        self.read(move |snapshot| check::check(snapshot.conn, &shared))
+        let context = self.context.clone();
+        self.read(move |snapshot| check::check(snapshot.conn, &context))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::failure::TerminalReason;
 use backstop_store::{JobFilter, Survey, SurveyGroup};
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
@@ -19,7 +19,7 @@ type Common = (Arc<str>, Arc<str>, Option<TerminalReason>, Option<String>);
 
 impl Snapshot<'_> {
     /// Counts the newest jobs that a filter finds, `most` of them at most.
-    pub(crate) fn survey(&mut self, filter: &JobFilter, most: usize) -> Result<Survey, Failure> {
+    pub(crate) fn survey(&mut self, filter: &JobFilter, most: usize) -> Result<Survey, SqliteFailure> {
         let roster = roster(self.conn, self.now)?;
         let scope = self.scope(filter, &roster)?;
         if scope.empty {

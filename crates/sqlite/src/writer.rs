@@ -16,12 +16,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::error::{Failure, meaning, meaning_of_commit};
-use crate::open::patiently;
+use crate::context::StoreContext;
+use crate::error::{SqliteFailure, meaning, meaning_of_commit};
+use crate::open::retry_while_busy;
 use crate::rows;
-use crate::shared::Shared;
 use crate::sql;
-use crate::unit::{Memory, News, Unit};
+use crate::transaction::{News, WriteTransaction, WriterCache};
 
 /// Commands in one transaction at most.
 const GROUP_COMMANDS: usize = 256;
@@ -30,7 +30,7 @@ const GROUP_ROWS: usize = 20_000;
 /// How often an idle store looks whether another process has written.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// How long other processes count as writing too after one was seen to. One that waits for the lock is not seen.
-const COMPANY: Duration = Duration::from_secs(1);
+const OTHERS_ACTIVE: Duration = Duration::from_secs(1);
 /// How long to stay out of the way after a transaction while other processes write too: as long as it took, within
 /// these bounds. Without it, a busy process takes the lock back before any other has woken up, and those wait for
 /// seconds.
@@ -41,7 +41,7 @@ const LONGEST_YIELD: Duration = Duration::from_millis(5);
 trait Command: Send {
     fn rows(&self) -> usize;
     /// Runs it, keeping the answer; an `Err` asks for a rollback.
-    fn run(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure>;
+    fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), SqliteFailure>;
     /// Sends the answer that [`Command::run`] kept.
     fn answer(self: Box<Self>);
     fn fail(self: Box<Self>, error: Error);
@@ -57,16 +57,16 @@ struct Task<T, F> {
 impl<T, F> Command for Task<T, F>
 where
     T: Send,
-    F: FnMut(&mut Unit<'_>) -> Result<T, Failure> + Send,
+    F: FnMut(&mut WriteTransaction<'_>) -> Result<T, SqliteFailure> + Send,
 {
     fn rows(&self) -> usize {
         self.rows
     }
 
-    fn run(&mut self, unit: &mut Unit<'_>) -> Result<(), Failure> {
-        self.outcome = match (self.verb)(unit) {
+    fn run(&mut self, tx: &mut WriteTransaction<'_>) -> Result<(), SqliteFailure> {
+        self.outcome = match (self.verb)(tx) {
             Ok(answer) => Some(Ok(answer)),
-            Err(Failure::Refused(error)) => Some(Err(error)),
+            Err(SqliteFailure::Refused(error)) => Some(Err(error)),
             Err(failure) => return Err(failure),
         };
         Ok(())
@@ -91,14 +91,21 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection, shared: Arc<Shared>) -> std::io::Result<Self> {
+    pub(crate) fn start(conn: Connection, context: Arc<StoreContext>) -> std::io::Result<Self> {
         let (commands, waiting) = crossbeam_channel::unbounded();
-        let memory = Memory::telling(shared.fences.clone());
-        let mut desk =
-            Desk { conn, memory, shared, waiting, seen_version: None, company: None, yields_until: None };
+        let cache = WriterCache::with_fences(context.fences.clone());
+        let mut writer = WriterThread {
+            conn,
+            cache,
+            context,
+            waiting,
+            seen_version: None,
+            others_seen: None,
+            yields_until: None,
+        };
         // Looked at before anybody can have missed anything: what others write from here on is noticed.
-        desk.others_wrote();
-        let thread = thread::Builder::new().name("backstop-sqlite-writer".into()).spawn(|| desk.serve())?;
+        writer.others_wrote();
+        let thread = thread::Builder::new().name("backstop-sqlite-writer".into()).spawn(|| writer.serve())?;
         Ok(Self { commands: Some(commands), thread: Some(thread) })
     }
 
@@ -106,7 +113,7 @@ impl Writer {
     pub(crate) fn send<T: Send + 'static>(
         &self,
         rows: usize,
-        verb: impl FnMut(&mut Unit<'_>) -> Result<T, Failure> + Send + 'static,
+        verb: impl FnMut(&mut WriteTransaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, Error>> {
         let (reply, answer) = oneshot::channel();
         if let Some(commands) = &self.commands {
@@ -130,20 +137,20 @@ impl Drop for Writer {
 }
 
 /// Why a transaction did not happen.
-enum Setback {
+enum GroupFailure {
     /// It could not begin: nothing has run.
-    Locked(Failure),
+    Locked(SqliteFailure),
     /// A command failed, and everything was rolled back.
-    Broken(Failure),
+    Broken(SqliteFailure),
     /// The COMMIT itself failed.
     Uncommitted(rusqlite::Error),
 }
 
-impl Setback {
+impl GroupFailure {
     fn is_disk_full(&self) -> bool {
         let error = match self {
-            Self::Locked(Failure::Sql(error))
-            | Self::Broken(Failure::Sql(error))
+            Self::Locked(SqliteFailure::Sql(error))
+            | Self::Broken(SqliteFailure::Sql(error))
             | Self::Uncommitted(error) => error,
             _ => return false,
         };
@@ -152,20 +159,20 @@ impl Setback {
 }
 
 /// What the writer thread owns.
-struct Desk {
+struct WriterThread {
     conn: Connection,
-    memory: Memory,
-    shared: Arc<Shared>,
+    cache: WriterCache,
+    context: Arc<StoreContext>,
     waiting: Receiver<Box<dyn Command>>,
     /// SQLite's count of what other connections committed, as last seen.
     seen_version: Option<i64>,
     /// When another process was last seen to have written.
-    company: Option<Instant>,
+    others_seen: Option<Instant>,
     /// Until when to stay out of the way of others.
     yields_until: Option<Instant>,
 }
 
-impl Desk {
+impl WriterThread {
     /// Serves until nobody can ask any more. A panic ends what it met and nothing else: whoever waits for an answer to
     /// that gets an error, and the next command finds a connection without a transaction.
     fn serve(mut self) {
@@ -188,14 +195,14 @@ impl Desk {
             rows += command.rows();
             group.push(command);
         }
-        self.settle(group);
+        self.answer_group(group);
         true
     }
 
     /// Waits for work, and meanwhile looks whether other processes bring some.
     fn next_command(&mut self) -> Option<Box<dyn Command>> {
         loop {
-            if !self.shared.is_observed() {
+            if !self.context.is_observed() {
                 return self.waiting.recv().ok();
             }
             match self.waiting.recv_timeout(WATCH_INTERVAL) {
@@ -211,29 +218,29 @@ impl Desk {
     }
 
     /// Runs a group and answers every command in it.
-    fn settle(&mut self, mut group: Vec<Box<dyn Command>>) {
+    fn answer_group(&mut self, mut group: Vec<Box<dyn Command>>) {
         match self.transact_or_make_room(&mut group) {
             Ok(()) => group.into_iter().for_each(Command::answer),
-            Err(Setback::Locked(failure)) => {
+            Err(GroupFailure::Locked(failure)) => {
                 let error = || match &failure {
-                    Failure::Sql(error) => meaning(error, &self.shared.location),
-                    _ => self.shared.closed(),
+                    SqliteFailure::Sql(error) => meaning(error, &self.context.location),
+                    _ => self.context.closed(),
                 };
                 group.into_iter().for_each(|command| command.fail(error()));
             }
-            Err(Setback::Uncommitted(problem)) => {
-                let error = || meaning_of_commit(&problem, &self.shared.location);
+            Err(GroupFailure::Uncommitted(problem)) => {
+                let error = || meaning_of_commit(&problem, &self.context.location);
                 group.into_iter().for_each(|command| command.fail(error()));
             }
-            Err(Setback::Broken(failure)) if group.len() == 1 => {
-                let error = failure.into_error(&self.shared.location);
+            Err(GroupFailure::Broken(failure)) if group.len() == 1 => {
+                let error = failure.into_error(&self.context.location);
                 if let Some(command) = group.into_iter().next() {
                     command.fail(error);
                 }
             }
-            Err(Setback::Broken(_)) => {
+            Err(GroupFailure::Broken(_)) => {
                 for command in group {
-                    self.settle(vec![command]);
+                    self.answer_group(vec![command]);
                 }
             }
         }
@@ -241,9 +248,9 @@ impl Desk {
 
     /// Runs a group; on a full disk, moves the log into the file and tries once more. The log grows with every
     /// commit and is used again only from its start, so a disk can be full of what is no longer needed.
-    fn transact_or_make_room(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), Setback> {
+    fn transact_or_make_room(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), GroupFailure> {
         match self.transact(group) {
-            Err(setback) if setback.is_disk_full() && self.move_log() => self.transact(group),
+            Err(failure) if failure.is_disk_full() && self.move_log() => self.transact(group),
             outcome => outcome,
         }
     }
@@ -254,57 +261,57 @@ impl Desk {
         blocked.is_ok_and(|blocked| blocked == 0)
     }
 
-    fn transact(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), Setback> {
-        self.begin().map_err(Setback::Locked)?;
+    fn transact(&mut self, group: &mut [Box<dyn Command>]) -> Result<(), GroupFailure> {
+        self.begin().map_err(GroupFailure::Locked)?;
         let begun = Instant::now();
         let others_wrote = self.others_wrote();
         let run = catch_unwind(AssertUnwindSafe(|| self.run(group)));
-        let run = run.unwrap_or_else(|panic| Err(Failure::Panicked(message(&*panic))));
+        let run = run.unwrap_or_else(|panic| Err(SqliteFailure::panicked(&*panic)));
         let news = run.map_err(|failure| {
             self.roll_back();
-            Setback::Broken(failure)
+            GroupFailure::Broken(failure)
         })?;
         if let Err(problem) = self.execute("COMMIT") {
             self.roll_back();
-            return Err(Setback::Uncommitted(problem));
+            return Err(GroupFailure::Uncommitted(problem));
         }
-        self.shared.commits.fetch_add(1, Ordering::Relaxed);
-        self.make_way(begun);
+        self.context.commits.fetch_add(1, Ordering::Relaxed);
+        self.plan_yield(begun);
         self.tell(News { work_arrived: news.work_arrived || others_wrote, ..news });
         Ok(())
     }
 
     /// Decides how long to leave the lock to others after a transaction that began at `begun`.
-    fn make_way(&mut self, begun: Instant) {
+    fn plan_yield(&mut self, begun: Instant) {
         let now = Instant::now();
-        let in_company = self.company.is_some_and(|seen| now.duration_since(seen) < COMPANY);
+        let others_active = self.others_seen.is_some_and(|seen| now.duration_since(seen) < OTHERS_ACTIVE);
         let pause = now.duration_since(begun).clamp(SHORTEST_YIELD, LONGEST_YIELD);
-        self.yields_until = in_company.then(|| now + pause);
+        self.yields_until = others_active.then(|| now + pause);
     }
 
-    fn begin(&mut self) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), SqliteFailure> {
         if let Some(moment) = self.yields_until.take() {
             thread::sleep(moment.saturating_duration_since(Instant::now()));
         }
-        patiently(self.shared.busy_timeout, || Ok(self.execute(sql::BEGIN_WRITE)?))
+        retry_while_busy(self.context.busy_timeout, || Ok(self.execute(sql::BEGIN_WRITE)?))
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute([]).map(drop)
     }
 
-    fn run(&mut self, group: &mut [Box<dyn Command>]) -> Result<News, Failure> {
-        let wants = Wants::of(&*self.shared.observer());
-        let clock = &*self.shared.clock;
-        let mut unit = Unit::new(&self.conn, &mut self.memory, clock.now(), wants);
+    fn run(&mut self, group: &mut [Box<dyn Command>]) -> Result<News, SqliteFailure> {
+        let wants = Wants::of(&*self.context.observer());
+        let clock = &*self.context.clock;
+        let mut tx = WriteTransaction::new(&self.conn, &mut self.cache, clock.now(), wants);
         for command in group {
-            unit.now = clock.now();
-            command.run(&mut unit)?;
+            tx.now = clock.now();
+            command.run(&mut tx)?;
             // The next command may read what this one saved.
-            unit.write_stretch()?;
+            tx.write_updates()?;
         }
-        unit.flush()?;
-        Ok(unit.news)
+        tx.flush()?;
+        Ok(tx.news)
     }
 
     fn roll_back(&mut self) {
@@ -312,7 +319,7 @@ impl Desk {
         if !self.conn.is_autocommit() {
             let _ = self.execute("ROLLBACK");
         }
-        self.memory.forget();
+        self.cache.forget();
     }
 
     /// Whether another connection has committed since this was last asked.
@@ -320,7 +327,7 @@ impl Desk {
         let version = self
             .conn
             .prepare_cached("PRAGMA data_version")
-            .map_err(Failure::Sql)
+            .map_err(SqliteFailure::Sql)
             .and_then(|mut select| rows::value::<i64>(&mut select, []));
         let others_wrote = match version {
             Ok(Some(version)) => self.seen_version.replace(version).is_some_and(|before| before != version),
@@ -328,15 +335,15 @@ impl Desk {
             _ => true,
         };
         if others_wrote {
-            self.memory.doubt();
-            self.company = Some(Instant::now());
+            self.cache.forget_records();
+            self.others_seen = Some(Instant::now());
         }
         others_wrote
     }
 
     /// Tells the observer. It is foreign code: a panic of its is not the end of the store.
     fn tell(&self, news: News) {
-        let observer = self.shared.observer();
+        let observer = self.context.observer();
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if !news.events.is_empty() {
                 observer.committed(news.events);
@@ -346,11 +353,4 @@ impl Desk {
             }
         }));
     }
-}
-
-/// The words of a panic.
-pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").to_owned()
 }

@@ -12,9 +12,9 @@ use backstop_store::{
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::oneshot::Receiver;
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::scratch::Scratch;
-use crate::unit::Unit;
+use crate::transaction::WriteTransaction;
 use crate::{Options, SqliteStore, submit};
 
 fn open(dir: &Scratch) -> SqliteStore {
@@ -25,9 +25,9 @@ fn job(number: u128) -> NewJob {
     NewJob::new(Spec::new(JobId::from_u128(number), "work", "{}"))
 }
 
-fn store_job(number: u128) -> impl FnMut(&mut Unit<'_>) -> Result<bool, Failure> + Send {
+fn store_job(number: u128) -> impl FnMut(&mut WriteTransaction<'_>) -> Result<bool, SqliteFailure> + Send {
     let submit = Submit { jobs: vec![job(number)], atomic: true };
-    move |unit| Ok(submit::submit(unit, &submit)?[0].is_ok())
+    move |tx| Ok(submit::submit(tx, &submit)?[0].is_ok())
 }
 
 /// Makes the writer wait until the sender is dropped, so that what is sent meanwhile forms one group.
@@ -84,9 +84,9 @@ fn a_bad_command_fails_alone() {
     let store = open(&dir);
     let (gate, held) = hold(&store);
     let before = store.writer().send(1, store_job(1));
-    let bad = store.writer().send(1, |unit| {
-        submit::submit(unit, &Submit { jobs: vec![job(7)], atomic: true })?;
-        Ok(unit.conn.execute_batch("INSERT INTO no_such_table VALUES (1)")?)
+    let bad = store.writer().send(1, |tx| {
+        submit::submit(tx, &Submit { jobs: vec![job(7)], atomic: true })?;
+        Ok(tx.conn.execute_batch("INSERT INTO no_such_table VALUES (1)")?)
     });
     let after = store.writer().send(1, store_job(2));
     drop(gate);
@@ -105,8 +105,8 @@ fn the_writer_survives_a_panic() {
     let store = open(&dir);
     let (gate, held) = hold(&store);
     let before = store.writer().send(1, store_job(1));
-    let bad = store.writer().send(1, |unit| -> Result<(), Failure> {
-        submit::submit(unit, &Submit { jobs: vec![job(7)], atomic: true })?;
+    let bad = store.writer().send(1, |tx| -> Result<(), SqliteFailure> {
+        submit::submit(tx, &Submit { jobs: vec![job(7)], atomic: true })?;
         panic!("a fault of ours");
     });
     drop(gate);
@@ -123,19 +123,19 @@ fn a_full_disk_stores_nothing_and_is_named() {
     let dir = Scratch::new();
     let store = open(&dir);
     let limit_pages = |pages: &'static str| {
-        let set = store.writer().send(1, move |unit| Ok(unit.conn.execute_batch(pages)?));
+        let set = store.writer().send(1, move |tx| Ok(tx.conn.execute_batch(pages)?));
         set.blocking_recv().expect("answered").expect("set");
     };
     limit_pages("PRAGMA max_page_count = 1");
     let many: Vec<NewJob> = (1..=2_000).map(job).collect();
-    let run = move |unit: &mut Unit<'_>| {
-        submit::submit(unit, &Submit { jobs: many.clone(), atomic: false }).map(|answers| answers.len())
+    let run = move |tx: &mut WriteTransaction<'_>| {
+        submit::submit(tx, &Submit { jobs: many.clone(), atomic: false }).map(|answers| answers.len())
     };
     let error = store.writer().send(1, run.clone()).blocking_recv().expect("answered").expect_err("no room");
     assert_eq!(error.code(), "disk_full");
     assert_eq!(count(&store), 0);
     limit_pages("PRAGMA max_page_count = 100000");
-    let answer = store.writer().send(1, move |unit| run(unit)).blocking_recv();
+    let answer = store.writer().send(1, move |tx| run(tx)).blocking_recv();
     assert_eq!(answer.expect("answered").expect("stored"), 2_000);
 }
 

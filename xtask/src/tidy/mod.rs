@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: the house rules that a text check can hold, one file per family of checks.
 //!
-//! Owns the list of checks and the reading of the tree. A check sees all files at once and returns all its findings;
+//! Owns the list of checks. A check sees all files at once and returns all its findings;
 //! none stops the others, so that one run shows everything there is to fix.
 
 mod banned;
+mod cycles;
 mod layers;
 mod lexer;
 mod links;
@@ -16,22 +17,20 @@ mod sizes;
 mod source;
 mod sql;
 mod text;
+mod tree;
 mod unfinished;
 mod words;
 
-use std::fmt;
-use std::fs;
-
 use crate::error::{TaskError, no_arguments};
-use crate::process::{CommandLine, repository_root};
-use source::SourceFile;
+use tree::{TextFile, Tree, Violation, read_files};
 
 /// A family of checks: all its findings in the whole tree.
 type Check = fn(&Tree<'_>) -> Vec<Violation>;
 
 /// All checks, in the order of the page of house rules.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     layers::check,
+    cycles::check,
     sizes::check,
     names::check,
     words::check,
@@ -44,60 +43,6 @@ const CHECKS: [Check; 12] = [
     phrases::check,
     rules::check,
 ];
-
-/// One thing to fix: where it is, what it is and what to do.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Violation {
-    path: String,
-    line: usize,
-    message: String,
-}
-
-impl Violation {
-    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}: {}", self.path, self.line, self.message)
-    }
-}
-
-/// A text file of the repository; the path is relative to its root.
-pub(crate) struct TextFile {
-    path: String,
-    text: String,
-}
-
-/// All files that the checks look at.
-pub(crate) struct Tree<'a> {
-    files: &'a [TextFile],
-    sources: Vec<SourceFile<'a>>,
-}
-
-impl<'a> Tree<'a> {
-    fn new(files: &'a [TextFile]) -> Self {
-        let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
-        let mut sources: Vec<SourceFile<'a>> =
-            rust.map(|file| SourceFile::new(&file.path, &file.text)).collect();
-        let stems: Vec<String> = sources
-            .iter()
-            .flat_map(|source| source.test_modules.iter().map(|name| source.module_stem(name)))
-            .collect();
-        for source in &mut sources {
-            let inside = |stem: &String| {
-                source
-                    .path
-                    .strip_prefix(stem.as_str())
-                    .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-            };
-            source.test_file |= stems.iter().any(inside);
-        }
-        Self { files, sources }
-    }
-}
 
 /// The command: no arguments, all checks.
 pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
@@ -129,29 +74,6 @@ pub(crate) fn rules_page() -> Result<String, TaskError> {
     rules::filled(&Tree::new(&read_files()?)).ok_or_else(missing)
 }
 
-/// Reads tracked files and untracked ones that are not ignored; what is not text is left out.
-fn read_files() -> Result<Vec<TextFile>, TaskError> {
-    let listed = CommandLine::new("git ls-files --cached --others --exclude-standard -z").output()?;
-    let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let root = repository_root();
-    let mut files = Vec::new();
-    for path in paths {
-        // A tracked file that was deleted and not yet committed is listed too; links have no text of their own.
-        let is_file = root.join(path).symlink_metadata().is_ok_and(|data| data.is_file());
-        if !is_file {
-            continue;
-        }
-        let bytes = fs::read(root.join(path))
-            .map_err(|error| TaskError::Failed(format!("cannot read {path}: {error}")))?;
-        // Binary files stay in the list, empty, so that links to them resolve.
-        let text = String::from_utf8(bytes).unwrap_or_default();
-        files.push(TextFile { path: path.to_owned(), text });
-    }
-    Ok(files)
-}
-
 /// What one check finds in the given files, as it is printed.
 #[cfg(test)]
 fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
@@ -160,24 +82,4 @@ fn found(check: Check, files: &[(&str, &str)]) -> Vec<String> {
         .map(|(path, text)| TextFile { path: (*path).to_owned(), text: (*text).to_owned() })
         .collect();
     check(&Tree::new(&files)).iter().map(Violation::to_string).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_module_declared_for_tests_makes_its_files_test_code() {
-        let file = |path: &str, text: &str| TextFile { path: path.to_owned(), text: text.to_owned() };
-        let files = [
-            file("a/src/lib.rs", "#[cfg(test)]\nmod cases;\nmod real;"),
-            file("a/src/cases.rs", ""),
-            file("a/src/cases/more.rs", ""),
-            file("a/src/cases_of_law.rs", ""),
-            file("a/src/real.rs", ""),
-        ];
-        let tree = Tree::new(&files);
-        let tests: Vec<&str> = tree.sources.iter().filter(|s| s.test_file).map(|s| s.path).collect();
-        assert_eq!(tests, ["a/src/cases.rs", "a/src/cases/more.rs"]);
-    }
 }

@@ -87,6 +87,8 @@ impl<'a> SourceFile<'a> {
 pub(crate) struct NamePath<'a> {
     pub(crate) segments: Vec<&'a str>,
     pub(crate) line: usize,
+    /// The place of the token after it.
+    pub(crate) end: usize,
 }
 
 /// Reads one path, or one tree of paths, that begins at `at`; returns the place after it.
@@ -112,7 +114,7 @@ fn path_tree<'a>(
             break;
         }
     }
-    out.push(NamePath { segments, line });
+    out.push(NamePath { segments, line, end: at });
     at
 }
 

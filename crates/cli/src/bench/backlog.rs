@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::remove;
+use super::folder::{BenchFolder, remove};
 use super::report::{BenchFigure, BenchGoal, Quantity};
-use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
+use super::sizes::{BenchSizes, blocking, median, rate};
+use super::workload;
 use crate::problem::Problem;
 
 const SMALL: usize = 10_000;

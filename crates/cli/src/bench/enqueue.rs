@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use backstop_sqlite::floor;
 
-use super::folder::remove;
+use super::folder::{BenchFolder, remove};
 use super::report::{BenchFigure, Quantity};
-use super::{BenchFolder, BenchSizes, blocking, median, rate, workload};
+use super::sizes::{BenchSizes, blocking, median, rate};
+use super::workload;
 use crate::problem::Problem;
 
 pub(super) async fn measure(

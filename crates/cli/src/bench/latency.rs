@@ -6,9 +6,10 @@ use backstop::prelude::*;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::folder::remove;
+use super::folder::{BenchFolder, remove};
 use super::report::{BenchFigure, BenchGoal, Quantity};
-use super::{BenchFolder, BenchSizes, workload};
+use super::sizes::BenchSizes;
+use super::workload;
 use crate::problem::Problem;
 
 /// Between two submits: long enough that each finds the engine idle.

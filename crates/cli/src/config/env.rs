@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::read::{FileValue, read};
 use super::schema::{self, KeyShape, ValueKind};
-use super::settings::SettingSource;
+use super::source::SettingSource;
 
 const PREFIX: &str = "BACKSTOP_";
 const BETWEEN: &str = "__";

@@ -2,7 +2,7 @@
 //!
 //! - [`schema`]: every key by name, with its shape and whether this version uses it.
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
-//! - [`settings`]: the typed result, each value with its source.
+//! - [`settings`]: the typed result, each value with its [`source`].
 //! - [`env`]: the same keys as variables of the environment.
 //! - [`defaults`]: retries, backoff and times by kind and queue. [`limits`]: `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
@@ -24,6 +24,7 @@ pub(crate) mod reference;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod settings;
+mod source;
 mod veil;
 
 #[cfg(test)]
@@ -31,4 +32,5 @@ mod known;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use settings::{FILE_NAME, GivenSettings, SettingSource, Settings};
+pub(crate) use settings::{FILE_NAME, GivenSettings, Settings};
+pub(crate) use source::SettingSource;

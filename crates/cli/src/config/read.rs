@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
 use super::schema::{ConfigKey, FILE, KeyShape, ValueKind};
-use super::settings::SettingSource;
+use super::source::SettingSource;
 use crate::output::{brief, span};
 
 /// A value that stands in the file.

@@ -1,7 +1,6 @@
 //! What comes of flags, environment, file and defaults: typed, and each value with its source.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::server::{self, ServerSection};
+use super::source::SettingSource;
 use super::veil::veiled;
 use super::{alerts, defaults, env, handlers, keys, limits};
 use crate::problem::Problem;
@@ -28,27 +28,6 @@ const STORE: &str = "sqlite:backstop.db";
 const CONCURRENCY: usize = 16;
 /// More than this on one queue is a typing error: every run is a task and a row that is held.
 const CONCURRENCY_MAX: u64 = 100_000;
-
-/// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SettingSource {
-    Flag,
-    Env,
-    File,
-    Default,
-}
-
-impl fmt::Display for SettingSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Flag => "flag",
-            Self::Env => "environment",
-            Self::File => "file",
-            Self::Default => "default",
-        })
-    }
-}
 
 /// What the command line and the environment say.
 #[derive(Debug, Default)]

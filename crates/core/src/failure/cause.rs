@@ -1,7 +1,8 @@
-//! The causes a run can end by, and the budget each one draws on (F2, F3).
+//! The causes a run can end by, the budget each one draws on (F2, F3), and a failure with its one cause.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +103,55 @@ impl FromStr for Cause {
             .copied()
             .find(|cause| cause.as_str() == text)
             .ok_or_else(|| UnknownCause(text.chars().take(40).collect()))
+    }
+}
+
+/// What a run reported when it did not simply succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The one cause.
+    pub cause: Cause,
+    /// The error's type.
+    pub error_type: String,
+    /// The error's text, not yet sanitized.
+    pub message: String,
+    /// Why a permanent or invalid mark was set, as its author wrote it (F6).
+    pub why: Option<String>,
+    /// When to run again, asked for by the handler or by a server's Retry-After (F9).
+    pub retry_in: Option<Duration>,
+    /// The dependency that was unavailable (H1).
+    pub dependency: Option<String>,
+    /// True when the handler reported a failure as its result (F16).
+    pub reported: bool,
+}
+
+impl Failure {
+    /// A failure with a type and a text.
+    pub fn new(cause: Cause, error_type: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            cause,
+            error_type: error_type.into(),
+            message: message.into(),
+            why: None,
+            retry_in: None,
+            dependency: None,
+            reported: false,
+        }
+    }
+
+    /// The same with the delay that was asked for.
+    #[must_use]
+    pub const fn retry_in(mut self, delay: Duration) -> Self {
+        self.retry_in = Some(delay);
+        self
+    }
+
+    /// The same with the reason its author gave for a mark.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
     }
 }
 

@@ -2,58 +2,10 @@
 
 use std::time::Duration;
 
+use super::decision::human;
 use super::rules::{Rule, RuleAction, named};
-use super::{Backoff, Budget, Cause, Decision, TerminalReason, Verdict};
+use super::{Backoff, Budget, Cause, Decision, Failure, TerminalReason, Verdict};
 use crate::job::Policy;
-
-/// What a run reported when it did not simply succeed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The one cause.
-    pub cause: Cause,
-    /// The error's type.
-    pub error_type: String,
-    /// The error's text, not yet sanitized.
-    pub message: String,
-    /// Why a permanent or invalid mark was set, as its author wrote it (F6).
-    pub why: Option<String>,
-    /// When to run again, asked for by the handler or by a server's Retry-After (F9).
-    pub retry_in: Option<Duration>,
-    /// The dependency that was unavailable (H1).
-    pub dependency: Option<String>,
-    /// True when the handler reported a failure as its result (F16).
-    pub reported: bool,
-}
-
-impl Failure {
-    /// A failure with a type and a text.
-    pub fn new(cause: Cause, error_type: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            cause,
-            error_type: error_type.into(),
-            message: message.into(),
-            why: None,
-            retry_in: None,
-            dependency: None,
-            reported: false,
-        }
-    }
-
-    /// The same with the delay that was asked for.
-    #[must_use]
-    pub const fn retry_in(mut self, delay: Duration) -> Self {
-        self.retry_in = Some(delay);
-        self
-    }
-
-    /// The same with the reason its author gave for a mark.
-    #[must_use]
-    pub fn because(mut self, why: impl Into<String>) -> Self {
-        self.why = Some(why.into());
-        self
-    }
-}
 
 /// What the retry policy hook said (F7). It was called outside; its answer comes in as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -262,16 +214,4 @@ fn deferred(
     let delay = delay.min(situation.longest_delay);
     decision.note("delay", human(delay));
     Verdict::Defer { delay }
-}
-
-/// A duration as a person reads it, to the millisecond below a minute.
-pub(super) fn human(span: Duration) -> String {
-    let secs = span.as_secs();
-    match secs {
-        0 => format!("{} ms", span.as_millis()),
-        1..60 => format!("{:.1} s", span.as_secs_f64()),
-        60..3_600 => format!("{} min {} s", secs / 60, secs % 60),
-        3_600..172_800 => format!("{} h {} min", secs / 3_600, secs / 60 % 60),
-        _ => format!("{} days", secs / 86_400),
-    }
 }

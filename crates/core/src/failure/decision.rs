@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::decide::human;
 use super::{Cause, TerminalReason};
 use crate::job::Trigger;
 use crate::time::millis;
@@ -164,5 +163,17 @@ impl Decision {
         let mut decision = Self { verdict: Verdict::Defer { delay: Duration::ZERO }, trace: Vec::new() };
         decision.note("cause", cause.as_str());
         decision
+    }
+}
+
+/// A duration as a person reads it, to the millisecond below a minute.
+pub(super) fn human(span: Duration) -> String {
+    let secs = span.as_secs();
+    match secs {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{:.1} s", span.as_secs_f64()),
+        60..3_600 => format!("{} min {} s", secs / 60, secs % 60),
+        3_600..172_800 => format!("{} h {} min", secs / 3_600, secs / 60 % 60),
+        _ => format!("{} days", secs / 86_400),
     }
 }

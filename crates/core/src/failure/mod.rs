@@ -18,8 +18,8 @@ pub mod redact;
 mod decide_tests;
 
 pub use backoff::{Backoff, BackoffError, Growth, Jitter};
-pub use cause::{Budget, Cause, UnknownCause};
-pub use decide::{DecisionInput, Failure, HookAnswer, decide};
+pub use cause::{Budget, Cause, Failure, UnknownCause};
+pub use decide::{DecisionInput, HookAnswer, decide};
 pub use decision::{Check, Decision, Verdict};
 pub use fingerprint::Fingerprint;
 pub use reason::{TerminalReason, UnknownReason};

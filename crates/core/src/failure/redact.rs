@@ -36,12 +36,10 @@ use crate::text;
 
 pub use json::{MAX_JSON_DEPTH, mask, mask_json, mask_text};
 pub use key_names::is_sensitive_key;
+pub use spans::MARKER;
 
 use spans::SecretRanges;
 use triggers::RedactionPasses;
-
-/// What stands where a secret was.
-pub const MARKER: &str = "[redacted]";
 
 /// What is stored when the redactor itself fails: the failure is kept, its text is not.
 pub const FALLBACK: &str = "error text withheld: the redactor failed on it";

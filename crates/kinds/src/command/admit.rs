@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Command;
 use super::program::{Arguments, Patterns, Program};
 use super::settings::CommandSettings;
-use crate::brief;
-use crate::refusal::{PayloadRefusal, RefusalCode};
+use crate::refusal::{PayloadRefusal, RefusalCode, brief};
 
 /// Arguments of one call.
 const ARGUMENTS_MAX: usize = 1_024;

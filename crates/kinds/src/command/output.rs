@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
-use super::Log;
+use crate::refusal::brief;
+
+/// Keeps a line with the run.
+pub(super) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Bytes kept of each stream.
 const KEPT_MAX: usize = 64 * 1024;
@@ -27,7 +30,7 @@ impl CapturedOutput {
     /// The last line with something in it.
     pub(super) fn last_line(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.kept);
-        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(crate::brief)
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(brief)
     }
 
     fn take(&mut self, bytes: &[u8]) {

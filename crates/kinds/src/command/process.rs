@@ -13,10 +13,9 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::Log;
 use super::admit::AdmittedCommand;
 use super::ending::EndedProgram;
-use super::output::OutputStream;
+use super::output::{Log, OutputStream};
 use super::settings::{CommandSettings, ProcessLimits};
 use super::tree::ProcessTree;
 

@@ -7,7 +7,8 @@ use regex::Regex;
 
 use super::danger::{Danger, danger};
 use super::settings::real;
-use crate::SettingsError;
+use crate::error::SettingsError;
+use crate::refusal::brief;
 
 /// Which arguments a program takes from payloads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,7 +51,7 @@ fn whole(path: &Path, text: &str) -> Result<Regex, SettingsError> {
     Regex::new(text).and_then(|_| Regex::new(&format!(r"\A(?:{text})\z"))).map_err(|problem| {
         let problem = problem.to_string();
         let problem = problem.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        SettingsError::ArgumentPattern { path: path.to_owned(), pattern: crate::brief(text), problem }
+        SettingsError::ArgumentPattern { path: path.to_owned(), pattern: brief(text), problem }
     })
 }
 

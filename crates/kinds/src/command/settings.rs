@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::account::primary_group;
 use super::program::Program;
-use crate::SettingsError;
+use crate::error::SettingsError;
+use crate::refusal::brief;
 
 /// How long a program may run when nobody says: long enough for a conversion, short enough to notice what hangs.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -113,7 +114,7 @@ impl CommandSettings {
     pub fn allow_env(mut self, name: impl Into<String>) -> Result<Self, SettingsError> {
         let name = name.into();
         if let Some(why) = never_from_payloads(&name) {
-            return Err(SettingsError::Variable { name: crate::brief(&name), why });
+            return Err(SettingsError::Variable { name: brief(&name), why });
         }
         self.payload_env.insert(name);
         Ok(self)

@@ -8,7 +8,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value, json};
 
-use super::HttpFailed;
+use super::connect::HttpFailed;
 use super::exchange::HttpResponse;
 use super::target::Target;
 

@@ -12,11 +12,15 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::HttpFailed;
 use super::address::plain;
 use super::settings::HttpSettings;
 use super::target::{Host, Target};
 use crate::refusal::{PayloadRefusal, RefusalCode, refused};
+
+/// A failure without a mark: it is tried again by the job's backoff.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct HttpFailed(pub(super) String);
 
 /// A connection, encrypted or not.
 pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}

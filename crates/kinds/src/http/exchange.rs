@@ -18,8 +18,7 @@ use tokio::task::JoinSet;
 use super::connect::{connect, failed};
 use super::settings::HttpSettings;
 use super::target::{Host, Target};
-use crate::brief;
-use crate::refusal::{PayloadRefusal, RefusalCode, refused};
+use crate::refusal::{PayloadRefusal, RefusalCode, brief, refused};
 
 /// Bytes that are read of an answer's body; it is left at that.
 const BODY_MAX: usize = 64 * 1024;

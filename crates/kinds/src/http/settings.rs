@@ -12,7 +12,8 @@ use tokio_rustls::rustls::ClientConfig;
 use super::address::{AddressClass, AddressRange, class, plain};
 use super::resolve::{Resolver, SystemResolver};
 use super::target::Host;
-use crate::SettingsError;
+use crate::error::SettingsError;
+use crate::refusal::brief;
 
 /// The methods that there are (E5).
 pub(super) const METHODS: [Method; 7] =
@@ -127,7 +128,7 @@ impl HttpSettings {
         }
         match super::target::Target::parse(&format!("http://{target}/")).map(|read| (read.port, read.host)) {
             Ok((80, Host::Name(name))) if name.eq_ignore_ascii_case(target) => self.hosts.push(name),
-            _ => return Err(SettingsError::Target { target: crate::brief(target) }),
+            _ => return Err(SettingsError::Target { target: brief(target) }),
         }
         Ok(self)
     }
@@ -145,9 +146,8 @@ impl HttpSettings {
     /// When one is not known.
     pub fn methods(mut self, methods: &[impl AsRef<str>]) -> Result<Self, SettingsError> {
         let known = |method: &str| METHODS.into_iter().find(|known| known.as_str() == method);
-        let read = |method: &str| {
-            known(method).ok_or_else(|| SettingsError::Method { method: crate::brief(method) })
-        };
+        let read =
+            |method: &str| known(method).ok_or_else(|| SettingsError::Method { method: brief(method) });
         self.methods = methods.iter().map(|method| read(method.as_ref())).collect::<Result<_, _>>()?;
         Ok(self)
     }
@@ -208,7 +208,7 @@ impl HttpSettings {
         secrets: &[impl AsRef<str>],
         hosts: &[impl AsRef<str>],
     ) -> Result<Self, SettingsError> {
-        let wrong = || SettingsError::Secret { name: crate::brief(name) };
+        let wrong = || SettingsError::Secret { name: brief(name) };
         let read = secrets.iter().map(|secret| Secret::parse(secret.as_ref()).ok_or_else(wrong));
         let secrets: Vec<Secret> = read.collect::<Result<_, _>>()?;
         if !(1..=SECRETS_MAX).contains(&secrets.len()) {
@@ -220,7 +220,7 @@ impl HttpSettings {
         };
         let hosts: Option<Vec<String>> = hosts.iter().map(|host| named(host.as_ref())).collect();
         let hosts = hosts.filter(|hosts| !hosts.is_empty());
-        let hosts = hosts.ok_or_else(|| SettingsError::SecretHosts { name: crate::brief(name) })?;
+        let hosts = hosts.ok_or_else(|| SettingsError::SecretHosts { name: brief(name) })?;
         self.secrets.insert(name.to_owned(), HttpSigning { secrets, hosts });
         Ok(self)
     }

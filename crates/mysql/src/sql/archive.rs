@@ -1,7 +1,7 @@
 //! Jobs that leave the hot tables (L16), and those that leave altogether (D5).
 
 use super::UNION;
-use crate::form::Bulk;
+use crate::shape::Bulk;
 
 /// Whether a run of an archived job was ever started. A program of the first version did not write it; then the
 /// document does: its last words are those of an empty ledger when there was none. Looking into it with the server's

@@ -1,7 +1,7 @@
 //! Documents of the engine's own.
 
 use super::UNION;
-use crate::form::Bulk;
+use crate::shape::Bulk;
 
 /// The moment beside each document, and alone when there is none. ?3 is how keys begin, ?5 is above all of those, ?4
 /// the key they follow.

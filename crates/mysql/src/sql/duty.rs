@@ -1,7 +1,7 @@
 //! Statements about duties: their terms, and what they look for.
 
 use super::UNION;
-use crate::form::Bulk;
+use crate::shape::Bulk;
 
 /// Takes the lock on a row that is there already for writing: two who both hold one for reading would never get it.
 pub(crate) const TERMS_MAKE: Bulk = Bulk {

@@ -1,6 +1,6 @@
 //! Incidents: counted with every failure, spoken of by people.
 
-use crate::form::Bulk;
+use crate::shape::Bulk;
 
 /// The columns of `incident`, in the order that `rows` reads them.
 macro_rules! incident_columns {

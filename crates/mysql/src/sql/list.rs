@@ -21,8 +21,8 @@ pub(crate) const LIST_BY_FINGERPRINT: &str = " FROM backstop_attempt f JOIN back
      ON j.id = f.job AND j.last_failed_run = f.number";
 pub(crate) const LIST_RUNNING: &str = " FROM backstop_job j";
 pub(crate) const LIST_LANE: &str = " FROM backstop_job j FORCE INDEX (job_lane)";
-pub(crate) const LIST_SHELF: &str = " FROM backstop_record j FORCE INDEX (record_shelf)";
-pub(crate) const LIST_LANE_SHELF: &str = " FROM backstop_record j FORCE INDEX (record_lane)";
+pub(crate) const LIST_RECORDS: &str = " FROM backstop_record j FORCE INDEX (record_shelf)";
+pub(crate) const LIST_LANE_RECORDS: &str = " FROM backstop_record j FORCE INDEX (record_lane)";
 pub(crate) const LIST_DONE: &str = " FROM backstop_done j FORCE INDEX (PRIMARY)";
 pub(crate) const LIST_READY: &str = " FROM backstop_ready j";
 
@@ -39,7 +39,7 @@ pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop_record 
      ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = ?)";
 pub(crate) const WHERE_LANES: &str = "j.lane IN (?)";
 pub(crate) const WHERE_STATES: &str = "j.status IN (?)";
-pub(crate) const WHERE_SHELVED: &str =
+pub(crate) const WHERE_RECORD_STATUS: &str =
     "EXISTS (SELECT 1 FROM backstop_record x WHERE x.id = j.id AND x.status = ?)";
 pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop_done x WHERE x.id = j.id)";
 pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop_ready x WHERE x.lane = j.lane AND x.id = j.id \

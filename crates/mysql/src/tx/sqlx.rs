@@ -8,7 +8,7 @@ use futures_util::TryStreamExt as _;
 use sqlx::mysql::{MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column as _, Either, Row as _, TypeInfo as _, ValueRef as _};
 
-use crate::dialect::Mysql;
+use crate::dialect::MysqlDialect;
 use crate::error::of_database;
 use crate::packet::{Packet, packets};
 use crate::prefix::Prefix;
@@ -44,7 +44,7 @@ impl<'c> InSqlx<'c> {
 
 impl Session for InSqlx<'_> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Mysql
+        &MysqlDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {

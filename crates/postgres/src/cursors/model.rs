@@ -85,7 +85,7 @@ struct World {
 
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct Process {
-    state: State,
+    state: CursorState,
     claim: Option<Claiming>,
 }
 
@@ -93,9 +93,9 @@ struct Process {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Claiming {
     lane: i64,
-    begin: Begin,
-    known: Option<Known>,
-    news: News,
+    begin: ClaimStart,
+    known: Option<KnownCursors>,
+    update: CursorUpdate,
     stage: Stage,
     xid: Option<i64>,
     taken: Option<Position>,
@@ -117,7 +117,7 @@ enum Step {
     Expire(usize),
     Revive(usize),
     End { writer: i64, commits: bool },
-    Begin { process: usize, lane: i64 },
+    ClaimStart { process: usize, lane: i64 },
     Go { process: usize },
     Finish { process: usize, commits: bool },
     Look { process: usize, lane: i64 },
@@ -146,8 +146,8 @@ impl World {
         Self { ready: vec![row(0, 3, 1), row(0, 5, 2), row(1, 4, 3)], left, ..Self::default() }
     }
 
-    fn snapshot(&self) -> Snapshot {
-        Snapshot::below(self.last_xid + 1, self.open.iter().copied())
+    fn snapshot(&self) -> TransactionSnapshot {
+        TransactionSnapshot::below(self.last_xid + 1, self.open.iter().copied())
     }
 
     fn start_transaction(&mut self) -> i64 {
@@ -182,7 +182,7 @@ impl World {
         &self,
         lane: i64,
         from: Position,
-        seen: &Snapshot,
+        seen: &TransactionSnapshot,
         own: Option<i64>,
         free: bool,
     ) -> Option<usize> {
@@ -199,11 +199,11 @@ impl World {
     }
 
     /// What a claim or a look learns of arrivals.
-    fn look_behind(&self, known: Option<&Known>, news: &mut News, parts: Parts) {
+    fn look_behind(&self, known: Option<&KnownCursors>, update: &mut CursorUpdate, parts: Parts) {
         let Some(known) = known.filter(|known| !parts.minds_floor || known.seen.first() >= self.floor) else {
             return;
         };
-        news.known = true;
+        update.known = true;
         let mut behind = BTreeMap::new();
         for (xid, lane, run_at) in &self.arrivals {
             let new = !self.open.contains(xid) && !known.seen.sees(*xid) && *run_at <= known.farthest;
@@ -212,7 +212,7 @@ impl World {
                 *first = (*first).min(*run_at);
             }
         }
-        news.behind = Some(behind);
+        update.behind = Some(behind);
     }
 
     /// How a transaction can end.
@@ -246,7 +246,7 @@ impl World {
         for process in 0..2 {
             match &self.processes[process].claim {
                 None if self.left.claims[process] > 0 => {
-                    steps.extend((0..self.left.lanes).map(|lane| Step::Begin { process, lane }));
+                    steps.extend((0..self.left.lanes).map(|lane| Step::ClaimStart { process, lane }));
                 }
                 Some(claim) if claim.stage == Stage::Reached => {
                     steps.extend(self.ways().map(|commits| Step::Finish { process, commits }));
@@ -291,7 +291,7 @@ impl World {
             }
             Step::Revive(index) => self.ready[index].expired = false,
             Step::End { writer, commits } => self.end(writer, commits),
-            Step::Begin { process, lane } => self.begin(process, lane),
+            Step::ClaimStart { process, lane } => self.begin(process, lane),
             Step::Go { process } => return self.go(process, parts),
             Step::Finish { process, commits } => self.finish(process, commits, parts),
             Step::Look { process, lane } => self.look(process, lane, parts),
@@ -306,23 +306,23 @@ impl World {
         Ok(())
     }
 
-    fn news(&self) -> News {
+    fn update(&self) -> CursorUpdate {
         let seen = self.snapshot();
-        News { server: 1, seen, known: false, own: None, behind: None, reached: None }
+        CursorUpdate { server: 1, seen, known: false, own: None, behind: None, reached: None }
     }
 
-    fn state(&mut self, process: usize) -> &mut State {
+    fn state(&mut self, process: usize) -> &mut CursorState {
         let process = if self.left.together { 0 } else { process };
         &mut self.processes[process].state
     }
 
     fn begin(&mut self, process: usize, lane: i64) {
         self.left.claims[process] -= 1;
-        let news = self.news();
+        let update = self.update();
         let state = self.state(process);
         let (begin, known) = (state.start([&*lane.to_string()]), state.known.clone());
         self.processes[process].claim =
-            Some(Claiming { lane, begin, known, news, stage: Stage::Began, xid: None, taken: None });
+            Some(Claiming { lane, begin, known, update, stage: Stage::Began, xid: None, taken: None });
     }
 
     /// The next part of a claim, in the order of `schema::cursor::TAKE`.
@@ -330,7 +330,7 @@ impl World {
         let Some(mut claim) = self.processes[process].claim.take() else { return Ok(()) };
         claim.stage = match claim.stage {
             Stage::Began => {
-                self.look_behind(claim.known.as_ref(), &mut claim.news, parts);
+                self.look_behind(claim.known.as_ref(), &mut claim.update, parts);
                 Stage::Looked
             }
             Stage::Looked => {
@@ -341,8 +341,8 @@ impl World {
                 let first = self.first(claim.lane, claim.cursor(), &self.snapshot(), claim.xid, false);
                 let seen = first.map_or(at(MOMENT, 0), |index| self.ready[index].at);
                 let (run_at, id) = claim.taken.filter(|_| !parts.stays_at_seen).unwrap_or(seen);
-                claim.news.reached = Some(vec![(claim.lane, run_at.as_micros(), id.as_uuid())]);
-                claim.news.own = claim.xid;
+                claim.update.reached = Some(vec![(claim.lane, run_at.as_micros(), id.as_uuid())]);
+                claim.update.own = claim.xid;
                 Stage::Reached
             }
         };
@@ -351,7 +351,7 @@ impl World {
     }
 
     fn pick(&mut self, claim: &mut Claiming) -> Result<(), String> {
-        let best = self.first(claim.lane, at(i64::MIN, 0), &claim.news.seen, None, true);
+        let best = self.first(claim.lane, at(i64::MIN, 0), &claim.update.seen, None, true);
         let found = self.first(claim.lane, claim.cursor(), &self.snapshot(), None, true);
         let (best, place) = (best.map(|index| self.ready[index].at), found.map(|index| self.ready[index].at));
         if best.is_some_and(|best| place.is_none_or(|place| place > best)) {
@@ -375,7 +375,7 @@ impl World {
             if !parts.checks_version {
                 claim.begin.version = state.version;
             }
-            state.learn(&claim.begin, claim.news, queue);
+            state.learn(&claim.begin, claim.update, queue);
         }
     }
 
@@ -384,27 +384,27 @@ impl World {
         self.left.looks[process] -= 1;
         let state = self.state(process);
         let (begin, known) = (state.start([&*lane.to_string()]), state.known.clone());
-        let mut news = self.news();
-        self.look_behind(known.as_ref(), &mut news, parts);
-        let from = cursor(known.as_ref(), &news, lane);
-        let first = self.first(lane, from, &news.seen, None, false);
+        let mut update = self.update();
+        self.look_behind(known.as_ref(), &mut update, parts);
+        let from = cursor(known.as_ref(), &update, lane);
+        let first = self.first(lane, from, &update.seen, None, false);
         let (run_at, id) = first.map_or(at(MOMENT, 0), |index| self.ready[index].at);
-        news.reached = Some(vec![(lane, run_at.as_micros(), id.as_uuid())]);
-        self.state(process).learn(&begin, news, queue);
+        update.reached = Some(vec![(lane, run_at.as_micros(), id.as_uuid())]);
+        self.state(process).learn(&begin, update, queue);
     }
 }
 
 impl Claiming {
     fn cursor(&self) -> Position {
-        cursor(self.known.as_ref(), &self.news, self.lane)
+        cursor(self.known.as_ref(), &self.update, self.lane)
     }
 }
 
 /// Where to begin in a lane, as `schema::cursor::open_lanes` says.
-fn cursor(known: Option<&Known>, news: &News, lane: i64) -> Position {
-    let known = known.filter(|_| news.known).and_then(|known| known.lanes.get(&lane));
+fn cursor(known: Option<&KnownCursors>, update: &CursorUpdate, lane: i64) -> Position {
+    let known = known.filter(|_| update.known).and_then(|known| known.lanes.get(&lane));
     let Some(known) = known.map(|cursor| cursor.at) else { return at(i64::MIN, 0) };
-    let behind = news.behind.as_ref().and_then(|behind| behind.get(&lane));
+    let behind = update.behind.as_ref().and_then(|behind| behind.get(&lane));
     behind.map_or(known, |run_at| known.min(at(*run_at, 0)))
 }
 

@@ -8,14 +8,14 @@ use serde::{Deserialize, Deserializer, de};
 
 /// What could be seen at one moment, as PostgreSQL writes it: `xmin:xmax:open,open`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Snapshot {
+pub(crate) struct TransactionSnapshot {
     /// Nothing from here on was seen.
     end: i64,
     /// Nor were these, all of them below `end`.
     open: BTreeSet<i64>,
 }
 
-impl Snapshot {
+impl TransactionSnapshot {
     /// Takes a transaction out of what was seen.
     pub(crate) fn unsee(&mut self, xid: i64) {
         if xid < self.end {
@@ -32,7 +32,7 @@ impl Snapshot {
 }
 
 #[cfg(test)]
-impl Snapshot {
+impl TransactionSnapshot {
     /// Everything below `end` but these.
     pub(crate) fn below(end: i64, open: impl IntoIterator<Item = i64>) -> Self {
         Self { end, open: open.into_iter().collect() }
@@ -49,7 +49,7 @@ impl Snapshot {
     }
 }
 
-impl fmt::Display for Snapshot {
+impl fmt::Display for TransactionSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.open.first().copied().unwrap_or(self.end);
         write!(f, "{first}:{}:", self.end)?;
@@ -61,7 +61,7 @@ impl fmt::Display for Snapshot {
     }
 }
 
-impl FromStr for Snapshot {
+impl FromStr for TransactionSnapshot {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl FromStr for Snapshot {
     }
 }
 
-impl<'de> Deserialize<'de> for Snapshot {
+impl<'de> Deserialize<'de> for TransactionSnapshot {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Snapshot {
 mod tests {
     use super::*;
 
-    fn snapshot(text: &str) -> Snapshot {
+    fn snapshot(text: &str) -> TransactionSnapshot {
         text.parse().expect(text)
     }
 
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(snapshot(text).to_string(), text);
         }
         for text in ["", "7", "7:7", "a:b:c", "7:7:x"] {
-            assert!(text.parse::<Snapshot>().is_err(), "{text}");
+            assert!(text.parse::<TransactionSnapshot>().is_err(), "{text}");
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) const WALK_END: &str = quietly!(
      set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true), \
      set_config('enable_sort', 'on', true)"
 );
-pub(crate) const LIST_SHELF: &str = "FROM backstop.record j";
+pub(crate) const LIST_RECORDS: &str = "FROM backstop.record j";
 pub(crate) const LIST_DONE: &str = "FROM backstop.done j";
 pub(crate) const LIST_READY: &str = "FROM backstop.ready j";
 
@@ -87,7 +87,7 @@ pub(crate) const WHERE_FAILED_BY: &str = "EXISTS (SELECT 1 FROM backstop.record 
      ON a.job = x.id AND a.number = x.last_failed_run WHERE x.id = j.id AND a.fingerprint = $3)";
 pub(crate) const WHERE_LANES: &str = "j.lane = ANY($4::bigint[])";
 pub(crate) const WHERE_STATUS: &str = "j.status = $5";
-pub(crate) const WHERE_SHELVED: &str =
+pub(crate) const WHERE_RECORD_STATUS: &str =
     "EXISTS (SELECT 1 FROM backstop.record x WHERE x.id = j.id AND x.status = $5)";
 pub(crate) const WHERE_DONE: &str = "EXISTS (SELECT 1 FROM backstop.done x WHERE x.id = j.id)";
 pub(crate) const WHERE_READY: &str = "EXISTS (SELECT 1 FROM backstop.ready x WHERE x.lane = j.lane AND x.id = j.id \

@@ -13,7 +13,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::cell;
 use crate::bind::escape;
-use crate::dialect::Postgres;
+use crate::dialect::PostgresDialect;
 use crate::error::{NO_TRANSACTION, of_database};
 use crate::session::Schema;
 
@@ -32,7 +32,7 @@ impl<'c> InDiesel<'c> {
 
 impl Session for InDiesel<'_> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Postgres
+        &PostgresDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {

@@ -6,7 +6,7 @@ use sqlx::{Arguments, AssertSqlSafe, Row as _, ValueRef as _};
 
 use super::cell;
 use crate::bind::escape;
-use crate::dialect::Postgres;
+use crate::dialect::PostgresDialect;
 use crate::error::of_database;
 use crate::session::Schema;
 
@@ -25,7 +25,7 @@ impl<'c> InSqlx<'c> {
 
 impl Session for InSqlx<'_> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Postgres
+        &PostgresDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {

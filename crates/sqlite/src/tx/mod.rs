@@ -24,9 +24,9 @@ use backstop_store::working_set::Wants;
 use backstop_store::{Clock, Error, Finish, Submit, Submitted};
 use rusqlite::Connection;
 
-use crate::error::{Failure, meaning, unusable};
+use crate::error::{SqliteFailure, meaning, unusable};
 use crate::schema;
-use crate::unit::{Memory, Unit};
+use crate::transaction::{WriteTransaction, WriterCache};
 use crate::{finish, submit};
 
 #[cfg(feature = "sqlx")]
@@ -47,7 +47,7 @@ pub fn submit_in(
     clock: &dyn Clock,
     jobs: &[NewJob],
 ) -> Result<Vec<Result<Submitted, Refusal>>, Error> {
-    within(conn, clock, |unit| submit::submit(unit, &Submit { jobs: jobs.to_vec(), atomic: false }))
+    within(conn, clock, |tx| submit::submit(tx, &Submit { jobs: jobs.to_vec(), atomic: false }))
 }
 
 /// Ends runs in the caller's transaction, so that what the handler wrote and the completion commit together.
@@ -60,16 +60,16 @@ pub fn finish_in(
     clock: &dyn Clock,
     endings: &[Finish],
 ) -> Result<Vec<Result<State, Stale>>, Error> {
-    within(conn, clock, |unit| finish::finish(unit, endings))
+    within(conn, clock, |tx| finish::finish(tx, endings))
 }
 
 fn within<T>(
     conn: &Connection,
     clock: &dyn Clock,
-    work: impl FnOnce(&mut Unit<'_>) -> Result<T, Failure>,
+    work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<T, SqliteFailure>,
 ) -> Result<T, Error> {
     let location = conn.path().filter(|path| !path.is_empty()).unwrap_or("a database in memory").to_owned();
-    let failed = |failure: Failure| failure.into_error(&location);
+    let failed = |failure: SqliteFailure| failure.into_error(&location);
     if conn.is_autocommit() {
         let hint = "begin one first (BEGIN IMMEDIATE), and commit it after this call";
         return Err(unusable(location, "no transaction is open on this connection", hint));
@@ -80,10 +80,10 @@ fn within<T>(
     }
     let savepoint = |sql| conn.execute_batch(sql).map_err(|error| meaning(&error, &location));
     savepoint("SAVEPOINT backstop")?;
-    let mut memory = Memory::default();
-    let mut unit = Unit::new(conn, &mut memory, clock.now(), Wants::default());
-    let outcome = work(&mut unit).and_then(|answer| unit.flush().map(|()| answer));
-    drop(unit);
+    let mut cache = WriterCache::default();
+    let mut tx = WriteTransaction::new(conn, &mut cache, clock.now(), Wants::default());
+    let outcome = work(&mut tx).and_then(|answer| tx.flush().map(|()| answer));
+    drop(tx);
     if outcome.is_err() && !conn.is_autocommit() {
         savepoint("ROLLBACK TO backstop")?;
     }

@@ -20,7 +20,7 @@ const RUST: &str = "\
     field future get guard handle hash health info inline input json label layer lex line list log lookup \
     match mode option output owner package params parse pattern prefix property random randomness range ref \
     registry reply resolve result ring search secret seed separator set shape source space spec stream system \
-    task text tokio tree value verb write";
+    task text tokio tree value verb weak write";
 
 const DATABASES: &str = "\
     backend batch candidate cell column commit cursor database dialect diesel filter flush insert lock mariadb \

@@ -5,7 +5,7 @@ use backstop_core::failure::Verdict;
 use backstop_core::job::AttemptJson;
 use backstop_server::shape::{Items, LoggedRun};
 
-use super::{RunsOptions, path};
+use super::named::{RunsOptions, path};
 use crate::app::App;
 use crate::client::{Client, query};
 use crate::output::clean;

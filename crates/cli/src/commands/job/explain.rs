@@ -4,7 +4,7 @@ use backstop::{JobId, Timestamp};
 use backstop_core::failure::{Check, Decision, Verdict};
 use backstop_server::shape::ExplainedJob;
 
-use super::path;
+use super::named::path;
 use crate::app::App;
 use crate::client::Client;
 use crate::output::clean;

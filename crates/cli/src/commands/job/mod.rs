@@ -3,17 +3,19 @@
 pub(crate) mod attempts;
 mod explain;
 mod list;
+mod named;
 mod operate;
 pub(crate) mod show;
 mod wait;
 
-use backstop::{JobId, State};
+use backstop::State;
 use backstop_server::shape::GivenReason;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
+use self::named::{ManyJobs, OneJob, RunsOptions};
 use super::filter::FilterOptions;
 use crate::app::App;
-use crate::client::{Client, JobRef};
+use crate::client::Client;
 use crate::problem::{Exit, Problem};
 
 /// What goes with a verb that needs nothing said.
@@ -60,50 +62,6 @@ pub(crate) enum JobCommand {
     Resume(ManyJobs),
     /// Retry dead letters, with all their attempts.
     Retry(ManyJobs),
-}
-
-/// One job.
-#[derive(Debug, Args)]
-pub(crate) struct OneJob {
-    /// The job: its id, or at least the first 6 characters of it.
-    pub(crate) id: JobRef,
-}
-
-/// Some jobs.
-#[derive(Debug, Args)]
-pub(crate) struct ManyJobs {
-    /// The jobs: their ids, or at least the first 6 characters of each.
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<JobRef>,
-}
-
-impl ManyJobs {
-    /// Their ids. When one of them is not clear, none is answered, so that nothing is done by halves.
-    async fn find(&self, client: &Client) -> Result<Vec<JobId>, Problem> {
-        let mut ids = Vec::with_capacity(self.ids.len());
-        for named in &self.ids {
-            ids.push(client.job_id(named).await?);
-        }
-        Ok(ids)
-    }
-}
-
-/// The runs of one job.
-#[derive(Debug, Args)]
-pub(crate) struct RunsOptions {
-    #[command(flatten)]
-    one: OneJob,
-    /// At most this many runs, the latest.
-    #[arg(long, default_value_t = 20)]
-    limit: usize,
-    /// Continue after this run: `next_cursor` of the previous page.
-    #[arg(long, value_name = "NUMBER")]
-    cursor: Option<u32>,
-}
-
-/// The path of a job, and of what belongs to it.
-pub(super) fn path(id: JobId, part: &str) -> String {
-    format!("/api/v1/jobs/{id}{part}")
 }
 
 pub(crate) async fn run(command: JobCommand, app: &App) -> Result<Exit, Problem> {

@@ -4,7 +4,7 @@ use backstop::{JobId, State};
 use backstop_server::shape::{Changed, GivenReason};
 use serde_json::{Value, json};
 
-use super::path;
+use super::named::path;
 use crate::app::App;
 use crate::client::Client;
 use crate::output::paint::Colour;

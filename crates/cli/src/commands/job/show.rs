@@ -5,7 +5,7 @@ use backstop_core::job::JobJson;
 use backstop_server::shape::ArchivedJob;
 use serde_json::json;
 
-use super::path;
+use super::named::path;
 use crate::app::App;
 use crate::client::{Client, query};
 use crate::output::paint::Colour;

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ManyJobs, path};
+use super::named::{ManyJobs, path};
 use crate::app::App;
 use crate::client::Client;
 use crate::output::paint::Colour;

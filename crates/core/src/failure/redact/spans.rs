@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::MARKER;
+/// What stands where a secret was.
+pub const MARKER: &str = "[redacted]";
 
 /// Ranges of one text that must not stay readable.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! A unit of work: what the writing verbs share while one transaction is open.
+//! One transaction that writes: what the verbs share while it is open.
 //!
 //! It loads and saves records, sums up the counts of lanes and collects what is to be told after the commit. It
 //! must not open or end transactions: that is for the writer, or for the caller whose transaction it is.
@@ -11,18 +11,17 @@ use backstop_core::job::{
     Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
-use backstop_store::Error;
 use backstop_store::working_set::{Fences, Wants};
+use backstop_store::{Drawer, Error};
 use rusqlite::{CachedStatement, Connection, params};
 
-use crate::document;
-use crate::error::Failure;
-use crate::held::Held;
-use crate::incident::Tally;
-use crate::lanes::{Lanes, Moves};
-use crate::rows::{self, Stored};
+use crate::error::SqliteFailure;
+use crate::held_records::HeldRecords;
+use crate::lanes::LaneCache;
+use crate::rows::{self, StateRow};
 use crate::sql;
-use crate::stretch::{Change, Stretch};
+use crate::tally::{IncidentTally, LaneTally};
+use crate::update_batch::{RecordChange, UpdateBatch};
 
 /// What is told once the transaction is committed.
 #[derive(Debug, Default)]
@@ -36,7 +35,7 @@ pub(crate) struct News {
 
 /// The statements that run once per job. Looking one up in the connection's cache costs as much as binding it.
 #[derive(Default)]
-struct Hot<'c> {
+struct PreparedStatements<'c> {
     state_by_id: Option<CachedStatement<'c>>,
     update: Option<CachedStatement<'c>>,
     lane_due: Option<CachedStatement<'c>>,
@@ -46,11 +45,12 @@ struct Hot<'c> {
     attempt_insert: Option<CachedStatement<'c>>,
 }
 
-fn warm<'s, 'c>(
+/// A statement that is prepared when it is first needed.
+fn prepared<'s, 'c>(
     slot: &'s mut Option<CachedStatement<'c>>,
     conn: &'c Connection,
     sql: &str,
-) -> Result<&'s mut CachedStatement<'c>, Failure> {
+) -> Result<&'s mut CachedStatement<'c>, SqliteFailure> {
     match slot {
         Some(statement) => Ok(statement),
         None => Ok(slot.insert(conn.prepare_cached(sql)?)),
@@ -59,20 +59,20 @@ fn warm<'s, 'c>(
 
 /// What a writing connection remembers from one transaction to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
-    lanes: Lanes,
-    held: Held,
+pub(crate) struct WriterCache {
+    lanes: LaneCache,
+    held: HeldRecords,
     fences: Arc<Fences>,
 }
 
-impl Memory {
+impl WriterCache {
     /// Nothing yet; what is learned of fences is told to `fences`.
-    pub(crate) fn telling(fences: Arc<Fences>) -> Self {
+    pub(crate) fn with_fences(fences: Arc<Fences>) -> Self {
         Self { fences, ..Self::default() }
     }
 
     /// Another connection has written: lanes stay what they are, records may not.
-    pub(crate) fn doubt(&mut self) {
+    pub(crate) fn forget_records(&mut self) {
         self.held.forget();
     }
 
@@ -84,28 +84,32 @@ impl Memory {
 }
 
 /// One transaction under way.
-pub(crate) struct Unit<'c> {
+pub(crate) struct WriteTransaction<'c> {
     pub(crate) conn: &'c Connection,
     /// The moment of the command that runs now.
     pub(crate) now: Timestamp,
-    pub(crate) lanes: &'c mut Lanes,
-    held: &'c mut Held,
+    pub(crate) lanes: &'c mut LaneCache,
+    held: &'c mut HeldRecords,
     pub(crate) news: News,
     wants_alerts: bool,
     /// What is known of the counter of fences.
     pub(crate) fences: Arc<Fences>,
-    moves: Moves,
-    pub(crate) incidents: Tally,
+    counts: LaneTally,
+    pub(crate) incidents: IncidentTally,
     /// Records that are saved and not yet written.
-    stretch: Option<Stretch>,
-    hot: Hot<'c>,
+    updates: Option<UpdateBatch>,
+    statements: PreparedStatements<'c>,
 }
 
-impl<'c> Unit<'c> {
+impl<'c> WriteTransaction<'c> {
     /// Starts inside a transaction that is open on `conn`.
-    pub(crate) fn new(conn: &'c Connection, memory: &'c mut Memory, now: Timestamp, wants: Wants) -> Self {
-        let Memory { lanes, held, fences } = memory;
-        let memory_fences = fences.clone();
+    pub(crate) fn new(
+        conn: &'c Connection,
+        cache: &'c mut WriterCache,
+        now: Timestamp,
+        wants: Wants,
+    ) -> Self {
+        let WriterCache { lanes, held, fences } = cache;
         Self {
             conn,
             now,
@@ -113,24 +117,24 @@ impl<'c> Unit<'c> {
             held,
             news: News { wanted: wants.events, ..News::default() },
             wants_alerts: wants.alerts,
-            fences: memory_fences,
-            moves: Moves::default(),
-            incidents: Tally::default(),
-            stretch: None,
-            hot: Hot::default(),
+            fences: fences.clone(),
+            counts: LaneTally::default(),
+            incidents: IncidentTally::default(),
+            updates: None,
+            statements: PreparedStatements::default(),
         }
     }
 
     /// Writes what was only summed up so far. Needed before counts are read and before the commit.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.write_stretch()?;
-        self.moves.write(self.conn)?;
+    pub(crate) fn flush(&mut self) -> Result<(), SqliteFailure> {
+        self.write_updates()?;
+        self.counts.write(self.conn)?;
         self.incidents.write_open(self.conn)
     }
 
     /// Writes records that are saved and not yet written. Needed before `backstop_state` is read.
-    pub(crate) fn write_stretch(&mut self) -> Result<(), Failure> {
-        self.stretch.take().map_or(Ok(()), |stretch| stretch.write(self.conn))
+    pub(crate) fn write_updates(&mut self) -> Result<(), SqliteFailure> {
+        self.updates.take().map_or(Ok(()), |updates| updates.write(self.conn))
     }
 
     /// Notes an event, if anybody listens.
@@ -140,25 +144,25 @@ impl<'c> Unit<'c> {
         }
     }
 
-    /// Runs `work`; unless `keep` likes its answer, everything it wrote and told is undone.
-    pub(crate) fn undoable<T>(
+    /// Runs `work` behind a savepoint; unless `keep` says yes to its answer, everything it wrote and told is undone.
+    pub(crate) fn with_savepoint<T>(
         &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Failure>,
+        work: impl FnOnce(&mut Self) -> Result<T, SqliteFailure>,
         keep: impl FnOnce(&T) -> bool,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SqliteFailure> {
         let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
-        let (moves, incidents) = (self.moves.clone(), self.incidents.clone());
-        self.write_stretch()?;
+        let (counts, incidents) = (self.counts.clone(), self.incidents.clone());
+        self.write_updates()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
         let answer = work(self)?;
-        self.write_stretch()?;
+        self.write_updates()?;
         if !keep(&answer) {
             self.conn.execute_batch("ROLLBACK TO batch")?;
             self.lanes.forget();
             self.held.forget();
             self.news.events.truncate(told);
             self.news.work_arrived = work_arrived;
-            self.moves = moves;
+            self.counts = counts;
             self.incidents = incidents;
         }
         self.conn.execute_batch("RELEASE batch")?;
@@ -166,64 +170,64 @@ impl<'c> Unit<'c> {
     }
 
     /// The record of a job.
-    pub(crate) fn find(&mut self, id: JobId) -> Result<Option<Stored>, Failure> {
+    pub(crate) fn find(&mut self, id: JobId) -> Result<Option<StateRow>, SqliteFailure> {
         if let Some(stored) = self.held.get(id) {
             return Ok(Some(stored.clone()));
         }
-        self.write_stretch()?;
-        let select = warm(&mut self.hot.state_by_id, self.conn, sql::STATE_BY_ID)?;
-        rows::first(select, [id.as_bytes()], rows::stored)
+        self.write_updates()?;
+        let select = prepared(&mut self.statements.state_by_id, self.conn, sql::STATE_BY_ID)?;
+        rows::first(select, [id.as_bytes()], rows::state_row)
     }
 
     /// A job with its record.
-    pub(crate) fn load(&mut self, seq: i64) -> Result<(Stored, StoredJob), Failure> {
-        self.write_stretch()?;
+    pub(crate) fn load(&mut self, seq: i64) -> Result<(StateRow, StoredJob), SqliteFailure> {
+        self.write_updates()?;
         let (conn, lanes) = (self.conn, &mut *self.lanes);
-        let select = warm(&mut self.hot.state_and_job, conn, sql::STATE_AND_JOB_BY_SEQ)?;
+        let select = prepared(&mut self.statements.state_and_job, conn, sql::STATE_AND_JOB_BY_SEQ)?;
         let found = rows::first(select, [seq], |row| {
-            let stored = rows::stored(row)?;
+            let stored = rows::state_row(row)?;
             let job = rows::job(row, stored.id, &*lanes.get(conn, stored.lane)?)?;
             Ok((stored, job))
         })?;
-        found.ok_or_else(|| Failure::Unreadable(format!("row {seq} of `state` has no row in `job`")))
+        found.ok_or_else(|| SqliteFailure::Unreadable(format!("row {seq} of `state` has no row in `job`")))
     }
 
     /// The statement that reads the beginning of a lane: a claim over many queues runs it for each of them.
-    pub(crate) fn lane_due(&mut self) -> Result<&mut CachedStatement<'c>, Failure> {
-        warm(&mut self.hot.lane_due, self.conn, sql::LANE_DUE)
+    pub(crate) fn lane_due(&mut self) -> Result<&mut CachedStatement<'c>, SqliteFailure> {
+        prepared(&mut self.statements.lane_due, self.conn, sql::LANE_DUE)
     }
 
     /// Writes a record back, and the move from what it was before.
-    pub(crate) fn save(&mut self, stored: &Stored, before: &Record) -> Result<(), Failure> {
+    pub(crate) fn save(&mut self, stored: &StateRow, before: &Record) -> Result<(), SqliteFailure> {
         let record = &stored.record;
-        let change = Change::between(before, record);
-        if !self.stretch.as_mut().is_some_and(|stretch| stretch.takes(change, stored.seq)) {
-            self.write_stretch()?;
-            if change == Change::Other {
-                let update = warm(&mut self.hot.update, self.conn, sql::STATE_UPDATE)?;
+        let change = RecordChange::between(before, record);
+        if !self.updates.as_mut().is_some_and(|updates| updates.try_add(change, stored.seq)) {
+            self.write_updates()?;
+            if change == RecordChange::Other {
+                let update = prepared(&mut self.statements.update, self.conn, sql::STATE_UPDATE)?;
                 rows::update_record(update, stored.seq, record)?;
             } else {
-                self.stretch = Some(Stretch::of(change, stored.seq));
+                self.updates = Some(UpdateBatch::of(change, stored.seq));
             }
         }
-        self.moves.moved(stored.lane, before.state, record.state);
+        self.counts.moved(stored.lane, before.state, record.state);
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
         Ok(())
     }
 
     /// Stores a job whose checks have passed; none when its id is there already, which changes nothing.
-    pub(crate) fn insert(&mut self, new: &NewJob) -> Result<Option<State>, Failure> {
+    pub(crate) fn insert(&mut self, new: &NewJob) -> Result<Option<State>, SqliteFailure> {
         let spec = &new.spec;
         let Some(lane) = self.lanes.of(self.conn, spec)? else { return Ok(None) };
         let lane = lane.id;
         let record = Record::new(spec, new.start.run_at(self.now));
-        let insert = warm(&mut self.hot.state_insert, self.conn, sql::STATE_INSERT)?;
+        let insert = prepared(&mut self.statements.state_insert, self.conn, sql::STATE_INSERT)?;
         if !rows::insert_record(insert, spec, lane, &record)? {
             return Ok(None);
         }
         let seq = self.conn.last_insert_rowid();
-        let insert = warm(&mut self.hot.job_insert, self.conn, sql::JOB_INSERT)?;
+        let insert = prepared(&mut self.statements.job_insert, self.conn, sql::JOB_INSERT)?;
         rows::insert_job(insert, seq, new, self.now)?;
         for tag in &spec.tags {
             self.conn.prepare_cached(sql::TAG_INSERT)?.execute(params![tag, spec.id.as_bytes()])?;
@@ -231,7 +235,7 @@ impl<'c> Unit<'c> {
         if let Some(key) = &spec.idempotency_key {
             self.conn.prepare_cached(sql::IDEMPOTENCY_INSERT)?.execute(params![key, spec.id.as_bytes()])?;
         }
-        self.moves.arrived(lane, record.state);
+        self.counts.arrived(lane, record.state);
         self.news.work_arrived = true;
         let now = self.now;
         self.tell(|| event::enqueued(new, &record, now));
@@ -239,7 +243,7 @@ impl<'c> Unit<'c> {
     }
 
     /// Takes an ended job out of the hot tables.
-    pub(crate) fn remove(&mut self, stored: &Stored, spec: &Spec) -> Result<(), Failure> {
+    pub(crate) fn remove(&mut self, stored: &StateRow, spec: &Spec) -> Result<(), SqliteFailure> {
         let (conn, seq) = (self.conn, stored.seq);
         for tag in &spec.tags {
             conn.prepare_cached(sql::TAG_DELETE)?.execute(params![tag, spec.id.as_bytes()])?;
@@ -247,19 +251,23 @@ impl<'c> Unit<'c> {
         conn.prepare_cached(sql::ATTEMPTS_DELETE)?.execute([seq])?;
         conn.prepare_cached(sql::JOB_DELETE)?.execute([seq])?;
         conn.prepare_cached(sql::STATE_DELETE)?.execute([seq])?;
-        self.moves.left(stored.lane, stored.record.state);
+        self.counts.left(stored.lane, stored.record.state);
         self.incidents.moved(stored.record.incident(), None);
         Ok(())
     }
 
     /// Adds an ended run to the ledger.
-    pub(crate) fn record_run(&mut self, stored: &Stored, run: &Attempt) -> Result<(), Failure> {
-        let insert = warm(&mut self.hot.attempt_insert, self.conn, sql::ATTEMPT_INSERT)?;
+    pub(crate) fn record_run(&mut self, stored: &StateRow, run: &Attempt) -> Result<(), SqliteFailure> {
+        let insert = prepared(&mut self.statements.attempt_insert, self.conn, sql::ATTEMPT_INSERT)?;
         rows::insert_attempt(insert, stored.seq, stored.id, run)
     }
 
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
-    pub(crate) fn expire(&mut self, mut stored: Stored, job: &StoredJob) -> Result<Option<NewJob>, Failure> {
+    pub(crate) fn expire(
+        &mut self,
+        mut stored: StateRow,
+        job: &StoredJob,
+    ) -> Result<Option<NewJob>, SqliteFailure> {
         let before = stored.record.clone();
         if !stored.record.expire(self.now) {
             return Ok(None);
@@ -274,7 +282,7 @@ impl<'c> Unit<'c> {
     }
 
     /// Puts the alert of a run that ended in death into its drawer, if somebody delivers alerts (D3).
-    pub(crate) fn raise_alert(&mut self, stored: &Stored, ending: &Ending) -> Result<(), Failure> {
+    pub(crate) fn raise_alert(&mut self, stored: &StateRow, ending: &Ending) -> Result<(), SqliteFailure> {
         if !self.wants_alerts || stored.record.state != State::Failed {
             return Ok(());
         }
@@ -288,15 +296,16 @@ impl<'c> Unit<'c> {
         record: &Record,
         failure: Option<&FailureRecord>,
         code_version: Option<&str>,
-    ) -> Result<(), Failure> {
-        match Notice::of(job, record, failure, code_version, self.now) {
-            Some(notice) => document::put_alert(self.conn, &notice),
-            None => Ok(()),
+    ) -> Result<(), SqliteFailure> {
+        if let Some(notice) = Notice::of(job, record, failure, code_version, self.now) {
+            let values = params![Drawer::Alerts.as_str(), notice.key(), serde_json::to_string(&notice)?];
+            self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
         }
+        Ok(())
     }
 
     /// Writes that a job was superseded, and tells it.
-    pub(crate) fn supersede(&mut self, stored: &Stored, before: &Record) -> Result<(), Failure> {
+    pub(crate) fn supersede(&mut self, stored: &StateRow, before: &Record) -> Result<(), SqliteFailure> {
         self.save(stored, before)?;
         if self.news.wanted {
             let header = self.load(stored.seq)?.1.spec.header();
@@ -307,8 +316,8 @@ impl<'c> Unit<'c> {
     }
 
     /// The live job that holds a business key (L11).
-    pub(crate) fn key_holder(&mut self, key: &str) -> Result<Option<Stored>, Failure> {
-        self.write_stretch()?;
+    pub(crate) fn key_holder(&mut self, key: &str) -> Result<Option<StateRow>, SqliteFailure> {
+        self.write_updates()?;
         let holder = rows::first(&mut *self.conn.prepare_cached(sql::KEY_HOLDER)?, [key], |row| {
             Ok(rows::job_id(row, 0)?)
         })?;
@@ -316,15 +325,19 @@ impl<'c> Unit<'c> {
     }
 
     /// True while a worker's lease runs.
-    pub(crate) fn is_live(&self, worker: WorkerId) -> Result<bool, Failure> {
+    pub(crate) fn is_live(&self, worker: WorkerId) -> Result<bool, SqliteFailure> {
         let mut select = self.conn.prepare_cached(sql::WORKER_EXPIRY)?;
         let expiry: Option<i64> = rows::value(&mut select, [worker.as_bytes()])?;
         Ok(expiry.is_some_and(|moment| Timestamp::from_micros(moment) > self.now))
     }
 
     /// Refuses a worker that is not live.
-    pub(crate) fn expect_live(&self, worker: WorkerId) -> Result<(), Failure> {
-        if self.is_live(worker)? { Ok(()) } else { Err(Failure::Refused(Error::NotEnlisted { worker })) }
+    pub(crate) fn expect_live(&self, worker: WorkerId) -> Result<(), SqliteFailure> {
+        if self.is_live(worker)? {
+            Ok(())
+        } else {
+            Err(SqliteFailure::Refused(Error::NotEnlisted { worker }))
+        }
     }
 }
 

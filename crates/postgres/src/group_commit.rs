@@ -15,9 +15,9 @@ use backstop_store::working_set::SubmitNeeds;
 use backstop_store::{Error, Submit};
 use tokio::sync::oneshot;
 
-use crate::collector::Submission;
-use crate::hand_over::{self, Recipient, TakenRows, unknown};
-use crate::state::Process;
+use crate::claim_at_submit::{self, ServedOffer, TakenRows, unknown};
+use crate::state::StoreHandle;
+use crate::waiting_submits::WaitingSubmit;
 
 /// Transactions under way at the same time: as one waits for the disk, the next one is built.
 const MOST_TRANSACTIONS: usize = 3;
@@ -25,42 +25,42 @@ const MOST_TRANSACTIONS: usize = 3;
 /// The transactions that are made one after the other while somebody waits. However they end, they are not counted any
 /// more.
 struct Group {
-    process: Process,
+    handle: StoreHandle,
     ended: bool,
 }
 
 impl Group {
     /// The submits of the next transaction; none when nobody waits.
-    fn next(&mut self) -> Vec<Submission> {
-        let submissions = self.process.state.collector.next();
-        self.ended = submissions.is_empty();
-        submissions
+    fn next(&mut self) -> Vec<WaitingSubmit> {
+        let submits = self.handle.state.submits.next();
+        self.ended = submits.is_empty();
+        submits
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.ended {
-            self.process.state.collector.cut_short();
+            self.handle.state.submits.cut_short();
         }
     }
 }
 
 /// Stores one job, together with others that come at the same time.
-pub(crate) async fn submit_one(process: &Process, job: NewJob) -> Result<Answers, Error> {
+pub(crate) async fn submit_one(handle: &StoreHandle, job: NewJob) -> Result<Answers, Error> {
     let (answer, mut answered) = oneshot::channel();
-    let Process { shared, state } = process;
+    let StoreHandle { shared, state } = handle;
     // A second transaction would find nobody to take for: an idle worker makes one offer at a time.
     let most = if state.offers.are_for(&job) { 1 } else { MOST_TRANSACTIONS };
-    let mut submission = Some(Submission { job, answer });
+    let mut submit = Some(WaitingSubmit { job, answer });
     loop {
-        let cut = state.collector.cut.notified();
-        let begins = match submission.take() {
-            Some(submission) => state.collector.add(submission, most),
-            None => state.collector.may_begin(most),
+        let cut = state.submits.cut.notified();
+        let begins = match submit.take() {
+            Some(submit) => state.submits.add(submit, most),
+            None => state.submits.may_begin(most),
         };
         if begins {
-            tokio::spawn(store_all(Group { process: process.clone(), ended: false }));
+            tokio::spawn(store_all(Group { handle: handle.clone(), ended: false }));
         }
         tokio::select! {
             biased;
@@ -75,49 +75,49 @@ async fn store_all(mut group: Group) {
     // Whoever is ready to submit at this moment comes along.
     tokio::task::yield_now().await;
     loop {
-        let submissions = group.next();
-        if submissions.is_empty() {
+        let submits = group.next();
+        if submits.is_empty() {
             return;
         }
-        store_group(&group.process, submissions).await;
+        store_group(&group.handle, submits).await;
     }
 }
 
-async fn store_group(process: &Process, submissions: Vec<Submission>) {
-    let jobs: Vec<NewJob> = submissions.iter().map(|submission| submission.job.clone()).collect();
+async fn store_group(handle: &StoreHandle, submits: Vec<WaitingSubmit>) {
+    let jobs: Vec<NewJob> = submits.iter().map(|submit| submit.job.clone()).collect();
     let alone = jobs.len() == 1;
-    let recipient = Arc::new(Recipient::new(process));
-    match store(process, Submit { jobs, atomic: false }, Some(recipient.clone())).await {
+    let offer = Arc::new(ServedOffer::new(handle));
+    match store(handle, Submit { jobs, atomic: false }, Some(offer.clone())).await {
         Ok((stored, taken)) => {
-            for (submission, stored) in submissions.into_iter().zip(stored) {
+            for (submit, stored) in submits.into_iter().zip(stored) {
                 // Whoever does not wait any more has gone away.
-                let _ = submission.answer.send(Ok(vec![stored]));
+                let _ = submit.answer.send(Ok(vec![stored]));
             }
-            recipient.serve(taken).await;
+            offer.serve(taken).await;
         }
         Err(error) => {
-            recipient.decline(&error);
+            offer.decline(&error);
             let met_a_lock = matches!(error, Error::Busy { .. });
             let mut only = Some(error);
-            for submission in submissions {
+            for submit in submits {
                 match only.as_ref().and_then(for_everyone) {
-                    Some(error) => drop(submission.answer.send(Err(error))),
+                    Some(error) => drop(submit.answer.send(Err(error))),
                     None if alone && !met_a_lock => {
-                        let error = only.take().unwrap_or_else(|| unknown(&process.shared));
-                        drop(submission.answer.send(Err(error)));
+                        let error = only.take().unwrap_or_else(|| unknown(&handle.shared));
+                        drop(submit.answer.send(Err(error)));
                     }
                     // One of them waits for somebody, or cannot be stored at all: it must not keep the others from it,
                     // nor those who come next.
-                    None => drop(tokio::spawn(store_alone(process.clone(), submission))),
+                    None => drop(tokio::spawn(store_alone(handle.clone(), submit))),
                 }
             }
         }
     }
 }
 
-async fn store_alone(process: Process, submission: Submission) {
-    let stored = store(&process, Submit { jobs: vec![submission.job], atomic: false }, None).await;
-    let _ = submission.answer.send(stored.map(|(answers, _)| answers));
+async fn store_alone(handle: StoreHandle, submit: WaitingSubmit) {
+    let stored = store(&handle, Submit { jobs: vec![submit.job], atomic: false }, None).await;
+    let _ = submit.answer.send(stored.map(|(answers, _)| answers));
 }
 
 /// An error that concerns every job of a transaction, once more; none when it may be about one of them.
@@ -137,47 +137,47 @@ fn for_everyone(error: &Error) -> Option<Error> {
     }
 }
 
-/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took. With a recipient it is
+/// Stores a batch, and takes for a claim that waits for one of its jobs; answers what that took. With an offer it is
 /// the transaction of several calls.
 async fn store(
-    process: &Process,
+    handle: &StoreHandle,
     batch: Submit,
-    recipient: Option<Arc<Recipient>>,
+    offer: Option<Arc<ServedOffer>>,
 ) -> Result<(Answers, Option<TakenRows>), Error> {
     let mode = if SubmitNeeds::are_plain(&batch.jobs) { Mode::WriteByKey } else { Mode::Write };
     let mut call = Call::new(mode, Class::Write);
-    if recipient.is_some() {
+    if offer.is_some() {
         call = call.for_group();
     }
-    let (batch, process) = (Arc::new(batch), Arc::new(process.clone()));
+    let (batch, handle) = (Arc::new(batch), Arc::new(handle.clone()));
     // Plain jobs are stored without a look at first. When that meets a repeated id, the next try looks.
     let tried = Arc::new(AtomicBool::new(false));
-    let shared = process.shared.clone();
+    let shared = handle.shared.clone();
     let stored = shared.transact(call, move |tx| {
         let (batch, first) = (batch.clone(), !tried.swap(true, Ordering::Relaxed));
-        let (process, recipient) = (process.clone(), recipient.clone());
-        Box::pin(async move { store_once(tx, &process, &batch, first, recipient.as_deref()).await })
+        let (handle, offer) = (handle.clone(), offer.clone());
+        Box::pin(async move { store_once(tx, &handle, &batch, first, offer.as_deref()).await })
     });
     stored.await
 }
 
 async fn store_once(
     tx: &mut Transaction,
-    process: &Process,
+    handle: &StoreHandle,
     batch: &Submit,
     optimistic: bool,
-    recipient: Option<&Recipient>,
+    offer: Option<&ServedOffer>,
 ) -> Result<(Answers, Option<TakenRows>), SqlFailure> {
     let decided = submit::decide(tx, batch, optimistic).await?;
-    let recipient = recipient.filter(|_| decided.writes.work_arrived);
+    let offer = offer.filter(|_| decided.writes.work_arrived);
     // As late as can be: who was served a moment ago has had time to come back.
-    let claim = recipient.and_then(|recipient| recipient.claim(&batch.jobs));
-    let query = |claim: Arc<_>| hand_over::query(&process.state, &process.shared, &claim, &batch.jobs);
+    let claim = offer.and_then(|offer| offer.claim(&batch.jobs));
+    let query = |claim: Arc<_>| claim_at_submit::query(&handle.state, &handle.shared, &claim, &batch.jobs);
     let Some((query, start)) = claim.and_then(query) else {
         tx.write(decided.writes, decided.now).await?;
         return Ok((decided.answers, None));
     };
     let rows = tx.write_before(decided.writes, query.into(), decided.now).await?;
-    tx.nothing_arrived(&hand_over::emptied(&batch.jobs, &rows));
+    tx.nothing_arrived(&claim_at_submit::emptied(&batch.jobs, &rows));
     Ok((decided.answers, Some(TakenRows { rows, start })))
 }

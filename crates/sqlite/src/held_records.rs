@@ -2,29 +2,29 @@
 //!
 //! Every held job is written again soon, mostly by the process that claimed it; remembering its record saves the
 //! look into two trees, a sixth of the cost of claim and finish. What is kept is true as long as every write goes
-//! through [`Unit::save`](crate::unit::Unit::save), no transaction was rolled back, and no other connection has
-//! written; after either, [`Held::forget`] drops it all and the tables are read again.
+//! through `WriteTransaction::save`, no transaction was rolled back, and no other connection has written; after any of
+//! these, [`HeldRecords::forget`] drops it all and the tables are read again.
 
 use std::collections::HashMap;
 
 use backstop_core::JobId;
 
-use crate::rows::Stored;
+use crate::rows::StateRow;
 
 /// Records kept at most: some 15 MB.
 const MOST: usize = 50_000;
 
 /// The records of held jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Held(HashMap<JobId, Stored>);
+pub(crate) struct HeldRecords(HashMap<JobId, StateRow>);
 
-impl Held {
-    pub(crate) fn get(&self, id: JobId) -> Option<&Stored> {
+impl HeldRecords {
+    pub(crate) fn get(&self, id: JobId) -> Option<&StateRow> {
         self.0.get(&id)
     }
 
     /// Notes what was just written.
-    pub(crate) fn note(&mut self, stored: &Stored) {
+    pub(crate) fn note(&mut self, stored: &StateRow) {
         if stored.record.hold.is_none() {
             self.0.remove(&stored.id);
         } else if self.0.len() < MOST || self.0.contains_key(&stored.id) {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use backstop_store::working_set::Fences;
 use backstop_store::{Clock, Error, Observer, Silent};
 
-use crate::Synchronous;
+use crate::options::{Options, Synchronous};
 
 /// What the threads of one store have in common.
-pub(crate) struct Shared {
+pub(crate) struct StoreContext {
     pub(crate) path: PathBuf,
     /// The path as messages show it.
     pub(crate) location: String,
@@ -26,8 +26,8 @@ pub(crate) struct Shared {
     observer: RwLock<Arc<dyn Observer>>,
 }
 
-impl Shared {
-    pub(crate) fn new(path: PathBuf, options: &crate::Options) -> Self {
+impl StoreContext {
+    pub(crate) fn new(path: PathBuf, options: &Options) -> Self {
         Self {
             location: path.display().to_string(),
             path,

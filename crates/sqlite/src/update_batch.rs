@@ -1,7 +1,7 @@
-//! Records that lie side by side and change alike are written by one statement.
+//! Records that lie side by side and change in the same way are written by one statement.
 //!
 //! A claim takes neighbours and gives all of them one hold; most of them end well in one batch. Written one by one,
-//! each opens and closes every index of the table; written as a stretch of rows they share that, which makes claim and
+//! each opens and closes every index of the table; written as a range of rows they share that, which makes claim and
 //! finish a sixth faster. Jobs of several queues are taken queue by queue and lie mixed, so rows are sorted before they
 //! are written. Anything else is written at once.
 
@@ -9,7 +9,7 @@ use backstop_core::job::{Hold, Record, State};
 use backstop_core::{Fence, Timestamp};
 use rusqlite::{Connection, Statement, ToSql, params};
 
-use crate::error::Failure;
+use crate::error::SqliteFailure;
 use crate::rows::status_code;
 use crate::sql;
 
@@ -18,7 +18,7 @@ const LONG_RUN: usize = 8;
 
 /// How a record differs from what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum RecordChange {
     /// It was claimed or started.
     Held { state: State, runs: u32, fence: Fence, hold: Hold },
     /// It ended well.
@@ -27,7 +27,7 @@ pub(crate) enum Change {
     Other,
 }
 
-impl Change {
+impl RecordChange {
     pub(crate) fn between(before: &Record, after: &Record) -> Self {
         let Record { state, runs, fence, hold, last_failed_run, finished_at, .. } = *after;
         if let Some(hold) = hold {
@@ -39,20 +39,20 @@ impl Change {
     }
 }
 
-/// Rows that are all changed alike and not yet written.
+/// Rows that all change in the same way and are not yet written.
 #[derive(Debug)]
-pub(crate) struct Stretch {
-    change: Change,
+pub(crate) struct UpdateBatch {
+    change: RecordChange,
     rows: Vec<i64>,
 }
 
-impl Stretch {
-    pub(crate) fn of(change: Change, seq: i64) -> Self {
+impl UpdateBatch {
+    pub(crate) fn of(change: RecordChange, seq: i64) -> Self {
         Self { change, rows: vec![seq] }
     }
 
-    /// Adds the row if it changes alike; answers whether it did.
-    pub(crate) fn takes(&mut self, change: Change, seq: i64) -> bool {
+    /// Adds the row if it changes in the same way; answers whether it did.
+    pub(crate) fn try_add(&mut self, change: RecordChange, seq: i64) -> bool {
         let fits = change == self.change;
         if fits {
             self.rows.push(seq);
@@ -61,10 +61,12 @@ impl Stretch {
     }
 
     /// Writes the rows: long runs of neighbours each with a statement of its own, all others with one.
-    pub(crate) fn write(mut self, conn: &Connection) -> Result<(), Failure> {
+    pub(crate) fn write(mut self, conn: &Connection) -> Result<(), SqliteFailure> {
         let (range, listed) = match self.change {
-            Change::Held { .. } => (sql::STATE_UPDATE_HELD, sql::STATE_UPDATE_HELD_LISTED),
-            Change::Done { .. } | Change::Other => (sql::STATE_UPDATE_DONE, sql::STATE_UPDATE_DONE_LISTED),
+            RecordChange::Held { .. } => (sql::STATE_UPDATE_HELD, sql::STATE_UPDATE_HELD_LISTED),
+            RecordChange::Done { .. } | RecordChange::Other => {
+                (sql::STATE_UPDATE_DONE, sql::STATE_UPDATE_DONE_LISTED)
+            }
         };
         self.rows.sort_unstable();
         self.rows.dedup();
@@ -93,9 +95,9 @@ impl Stretch {
         one: &dyn ToSql,
         two: &dyn ToSql,
         rows: &[i64],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SqliteFailure> {
         let written = match self.change {
-            Change::Held { state, runs, fence, hold } => update.execute(params![
+            RecordChange::Held { state, runs, fence, hold } => update.execute(params![
                 one,
                 two,
                 status_code(state),
@@ -105,20 +107,20 @@ impl Stretch {
                 hold.claimed_at.as_micros(),
                 hold.started_at.map(Timestamp::as_micros),
             ])?,
-            Change::Done { state, last_failed_run, finished_at } => update.execute(params![
+            RecordChange::Done { state, last_failed_run, finished_at } => update.execute(params![
                 one,
                 two,
                 status_code(state),
                 last_failed_run,
                 finished_at.map(Timestamp::as_micros),
             ])?,
-            Change::Other => 0,
+            RecordChange::Other => 0,
         };
         if written == rows.len() {
             return Ok(());
         }
         let (count, first) = (rows.len(), rows.first().copied().unwrap_or_default());
-        Err(Failure::Unreadable(format!(
+        Err(SqliteFailure::Unreadable(format!(
             "of {count} rows of `backstop_state` from {first} on, {written} are there"
         )))
     }

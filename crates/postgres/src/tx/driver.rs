@@ -3,8 +3,8 @@
 use backstop_sql::{Dialect, Pending, Query, Row, Session};
 use tokio_postgres::Transaction;
 
-use crate::dialect::Postgres;
-use crate::session::{Schema, Wire};
+use crate::dialect::PostgresDialect;
+use crate::session::{DriverSession, Schema};
 
 /// A transaction of the driver `tokio_postgres`.
 pub struct InTransaction<'t, 'c> {
@@ -21,12 +21,12 @@ impl<'t, 'c> InTransaction<'t, 'c> {
 
 impl Session for InTransaction<'_, '_> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Postgres
+        &PostgresDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
         Box::pin(async move {
-            Wire { client: self.transaction.client(), schema: &self.schema }.send_all(&batch).await
+            DriverSession { client: self.transaction.client(), schema: &self.schema }.send_all(&batch).await
         })
     }
 }

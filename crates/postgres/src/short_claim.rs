@@ -10,13 +10,13 @@ use backstop_sql::{Query, Row, Shared, SqlFailure, Transaction};
 use backstop_store::working_set::LoadedJob;
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
-use crate::claim::{About, about, learn, read, start, take_query};
-use crate::cursors::{Begin, News};
-use crate::state::State;
+use crate::claim::{ClaimInfo, claim_info, learn, read, start, take_query};
+use crate::cursors::{ClaimStart, CursorUpdate};
+use crate::state::ServerState;
 
 /// True when one statement may do: nothing is claimed ahead, and nobody waits to hear of what starts, which would have
 /// to be told in the order of the commits.
-pub(crate) fn is_plain(state: &State, shared: &Shared, round: &[&ClaimQueue]) -> bool {
+pub(crate) fn is_plain(state: &ServerState, shared: &Shared, round: &[&ClaimQueue]) -> bool {
     let unheard = state.short_claims || !shared.observer().wants_events();
     unheard && round.iter().all(|queue| queue.start >= queue.limit)
 }
@@ -24,13 +24,13 @@ pub(crate) fn is_plain(state: &State, shared: &Shared, round: &[&ClaimQueue]) ->
 /// Takes due jobs.
 pub(crate) async fn take(
     tx: &mut Transaction,
-    state: &State,
+    state: &ServerState,
     claim: &Claim,
     rooms: &[Room<'_>],
 ) -> Result<Claimed, SqlFailure> {
     let shared = tx.shared.clone();
     let start = start(state, &claim.queues);
-    let answer = TakeAnswer::read(claim, tx.one_alone(query(&shared, claim, rooms, &start)).await?)?;
+    let answer = TakenClaim::read(claim, tx.one_alone(query(&shared, claim, rooms, &start)).await?)?;
     meet_lanes(tx, &shared.lanes, &answer.rows, 1).await?;
     let claimed = answer.hand_out(state, &shared, claim, rooms, &start)?;
     if state.short_claims && !claimed.jobs.is_empty() {
@@ -41,39 +41,39 @@ pub(crate) async fn take(
 }
 
 /// The query that takes due jobs, from where to begin.
-pub(crate) fn query(shared: &Shared, claim: &Claim, rooms: &[Room<'_>], start: &Begin) -> Query {
+pub(crate) fn query(shared: &Shared, claim: &Claim, rooms: &[Room<'_>], start: &ClaimStart) -> Query {
     take_query(claim, shared.moment(), rooms, start, true)
 }
 
 /// What the query answered.
-pub(crate) struct TakeAnswer {
+pub(crate) struct TakenClaim {
     now: Timestamp,
     fence: Fence,
-    news: News,
+    update: CursorUpdate,
     /// The jobs that were taken.
     pub(crate) rows: Vec<Row>,
 }
 
-impl TakeAnswer {
+impl TakenClaim {
     /// A worker that is not live is refused.
     pub(crate) fn read(claim: &Claim, rows: Vec<Row>) -> Result<Self, SqlFailure> {
         let mut rows = rows.into_iter();
-        let About { now, fence, news } = about(claim, rows.next())?;
-        Ok(Self { now, fence: fence.unwrap_or_default(), news, rows: rows.collect() })
+        let ClaimInfo { now, fence, update } = claim_info(claim, rows.next())?;
+        Ok(Self { now, fence: fence.unwrap_or_default(), update, rows: rows.collect() })
     }
 
     /// The jobs as their worker gets them. Their lanes must be known.
     pub(crate) fn hand_out(
         self,
-        state: &State,
+        state: &ServerState,
         shared: &Shared,
         claim: &Claim,
         rooms: &[Room<'_>],
-        start: &Begin,
+        start: &ClaimStart,
     ) -> Result<Claimed, SqlFailure> {
-        let Self { now, fence, news, rows } = self;
+        let Self { now, fence, update, rows } = self;
         let mut found = read(shared, rows, rooms)?;
-        learn(state, shared, start, Some(news));
+        learn(state, shared, start, Some(update));
         if found.is_empty() {
             return Ok(Claimed { jobs: Vec::new(), now });
         }

@@ -1,17 +1,11 @@
-//! The caller's transaction over the drivers that can carry it (L14).
+//! The caller's transaction over the driver `mysql_async`.
 
 use backstop_sql::{Dialect, Pending, Query, Row, Session};
 use mysql_async::prelude::Queryable;
 
-use crate::dialect::Mysql;
+use crate::dialect::MysqlDialect;
 use crate::prefix::Prefix;
-use crate::session::Wire;
-
-#[cfg(feature = "sqlx")]
-mod sqlx;
-
-#[cfg(feature = "sqlx")]
-pub use self::sqlx::InSqlx;
+use crate::session::DriverSession;
 
 /// A transaction of the driver `mysql_async`: its `Transaction`, or a plain `Conn` on which one was begun.
 #[derive(Debug)]
@@ -29,10 +23,12 @@ impl<'t, Q: Queryable> InTransaction<'t, Q> {
 
 impl<Q: Queryable> Session for InTransaction<'_, Q> {
     fn dialect(&self) -> &'static dyn Dialect {
-        &Mysql
+        &MysqlDialect
     }
 
     fn run(&mut self, batch: Vec<Query>) -> Pending<'_, Vec<Vec<Row>>> {
-        Box::pin(async move { Wire { conn: self.transaction, prefix: &self.prefix }.run(batch).await })
+        Box::pin(
+            async move { DriverSession { conn: self.transaction, prefix: &self.prefix }.run(batch).await },
+        )
     }
 }

@@ -15,18 +15,18 @@ use backstop_sql::{Call, Query, Row, Shared, SqlFailure};
 use backstop_store::{Claim, Claimed, Error, Signal};
 
 use crate::claim::start;
-use crate::cursors::Begin;
+use crate::cursors::ClaimStart;
 use crate::offers::Offer;
-use crate::state::{Process, State};
-use crate::take::{self, TakeAnswer};
+use crate::short_claim::{self, TakenClaim};
+use crate::state::{ServerState, StoreHandle};
 
 /// Leaves a claim until something is taken for it, or it is withdrawn.
 pub(crate) async fn offer(
-    process: &Process,
+    handle: &StoreHandle,
     claim: Claim,
     withdrawn: Signal<'_>,
 ) -> Result<Option<Claimed>, Error> {
-    let offers = &process.state.offers;
+    let offers = &handle.state.offers;
     let (number, mut answered) = offers.leave(claim);
     let answer = tokio::select! {
         biased;
@@ -39,7 +39,7 @@ pub(crate) async fn offer(
         }
     };
     // A transaction that never came back was cut short with its runtime, perhaps after its commit.
-    answer.map_or_else(|_| Err(unknown(&process.shared)), Option::transpose)
+    answer.map_or_else(|_| Err(unknown(&handle.shared)), Option::transpose)
 }
 
 /// What it means that a transaction did not come back.
@@ -48,34 +48,34 @@ pub(crate) fn unknown(shared: &Shared) -> Error {
 }
 
 /// Who a transaction that stores jobs takes for: nobody, until one of its jobs is waited for.
-pub(crate) struct Recipient {
-    process: Process,
+pub(crate) struct ServedOffer {
+    handle: StoreHandle,
     offer: Mutex<Option<Offer>>,
 }
 
-impl Recipient {
-    pub(crate) fn new(process: &Process) -> Self {
-        Self { process: process.clone(), offer: Mutex::default() }
+impl ServedOffer {
+    pub(crate) fn new(handle: &StoreHandle) -> Self {
+        Self { handle: handle.clone(), offer: Mutex::default() }
     }
 
     /// The claim to take for, if one waits for any of these jobs: the same one in every try of a transaction.
     pub(crate) fn claim(&self, jobs: &[NewJob]) -> Option<Arc<Claim>> {
         let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
         if offer.is_none() {
-            *offer = self.process.state.offers.meet(jobs);
+            *offer = self.handle.state.offers.meet(jobs);
         }
         offer.as_ref().map(|offer| offer.claim.clone())
     }
 
     fn leave(&self) -> Option<Offer> {
         let offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        offer.inspect(|offer| self.process.state.offers.part(offer))
+        offer.inspect(|offer| self.handle.state.offers.part(offer))
     }
 
     /// The transaction was not committed, unless `error` says that nobody knows.
     pub(crate) fn decline(&self, error: &Error) {
         if let Some(offer) = self.leave() {
-            let _ = offer.answer.send(error.is_unknown().then(|| Err(unknown(&self.process.shared))));
+            let _ = offer.answer.send(error.is_unknown().then(|| Err(unknown(&self.handle.shared))));
         }
     }
 
@@ -83,7 +83,7 @@ impl Recipient {
     pub(crate) async fn serve(&self, taken: Option<TakenRows>) {
         let Some(offer) = self.leave() else { return };
         let answer = match taken {
-            Some(taken) => hand_over(&self.process, &offer.claim, taken).await.transpose(),
+            Some(taken) => hand_over(&self.handle, &offer.claim, taken).await.transpose(),
             None => None,
         };
         // Whoever does not wait any more has died with what it held: its lease runs out.
@@ -91,7 +91,7 @@ impl Recipient {
     }
 }
 
-impl Drop for Recipient {
+impl Drop for ServedOffer {
     fn drop(&mut self) {
         drop(self.leave());
     }
@@ -100,26 +100,26 @@ impl Drop for Recipient {
 /// The query that takes for an offer out of the queues of these jobs, and where it begins; none when a claim like it is
 /// more than one statement. In its other queues there was nothing when the offer was left.
 pub(crate) fn query(
-    state: &State,
+    state: &ServerState,
     shared: &Shared,
     claim: &Claim,
     jobs: &[NewJob],
-) -> Option<(Query, Begin)> {
+) -> Option<(Query, ClaimStart)> {
     let mut claim = claim.clone();
     claim.queues.retain(|wanted| jobs.iter().any(|job| job.spec.queue == wanted.queue));
     let rounds = rounds(&claim.queues);
     let [round] = &*rounds else { return None };
-    let may = !shared.observer().wants_events() && take::is_plain(state, shared, round);
+    let may = !shared.observer().wants_events() && short_claim::is_plain(state, shared, round);
     may.then(|| {
         let start = start(state, &claim.queues);
-        (take::query(shared, &claim, &rooms(round, usize::MAX), &start), start)
+        (short_claim::query(shared, &claim, &rooms(round, usize::MAX), &start), start)
     })
 }
 
 /// What a transaction took for an offer, and where that began.
 pub(crate) struct TakenRows {
     pub(crate) rows: Vec<Row>,
-    pub(crate) start: Begin,
+    pub(crate) start: ClaimStart,
 }
 
 /// The queues of which every job that was stored has been taken.
@@ -133,10 +133,10 @@ pub(crate) fn emptied(stored: &[NewJob], rows: &[Row]) -> BTreeSet<Arc<str>> {
 }
 
 /// What was taken, as a claim answers it; none when that is nothing.
-async fn hand_over(process: &Process, claim: &Claim, taken: TakenRows) -> Result<Option<Claimed>, Error> {
-    let Process { shared, state } = process;
+async fn hand_over(handle: &StoreHandle, claim: &Claim, taken: TakenRows) -> Result<Option<Claimed>, Error> {
+    let StoreHandle { shared, state } = handle;
     let refused = |failure: SqlFailure| failure.into_error(shared.location(), false);
-    let answer = TakeAnswer::read(claim, taken.rows).map_err(refused)?;
+    let answer = TakenClaim::read(claim, taken.rows).map_err(refused)?;
     if answer.rows.is_empty() {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use backstop_sql::{Query, Value};
 
 /// How a statement is said.
 #[derive(Debug)]
-pub(crate) enum Form {
+pub(crate) enum StatementShape {
     /// Once: a list, or a column of rows, takes the place of its mark.
     Once(&'static str),
     /// Once for each row.
@@ -33,23 +33,27 @@ const MOST_ROWS: usize = 500;
 /// Characters in one statement, unless a single row has more.
 const LONG_STATEMENT: usize = 256 * 1024;
 
-/// The queries for a statement that is said in these forms. Rows are for one form.
-pub(crate) fn queries(forms: &[Form], params: Params) -> Vec<Query> {
+/// The queries for a statement that is said in these shapes. Rows are for one shape.
+pub(crate) fn queries(shapes: &[StatementShape], params: Params) -> Vec<Query> {
     let rows = match params {
         Params::Values(values) => {
-            let text = |form: &Form| match form {
-                Form::Once(text) | Form::Each(text) => Some(Query::new(*text, values.clone())),
-                Form::Rows(_) | Form::Insert(..) => None,
+            let text = |shape: &StatementShape| match shape {
+                StatementShape::Once(text) | StatementShape::Each(text) => {
+                    Some(Query::new(*text, values.clone()))
+                }
+                StatementShape::Rows(_) | StatementShape::Insert(..) => None,
             };
-            return forms.iter().filter_map(text).collect();
+            return shapes.iter().filter_map(text).collect();
         }
         Params::Rows(rows) => rows,
     };
-    match forms {
-        [Form::Once(text)] => vec![Query::new(*text, rows.into_params())],
-        [Form::Each(text)] => each_row(rows.into_columns()).map(|row| Query::new(*text, row)).collect(),
-        [Form::Rows(bulk)] => bulk.queries(rows),
-        [Form::Insert(table, end)] => insert(table, end, rows),
+    match shapes {
+        [StatementShape::Once(text)] => vec![Query::new(*text, rows.into_params())],
+        [StatementShape::Each(text)] => {
+            each_row(rows.into_columns()).map(|row| Query::new(*text, row)).collect()
+        }
+        [StatementShape::Rows(bulk)] => bulk.queries(rows),
+        [StatementShape::Insert(table, end)] => insert(table, end, rows),
         _ => Vec::new(),
     }
 }
