@@ -34,6 +34,7 @@ pub mod shared;
 mod signals;
 mod spawn;
 mod standby;
+mod tls;
 mod trouble;
 
 pub use authority::{Certificate, CertificateAuthority};
@@ -44,4 +45,5 @@ pub use postgres::Postgres;
 pub use proxy::Proxy;
 pub use redis::Redis;
 pub use settings::DatabaseSettings;
+pub use tls::TlsServer;
 pub use trouble::TestbedError;

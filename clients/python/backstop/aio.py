@@ -366,7 +366,7 @@ class AsyncWorker:
                 if not error.is_passing:
                     _log.error("no work can be claimed: %s", error)
                     return
-                _log.warning("no work can be claimed at the moment: %s", error)
+                _log.warning("cannot claim jobs; trying again: %s", error)
                 await _first(asyncio.sleep(pause), stop.wait())
                 pause = min(pause * 2, PAUSE_LONGEST)
                 continue

@@ -260,7 +260,7 @@ class Worker:
                 if not error.is_passing:
                     _log.error("no work can be claimed: %s", error)
                     return
-                _log.warning("no work can be claimed at the moment: %s", error)
+                _log.warning("cannot claim jobs; trying again: %s", error)
                 self._stop.wait(pause)
                 pause = min(pause * 2, PAUSE_LONGEST)
                 continue

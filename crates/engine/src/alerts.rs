@@ -15,8 +15,8 @@
 //! # assert_eq!(config.alerts.channels.len(), 1);
 //! ```
 
-pub(crate) mod filed;
-pub(crate) mod line;
+pub(crate) mod channel_log;
+pub(crate) mod stored;
 #[cfg(feature = "webhook")]
 mod webhook;
 
@@ -202,7 +202,7 @@ pub struct AlertLog {
 /// What one channel was told of one incident.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AlertAccount {
+pub struct IncidentAlertLog {
     /// The failure's fingerprint, or the terminal reason of jobs that no run killed.
     pub incident: String,
     /// What was told.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use backstop_core::failure::{BudgetSettings, RetryBudget, Verdict};
 use backstop_core::{Timestamp, failure::Cause};
 use backstop_store::{
-    Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Finish, Store,
+    Amend, Amended, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Finish, WorkStore,
 };
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ impl Budgets {
     }
 
     /// Moves retries that their kind has no room for to a later moment, and notes it in their decisions.
-    pub(crate) async fn smear(&self, store: &dyn Store, config: &Config, endings: &mut [Finish]) {
+    pub(crate) async fn smear(&self, store: &dyn WorkStore, config: &Config, endings: &mut [Finish]) {
         let mut kinds: BTreeMap<Arc<str>, Vec<&mut Finish>> = BTreeMap::new();
         for finish in endings.iter_mut().filter(|finish| is_retry(finish)) {
             kinds.entry(finish.ending.job.kind.clone()).or_default().push(finish);
@@ -63,13 +63,13 @@ impl Budgets {
         for (kind, mut retries) in kinds {
             let Some(settings) = config.budget(&kind) else { continue };
             if let Err(error) = self.book(store, &kind, settings, &mut retries).await {
-                tracing::debug!(%kind, %error, "retries were not booked; they keep their time");
+                tracing::debug!(%kind, %error, "cannot book retries; they keep their time");
             }
         }
     }
 
     /// Tells the store of first runs, when that is due: other nodes' retries are a share of them too.
-    pub(crate) async fn tell(&self, store: &dyn Store, config: &Config) {
+    pub(crate) async fn tell(&self, store: &dyn WorkStore, config: &Config) {
         {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.elapsed() < TELL_EVERY {
@@ -88,7 +88,7 @@ impl Budgets {
                 }
             };
             if let Err(error) = booked {
-                tracing::debug!(%kind, %error, "first runs are told later");
+                tracing::debug!(%kind, %error, "cannot report first runs; trying again later");
                 return;
             }
         }
@@ -96,7 +96,7 @@ impl Budgets {
 
     async fn book(
         &self,
-        store: &dyn Store,
+        store: &dyn WorkStore,
         kind: &Arc<str>,
         settings: BudgetSettings,
         retries: &mut [&mut Finish],
@@ -125,14 +125,14 @@ impl Budgets {
     /// Books once: the wait of each retry, or none when another node was quicker.
     async fn try_book(
         &self,
-        store: &dyn Store,
+        store: &dyn WorkStore,
         kind: &str,
         settings: BudgetSettings,
         first_runs: u64,
         retries: &[&mut Finish],
     ) -> Result<Option<Vec<Duration>>, StoreError> {
-        let shelf = DocumentRange::first(Drawer::Budgets, 1).under(kind);
-        let found = store.documents(shelf).await?;
+        let range = DocumentRange::first(Drawer::Budgets, 1).under(kind);
+        let found = store.documents(range).await?;
         let now = found.now;
         let document = found.items.into_iter().next().filter(|document| document.key == kind);
         let expect = document.as_ref().map_or(Expect::Absent, |document| Expect::Revision(document.revision));

@@ -338,7 +338,7 @@ impl QueueConfig {
 /// How a worker behaves in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pace {
+pub struct WorkerTimes {
     /// How long it may be silent before others take its jobs back (L15).
     pub lease: Duration,
     /// How often it looks for work when no wake-up comes (L13).
@@ -349,7 +349,7 @@ pub struct Pace {
     pub stuck_after: Duration,
 }
 
-impl Default for Pace {
+impl Default for WorkerTimes {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(30),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Backstop;
 use crate::error::OperateError;
 use crate::parts::EngineParts;
-use crate::run::children::Children;
+use crate::run::children::ChildJobs;
 use crate::run::output::RunOutput;
 use crate::sealing::{self, ShownPayload};
 
@@ -68,7 +68,7 @@ pub(crate) struct Run {
     /// True once the handler has tried to complete its job in a transaction of its own (L14).
     pub(crate) completes: AtomicBool,
     /// What is to be submitted when the run has gone well (L23).
-    pub(crate) children: Children,
+    pub(crate) children: ChildJobs,
 }
 
 impl<C> Clone for JobContext<C> {

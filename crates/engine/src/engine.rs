@@ -108,7 +108,7 @@ impl Backstop {
     /// A set of loops for tasks that run beside the engine for as long as the process does (H11).
     #[must_use]
     pub fn loops(&self) -> Arc<Loops> {
-        Loops::new(self.parts.complaints.clone())
+        Loops::new(self.parts.error_throttle.clone())
     }
 
     /// Listens to what happens in this process from now on (V2).

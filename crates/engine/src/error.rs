@@ -18,7 +18,7 @@ use backstop_store::Error as StoreError;
 #[non_exhaustive]
 pub enum Error {
     /// The URL names no store that this build knows.
-    #[error("`{url}` names no store: {problem}")]
+    #[error("`{url}` is not the URL of a store: {problem}")]
     UnknownStore {
         /// What was given, without credentials.
         url: String,

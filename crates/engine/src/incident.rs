@@ -12,8 +12,8 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{JobView, State};
 use backstop_store::{Error as StoreError, Page};
 
-use crate::alerts::filed::{self, Filed};
-use crate::alerts::{AlertAccount, AlertLog};
+use crate::alerts::stored::{self, StoredChannelLog};
+use crate::alerts::{AlertLog, IncidentAlertLog};
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
 use crate::redrive::RedriveError;
@@ -107,14 +107,14 @@ impl Incidents<'_> {
         self,
         after: Option<String>,
         limit: usize,
-    ) -> Result<Page<AlertAccount, String>, StoreError> {
+    ) -> Result<Page<IncidentAlertLog, String>, StoreError> {
         self.parts.config.check_page(limit)?;
-        let found = filed::all(&*self.parts.store, after, limit).await?;
-        let account = |(channel, filed): (String, Filed)| {
-            let log = filed.line.log(channel);
-            AlertAccount { incident: filed.incident, log }
+        let found = stored::all(&*self.parts.store, after, limit).await?;
+        let with_incident = |(channel, stored): (String, StoredChannelLog)| {
+            let log = stored.log.shown(channel);
+            IncidentAlertLog { incident: stored.incident, log }
         };
-        Ok(Page { items: found.items.into_iter().map(account).collect(), next: found.next })
+        Ok(Page { items: found.items.into_iter().map(with_incident).collect(), next: found.next })
     }
 
     /// What each channel of this engine was told of an incident: its fingerprint, or a terminal reason (D3). A channel
@@ -124,9 +124,9 @@ impl Incidents<'_> {
     /// When the store is away.
     pub async fn alert_logs(self, incident: &str) -> Result<Vec<AlertLog>, StoreError> {
         let mut logs = Vec::new();
-        for outlet in filed::outlets(&self.parts.config.alerts) {
-            let found = filed::one(&*self.parts.store, &outlet.name, incident).await?;
-            logs.extend(found.map(|filed| filed.line.log(outlet.name)));
+        for named in stored::named_channels(&self.parts.config.alerts) {
+            let found = stored::one(&*self.parts.store, &named.name, incident).await?;
+            logs.extend(found.map(|stored| stored.log.shown(named.name)));
         }
         Ok(logs)
     }

@@ -102,11 +102,11 @@ pub use backstop_macros::{JobError, job};
 pub use backstop_store::KnownKind;
 
 pub use alerts::{
-    AlertAccount, AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, LogChannel,
+    AlertChannel, AlertError, AlertFuture, AlertLog, AlertMessage, Alerts, IncidentAlertLog, LogChannel,
 };
 #[cfg(feature = "webhook")]
 pub use alerts::{Webhook, WebhookError};
-pub use config::{Config, Encryption, Pace, QueueConfig, Retirement, Signing};
+pub use config::{Config, Encryption, QueueConfig, Retirement, Signing, WorkerTimes};
 pub use context::JobContext;
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, SubmitError};
@@ -114,11 +114,11 @@ pub use events::Events;
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
 pub use job::{Defaults, Job, ResultOf};
-pub use loops::{Health, HealthWatch, LoopHealth, Loops, Pulse};
+pub use loops::{Health, HealthWatch, LoopHealth, LoopHeartbeat, Loops};
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use remote::{
-    Beat, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, WorkRequest,
+    Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, RenewedLeases, WorkRequest,
 };
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;
@@ -146,7 +146,7 @@ pub mod prelude {
 /// For code that the macros write. Not part of the interface.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::registry::Registration;
+    pub use crate::registry::RegistryEntry;
     pub use inventory;
     pub use serde;
 }

@@ -62,59 +62,59 @@ pub struct LoopHealth {
     pub restarts: u32,
 }
 
-/// The pulse of one loop.
+/// The heartbeat of one loop.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct LoopHeartbeat {
     name: &'static str,
     deadline: Duration,
     born: Instant,
-    last_beat_ms: AtomicU64,
-    beats: AtomicU64,
+    recorded_at_ms: AtomicU64,
+    records: AtomicU64,
     /// True while there is nothing to do, and nobody to be heard of.
     idle: AtomicBool,
     restarts: AtomicU32,
     /// Heartbeats that are missing until a loop that was started again counts as well.
     unproven: AtomicU32,
-    complaints: Arc<Complaints>,
+    error_throttle: Arc<ErrorThrottle>,
 }
 
-/// What the loops of one process complain of, by the code of the error: a store that is away stops all of them, and one
-/// line in ten seconds says so (F17).
+/// Holds the errors of all loops of one process to a few log lines, by the code of the error: a store that is away
+/// stops all of them, and one line in ten seconds says so (F17).
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(Mutex<HashMap<&'static str, LogThrottle>>);
+pub(crate) struct ErrorThrottle(Mutex<HashMap<&'static str, LogThrottle>>);
 
-impl Pulse {
-    pub(crate) fn new(name: &'static str, deadline: Duration, complaints: Arc<Complaints>) -> Self {
+impl LoopHeartbeat {
+    pub(crate) fn new(name: &'static str, deadline: Duration, error_throttle: Arc<ErrorThrottle>) -> Self {
         Self {
             name,
             deadline,
             born: Instant::now(),
-            last_beat_ms: AtomicU64::new(0),
-            beats: AtomicU64::new(0),
+            recorded_at_ms: AtomicU64::new(0),
+            records: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
             unproven: AtomicU32::new(0),
-            complaints,
+            error_throttle,
         }
     }
 
     /// Calls `log` unless a loop of this process has complained of the like within the interval.
     pub fn warn(&self, error: &StoreError, log: impl FnOnce()) {
-        let mut complaints = self.complaints.0.lock().unwrap_or_else(PoisonError::into_inner);
-        complaints.entry(error.code()).or_default().warn(log);
+        let mut error_throttle = self.error_throttle.0.lock().unwrap_or_else(PoisonError::into_inner);
+        error_throttle.entry(error.code()).or_default().warn(log);
     }
 
     /// Says that the loop is alive.
-    pub fn beat(&self) {
-        self.last_beat_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
-        self.beats.fetch_add(1, Ordering::Relaxed);
+    pub fn record(&self) {
+        self.recorded_at_ms.store(millis(self.born.elapsed()), Ordering::Relaxed);
+        self.records.fetch_add(1, Ordering::Relaxed);
         self.idle.store(false, Ordering::Relaxed);
         let fewer = |left: u32| left.checked_sub(1);
         // There is nothing to prove for one that was never started again.
         let _ = self.unproven.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
-    /// Says that there is nothing to do: until the next beat nobody waits for one.
+    /// Says that there is nothing to do: until the next heartbeat nobody waits for one.
     pub fn idle(&self) {
         self.unproven.store(0, Ordering::Relaxed);
         self.idle.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Pulse {
     pub async fn rest(&self, span: Duration) {
         let until = Instant::now() + span;
         loop {
-            self.beat();
+            self.record();
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -142,7 +142,7 @@ impl Pulse {
         if self.idle.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let last = Duration::from_millis(self.last_beat_ms.load(Ordering::Relaxed));
+        let last = Duration::from_millis(self.recorded_at_ms.load(Ordering::Relaxed));
         self.born.elapsed().saturating_sub(last)
     }
 
@@ -153,8 +153,8 @@ impl Pulse {
         let (mut seen, mut silent) = (None, 0);
         while silent < LOOKS {
             tokio::time::sleep(step).await;
-            let beats = self.beats.load(Ordering::Relaxed);
-            let alive = self.idle.load(Ordering::Relaxed) || seen.replace(beats) != Some(beats);
+            let records = self.records.load(Ordering::Relaxed);
+            let alive = self.idle.load(Ordering::Relaxed) || seen.replace(records) != Some(records);
             silent = if alive { 0 } else { silent + 1 };
         }
     }
@@ -192,15 +192,15 @@ impl HealthWatch {
 /// Loops that belong together, such as those of one worker.
 #[derive(Debug, Default)]
 pub struct Loops {
-    pulses: Mutex<Vec<Arc<Pulse>>>,
-    complaints: Arc<Complaints>,
+    heartbeats: Mutex<Vec<Arc<LoopHeartbeat>>>,
+    error_throttle: Arc<ErrorThrottle>,
     /// True once they have stopped: loops that are silent then are no alarm.
     gone: AtomicBool,
 }
 
 impl Loops {
-    pub(crate) fn new(complaints: Arc<Complaints>) -> Arc<Self> {
-        Arc::new(Self { complaints, ..Self::default() })
+    pub(crate) fn new(error_throttle: Arc<ErrorThrottle>) -> Arc<Self> {
+        Arc::new(Self { error_throttle, ..Self::default() })
     }
 
     /// The same for others to look at, for as long as they run (H2).
@@ -216,27 +216,27 @@ impl Loops {
 
     /// The first of these loops that is silent for longer than it may be.
     pub(crate) fn silent(&self, names: &[&str]) -> Option<&'static str> {
-        let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut named = pulses.iter().filter(|pulse| names.contains(&pulse.name));
-        named.find(|pulse| !pulse.health().ok).map(|pulse| pulse.name)
+        let heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = heartbeats.iter().filter(|heartbeat| names.contains(&heartbeat.name));
+        named.find(|heartbeat| !heartbeat.health().ok).map(|heartbeat| heartbeat.name)
     }
 
     pub(crate) fn health(&self) -> Health {
-        let pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        let loops: Vec<_> = pulses.iter().map(|pulse| pulse.health()).collect();
+        let heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        let loops: Vec<_> = heartbeats.iter().map(|heartbeat| heartbeat.health()).collect();
         Health { ready: loops.iter().all(|one| one.ok), loops }
     }
 
-    /// The pulse of this name, for a task that beats by itself: one that has something to do and is silent for longer
+    /// The heartbeat of this name, for a task that is no loop: one that has something to do and is silent for longer
     /// than its deadline turns readiness red.
-    pub fn pulse(&self, name: &'static str, deadline: Duration) -> Arc<Pulse> {
-        let mut pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = pulses.iter().find(|pulse| pulse.name == name) {
+    pub fn heartbeat(&self, name: &'static str, deadline: Duration) -> Arc<LoopHeartbeat> {
+        let mut heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = heartbeats.iter().find(|heartbeat| heartbeat.name == name) {
             return known.clone();
         }
-        let pulse = Arc::new(Pulse::new(name, deadline, self.complaints.clone()));
-        pulses.push(pulse.clone());
-        pulse
+        let heartbeat = Arc::new(LoopHeartbeat::new(name, deadline, self.error_throttle.clone()));
+        heartbeats.push(heartbeat.clone());
+        heartbeat
     }
 
     /// Runs `body` until `stop`, starting it again whenever it panics, hangs or returns early.
@@ -248,29 +248,29 @@ impl Loops {
         body: F,
     ) -> tokio::task::JoinHandle<()>
     where
-        F: Fn(Arc<Pulse>) -> Fut + Send + 'static,
+        F: Fn(Arc<LoopHeartbeat>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let pulse = self.pulse(name, deadline);
-        pulse.beat();
+        let heartbeat = self.heartbeat(name, deadline);
+        heartbeat.record();
         tokio::spawn(async move {
             let mut pause = Duration::from_millis(100);
             loop {
-                let task = Bound(tokio::spawn(body(pulse.clone())));
+                let task = Bound(tokio::spawn(body(heartbeat.clone())));
                 let why = tokio::select! {
                     ended = task.ended() => if ended.is_err() { "panicked" } else { "returned" },
                     // What is aborted here ends at its next await.
-                    () = pulse.hangs() => "hangs",
+                    () = heartbeat.hangs() => "hangs",
                 };
                 if stop.is_cancelled() {
-                    return pulse.idle();
+                    return heartbeat.idle();
                 }
-                let restarts = pulse.restarts.fetch_add(1, Ordering::Relaxed) + 1;
-                pulse.unproven.store(PROOF, Ordering::Relaxed);
-                tracing::error!(loop_name = name, restarts, "a loop {why} and is started again");
+                let restarts = heartbeat.restarts.fetch_add(1, Ordering::Relaxed) + 1;
+                heartbeat.unproven.store(PROOF, Ordering::Relaxed);
+                tracing::error!(loop_name = name, restarts, "a loop {why} and is restarted");
                 tokio::select! {
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(RESTART_PAUSE_MAX),
-                    () = stop.cancelled() => return pulse.idle(),
+                    () = stop.cancelled() => return heartbeat.idle(),
                 }
             }
         })
@@ -301,30 +301,32 @@ mod tests {
     async fn loops_that_miss_the_store_say_so_once_in_ten_seconds_together() {
         // F17
         let loops = Loops::default();
-        let (fetch, beat) =
-            (loops.pulse("fetch", Duration::from_secs(1)), loops.pulse("heartbeat", Duration::from_secs(1)));
+        let (fetch, renew) = (
+            loops.heartbeat("fetch", Duration::from_secs(1)),
+            loops.heartbeat("heartbeat", Duration::from_secs(1)),
+        );
         let away = StoreError::Unavailable { location: "db".into(), problem: "gone".into(), source: None };
         let full = StoreError::DiskFull { location: "db".into(), source: None };
         let mut lines = Vec::new();
         for _ in 0..60 {
             fetch.warn(&away, || lines.push("fetch"));
-            beat.warn(&away, || lines.push("heartbeat"));
+            renew.warn(&away, || lines.push("heartbeat"));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(lines.len(), 6, "{lines:?}");
         // Another trouble is not hidden behind the first.
-        beat.warn(&full, || lines.push("disk"));
+        renew.warn(&full, || lines.push("disk"));
         assert_eq!(lines.last(), Some(&"disk"));
     }
 
     /// A loop that does as its last word says, once a second.
     fn supervised(loops: &Loops, word: &Arc<Mutex<&'static str>>) -> tokio::task::JoinHandle<()> {
         let word = word.clone();
-        loops.supervise("it", Duration::from_secs(5), CancellationToken::new(), move |pulse| {
+        loops.supervise("it", Duration::from_secs(5), CancellationToken::new(), move |heartbeat| {
             let word = word.clone();
             async move {
                 loop {
-                    pulse.beat();
+                    heartbeat.record();
                     let said = *word.lock().unwrap_or_else(PoisonError::into_inner);
                     match said {
                         "hang" => std::future::pending().await,
@@ -402,11 +404,11 @@ mod tests {
     async fn a_task_with_nothing_to_do_is_no_alarm() {
         // H11
         let loops = Loops::default();
-        let pulse = loops.pulse("audit", Duration::from_secs(5));
-        pulse.idle();
+        let heartbeat = loops.heartbeat("audit", Duration::from_secs(5));
+        heartbeat.idle();
         pass(60).await;
         assert!(loops.health().ready, "nobody waits for it");
-        pulse.beat();
+        heartbeat.record();
         pass(6).await;
         assert!(!loops.health().ready, "it began something and is silent");
     }

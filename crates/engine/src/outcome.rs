@@ -109,7 +109,7 @@ impl Outcome {
         Self::new(Answer::Transient { dependency: dependency.into(), source: Some(error.into()) })
     }
 
-    /// A dependency asks for patience and says how long: run again after `delay`; costs no attempt.
+    /// A dependency asks to wait and says how long: run again after `delay`; costs no attempt.
     pub fn rate_limited(dependency: impl Into<String>, delay: Duration) -> Self {
         Self::new(Answer::RateLimited { dependency: dependency.into(), delay })
     }

@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::error::OperateError;
 use crate::events::EventChannel;
 use crate::figures::{Figures, Metered};
-use crate::loops::Complaints;
-use crate::redrive::mark::Compared;
+use crate::loops::ErrorThrottle;
+use crate::redrive::mark::MarksCompared;
 use crate::rule::cache::RuleCache;
 use crate::runs::LocalRuns;
 use crate::tenant_incidents::TenantIncidents;
@@ -34,9 +34,9 @@ pub(crate) struct EngineParts {
     /// Rung when somebody here changes a re-drive plan.
     pub(crate) plans_changed: Notify,
     /// When the marks of re-drive plans were last compared with the plans.
-    pub(crate) plans_marked: Compared,
-    /// What the loops of this process complain of.
-    pub(crate) complaints: Arc<Complaints>,
+    pub(crate) plans_marked: MarksCompared,
+    /// Keeps the loops of this process from logging one error again and again.
+    pub(crate) error_throttle: Arc<ErrorThrottle>,
 }
 
 impl std::fmt::Debug for EngineParts {
@@ -61,8 +61,8 @@ impl EngineParts {
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),
             plans_changed: Notify::new(),
-            plans_marked: Compared::default(),
-            complaints: Arc::default(),
+            plans_marked: MarksCompared::default(),
+            error_throttle: Arc::default(),
         })
     }
 

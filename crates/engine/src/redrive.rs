@@ -18,9 +18,9 @@ pub use backstop_core::redrive::{
     PlanRound, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup,
 };
 
-pub(crate) mod filed;
+pub(crate) mod job_list;
 pub(crate) mod mark;
-pub(crate) mod sheet;
+pub(crate) mod stored;
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use backstop_store::{Amend, Amended, Error as StoreError, JobFilter, Page, PageR
 
 use crate::engine::Backstop;
 use crate::parts::EngineParts;
-use filed::Filed;
+use stored::StoredPlan;
 
 /// Dead letters that a dry run looks at one by one; beyond them the store's own sums are taken.
 const LOOK_AT: usize = 20_000;
@@ -54,7 +54,7 @@ pub enum RedriveError {
     #[error(transparent)]
     Refused(#[from] PlanError),
     /// Others kept changing the plan at the same time.
-    #[error("plan {plan} is being changed by others all the time: try again in a moment")]
+    #[error("plan {plan} keeps being changed by others: try again in a moment")]
     Busy {
         /// Which plan.
         plan: PlanId,
@@ -163,7 +163,7 @@ impl Redrive {
                 note: self.parts.config.sanitized(&self.note),
             };
             let plan = Plan::new(draft, expected, now)?;
-            let amend = Amend { edits: filed::edits(&plan, None), ..Amend::default() };
+            let amend = Amend { edits: stored::edits(&plan, None), ..Amend::default() };
             // Another plan may have this id by chance: then another one is drawn.
             if let Amended::Done { .. } = self.parts.store.amend(amend).await? {
                 return Ok(plan);
@@ -282,8 +282,8 @@ impl Redrives<'_> {
     /// When the store is away.
     pub async fn list(self) -> Result<Vec<Plan>, RedriveError> {
         let mut plans = Vec::new();
-        for filed in filed::all(&*self.parts.store).await? {
-            plans.push(filed?.plan);
+        for stored in stored::all(&*self.parts.store).await? {
+            plans.push(stored?.plan);
         }
         plans.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| a.id.cmp(&b.id)));
         Ok(plans)
@@ -294,7 +294,7 @@ impl Redrives<'_> {
     /// # Errors
     /// [`PlanError::NoSuchPlan`] when there is none, or when the store is away.
     pub async fn get(self, id: &PlanId) -> Result<Plan, RedriveError> {
-        Ok(self.filed(id).await?.plan)
+        Ok(self.stored(id).await?.plan)
     }
 
     /// What became of each job of a plan: first those of batches that have ended altogether, oldest batch first, then
@@ -308,7 +308,7 @@ impl Redrives<'_> {
         page: PageRequest<String>,
     ) -> Result<Page<PlanJob, String>, RedriveError> {
         self.parts.config.check_page(page.limit)?;
-        Ok(sheet::page(&*self.parts.store, id, page).await?)
+        Ok(job_list::page(&*self.parts.store, id, page).await?)
     }
 
     /// Lets a new plan go; the node that leads the duty finds it within a few seconds.
@@ -349,10 +349,10 @@ impl Redrives<'_> {
         change: impl Fn(&mut Plan, Timestamp) -> Result<(), PlanError>,
     ) -> Result<Plan, RedriveError> {
         for _ in 0..TRIES {
-            let Filed { plan: before, revision, now } = self.filed(id).await?;
+            let StoredPlan { plan: before, revision, now } = self.stored(id).await?;
             let mut plan = before.clone();
             change(&mut plan, now)?;
-            let edits = filed::edits(&plan, Some((&before, revision)));
+            let edits = stored::edits(&plan, Some((&before, revision)));
             // The duty may have written a step meanwhile: what a person asks for goes on top of that.
             if let Amended::Done { .. } = self.parts.store.amend(Amend { edits, ..Amend::default() }).await? {
                 self.parts.plans_changed.notify_waiters();
@@ -362,8 +362,8 @@ impl Redrives<'_> {
         Err(RedriveError::Busy { plan: id.clone() })
     }
 
-    async fn filed(self, id: &PlanId) -> Result<Filed, RedriveError> {
-        let found = filed::one(&*self.parts.store, id).await?;
+    async fn stored(self, id: &PlanId) -> Result<StoredPlan, RedriveError> {
+        let found = stored::one(&*self.parts.store, id).await?;
         Ok(found.ok_or_else(|| PlanError::NoSuchPlan { plan: id.clone() })?)
     }
 }

@@ -100,7 +100,7 @@ impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
 
 /// A job of this program that `#[job]` has made, in the list that all of them are in.
 #[derive(Debug)]
-pub struct Registration {
+pub struct RegistryEntry {
     kind: &'static str,
     /// The name of the context that it asks for.
     context: fn() -> &'static str,
@@ -108,9 +108,9 @@ pub struct Registration {
     handler: fn() -> Box<dyn Any>,
 }
 
-inventory::collect!(Registration);
+inventory::collect!(RegistryEntry);
 
-impl Registration {
+impl RegistryEntry {
     /// The entry of `J`.
     #[must_use]
     pub const fn of<J: Job>() -> Self {
@@ -191,7 +191,7 @@ impl<C: Send + Sync + 'static> Registry<C> {
 
     /// Adds every job that `#[job]` has made in this program and that asks for this context or for none.
     pub(crate) fn add_all(&mut self) {
-        for entry in inventory::iter::<Registration> {
+        for entry in inventory::iter::<RegistryEntry> {
             let handler = match (entry.handler)().downcast::<Arc<dyn Handler<C>>>() {
                 Ok(handler) => Some(*handler),
                 Err(other) => other.downcast::<Arc<dyn Handler<()>>>().ok().map(|handler| {

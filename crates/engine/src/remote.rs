@@ -30,7 +30,7 @@ use crate::engine::Backstop;
 use crate::parts::EngineParts;
 
 pub use finish::Finished;
-pub use heartbeat::{Beat, LostLease, LostReason};
+pub use heartbeat::{LostLease, LostReason, RenewedLeases};
 pub use work::{Ended, Grant, Handed, RemoteWorker, WorkRequest};
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].

@@ -154,8 +154,8 @@ impl Rules<'_> {
         change: impl FnOnce(Rule) -> Option<Rule>,
     ) -> Result<Rule, RuleProblem> {
         let unknown = || RuleProblem::Unknown(id.clone());
-        let shelf = DocumentRange::first(Drawer::Rules, 1).under(id.as_str());
-        let found = self.parts.store.documents(shelf).await?.items.pop();
+        let range = DocumentRange::first(Drawer::Rules, 1).under(id.as_str());
+        let found = self.parts.store.documents(range).await?.items.pop();
         let document = found.filter(|document| document.key == id.as_str()).ok_or_else(unknown)?;
         let rule: Rule = serde_json::from_str(&document.body).map_err(|error| StoreError::Corrupt {
             location: self.parts.store.info().location,

@@ -38,7 +38,7 @@ pub(crate) fn close(config: &Config, spec: &mut Spec) -> Result<(), Refusal> {
 pub(crate) fn payload(config: &Config, spec: &Spec) -> Result<Arc<str>, Failure> {
     open(config, Owner::payload_of(spec), &spec.payload).map_err(|problem| {
         // Another key does not come by trying again, and nothing of what was sealed is told.
-        Failure::new(Cause::Permanent, "Sealed", format!("the payload stays sealed: {problem}"))
+        Failure::new(Cause::Permanent, "Sealed", format!("the payload cannot be decrypted: {problem}"))
             .because("its payload cannot be opened")
     })
 }

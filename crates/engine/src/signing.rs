@@ -44,7 +44,7 @@ pub(crate) async fn check(store: &dyn Store, config: &Config, job: &StoredJob) -
         Err(problem) => problem,
     };
     tracing::error!(job = %spec.id, kind = %spec.kind, queue = %spec.queue, %problem,
-        "a job was not run because nobody vouches for it: somebody else may have written into the store");
+        "a job was not run because its signature is missing or wrong: somebody else may have written into the store");
     Err(Failure::new(Cause::Signature, "Signature", problem.to_string()))
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn check(store: &dyn Store, config: &Config, job: &StoredJob) -
 async fn declared(store: &dyn Store, signing: &Signing, callback: &Spec) -> Result<bool, Failure> {
     let Some(parent) = callback.callback_of else { return Ok(false) };
     let mut found = store.jobs(vec![parent]).await.map_err(|error| {
-        let message = format!("cannot see who vouches for it: {error}");
+        let message = format!("cannot check the signature of its parent: {error}");
         Failure::new(Cause::EngineFault, "SignatureCheck", message)
     })?;
     Ok(found.pop().flatten().is_some_and(|parent| {

@@ -368,5 +368,5 @@ impl<T> Enqueue<T> {
 fn payload(job: &impl Serialize) -> Result<Arc<str>, Refusal> {
     serde_json::to_string(job)
         .map(Into::into)
-        .map_err(|problem| Refusal::invalid("payload", format!("it cannot be written as JSON: {problem}")))
+        .map_err(|problem| Refusal::invalid("payload", format!("it cannot be serialized as JSON: {problem}")))
 }

@@ -46,7 +46,7 @@ impl TenantIncidents {
         let most = config.limits.incidents_per_tenant;
         for (tenant, failures) in tenants {
             if let Err(error) = self.gather_of(store, &tenant, most, failures).await {
-                tracing::debug!(tenant, %error, "the incidents of a tenant were not counted");
+                tracing::debug!(tenant, %error, "cannot count the incidents of a tenant");
             }
         }
     }
@@ -76,7 +76,7 @@ impl TenantIncidents {
         tracing::warn!(
             tenant,
             limit = most,
-            "the tenant has all the incidents it may have: failures are gathered"
+            "the tenant is at its limit of incidents: further failures are counted for one incident of their kind"
         );
         for finish in failures {
             let kind = tenant::incident_kind(&finish.ending.job.queue, &finish.ending.job.kind).into_owned();

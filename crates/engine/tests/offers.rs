@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::Config;
-use backstop::figures::Value;
+use backstop::figures::FigureValue;
 use backstop::postgres::{Options, PostgresStore};
 use backstop::prelude::*;
 use backstop_testbed::shared;
@@ -23,8 +23,8 @@ fn calls(engine: &Backstop, verb: &str) -> u64 {
     let times = families.iter().find(|family| family.name == "backstop_store_seconds").expect("it is kept");
     let of_verb = times.samples.iter().find(|sample| sample.labels.iter().any(|(_, value)| **value == *verb));
     of_verb.map_or(0, |sample| match sample.value {
-        Value::Times { count, .. } => count,
-        Value::Number(_) => 0,
+        FigureValue::Times { count, .. } => count,
+        FigureValue::Number(_) => 0,
     })
 }
 
@@ -59,13 +59,13 @@ async fn an_idle_worker_is_handed_what_is_stored() {
     let commits = store.commits() - commits - peeks;
     assert!(commits <= u64::from(2 * JOBS), "{commits} commits: one for storing and taking, one for the end");
     // What comes while both slots are taken waits for its turn, and none is lost on the way.
-    let crowd: Vec<_> = (0..JOBS)
+    let submits: Vec<_> = (0..JOBS)
         .map(|number| {
             let engine = engine.clone();
             tokio::spawn(async move { engine.enqueue(Shout { number }).submit().await })
         })
         .collect();
-    for stored in crowd {
+    for stored in submits {
         stored.await.expect("no panic").expect("stored");
     }
     let mut heard: Vec<u32> = Vec::new();

@@ -11,10 +11,10 @@ mod stage;
 mod growth;
 #[path = "redrive/interface.rs"]
 mod interface;
+#[path = "redrive/job_lists.rs"]
+mod job_lists;
 #[path = "redrive/kills.rs"]
 mod kills;
-#[path = "redrive/sheets.rs"]
-mod sheets;
 
 #[tokio::test(start_paused = true)]
 async fn five_thousand_jobs_of_one_bug_are_driven_and_forty_of_another_are_not() {

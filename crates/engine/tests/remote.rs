@@ -46,12 +46,12 @@ async fn serves_remote_workers(engine: Backstop) {
     let job = |number: usize| taken[number].grant.lease.job;
 
     let grants = || taken.iter().map(|handed| handed.grant.clone()).collect::<Vec<_>>();
-    let beat = remote.heartbeat(&worker(), grants()).await.expect("the store is there");
-    assert_eq!((beat.held.len(), beat.lost.len()), (3, 0));
+    let answer = remote.heartbeat(&worker(), grants()).await.expect("the store is there");
+    assert_eq!((answer.held.len(), answer.lost.len()), (3, 0));
     engine.cancel(job(0), "not needed").await.expect("it runs");
-    let beat = remote.heartbeat(&worker(), grants()).await.expect("the store is there");
-    let lost: Vec<_> = beat.lost.iter().map(|lost| (lost.lease.job, lost.reason)).collect();
-    assert_eq!((beat.held.len(), lost), (2, vec![(job(0), LostReason::Canceled)]));
+    let answer = remote.heartbeat(&worker(), grants()).await.expect("the store is there");
+    let lost: Vec<_> = answer.lost.iter().map(|lost| (lost.lease.job, lost.reason)).collect();
+    assert_eq!((answer.held.len(), lost), (2, vec![(job(0), LostReason::Canceled)]));
 
     let noted = remote.progress(&taken[1].grant, 40, "on the way").await.expect("the store is there");
     assert_eq!(noted, Ok(()));

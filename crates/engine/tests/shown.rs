@@ -17,9 +17,9 @@ const WITHOUT: [(&str, &[&str]); 6] = [
     (
         "answers that are read by their fields",
         &[
-            "AlertAccount",
+            "IncidentAlertLog",
             "AlertLog",
-            "Beat",
+            "RenewedLeases",
             "DutyHealth",
             "Exported",
             "Figures",
@@ -40,9 +40,9 @@ const WITHOUT: [(&str, &[&str]); 6] = [
     ),
     (
         "for programs that supervise loops of their own",
-        &["Health", "HealthWatch", "LoopHealth", "Loops", "Pulse", "stop_asked"],
+        &["Health", "HealthWatch", "LoopHealth", "Loops", "LoopHeartbeat", "stop_asked"],
     ),
-    ("settings with a method each", &["Pace"]),
+    ("settings with a method each", &["WorkerTimes"]),
 ];
 
 fn root() -> PathBuf {

@@ -13,15 +13,15 @@ use syn::ext::IdentExt;
 use syn::{Attribute, Error, FnArg, Item, ItemFn};
 
 use crate::attrs::Problems;
-use options::Options;
-use signature::Signature;
+use options::JobArguments;
+use signature::HandlerParams;
 
 /// The function, its struct and its `Job`.
 pub(crate) fn expand(args: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let mut function = function(item)?;
     let mut problems = Problems::default();
-    let options = problems.check(Options::read(args));
-    let signature = problems.check(Signature::read(&function.sig));
+    let options = problems.check(JobArguments::read(args));
+    let signature = problems.check(HandlerParams::read(&function.sig));
     let name = problems.check(struct_name(&function.sig.ident));
     let (Some(options), Some(signature), Some(name)) = (options, signature, name) else {
         return problems.unless_any(TokenStream::new());
@@ -67,7 +67,7 @@ fn struct_name(function: &Ident) -> syn::Result<Ident> {
     })
 }
 
-fn payload(function: &ItemFn, name: &Ident, signature: &Signature) -> TokenStream {
+fn payload(function: &ItemFn, name: &Ident, signature: &HandlerParams) -> TokenStream {
     let vis = &function.vis;
     let kept = function.attrs.iter().filter(|attr| attr.path().is_ident("doc") || is_cfg(attr));
     let fields = signature.fields.iter().map(|field| {
@@ -89,7 +89,12 @@ fn payload(function: &ItemFn, name: &Ident, signature: &Signature) -> TokenStrea
     }
 }
 
-fn implementation(function: &ItemFn, name: &Ident, signature: &Signature, options: &Options) -> TokenStream {
+fn implementation(
+    function: &ItemFn,
+    name: &Ident,
+    signature: &HandlerParams,
+    options: &JobArguments,
+) -> TokenStream {
     let called = &function.sig.ident;
     let output = match &function.sig.output {
         syn::ReturnType::Default => quote!(()),
@@ -119,7 +124,7 @@ fn implementation(function: &ItemFn, name: &Ident, signature: &Signature, option
         }
         #(#cfgs)*
         const _: () = {
-            ::backstop::__private::inventory::submit! { ::backstop::__private::Registration::of::<#name>() }
+            ::backstop::__private::inventory::submit! { ::backstop::__private::RegistryEntry::of::<#name>() }
         };
     }
 }

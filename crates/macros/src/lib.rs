@@ -51,7 +51,7 @@ pub fn derive_job_error(input: TokenStream) -> TokenStream {
 /// Attributes of serde work as ever. For generic types, derive `serde::Serialize` itself.
 #[proc_macro_derive(Serialize, attributes(serde))]
 pub fn derive_serialize(input: TokenStream) -> TokenStream {
-    finish(payload::expand(input.into(), payload::Which::Serialize))
+    finish(payload::expand(input.into(), payload::DerivedTrait::Serialize))
 }
 
 /// Serde's `Deserialize` for payloads, without a dependency on serde: `use backstop::prelude::*;` is enough.
@@ -59,7 +59,7 @@ pub fn derive_serialize(input: TokenStream) -> TokenStream {
 /// Attributes of serde work as ever. For generic types, derive `serde::Deserialize` itself.
 #[proc_macro_derive(Deserialize, attributes(serde))]
 pub fn derive_deserialize(input: TokenStream) -> TokenStream {
-    finish(payload::expand(input.into(), payload::Which::Deserialize))
+    finish(payload::expand(input.into(), payload::DerivedTrait::Deserialize))
 }
 
 /// Makes a job out of an `async fn`: its parameters become the fields of a struct that implements `Job`.

@@ -10,12 +10,12 @@ use syn::{Attribute, Data, DeriveInput, Fields, Visibility, parse2};
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum DerivedTrait {
     Serialize,
     Deserialize,
 }
 
-impl Which {
+impl DerivedTrait {
     const fn name(self) -> &'static str {
         match self {
             Self::Serialize => "Serialize",
@@ -27,7 +27,7 @@ impl Which {
 /// Keys of serde that say themselves where things are.
 const OWN_KEYS: [&str; 2] = ["crate", "remote"];
 
-pub(crate) fn expand(input: TokenStream, which: Which) -> syn::Result<TokenStream> {
+pub(crate) fn expand(input: TokenStream, which: DerivedTrait) -> syn::Result<TokenStream> {
     let input: DeriveInput = parse2(input)?;
     let name = which.name();
     let elsewhere = |what: &str| {
@@ -57,9 +57,9 @@ pub(crate) fn expand(input: TokenStream, which: Which) -> syn::Result<TokenStrea
     })
 }
 
-fn implementation(which: Which, this: &syn::Ident, shadow: &syn::Ident) -> TokenStream {
+fn implementation(which: DerivedTrait, this: &syn::Ident, shadow: &syn::Ident) -> TokenStream {
     match which {
-        Which::Serialize => quote! {
+        DerivedTrait::Serialize => quote! {
             impl ::backstop::__private::serde::Serialize for #this {
                 fn serialize<S: ::backstop::__private::serde::Serializer>(
                     &self,
@@ -69,7 +69,7 @@ fn implementation(which: Which, this: &syn::Ident, shadow: &syn::Ident) -> Token
                 }
             }
         },
-        Which::Deserialize => quote! {
+        DerivedTrait::Deserialize => quote! {
             impl<'de> ::backstop::__private::serde::Deserialize<'de> for #this {
                 fn deserialize<D: ::backstop::__private::serde::Deserializer<'de>>(
                     deserializer: D,
@@ -133,7 +133,7 @@ fn says_where(attr: &Attribute) -> bool {
 mod tests {
     use super::*;
 
-    fn expanded(item: &str, which: Which) -> syn::Result<String> {
+    fn expanded(item: &str, which: DerivedTrait) -> syn::Result<String> {
         let packed = |code: TokenStream| code.to_string().replace(char::is_whitespace, "");
         expand(item.parse().expect("tokens"), which).map(packed)
     }
@@ -142,7 +142,7 @@ mod tests {
     fn serde_is_reached_through_backstop_and_its_attributes_stay() {
         let item = r#"#[serde(rename_all = "camelCase")]
             pub struct Mail { /** To whom. */ #[serde(default)] to_whom: String }"#;
-        let code = expanded(item, Which::Serialize).expect("a good struct");
+        let code = expanded(item, DerivedTrait::Serialize).expect("a good struct");
         for part in [
             r#"#[serde(crate="::backstop::__private::serde",remote="Mail")]"#,
             r#"#[serde(rename_all="camelCase")]struct__BackstopMail{#[serde(default)]to_whom:String}"#,
@@ -160,7 +160,7 @@ mod tests {
             r#"#[serde(crate = "other::serde")] struct Mail { to: String }"#,
             r#"#[serde(rename_all = "camelCase", remote = "Other")] struct Mail { to: String }"#,
         ] {
-            let problem = expanded(item, Which::Deserialize).expect_err(item).to_string();
+            let problem = expanded(item, DerivedTrait::Deserialize).expect_err(item).to_string();
             assert!(problem.contains("derive `serde::Deserialize`"), "{problem}");
         }
     }

@@ -2,12 +2,10 @@
 
 mod place;
 
-use std::path::Path;
-
 use backstop_mysql::{MysqlStore, Options};
-use backstop_store::conformance::StorePlace;
-use backstop_store::{Error, Finding, InspectStore, Level};
-use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Mariadb};
+use backstop_store::conformance::{StorePlace, connection_finding, refusal_text};
+use backstop_store::{Error, Finding, Level};
+use backstop_testbed::{DatabaseSettings, Folder, Mariadb, TlsServer};
 use place::InDatabase;
 
 /// Leads to this machine, and is not loopback by its name.
@@ -18,18 +16,12 @@ async fn open(url: &str) -> Result<MysqlStore, Error> {
     MysqlStore::open(url, Options::default()).await
 }
 
-/// What `doctor` says of the connection.
 async fn connection(url: &str) -> Finding {
-    let store = open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
-    let findings = store.check().await.expect("checked");
-    findings.into_iter().find(|finding| finding.subject == "connection").expect("looked at")
+    connection_finding(&open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))).await
 }
 
-/// The sentence with which a URL is refused.
 async fn refusal(url: &str) -> String {
-    let error = open(url).await.expect_err(url);
-    assert_eq!(error.code(), "store_unusable", "{error}");
-    error.to_string()
+    refusal_text(open(url).await)
 }
 
 /// A URL of the server under a name, and what follows.
@@ -37,47 +29,38 @@ fn url(server: &Mariadb, name: &str, rest: &str) -> String {
     format!("mysql://backstop@{name}:{}/backstop?connections=2{rest}", server.port())
 }
 
-fn trusting(authority: &CertificateAuthority) -> String {
-    format!("&sslrootcert={}", authority.file().display())
-}
-
-fn certified(folder: &Path, authority: &CertificateAuthority) -> Mariadb {
-    let certificate = authority.certify(&format!("IP:{ELSEWHERE},IP:{LOOPBACK}")).expect("signed");
-    Mariadb::start(DatabaseSettings::new(folder).certified(certificate)).expect("a server of its own")
+fn certified(label: &str) -> TlsServer<Mariadb> {
+    let names = format!("IP:{ELSEWHERE},IP:{LOOPBACK}");
+    TlsServer::start(label, &names, Mariadb::start).expect("a server of its own")
 }
 
 #[test]
 fn a_server_is_verified_unless_the_url_says_otherwise() {
-    let folder = Folder::new("mariadb-tls").expect("a folder");
-    let ours = CertificateAuthority::new(folder.join("ours")).expect("made");
-    let others = CertificateAuthority::new(folder.join("others")).expect("made");
-    let server = certified(&folder.join("server"), &ours);
-    let (ours, others) = (trusting(&ours), trusting(&others));
+    let certified = certified("mariadb-tls");
+    let (server, ours, others) = (&certified.server, certified.trusted(), certified.not_trusted());
     InDatabase::block_on(async {
         for rest in ["", "&sslmode=verify-full", "&sslmode=verify-ca", "&require_ssl=true"] {
             for name in [ELSEWHERE, LOOPBACK] {
-                let found = connection(&url(&server, name, &format!("{rest}{ours}"))).await;
+                let found = connection(&url(server, name, &format!("{rest}{ours}"))).await;
                 assert_eq!(found.level, Level::Good, "{found:?}");
                 assert!(found.message.starts_with("encrypted and verified (TLS, authority /"), "{found:?}");
             }
-            let text = refusal(&url(&server, ELSEWHERE, &format!("{rest}{others}"))).await;
+            let text = refusal(&url(server, ELSEWHERE, &format!("{rest}{others}"))).await;
             assert!(text.contains("certificate does not verify") && text.contains(ELSEWHERE), "{text}");
             assert!(text.contains("sslrootcert=PATH") && text.contains("sslmode=require"), "{text}");
-            let text = refusal(&url(&server, "localhost", &format!("{rest}{ours}"))).await;
+            let text = refusal(&url(server, "localhost", &format!("{rest}{ours}"))).await;
             assert!(text.contains("for another host") && text.contains("localhost:"), "{text}");
             assert!(text.contains("sslmode=require"), "{text}");
         }
         // Authorities of the machine know nothing of ours.
-        let text = refusal(&url(&server, ELSEWHERE, "")).await;
+        let text = refusal(&url(server, ELSEWHERE, "")).await;
         assert!(text.contains("sslrootcert=PATH"), "{text}");
     });
 }
 
 #[test]
 fn what_is_not_verified_is_said_by_the_doctor() {
-    let folder = Folder::new("mariadb-unverified").expect("a folder");
-    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
-    let server = certified(&folder.join("server"), &authority);
+    let TlsServer { server, .. } = &certified("mariadb-unverified");
     InDatabase::block_on(async {
         for (name, rest, level, words) in [
             (ELSEWHERE, "&sslmode=require", Level::Warning, "encrypted, not verified (sslmode=require)"),
@@ -97,7 +80,7 @@ fn what_is_not_verified_is_said_by_the_doctor() {
             ),
             (LOOPBACK, "", Level::Good, "not encrypted (loopback)"),
         ] {
-            let found = connection(&url(&server, name, rest)).await;
+            let found = connection(&url(server, name, rest)).await;
             assert!(found.level == level && found.message.starts_with(words), "{found:?}");
             assert!(!found.message.contains("sees no TLS"), "both sides agree: {found:?}");
             assert_eq!(found.hint.is_some(), level == Level::Warning, "{found:?}");

@@ -2,12 +2,10 @@
 
 mod place;
 
-use std::path::Path;
-
 use backstop_postgres::{Options, PostgresStore};
-use backstop_store::conformance::StorePlace;
+use backstop_store::conformance::{StorePlace, connection_finding, refusal_text};
 use backstop_store::{Error, Finding, InspectStore, Level};
-use backstop_testbed::{CertificateAuthority, DatabaseSettings, Folder, Postgres};
+use backstop_testbed::{DatabaseSettings, Folder, Postgres, TlsServer};
 use place::InSchema;
 
 /// The name in the certificate. No name server knows it: `hostaddr` says where the packets go.
@@ -17,18 +15,12 @@ async fn open(url: &str) -> Result<PostgresStore, Error> {
     PostgresStore::open(url, Options::default()).await
 }
 
-/// What `doctor` says of the connection.
 async fn connection(url: &str) -> Finding {
-    let store = open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"));
-    let findings = store.check().await.expect("checked");
-    findings.into_iter().find(|finding| finding.subject == "connection").expect("looked at")
+    connection_finding(&open(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))).await
 }
 
-/// The sentence with which a URL is refused.
 async fn refusal(url: &str) -> String {
-    let error = open(url).await.expect_err(url);
-    assert_eq!(error.code(), "store_unusable", "{error}");
-    error.to_string()
+    refusal_text(open(url).await)
 }
 
 /// A URL of the server under a name, and what follows.
@@ -36,54 +28,45 @@ fn url(server: &Postgres, name: &str, rest: &str) -> String {
     format!("postgres://backstop@{name}:{}/backstop?hostaddr=127.0.0.1&listen=off{rest}", server.port())
 }
 
-fn trusting(authority: &CertificateAuthority) -> String {
-    format!("&sslrootcert={}", authority.file().display())
-}
-
-fn certified(folder: &Path, authority: &CertificateAuthority) -> Postgres {
-    let certificate = authority.certify(&format!("DNS:{NAME},IP:127.0.0.1")).expect("signed");
-    Postgres::start(DatabaseSettings::new(folder).certified(certificate)).expect("a server of its own")
+fn certified(label: &str) -> TlsServer<Postgres> {
+    let names = format!("DNS:{NAME},IP:127.0.0.1");
+    TlsServer::start(label, &names, Postgres::start).expect("a server of its own")
 }
 
 #[test]
 fn a_server_is_verified_unless_the_url_says_otherwise() {
-    let folder = Folder::new("postgres-tls").expect("a folder");
-    let ours = CertificateAuthority::new(folder.join("ours")).expect("made");
-    let others = CertificateAuthority::new(folder.join("others")).expect("made");
-    let server = certified(&folder.join("server"), &ours);
-    let (ours, others) = (trusting(&ours), trusting(&others));
+    let certified = certified("postgres-tls");
+    let (server, ours, others) = (&certified.server, certified.trusted(), certified.not_trusted());
     InSchema::block_on(async {
         // Without a word: the host is not loopback by its name.
-        let found = connection(&url(&server, NAME, &ours)).await;
+        let found = connection(&url(server, NAME, &ours)).await;
         assert_eq!(found.level, Level::Good, "{found:?}");
         assert!(found.message.starts_with("encrypted and verified (TLS, authority /"), "{found:?}");
-        connection(&url(&server, NAME, &format!("&sslmode=verify-full{ours}"))).await;
-        connection(&url(&server, "127.0.0.1", &format!("&sslmode=verify-full{ours}"))).await;
+        connection(&url(server, NAME, &format!("&sslmode=verify-full{ours}"))).await;
+        connection(&url(server, "127.0.0.1", &format!("&sslmode=verify-full{ours}"))).await;
 
         for mode in ["", "&sslmode=verify-full", "&sslmode=verify-ca", "&sslmode=require"] {
-            let text = refusal(&url(&server, NAME, &format!("{mode}{others}"))).await;
+            let text = refusal(&url(server, NAME, &format!("{mode}{others}"))).await;
             assert!(text.contains("certificate does not verify") && text.contains(NAME), "{text}");
             assert!(text.contains("sslrootcert=PATH") && text.contains("sslmode=require"), "{text}");
         }
         // Authorities of the machine know nothing of ours.
-        let text = refusal(&url(&server, NAME, "")).await;
+        let text = refusal(&url(server, NAME, "")).await;
         assert!(text.contains("sslrootcert=PATH"), "{text}");
 
         let other_name = "other.backstop.invalid";
-        let text = refusal(&url(&server, other_name, &ours)).await;
+        let text = refusal(&url(server, other_name, &ours)).await;
         assert!(text.contains("for another host") && text.contains(NAME), "{text}");
         assert!(text.contains(&format!("{other_name}:{}", server.port())), "{text}");
         assert!(text.contains("sslmode=verify-ca"), "{text}");
-        let found = connection(&url(&server, other_name, &format!("&sslmode=verify-ca{ours}"))).await;
+        let found = connection(&url(server, other_name, &format!("&sslmode=verify-ca{ours}"))).await;
         assert!(found.message.contains("verified but for the host name"), "{found:?}");
     });
 }
 
 #[test]
 fn what_is_not_verified_is_said_by_the_doctor() {
-    let folder = Folder::new("postgres-unverified").expect("a folder");
-    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
-    let server = certified(&folder.join("server"), &authority);
+    let TlsServer { server, .. } = &certified("postgres-unverified");
     InSchema::block_on(async {
         for (name, rest, level, words) in [
             (NAME, "&sslmode=require", Level::Warning, "encrypted, not verified (sslmode=require)"),
@@ -98,7 +81,7 @@ fn what_is_not_verified_is_said_by_the_doctor() {
             ("127.0.0.1", "&sslmode=disable", Level::Good, "not encrypted (sslmode=disable, loopback)"),
             (NAME, "&sslmode=disable", Level::Warning, "not encrypted (sslmode=disable)"),
         ] {
-            let found = connection(&url(&server, name, rest)).await;
+            let found = connection(&url(server, name, rest)).await;
             assert_eq!((found.level, found.message.as_str()), (level, words));
             assert_eq!(found.hint.is_some(), level == Level::Warning, "{found:?}");
         }
@@ -129,12 +112,11 @@ fn a_server_without_tls_is_refused_where_it_must_be_encrypted() {
 
 #[test]
 fn a_way_of_its_own_for_notices_is_looked_at_too() {
-    let folder = Folder::new("postgres-notices").expect("a folder");
-    let authority = CertificateAuthority::new(folder.join("authority")).expect("made");
-    let server = certified(&folder.join("server"), &authority);
+    let certified = certified("postgres-notices");
+    let server = &certified.server;
     InSchema::block_on(async {
-        let notices = url(&server, NAME, "&sslmode=disable").replace('&', "%26").replace('?', "%3F");
-        let main = url(&server, NAME, &trusting(&authority)).replace("&listen=off", "");
+        let notices = url(server, NAME, "&sslmode=disable").replace('&', "%26").replace('?', "%3F");
+        let main = url(server, NAME, &certified.trusted()).replace("&listen=off", "");
         let store = open(&format!("{main}&listen={notices}")).await.expect("opened");
         let findings = store.check().await.expect("checked");
         let found = findings.iter().find(|finding| finding.subject == "notices").expect("looked at");

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::Backstop;
+use backstop::{Backstop, Health};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessSettings, Tokens};
 use crate::door::Door;
+use crate::figures::AnsweredRequest;
+use crate::lease::LeaseSigner;
 use crate::limits::ServerLimits;
 use crate::listen::TlsSettings;
+use crate::reporting::{ReportSettings, Reporting};
 
 /// Settings of the server. Every field has a safe default: take `ServerSettings::default()` and change what you need.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// Events, figures and webhooks.
-    pub reporting: crate::reporting::ReportSettings,
+    pub reporting: ReportSettings,
     /// Who may call.
     pub access: AccessSettings,
     /// How much of everything at once.
@@ -38,8 +41,8 @@ pub struct Api {
 struct Inner {
     engine: Backstop,
     settings: ServerSettings,
-    leases: crate::lease::LeaseSigner,
-    reporting: crate::reporting::Reporting,
+    leases: LeaseSigner,
+    reporting: Reporting,
     door: Door,
 }
 
@@ -47,10 +50,10 @@ impl Api {
     /// An API on an engine.
     #[must_use]
     pub fn new(engine: Backstop, settings: ServerSettings) -> Self {
-        let leases = crate::lease::LeaseSigner::default();
+        let leases = LeaseSigner::default();
         let loops = engine.loops();
-        let reporting = crate::reporting::Reporting::new(&settings.reporting, &loops);
-        let door = Door::new(&engine, &settings, &loops);
+        let reporting = Reporting::new(&settings.reporting, &loops);
+        let door = Door::new(&engine, &settings.access, &settings.limits, &loops);
         Self { inner: Arc::new(Inner { engine, settings, leases, reporting, door }) }
     }
 
@@ -61,12 +64,12 @@ impl Api {
     }
 
     /// What signs and reads the leases of remote workers.
-    pub(crate) fn leases(&self) -> &crate::lease::LeaseSigner {
+    pub(crate) fn leases(&self) -> &LeaseSigner {
         &self.inner.leases
     }
 
     /// What tells the outside of it.
-    pub(crate) fn reporting(&self) -> &crate::reporting::Reporting {
+    pub(crate) fn reporting(&self) -> &Reporting {
         &self.inner.reporting
     }
 
@@ -90,5 +93,27 @@ impl Api {
 
     pub(crate) fn door(&self) -> &Door {
         &self.inner.door
+    }
+
+    /// Lets readiness rest on a worker too (H2). `health` says how its loops are, and none when it has stopped; pass
+    /// `let watch = handle.watch(); move || watch.health()`. The name is shown to everybody who asks for readiness.
+    pub fn watch(
+        &self,
+        name: impl Into<String>,
+        health: impl Fn() -> Option<Health> + Send + Sync + 'static,
+    ) {
+        self.reporting().checks.watch(name.into(), Box::new(health));
+    }
+
+    /// Lets somebody hear of every request that was answered, such as an exporter of traces. It is called on the
+    /// request's own task and must not wait for anything; the first one stays.
+    pub fn on_answer(&self, listener: impl Fn(AnsweredRequest) + Send + Sync + 'static) {
+        // A second listener would silently cost every request twice.
+        let _ = self.reporting().requests.listener.set(Box::new(listener));
+    }
+
+    /// Ends every event stream, now and for good: they would otherwise keep a server that stops waiting.
+    pub fn close_streams(&self) {
+        self.reporting().hub.close();
     }
 }

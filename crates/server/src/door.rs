@@ -1,11 +1,12 @@
-//! The door that every request passes, and what stands beside it: tokens, rates, the audit log, room.
+//! The door that every request passes; what it remembers is in `state`.
 //!
 //! In order: is it sent to us and not by a foreign page, is it of a form we take, who sends it, may they. Only then its
 //! body is read. On the way out: a panic becomes an answer, what was done is written down, every answer gets its
 //! headers, and it is counted.
 
+mod state;
+
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,51 +15,16 @@ use std::task::{Context, Poll};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use backstop::{Backstop, Loops};
-use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
-use crate::access::throttle::Throttle;
-use crate::access::{self, Caller, Peer, Tokens, origin, peer};
-use crate::api::{Api, ServerSettings};
-use crate::audit::{Audit, AuditedCall};
+use crate::access::{self, Caller, Peer, origin, peer};
+use crate::api::Api;
+use crate::audit::AuditedCall;
 use crate::error::ApiError;
 use crate::figures::OpenRequest;
-use crate::limits::room::TenantNames;
-use crate::limits::{self, RequestRoom};
-use crate::routes::RouteAccess;
-use crate::{audit, headers};
-
-/// What the door remembers.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) tokens: Tokens,
-    /// Requests by token.
-    pub(crate) rates: Option<Throttle<String>>,
-    /// Wrong tokens by address.
-    pub(crate) failed_logins: Throttle<IpAddr>,
-    pub(crate) audit: Audit,
-    pub(crate) gates: RequestRoom,
-    /// Queues and kinds of tenants.
-    pub(crate) tenant_names: TenantNames,
-    /// Cancelled when the server goes down: whoever waits for something to happen stops waiting.
-    pub(crate) stopping: CancellationToken,
-}
-
-impl Door {
-    pub(crate) fn new(engine: &Backstop, settings: &ServerSettings, loops: &Loops) -> Self {
-        let tokens = Tokens::new(engine, &settings.access.tokens);
-        Self {
-            audit: Audit::new(engine, tokens.clone(), loops),
-            tokens,
-            rates: settings.access.rate.map(Throttle::new),
-            failed_logins: Throttle::new(settings.access.failed_logins),
-            gates: RequestRoom::new(&settings.limits),
-            tenant_names: TenantNames::default(),
-            stopping: CancellationToken::new(),
-        }
-    }
-}
+use crate::route::RouteAccess;
+use crate::{audit, headers, limits};
+pub(crate) use state::Door;
 
 /// Puts the door before the handlers of a route.
 ///
@@ -115,7 +81,7 @@ pub(crate) async fn pass(
     request: Request,
     handle: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
-    let asked = OpenRequest::new(api, sign, &request);
+    let asked = OpenRequest::new(&api.reporting().requests, sign, &request);
     let (request, unread) = limits::UnreadBody::of(request);
     let mut response = match enter(api, sign, request, handle).await {
         Ok(response) => response,
@@ -192,11 +158,13 @@ async fn unharmed(answer: impl Future<Output = Response>, method: &Method, uri: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routes::RouteNeeds;
+    use crate::api::ServerSettings;
+    use crate::route::RouteNeeds;
     use axum::Router;
     use axum::body::Body;
     use axum::http::header;
     use axum::routing::get;
+    use backstop::Backstop;
     use tower::ServiceExt;
 
     async fn boom() -> Response {

@@ -4,7 +4,7 @@
 //! router without a socket, so that what works with a store works with a server.
 //!
 //! # Layout
-//! - `routes`: every route with what it needs of its caller; nothing is served that has no such line.
+//! - `route`, `routes`: every route with what it needs of its caller; nothing is served that has no such line.
 //! - `access`: who calls, and what they may do. `error`: the one shape of every refusal.
 //! - `door`: what every request passes; `limits`, `headers`, `audit`: what it does on the way. `listen`: sockets.
 //! - `ways_out`: where data of jobs leaves, and how much of it.
@@ -27,6 +27,7 @@ mod page;
 mod ready;
 mod reporting;
 mod resources;
+mod route;
 mod routes;
 pub mod shape;
 mod stream;
@@ -47,5 +48,6 @@ pub use limits::{ServerLimits, Share};
 pub use listen::{ListenError, TlsSettings, bind, serve};
 pub use openapi::document;
 pub use reporting::ReportSettings;
-pub use routes::{Route, RouteNeeds, router, table};
+pub use route::RouteNeeds;
+pub use routes::{Route, router, table};
 pub use webhooks::Webhooks;

@@ -13,7 +13,7 @@ use utoipa::openapi::tag::{Tag, TagBuilder};
 use utoipa::openapi::{Components, OneOf, OpenApi, OpenApiVersion, Ref, RefOr, Schema};
 
 use crate::body::PageLimit;
-use crate::routes::RouteNeeds;
+use crate::route::RouteNeeds;
 use crate::shape::{ErrorBody, ErrorDetail};
 
 /// The name of the one way to say who calls.

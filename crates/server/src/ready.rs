@@ -107,7 +107,7 @@ impl ReadyChecks {
             name: format!("duty/{}", one.duty),
             ok: one.is_ok(age),
             age_ms: millis(one.unled.unwrap_or(age)),
-            deadline_ms: Some(millis(one.patience)),
+            deadline_ms: Some(millis(one.limit)),
             took_ms: None,
             restarts: None,
             problem: (!one.is_ok(age)).then(|| "nobody_leads".to_owned()),

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use backstop::{Health, Loops};
+use backstop::Loops;
 use backstop_kinds::HttpSettings;
 
-use crate::api::Api;
-use crate::figures::{AnsweredRequest, RequestFigures};
+use crate::figures::RequestFigures;
 use crate::ready::ReadyChecks;
 use crate::stream::EventHub;
 use crate::webhooks::WebhookBacklog;
@@ -62,29 +61,5 @@ impl Reporting {
             requests: RequestFigures::default(),
             webhooks: WebhookBacklog::default(),
         }
-    }
-}
-
-impl Api {
-    /// Lets readiness rest on a worker too (H2). `health` says how its loops are, and none when it has stopped; pass
-    /// `let watch = handle.watch(); move || watch.health()`. The name is shown to everybody who asks for readiness.
-    pub fn watch(
-        &self,
-        name: impl Into<String>,
-        health: impl Fn() -> Option<Health> + Send + Sync + 'static,
-    ) {
-        self.reporting().checks.watch(name.into(), Box::new(health));
-    }
-
-    /// Lets somebody hear of every request that was answered, such as an exporter of traces. It is called on the
-    /// request's own task and must not wait for anything; the first one stays.
-    pub fn on_answer(&self, listener: impl Fn(AnsweredRequest) + Send + Sync + 'static) {
-        // A second listener would silently cost every request twice.
-        let _ = self.reporting().requests.listener.set(Box::new(listener));
-    }
-
-    /// Ends every event stream, now and for good: they would otherwise keep a server that stops waiting.
-    pub fn close_streams(&self) {
-        self.reporting().hub.close();
     }
 }

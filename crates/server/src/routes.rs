@@ -8,29 +8,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::openapi::path::HttpMethod;
-use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::router::OpenApiRouter;
 
-use crate::access::Scope;
 use crate::api::Api;
 use crate::door::{self, DoorLayer};
 use crate::error::ApiError;
-use crate::resources;
-
-/// What a route needs of its caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RouteNeeds {
-    /// Nothing: it tells nothing about jobs.
-    Nothing,
-    /// A right; the handler shows and touches only what is the caller's.
-    Right(Scope),
-    /// A right without the bounds of a tenant or of queues: it concerns everybody.
-    RightOverAll(Scope),
-}
+use crate::resources::routes::Routes;
+use crate::route::{RouteAccess, RouteNeeds};
+use crate::{openapi, resources};
 
 /// One route: what the tests of every route go through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,58 +31,6 @@ pub struct Route {
     pub needs: RouteNeeds,
 }
 
-/// What the door has to know of a route.
-#[derive(Debug)]
-pub(crate) struct RouteAccess {
-    /// Its path, with parameters in braces.
-    pub(crate) path: Arc<str>,
-    pub(crate) needs: RouteNeeds,
-    /// Method and path together, for each of [`METHODS`].
-    names: [Arc<str>; METHODS.len()],
-}
-
-/// The methods that are told apart. One that anybody made up is none of ours.
-const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "HEAD", "OTHER"];
-
-/// The path of a request that has no route.
-const NO_ROUTE: &str = "none";
-
-impl RouteAccess {
-    pub(crate) fn new(path: &str, needs: RouteNeeds) -> Self {
-        Self { path: path.into(), needs, names: METHODS.map(|method| format!("{method} {path}").into()) }
-    }
-
-    /// Of whatever has no route.
-    fn of_none() -> Self {
-        Self::new(NO_ROUTE, RouteNeeds::Nothing)
-    }
-
-    /// False for a request that has none.
-    pub(crate) fn is_route(&self) -> bool {
-        &*self.path != NO_ROUTE
-    }
-
-    /// What a request is counted as.
-    pub(crate) fn name(&self, method: &Method) -> &Arc<str> {
-        let known = METHODS.iter().position(|one| *one == method.as_str());
-        &self.names[known.unwrap_or(METHODS.len() - 1)]
-    }
-}
-
-/// Routes under construction.
-pub(crate) struct Routes {
-    added: Vec<(RouteNeeds, UtoipaMethodRouter<Api>)>,
-}
-
-impl Routes {
-    /// Adds the handlers of one path.
-    pub(crate) fn add(mut self, needs: RouteNeeds, mut handlers: UtoipaMethodRouter<Api>) -> Self {
-        crate::openapi::complete(needs, &mut handlers.1);
-        self.added.push((needs, handlers));
-        self
-    }
-}
-
 const fn capitals(method: &HttpMethod) -> &'static str {
     match method {
         HttpMethod::Post => "POST",
@@ -105,8 +41,7 @@ const fn capitals(method: &HttpMethod) -> &'static str {
 }
 
 fn all() -> Routes {
-    let routes = Routes { added: Vec::new() };
-    let routes = resources::clock::routes(routes);
+    let routes = resources::clock::routes(Routes::default());
     let routes = resources::health::routes(routes);
     let routes = resources::work::routes(routes);
     let routes = resources::events::routes(routes);
@@ -125,7 +60,11 @@ fn all() -> Routes {
     let routes = resources::jobs::routes(routes);
     let routes = resources::dead::routes(routes);
     let routes = resources::archive::routes(routes);
-    resources::queues::routes(routes)
+    let mut routes = resources::queues::routes(routes);
+    for (needs, handlers) in &mut routes.added {
+        openapi::complete(*needs, &mut handlers.1);
+    }
+    routes
 }
 
 /// Every route, with what it needs.
@@ -150,7 +89,7 @@ pub fn table() -> Vec<Route> {
 
 /// The OpenAPI document of every route.
 pub(crate) fn described() -> utoipa::openapi::OpenApi {
-    let head = OpenApiRouter::with_openapi(crate::openapi::head());
+    let head = OpenApiRouter::with_openapi(openapi::head());
     let described = all().added.into_iter().fold(head, |router, (_, handlers)| router.routes(handlers));
     described.into_openapi()
 }

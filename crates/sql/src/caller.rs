@@ -10,7 +10,7 @@ use backstop_store::{Error, Finish, Submit, Submitted};
 
 use crate::counting;
 use crate::failure::SqlFailure;
-use crate::finish::{self, Ended};
+use crate::finish::{self, EndedRuns};
 use crate::hold::Context;
 use crate::lanes::Lanes;
 use crate::row::moment_of;
@@ -29,8 +29,8 @@ const LOCATION: &str = "the caller's transaction";
 /// Stores jobs in the caller's transaction, each for itself. One answer per job, in order.
 ///
 /// # Errors
-/// Those of [`backstop_store::WorkStore::submit`]; then nothing of the batch is in the transaction, which can go on, unless
-/// the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
+/// Those of [`backstop_store::WorkStore::submit`]; then nothing of the batch is in the transaction, which can go on,
+/// unless the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
 pub async fn submit_in(
     session: &mut dyn Session,
     jobs: &[NewJob],
@@ -55,8 +55,8 @@ pub async fn submit_in(
 /// Ends runs in the caller's transaction, so that what the handler wrote and the completion commit together.
 ///
 /// # Errors
-/// Those of [`backstop_store::WorkStore::finish`]; then nothing of the batch is in the transaction, which can go on, unless
-/// the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
+/// Those of [`backstop_store::WorkStore::finish`]; then nothing of the batch is in the transaction, which can go on,
+/// unless the error says that the server has taken back all of it (a deadlock on MariaDB or MySQL).
 pub async fn finish_in(
     session: &mut dyn Session,
     endings: &[Finish],
@@ -93,7 +93,7 @@ async fn finish_once(
     let (lanes, held_jobs) = (Lanes::of_caller(), HeldJobs::default());
     let (moment, wants) = (Value::Int(None), Wants::default());
     let context = Context { lanes: &lanes, held_jobs: &held_jobs, moment, wants };
-    let Ended { set, answers, .. } = finish::end(session, &context, endings, None).await?;
+    let EndedRuns { set, answers, .. } = finish::end(session, &context, endings, None).await?;
     let now = set.now;
     save(session, &lanes, set.into_writes(), now).await?;
     Ok(answers)

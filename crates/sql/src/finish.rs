@@ -20,7 +20,7 @@ use crate::transaction::Transaction;
 type Answers = Vec<Result<State, Stale>>;
 
 /// Runs that were ended in a working set.
-pub(crate) struct Ended {
+pub(crate) struct EndedRuns {
     pub(crate) set: WorkingSet,
     pub(crate) answers: Answers,
     /// What people have said of the incidents that they count.
@@ -33,7 +33,7 @@ pub(crate) async fn end(
     context: &Context<'_>,
     endings: &[Finish],
     term: Option<&Term>,
-) -> Result<Ended, SqlFailure> {
+) -> Result<EndedRuns, SqlFailure> {
     let leases: Vec<Lease> = endings.iter().map(|finish| finish.lease).collect();
     let also = [counting::ask(endings)].into_iter().chain(term.map(term::ask)).collect();
     let (Held { mut set, live }, answers) = hold::lock(session, context, &leases, also).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn end(
         }
     };
     let answers = endings.iter().map(end).collect();
-    Ok(Ended { set, answers, standings })
+    Ok(EndedRuns { set, answers, standings })
 }
 
 /// Adds the runs that have ended and are spoken of again: their answers are those of then (L5).
@@ -89,7 +89,7 @@ pub(crate) async fn finish(
     term: Option<&Term>,
 ) -> Result<Answers, SqlFailure> {
     let shared = tx.shared.clone();
-    let Ended { set, answers, standings } = end(tx, &shared.context(), endings, term).await?;
+    let EndedRuns { set, answers, standings } = end(tx, &shared.context(), endings, term).await?;
     let fixed = counting::is_any_fixed(standings)?;
     let now = set.now;
     let writes = set.into_writes();

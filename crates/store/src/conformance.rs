@@ -12,7 +12,7 @@
 //!
 //! # Layout
 //! - `place`, `fixture`, `build`, `told`: where the store lives, and short ways to say what happens.
-//! - One module per noun with its cases.
+//! - One module per noun with its cases. `doctor`: what stores on servers say of their connections.
 //! - `property`, `script`, `people`, `draft`, `dice`, `command`, `snapshot`: random commands, played on the model and
 //!   on another store.
 
@@ -42,6 +42,7 @@ pub mod workers;
 mod build;
 mod command;
 mod dice;
+mod doctor;
 mod draft;
 mod fixture;
 mod people;
@@ -51,6 +52,7 @@ mod script;
 mod snapshot;
 mod told;
 
+pub use doctor::{connection_finding, refusal_text};
 pub use fixture::Fixture;
 pub use place::{MemoryPlace, StorePlace, block_on};
 pub use property::{Divergence, compare, property};

@@ -8,7 +8,8 @@ use super::read::PlainValue;
 
 const MIB: u64 = 1024 * 1024;
 
-/// The most rows that the HTTP API reads at once for a list of 50 or a search: a lower limit would refuse its own pages.
+/// The most rows that the HTTP API reads at once for a list of 50 or a search: with a lower limit it would refuse
+/// itself.
 const PAGE_MIN: u64 = 100;
 
 /// More than this of anything of one tenant is a typing error.
@@ -37,7 +38,9 @@ pub(super) fn take(limits: &mut Limits, word: &str, value: &PlainValue) -> Resul
         "kinds_per_tenant" => (&mut limits.kinds_per_tenant, TENANT_MAX),
         "incidents_per_tenant" => (&mut limits.incidents_per_tenant, TENANT_MAX),
         "page" if *count < PAGE_MIN => {
-            return Err(format!("{count} is fewer than the HTTP API reads at once: the minimum is {PAGE_MIN}"));
+            return Err(format!(
+                "{count} is fewer than the HTTP API reads at once: the minimum is {PAGE_MIN}"
+            ));
         }
         "page" => (&mut limits.page, usual.page as u64),
         "retries" => {

@@ -91,7 +91,7 @@ impl Settings {
     }
 
     fn defaults() -> Self {
-        let pace = backstop::Pace::default();
+        let pace = backstop::WorkerTimes::default();
         Self {
             file: None,
             store: STORE.to_owned(),

@@ -326,7 +326,7 @@ fn the_first_file_is_valid_with_and_without_its_comments() {
     let default = backstop::Retention::default();
     assert_eq!(settings.engine.retention, default, "what it shows as defaults are the defaults");
     assert_eq!((settings.lease, settings.grace, settings.poll), {
-        let pace = backstop::Pace::default();
+        let pace = backstop::WorkerTimes::default();
         (pace.lease, pace.grace, pace.poll)
     });
 }

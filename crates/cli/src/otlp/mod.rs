@@ -57,19 +57,19 @@ impl Exporter {
         let (spans, mut waiting) = mpsc::channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = lost.clone();
-        let pulse = loops.pulse("export", SILENT);
-        pulse.idle();
+        let heartbeat = loops.heartbeat("export", SILENT);
+        heartbeat.idle();
         let task = tokio::spawn(async move {
             let mut batch = Vec::with_capacity(BATCH);
             while gather(&mut waiting, &mut batch).await {
-                pulse.beat();
+                heartbeat.record();
                 if let Err(problem) = post::post(&address, span::body(&batch)).await {
                     lose(&counter, batch.len());
                     let lost = counter.load(Ordering::Relaxed);
                     tracing::warn!(%problem, lost, "the collector of traces did not take a batch");
                 }
                 batch.clear();
-                pulse.idle();
+                heartbeat.idle();
             }
         });
         Ok(Self { spans, lost, task, watch: loops.watch() })

@@ -50,7 +50,7 @@ impl Encryption {
     pub(crate) fn seal(&self, owner: Owner<'_>, text: &str) -> Result<Arc<str>, String> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)
-            .map_err(|problem| format!("the system has no random bytes: {problem}"))?;
+            .map_err(|problem| format!("cannot get random bytes from the system: {problem}"))?;
         self.keys.seal(owner, text, nonce).map(Into::into).map_err(|problem| problem.to_string())
     }
 }

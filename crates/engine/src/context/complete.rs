@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{JobContext, Run};
 use crate::error::CompleteError;
 use crate::outcome::Reply;
-use crate::run::conclude::{Happened, conclude};
+use crate::run::conclude::{HandlerEnd, conclude};
 use crate::tx::CallerTransaction;
 
 impl<C> JobContext<C> {
@@ -64,7 +64,7 @@ impl<C> JobContext<C> {
 impl Run {
     /// The end of a run that went well, as the engine itself would write it.
     fn completion(&self, result: &impl Serialize) -> Finish {
-        let happened = Happened {
+        let handler_end = HandlerEnd {
             job: self.job.clone(),
             record: self.record.clone(),
             reply: Reply::of_value(result),
@@ -74,7 +74,7 @@ impl Run {
         // A success: no rule is about it.
         let no_rules = RuleSet::default();
         let mut ending =
-            conclude(&self.engine.parts.config, &no_rules, happened, |_, _| HookAnswer::default()).ending;
+            conclude(&self.engine.parts.config, &no_rules, handler_end, |_, _| HookAnswer::default()).ending;
         self.children.join(&mut ending);
         Finish { lease: self.lease, ending }
     }

@@ -8,7 +8,7 @@ use backstop_core::JobId;
 use super::JobContext;
 use crate::error::SubmitError;
 use crate::job::{Job, ResultOf};
-use crate::run::children::Children;
+use crate::run::children::ChildJobs;
 use crate::submit::Enqueue;
 
 impl<C> JobContext<C> {
@@ -64,7 +64,7 @@ impl<C> JobContext<C> {
     /// another job.
     pub async fn submit_with_completion<T>(&self, job: Enqueue<T>) -> Result<JobId, SubmitError> {
         if self.run.completes.load(Ordering::SeqCst) {
-            return Err(Children::too_late().into());
+            return Err(ChildJobs::too_late().into());
         }
         let child = job.prepared().await?;
         let id = child.spec.id;

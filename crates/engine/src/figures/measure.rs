@@ -67,12 +67,12 @@ pub struct Sample {
     /// Names and values of its labels.
     pub labels: Vec<(&'static str, Arc<str>)>,
     /// The figure.
-    pub value: Value,
+    pub value: FigureValue,
 }
 
 /// What a figure says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum FigureValue {
     /// A number.
     Number(f64),
     /// A histogram.
@@ -98,7 +98,7 @@ impl Sample {
     /// A number.
     #[must_use]
     pub fn number(labels: Vec<(&'static str, Arc<str>)>, value: f64) -> Self {
-        Self { labels, value: Value::Number(value) }
+        Self { labels, value: FigureValue::Number(value) }
     }
 }
 
@@ -110,14 +110,14 @@ pub const fn float(number: u64) -> f64 {
 }
 
 /// Something that is counted up from many threads.
-pub trait Cell: Send + Sync {
+pub trait FigureCell: Send + Sync {
     /// What it says now.
-    fn value(&self) -> Value;
+    fn value(&self) -> FigureValue;
 }
 
-impl Cell for AtomicU64 {
-    fn value(&self) -> Value {
-        Value::Number(float(self.load(Ordering::Relaxed)))
+impl FigureCell for AtomicU64 {
+    fn value(&self) -> FigureValue {
+        FigureValue::Number(float(self.load(Ordering::Relaxed)))
     }
 }
 
@@ -146,15 +146,15 @@ impl Times {
     }
 }
 
-impl Cell for Times {
-    fn value(&self) -> Value {
+impl FigureCell for Times {
+    fn value(&self) -> FigureValue {
         let mut count = 0;
         let mut up_to = Vec::with_capacity(self.bounds.len());
         for (at, cell) in self.counts.iter().enumerate() {
             count += cell.load(Ordering::Relaxed);
             up_to.extend(self.bounds.get(at).map(|bound| (*bound, count)));
         }
-        Value::Times { up_to, count, sum: self.sum.load(Ordering::Relaxed) }
+        FigureValue::Times { up_to, count, sum: self.sum.load(Ordering::Relaxed) }
     }
 }
 
@@ -168,7 +168,7 @@ pub struct Labelled<T> {
     cells: RwLock<Cells<T>>,
 }
 
-impl<T: Cell> Labelled<T> {
+impl<T: FigureCell> Labelled<T> {
     /// No cells yet. The labels are those of the name and of the word; an empty one is left out.
     #[must_use]
     pub fn new(labels: [&'static str; 2]) -> Self {
@@ -243,9 +243,9 @@ mod tests {
             let labels = vec![("kind", name.into()), ("cause", word.into())];
             samples.iter().find(|sample| sample.labels == labels).map(|sample| sample.value.clone())
         };
-        assert_eq!(of("kind-7", "timeout"), Some(Value::Number(5.0)));
-        assert_eq!(of(OTHER, "error"), Some(Value::Number(800.0)));
-        assert_eq!(of(OTHER, "timeout"), Some(Value::Number(5.0)));
+        assert_eq!(of("kind-7", "timeout"), Some(FigureValue::Number(5.0)));
+        assert_eq!(of(OTHER, "error"), Some(FigureValue::Number(800.0)));
+        assert_eq!(of(OTHER, "timeout"), Some(FigureValue::Number(5.0)));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         for micros in [1, 10, 11, 100, 101, 5_000] {
             times.add(Duration::from_micros(micros));
         }
-        let expected = Value::Times { up_to: vec![(10, 2), (100, 4)], count: 6, sum: 5_223 };
+        let expected = FigureValue::Times { up_to: vec![(10, 2), (100, 4)], count: 6, sum: 5_223 };
         assert_eq!(times.value(), expected);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use backstop_core::Refusal;
 use backstop_core::failure::{Cause, TerminalReason};
 
-pub use measure::{Cell, Family, LONG, Labelled, SHORT, Sample, Sort, Times, Value, float};
+pub use measure::{Family, FigureCell, FigureValue, LONG, Labelled, SHORT, Sample, Sort, Times, float};
 pub(crate) use metered::Metered;
 
 /// Counted up while the engine works.

@@ -13,14 +13,14 @@ use backstop_core::incident::IncidentState;
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Documents, Drawer, Duty, Edit, Error as StoreError, Expect,
-    Store, Term,
+    Store, Term, WorkStore,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::BATCH;
-use crate::alerts::filed::{self, Filed, Outlet};
-use crate::alerts::line::TOO_LATE;
+use crate::alerts::channel_log::TOO_LATE;
+use crate::alerts::stored::{self, NamedChannel, StoredChannelLog};
 use crate::alerts::{AlertChannel, AlertMessage};
 use crate::config::Config;
 use crate::parts::EngineParts;
@@ -28,7 +28,7 @@ use crate::parts::EngineParts;
 /// Batches that one look takes out of the outbox at most.
 const BATCHES: usize = 20;
 
-/// Accounts that are read at once.
+/// Logs of channels that are read at once.
 const PAGE: usize = 200;
 
 /// How long one delivery may take, and how long a channel may go on delivering in one look.
@@ -45,7 +45,7 @@ pub(super) struct Lead {
 impl Lead {
     /// Asks for the leadership, or renews it.
     pub(super) async fn ask(
-        store: &dyn Store,
+        store: &dyn WorkStore,
         node: WorkerId,
         span: Duration,
     ) -> Result<Option<Self>, StoreError> {
@@ -55,7 +55,7 @@ impl Lead {
     }
 
     /// Writes changes while this node leads. When a document is not as it was read, another node has led in between.
-    async fn write(&mut self, store: &dyn Store, edits: Vec<Edit>) -> Result<(), StoreError> {
+    async fn write(&mut self, store: &dyn WorkStore, edits: Vec<Edit>) -> Result<(), StoreError> {
         let deposed = StoreError::Deposed { duty: Duty::Alert };
         if self.since.elapsed() >= self.span / 3 {
             match Self::ask(store, self.term.node, self.span).await? {
@@ -75,8 +75,8 @@ pub(super) async fn alert(parts: &Arc<EngineParts>, term: Term, span: Duration) 
     let mut lead = Lead { term, span, since: Instant::now() };
     gather(&*parts.store, &parts.config, &mut lead).await?;
     let mut channels = JoinSet::new();
-    for outlet in filed::outlets(&parts.config.alerts) {
-        channels.spawn(deliver(parts.clone(), lead, outlet));
+    for named in stored::named_channels(&parts.config.alerts) {
+        channels.spawn(deliver(parts.clone(), lead, named));
     }
     let mut answer = Ok(());
     while let Some(done) = channels.join_next().await {
@@ -88,17 +88,17 @@ pub(super) async fn alert(parts: &Arc<EngineParts>, term: Term, span: Duration) 
     answer
 }
 
-/// Takes what waits in the outbox into the accounts of all channels; answers whether there was anything.
+/// Takes what waits in the outbox into the logs of all channels; answers whether there was anything.
 pub(super) async fn gather(store: &dyn Store, config: &Config, lead: &mut Lead) -> Result<bool, StoreError> {
-    let outlets = filed::outlets(&config.alerts);
-    // Each alert is one change, and at most two more in the account of each channel.
-    let most = BATCH.min(config.limits.batch / (2 * outlets.len() + 1)).max(1);
+    let named_channels = stored::named_channels(&config.alerts);
+    // Each alert is one change, and at most two more in the log of each channel.
+    let most = BATCH.min(config.limits.batch / (2 * named_channels.len() + 1)).max(1);
     for batch in 0..BATCHES {
         let found = store.documents(DocumentRange::first(Drawer::Alerts, most)).await?;
         if found.items.is_empty() {
             return Ok(batch > 0);
         }
-        file(store, lead, &outlets, &found).await?;
+        file(store, lead, &named_channels, &found).await?;
         if !found.more {
             break;
         }
@@ -109,29 +109,29 @@ pub(super) async fn gather(store: &dyn Store, config: &Config, lead: &mut Lead) 
 async fn file(
     store: &dyn Store,
     lead: &mut Lead,
-    outlets: &[Outlet],
+    named_channels: &[NamedChannel],
     found: &Documents,
 ) -> Result<(), StoreError> {
     let mut edits: Vec<Edit> = found.items.iter().map(taken).collect();
     let incidents = by_incident(&found.items);
     let muted = muted(store, incidents.keys()).await?;
     let mut stale = 0_u64;
-    for outlet in outlets {
+    for named in named_channels {
         stale = 0;
         for (incident, notices) in &incidents {
-            let known = filed::one(store, &outlet.name, incident).await?;
-            let mut filed = known.unwrap_or_else(|| Filed::new(incident));
+            let known = stored::one(store, &named.name, incident).await?;
+            let mut stored = known.unwrap_or_else(|| StoredChannelLog::new(incident));
             for notice in notices {
                 if muted.contains(incident) {
-                    filed.line.count_muted();
+                    stored.log.count_muted();
                 } else if found.now.since(notice.at) >= TOO_LATE {
-                    filed.line.count_dropped();
+                    stored.log.count_dropped();
                     stale += 1;
                 } else {
-                    filed.line.gather(notice, message_id);
+                    stored.log.gather(notice, message_id);
                 }
             }
-            edits.extend(filed.edits(&outlet.name));
+            edits.extend(stored.edits(&named.name));
         }
     }
     lead.write(store, edits).await?;
@@ -182,24 +182,24 @@ fn message_id() -> String {
 pub(super) async fn deliver(
     parts: Arc<EngineParts>,
     mut lead: Lead,
-    outlet: Outlet,
+    named: NamedChannel,
 ) -> Result<Option<Duration>, StoreError> {
     let (store, gap) = (&*parts.store, parts.config.alerts.gap);
     let over = Instant::now() + DEADLINE;
     let (mut after, mut next) = (None, None);
     loop {
-        let page = filed::open_page(store, &outlet.name, after, PAGE).await?;
+        let page = stored::open_page(store, &named.name, after, PAGE).await?;
         let now = page.now;
         let mut items = page.items;
-        prepare(store, &mut lead, &outlet, &mut items, now, gap).await?;
-        for filed in &mut items {
+        prepare(store, &mut lead, &named, &mut items, now, gap).await?;
+        for stored in &mut items {
             if Instant::now() >= over {
                 return Ok(Some(Duration::ZERO));
             }
-            if let Some(message) = filed.line.due(now).cloned() {
-                tell(store, &parts.config, &mut lead, &outlet, filed, message).await?;
+            if let Some(message) = stored.log.due(now).cloned() {
+                tell(store, &parts.config, &mut lead, &named, stored, message).await?;
             }
-            let wait = filed.line.wakes_at(now, gap).map(|at| now.until(at));
+            let wait = stored.log.wakes_at(now, gap).map(|at| now.until(at));
             next = [next, wait].into_iter().flatten().min();
         }
         after = page.next;
@@ -213,31 +213,31 @@ pub(super) async fn deliver(
 async fn prepare(
     store: &dyn Store,
     lead: &mut Lead,
-    outlet: &Outlet,
-    items: &mut [Filed],
+    named: &NamedChannel,
+    items: &mut [StoredChannelLog],
     now: Timestamp,
     gap: Duration,
 ) -> Result<(), StoreError> {
-    let muted = muted(store, items.iter().map(|filed| &filed.incident)).await?;
+    let muted = muted(store, items.iter().map(|stored| &stored.incident)).await?;
     let mut changed = Vec::new();
-    for (at, filed) in items.iter_mut().enumerate() {
-        let hushed = muted.contains(&filed.incident) && filed.line.mute();
-        let dropped = filed.line.drop_stale(now);
+    for (at, stored) in items.iter_mut().enumerate() {
+        let hushed = muted.contains(&stored.incident) && stored.log.mute();
+        let dropped = stored.log.drop_stale(now);
         if dropped > 0 {
-            tracing::warn!(channel = %outlet.name, incident = %filed.incident, dropped,
+            tracing::warn!(channel = %named.name, incident = %stored.incident, dropped,
                 "alerts could not be delivered for a day and were dropped");
         }
-        let sealed = filed.line.seal(now, gap);
+        let sealed = stored.log.seal(now, gap);
         // One that was open and could not be read has nothing to tell either.
-        if hushed || dropped > 0 || sealed || !filed.line.is_open() {
+        if hushed || dropped > 0 || sealed || !stored.log.is_open() {
             changed.push(at);
         }
     }
     if changed.is_empty() {
         return Ok(());
     }
-    lead.write(store, changed.iter().flat_map(|at| items[*at].edits(&outlet.name)).collect()).await?;
-    changed.into_iter().for_each(|at| items[at].written(&outlet.name));
+    lead.write(store, changed.iter().flat_map(|at| items[*at].edits(&named.name)).collect()).await?;
+    changed.into_iter().for_each(|at| items[at].written(&named.name));
     Ok(())
 }
 
@@ -246,24 +246,24 @@ async fn tell(
     store: &dyn Store,
     config: &Config,
     lead: &mut Lead,
-    outlet: &Outlet,
-    filed: &mut Filed,
+    named: &NamedChannel,
+    stored: &mut StoredChannelLog,
     message: AlertMessage,
 ) -> Result<(), StoreError> {
-    let answer = attempt(outlet.channel.clone(), message).await;
+    let answer = attempt(named.channel.clone(), message).await;
     let now = store.now().await?;
     match answer {
-        Ok(()) => filed.line.delivered(now),
+        Ok(()) => stored.log.delivered(now),
         Err(why) => {
             let why = config.sanitized(&why);
-            filed.line.failed(now, why.clone());
-            let failures = filed.line.failures();
-            tracing::warn!(channel = %outlet.name, incident = %filed.incident, failures, error = why,
+            stored.log.failed(now, why.clone());
+            let failures = stored.log.failures();
+            tracing::warn!(channel = %named.name, incident = %stored.incident, failures, error = why,
                 "an alert was not delivered and is tried again");
         }
     }
-    lead.write(store, filed.edits(&outlet.name)).await?;
-    filed.written(&outlet.name);
+    lead.write(store, stored.edits(&named.name)).await?;
+    stored.written(&named.name);
     Ok(())
 }
 
@@ -279,7 +279,7 @@ async fn attempt(channel: Arc<dyn AlertChannel>, message: AlertMessage) -> Resul
 }
 
 /// Drops alerts that waited for a day although no node with a channel took them: the outbox must not grow for ever.
-pub(super) async fn sweep(store: &dyn Store) -> Result<(), StoreError> {
+pub(super) async fn sweep(store: &dyn WorkStore) -> Result<(), StoreError> {
     let found = store.documents(DocumentRange::first(Drawer::Alerts, BATCH)).await?;
     let stale = |document: &&Document| {
         serde_json::from_str::<Notice>(&document.body)

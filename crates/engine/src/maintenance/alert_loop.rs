@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::alert::{self, Lead};
 use super::state::MaintenanceState;
-use crate::alerts::filed::{self, Outlet};
-use crate::loops::Pulse;
+use crate::alerts::stored::{self, NamedChannel};
+use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 
 /// How often the node that leads looks for new alerts.
@@ -19,18 +19,18 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Delivers until it is told to stop, while it leads. It asks for the leadership by itself: only nodes that have
 /// somebody to tell take part.
-pub(super) async fn run(parts: Arc<EngineParts>, shared: &MaintenanceState, pulse: &Pulse) {
-    let quit = &shared.stop;
+pub(super) async fn run(parts: Arc<EngineParts>, state: &MaintenanceState, heartbeat: &LoopHeartbeat) {
+    let quit = &state.stop;
     let mut round = Round::new(parts);
     while !quit.is_cancelled() {
-        pulse.beat();
-        let span = shared.term_span();
+        heartbeat.record();
+        let span = state.term_span();
         let over = Instant::now() + span / 3;
-        match Lead::ask(&*round.parts.store, shared.node, span).await {
-            Ok(Some(lead)) => round.serve(lead, over, pulse, quit).await,
+        match Lead::ask(&*round.parts.store, state.node, span).await {
+            Ok(Some(lead)) => round.serve(lead, over, heartbeat, quit).await,
             Ok(None) => pause(over, quit).await,
             Err(error) => {
-                complain(pulse, &error);
+                log_error(heartbeat, &error);
                 pause(over, quit).await;
             }
         }
@@ -44,10 +44,10 @@ async fn pause(until: Instant, quit: &CancellationToken) {
     }
 }
 
-fn complain(pulse: &Pulse, error: &StoreError) {
+fn log_error(heartbeat: &LoopHeartbeat, error: &StoreError) {
     // Another node has taken over: its work, not ours.
     if !matches!(error, StoreError::Deposed { .. }) {
-        pulse.warn(error, || tracing::warn!(%error, "alerts wait for the store"));
+        heartbeat.warn(error, || tracing::warn!(%error, "alerts wait for the store"));
     }
 }
 
@@ -61,7 +61,7 @@ struct Round {
 }
 
 struct Channel {
-    outlet: Outlet,
+    named: NamedChannel,
     busy: Option<AbortHandle>,
     /// When it has something to do; none when nothing waits.
     wakes: Option<Instant>,
@@ -69,28 +69,34 @@ struct Channel {
 
 impl Round {
     fn new(parts: Arc<EngineParts>) -> Self {
-        let outlets = filed::outlets(&parts.config.alerts).into_iter();
-        let channels = outlets.map(|outlet| Channel { outlet, busy: None, wakes: None }).collect();
+        let named_channels = stored::named_channels(&parts.config.alerts).into_iter();
+        let channels = named_channels.map(|named| Channel { named, busy: None, wakes: None }).collect();
         Self { parts, channels, deliveries: JoinSet::new() }
     }
 
     /// Leads until `over`.
-    async fn serve(&mut self, mut lead: Lead, over: Instant, pulse: &Pulse, quit: &CancellationToken) {
+    async fn serve(
+        &mut self,
+        mut lead: Lead,
+        over: Instant,
+        heartbeat: &LoopHeartbeat,
+        quit: &CancellationToken,
+    ) {
         // What an earlier leader, or this node before a restart, left open is not known yet.
         self.wake_all();
         while !quit.is_cancelled() && Instant::now() < over {
-            pulse.beat();
+            heartbeat.record();
             match alert::gather(&*self.parts.store, &self.parts.config, &mut lead).await {
                 Ok(true) => self.wake_all(),
                 Ok(false) => {}
                 Err(error) => {
-                    complain(pulse, &error);
+                    log_error(heartbeat, &error);
                     return pause(over, quit).await;
                 }
             }
             self.start_deliveries(lead);
             let look = over.min(Instant::now() + LOOK);
-            self.watch(look, pulse, quit).await;
+            self.watch(look, heartbeat, quit).await;
         }
     }
 
@@ -107,21 +113,21 @@ impl Round {
                 continue;
             }
             channel.wakes = None;
-            let (parts, outlet) = (self.parts.clone(), channel.outlet.clone());
-            let delivery = async move { (at, alert::deliver(parts, lead, outlet).await) };
+            let (parts, named) = (self.parts.clone(), channel.named.clone());
+            let delivery = async move { (at, alert::deliver(parts, lead, named).await) };
             channel.busy = Some(self.deliveries.spawn(delivery));
         }
     }
 
     /// Waits for the next look, and hears of deliveries that end before it.
-    async fn watch(&mut self, until: Instant, pulse: &Pulse, quit: &CancellationToken) {
+    async fn watch(&mut self, until: Instant, heartbeat: &LoopHeartbeat, quit: &CancellationToken) {
         loop {
             tokio::select! {
                 () = pause(until, quit) => return,
                 Some(done) = self.deliveries.join_next(), if !self.deliveries.is_empty() => {
                     let Ok((at, answer)) = done else { continue };
                     let wait = answer.unwrap_or_else(|error| {
-                        complain(pulse, &error);
+                        log_error(heartbeat, &error);
                         Some(LOOK)
                     });
                     let wakes = wait.map(|wait| Instant::now() + wait);

@@ -1,25 +1,25 @@
 //! Moves what ended long ago out of the hot tables (L16), a few batches a round.
 
 use backstop_core::job::Retention;
-use backstop_store::{Error as StoreError, Store, Term};
+use backstop_store::{Error as StoreError, Term, WorkStore};
 
 use super::BATCH;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 
 /// Batches a round at most: a great backlog must not keep the other duties waiting.
 const BATCHES: usize = 20;
 
 pub(super) async fn archive(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     retention: Retention,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     for _ in 0..BATCHES {
-        pulse.beat();
+        heartbeat.record();
         let archived = store.archive(term, retention, BATCH).await?;
         if archived > 0 {
-            tracing::debug!(archived, "jobs that ended long ago were archived");
+            tracing::debug!(archived, "archived jobs past their retention");
         }
         if archived < BATCH {
             return Ok(());

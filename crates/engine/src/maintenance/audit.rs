@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use backstop_core::Timestamp;
-use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, Term};
+use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Term, WorkStore};
 
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 
 /// Documents that are read and removed together. Each may hold a thousand lines, and is read with all of them.
 const BATCH: usize = 20;
@@ -15,16 +15,16 @@ const BATCH: usize = 20;
 const BATCHES: usize = 20;
 
 pub(super) async fn prune(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     keep: Option<Duration>,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let Some(keep) = keep else { return Ok(()) };
-    let shelf = DocumentRange::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
+    let range = DocumentRange::first(Drawer::Audit, BATCH).after(limit(store.now().await?, keep));
     for _ in 0..BATCHES {
-        pulse.beat();
-        let found = store.documents(shelf.clone()).await?;
+        heartbeat.record();
+        let found = store.documents(range.clone()).await?;
         if found.items.is_empty() {
             return Ok(());
         }
@@ -32,7 +32,7 @@ pub(super) async fn prune(
         let gone = |key| Edit { drawer: Drawer::Audit, key, expect: Expect::Any, body: None };
         let edits = found.items.into_iter().map(|document| gone(document.key)).collect();
         store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
-        tracing::debug!(removed, "documents of the audit log whose time was over were removed");
+        tracing::debug!(removed, "removed documents of the audit log past their retention");
         if !found.more {
             return Ok(());
         }

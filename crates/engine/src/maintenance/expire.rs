@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use backstop_store::{Error as StoreError, Overdue, Store, Term};
+use backstop_store::{Error as StoreError, Overdue, Term, WorkStore};
 use tokio::time::Instant;
 
 use super::BATCH;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 use crate::run::write::refused_for_good;
 
 /// How long a job that cannot be failed is passed by before it is tried again.
@@ -43,20 +43,20 @@ impl PassedBy {
 
 /// Fails everything that is overdue, but for what is `passed_by`.
 pub(super) async fn expire(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     term: Term,
     passed_by: &mut PassedBy,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     passed_by.refresh(Instant::now());
     let known = passed_by.jobs.len();
     let mut last = None;
     loop {
-        pulse.beat();
+        heartbeat.record();
         let page = store.overdue(last, BATCH).await?;
         let (found, newest) = (page.len(), page.last().copied());
         let wanted = page.into_iter().filter(|overdue| !passed_by.jobs.contains(overdue)).collect();
-        let expired = fail(store, term, wanted, passed_by, pulse).await?;
+        let expired = fail(store, term, wanted, passed_by, heartbeat).await?;
         if expired > 0 {
             // Each of them has its own line (F12).
             tracing::info!(expired, "jobs could not start in time");
@@ -70,11 +70,11 @@ pub(super) async fn expire(
 
 /// Fails these, in halves around those that the store refuses; says how many.
 async fn fail(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     term: Term,
     overdue: Vec<Overdue>,
     passed_by: &mut PassedBy,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<usize, StoreError> {
     let (mut batches, mut expired) = (vec![overdue], 0);
     let most = passed_by.jobs.len() + MOST_REFUSED;
@@ -82,7 +82,7 @@ async fn fail(
         if batch.is_empty() || passed_by.jobs.len() >= most {
             continue;
         }
-        pulse.beat();
+        heartbeat.record();
         match store.expire(term, batch.clone()).await {
             Ok(count) => expired += count,
             Err(error) if !refused_for_good(&error) => return Err(error),

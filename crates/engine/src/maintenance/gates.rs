@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_store::document::{Amend, DocumentRange, Drawer, Edit, Expect};
-use backstop_store::{Error as StoreError, QueueAdmission, Store};
+use backstop_store::{Error as StoreError, QueueAdmission, WorkStore};
 
 use crate::config::Config;
 
@@ -15,12 +15,12 @@ use crate::config::Config;
 const PAGE: usize = 500;
 
 /// Writes what is not there yet.
-pub(super) async fn publish(store: &dyn Store, config: &Config) -> Result<(), StoreError> {
+pub(super) async fn publish(store: &dyn WorkStore, config: &Config) -> Result<(), StoreError> {
     let mut known: BTreeMap<String, Arc<str>> = BTreeMap::new();
     loop {
-        let shelf = DocumentRange::first(Drawer::Gates, PAGE);
+        let range = DocumentRange::first(Drawer::Gates, PAGE);
         let last = known.last_key_value().map(|(key, _)| key.clone());
-        let found = store.documents(last.into_iter().fold(shelf, DocumentRange::after)).await?;
+        let found = store.documents(last.into_iter().fold(range, DocumentRange::after)).await?;
         known.extend(found.items.into_iter().map(|one| (one.key, one.body)));
         if !found.more {
             break;
@@ -36,7 +36,7 @@ pub(super) async fn publish(store: &dyn Store, config: &Config) -> Result<(), St
         }
         if let Some(before) = before {
             tracing::info!(gate = key, %before, now = body.as_deref().unwrap_or("nothing"),
-                "what a queue lets in has changed for clients of SQL");
+                "what a queue accepts has changed for clients that submit by SQL");
         }
         edits.push(Edit { drawer: Drawer::Gates, key, expect: Expect::Any, body });
     }

@@ -11,9 +11,9 @@ use super::perform::DutyParts;
 use super::running::{MaintenanceSlot, RunningMaintenance};
 use super::state::{MaintenanceState, SHORTEST_LEASE};
 use super::{alert_loop, counts, leadership_loop, redrive, rescue, upkeep};
-use crate::config::Pace;
+use crate::config::WorkerTimes;
 use crate::engine::Backstop;
-use crate::loops::{Health, HealthWatch, Loops, Pulse};
+use crate::loops::{Health, HealthWatch, LoopHeartbeat, Loops};
 
 /// How long a stopped process may take to let others lead.
 const RESIGNING: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ impl Backstop {
         Maintenance {
             parts: DutyParts::of(self),
             slot: self.maintenance.clone(),
-            lease: Pace::default().lease,
+            lease: WorkerTimes::default().lease,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Maintenance {
         let Self { parts, slot, lease } = self;
         let mut place = slot.lock();
         let running = if let Some(running) = place.upgrade() {
-            running.shared.join(lease);
+            running.state.join(lease);
             running
         } else {
             let running = Arc::new(start_loops(&parts, lease));
@@ -107,38 +107,38 @@ impl Maintenance {
 
 /// Starts the loops of one engine.
 fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
-    let shared = Arc::new(MaintenanceState::new(lease));
-    let loops = Loops::new(parts.engine.complaints.clone());
-    let starter = LoopStarter { parts, shared: &shared, loops: &loops, deadline: lease * 2 };
+    let state = Arc::new(MaintenanceState::new(lease));
+    let loops = Loops::new(parts.engine.error_throttle.clone());
+    let starter = LoopStarter { parts, state: &state, loops: &loops, deadline: lease * 2 };
     let mut tasks = vec![
-        starter.supervise("leadership", |parts, shared, pulse| async move {
-            leadership_loop::run(&*parts.engine.store, &shared, &pulse).await;
+        starter.supervise("leadership", |parts, state, heartbeat| async move {
+            leadership_loop::run(&*parts.engine.store, &state, &heartbeat).await;
         }),
-        starter.supervise("rescue", |parts, shared, pulse| async move {
-            rescue::run(&parts.engine, &parts.remote, &shared, &pulse).await;
+        starter.supervise("rescue", |parts, state, heartbeat| async move {
+            rescue::run(&parts.engine, &parts.remote, &state, &heartbeat).await;
         }),
-        starter.supervise("redrive", |parts, shared, pulse| async move {
-            redrive::run(&parts.engine, &shared, &pulse).await;
+        starter.supervise("redrive", |parts, state, heartbeat| async move {
+            redrive::run(&parts.engine, &state, &heartbeat).await;
         }),
-        starter.supervise("counts", |parts, shared, pulse| async move {
-            counts::run(&*parts.engine.store, &shared, &pulse).await;
+        starter.supervise("counts", |parts, state, heartbeat| async move {
+            counts::run(&*parts.engine.store, &state, &heartbeat).await;
         }),
-        starter.supervise("upkeep", |parts, shared, pulse| async move {
-            upkeep::run(&parts, &shared, &pulse).await;
+        starter.supervise("upkeep", |parts, state, heartbeat| async move {
+            upkeep::run(&parts, &state, &heartbeat).await;
         }),
     ];
     if parts.engine.config.has_alerts() {
-        tasks.push(starter.supervise("alerts", |parts, shared, pulse| async move {
-            alert_loop::run(parts.engine, &shared, &pulse).await;
+        tasks.push(starter.supervise("alerts", |parts, state, heartbeat| async move {
+            alert_loop::run(parts.engine, &state, &heartbeat).await;
         }));
     }
-    RunningMaintenance { shared, loops, tasks }
+    RunningMaintenance { state, loops, tasks }
 }
 
 /// Starts loops that share the same things.
 struct LoopStarter<'a> {
     parts: &'a DutyParts,
-    shared: &'a Arc<MaintenanceState>,
+    state: &'a Arc<MaintenanceState>,
     loops: &'a Loops,
     deadline: Duration,
 }
@@ -146,14 +146,15 @@ struct LoopStarter<'a> {
 impl LoopStarter<'_> {
     fn supervise<F, Fut>(&self, name: &'static str, body: F) -> JoinHandle<()>
     where
-        F: Fn(DutyParts, Arc<MaintenanceState>, Arc<Pulse>) -> Fut + Send + 'static,
+        F: Fn(DutyParts, Arc<MaintenanceState>, Arc<LoopHeartbeat>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (parts, shared) = (self.parts.clone(), self.shared.clone());
-        let stop = shared.stop.clone();
+        let (parts, state) = (self.parts.clone(), self.state.clone());
+        let stop = state.stop.clone();
         // A loop rests for some seconds between two rounds, however short the lease is.
         let deadline = self.deadline.max(Duration::from_secs(10));
-        self.loops.supervise(name, deadline, stop, move |pulse| body(parts.clone(), shared.clone(), pulse))
+        self.loops
+            .supervise(name, deadline, stop, move |heartbeat| body(parts.clone(), state.clone(), heartbeat))
     }
 }
 
@@ -184,10 +185,10 @@ impl MaintenanceHandle {
     /// process still hold goes on.
     pub async fn stop(mut self) {
         let Some(running) = self.leave() else { return };
-        let shared = running.shared.clone();
+        let state = running.state.clone();
         drop(running);
         // It is a courtesy: a store that is away must not hold up a stop.
-        let _ = tokio::time::timeout(RESIGNING, leadership_loop::resign(&*self.store, &shared)).await;
+        let _ = tokio::time::timeout(RESIGNING, leadership_loop::resign(&*self.store, &state)).await;
     }
 
     /// Gives up this hold; answers what ran when it was the last.
@@ -195,7 +196,7 @@ impl MaintenanceHandle {
         let running = self.running.take()?;
         // Nobody joins while it is found out whether this was the last.
         let _place = self.slot.lock();
-        running.shared.leave(self.lease);
+        running.state.leave(self.lease);
         Arc::into_inner(running)
     }
 }
@@ -220,17 +221,17 @@ mod tests {
         // L15, L17: a term asked for in the first or last moment holds up others for as long as it says.
         let engine = Backstop::on(Arc::new(ModelStore::default()), Config::default());
         assert_eq!(
-            start_loops(&DutyParts::of(&engine), SECOND).shared.lease(),
+            start_loops(&DutyParts::of(&engine), SECOND).state.lease(),
             SECOND,
             "before anybody has joined"
         );
         let (long, short) =
             (engine.maintenance().lease(2 * SECOND).start(), engine.maintenance().lease(SECOND).start());
-        let shared = long.running.as_ref().expect("it runs").shared.clone();
-        assert_eq!(shared.lease(), SECOND, "the shortest counts");
+        let state = long.running.as_ref().expect("it runs").state.clone();
+        assert_eq!(state.lease(), SECOND, "the shortest counts");
         drop(short);
-        assert_eq!(shared.lease(), 2 * SECOND);
+        assert_eq!(state.lease(), 2 * SECOND);
         drop(long);
-        assert_eq!(shared.lease(), 2 * SECOND, "of one who has just gone");
+        assert_eq!(state.lease(), 2 * SECOND, "of one who has just gone");
     }
 }

@@ -9,7 +9,7 @@ use backstop_store::{Duty, Error as StoreError, Term};
 use super::expire::PassedBy;
 use super::{alert, archive, audit, counts, expire, forget, prune, redrive, rescue, retire, watch_code};
 use crate::engine::Backstop;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::remote::Remote;
 
@@ -33,10 +33,10 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn maintain(&self, node: WorkerId, term: Duration) -> Result<(), StoreError> {
-        let pulse = Pulse::new("round", term, self.parts.complaints.clone());
+        let heartbeat = LoopHeartbeat::new("round", term, self.parts.error_throttle.clone());
         let duties =
             Duty::ALL.into_iter().filter(|duty| *duty != Duty::Alert || self.parts.config.has_alerts());
-        lead(&DutyParts::of(self), node, term, duties.collect(), &pulse).await
+        lead(&DutyParts::of(self), node, term, duties.collect(), &heartbeat).await
     }
 }
 
@@ -46,12 +46,12 @@ pub(super) async fn lead(
     node: WorkerId,
     span: Duration,
     duties: Vec<Duty>,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let terms = parts.engine.store.lead(node, duties, span).await?;
     for term in terms.into_iter().flatten() {
-        pulse.beat();
-        match perform(parts, term, span, pulse).await {
+        heartbeat.record();
+        match perform(parts, term, span, heartbeat).await {
             // Another node has taken over in between: its work, not ours.
             Ok(()) | Err(StoreError::Deposed { .. }) => {}
             Err(error) => return Err(error),
@@ -60,33 +60,38 @@ pub(super) async fn lead(
     Ok(())
 }
 
-async fn perform(parts: &DutyParts, term: Term, span: Duration, pulse: &Pulse) -> Result<(), StoreError> {
+async fn perform(
+    parts: &DutyParts,
+    term: Term,
+    span: Duration,
+    heartbeat: &LoopHeartbeat,
+) -> Result<(), StoreError> {
     let DutyParts { engine, remote } = parts;
     let (store, config) = (&*engine.store, &engine.config);
     match term.duty {
         Duty::Rescue => {
-            rescue::rescue(engine, term, pulse).await?;
+            rescue::rescue(engine, term, heartbeat).await?;
             // Nobody else keeps the time of runs elsewhere (F10).
             remote.keep_time().await
         }
-        Duty::Expire => expire::expire(store, term, &mut PassedBy::default(), pulse).await,
+        Duty::Expire => expire::expire(store, term, &mut PassedBy::default(), heartbeat).await,
         Duty::WatchCode => {
             watch_code::watch(store, &engine.events).await?;
             forget::forget(store).await
         }
-        Duty::Archive => archive::archive(store, config.retention, term, pulse).await,
+        Duty::Archive => archive::archive(store, config.retention, term, heartbeat).await,
         Duty::Prune => {
-            prune::prune(store, config.retention.archive, term, pulse).await?;
-            audit::prune(store, config.audit_retention, term, pulse).await?;
-            retire::plans(store, config.retirement.plans, term, pulse).await?;
-            retire::incidents(store, config, term, pulse).await?;
-            retire::lanes(store, config.retirement.queues, term, pulse).await?;
+            prune::prune(store, config.retention.archive, term, heartbeat).await?;
+            audit::prune(store, config.audit_retention, term, heartbeat).await?;
+            retire::plans(store, config.retirement.plans, term, heartbeat).await?;
+            retire::incidents(store, config, term, heartbeat).await?;
+            retire::lanes(store, config.retirement.queues, term, heartbeat).await?;
             // Alerts that nobody is to be told of.
             if config.has_alerts() { Ok(()) } else { alert::sweep(store).await }
         }
         Duty::Alert => alert::alert(engine, term, span).await,
-        Duty::Redrive => redrive::redrive(engine, term, pulse).await.map(drop),
-        Duty::Count => counts::fold(store, pulse).await.map(drop),
+        Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
+        Duty::Count => counts::fold(store, heartbeat).await.map(drop),
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

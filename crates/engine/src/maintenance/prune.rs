@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use backstop_store::{Error as StoreError, Store, Term};
+use backstop_store::{Error as StoreError, Term, WorkStore};
 
 use super::BATCH;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 
 /// Batches a round at most: a great backlog must not keep the other duties waiting.
 const BATCHES: usize = 20;
 
 pub(super) async fn prune(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     keep: Option<Duration>,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let Some(keep) = keep else { return Ok(()) };
     for _ in 0..BATCHES {
-        pulse.beat();
+        heartbeat.record();
         let pruned = store.prune(term, keep, BATCH).await?;
         if pruned > 0 {
-            tracing::debug!(pruned, "archived jobs whose time was over were removed");
+            tracing::debug!(pruned, "removed archived jobs past their retention");
         }
         if pruned < BATCH {
             return Ok(());

@@ -14,12 +14,12 @@ use backstop_store::{Amend, Amended, Duty, Error as StoreError, Store, Term};
 use tokio::time::Instant;
 
 use super::state::MaintenanceState;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
-use crate::redrive::filed::{self, Filed};
 use crate::redrive::mark;
+use crate::redrive::stored::{self, StoredPlan};
 use missing_marks::write_missing_marks;
-use step::{Look, Step};
+use step::{Look, StepDraft};
 
 /// Steps of one plan in one round at most: the other plans and duties want their turn.
 const STEPS: usize = 20;
@@ -48,8 +48,12 @@ pub(super) struct Stepping {
 }
 
 /// Steps every plan that is on its way, with a look at all that is in flight first.
-pub(super) async fn redrive(parts: &EngineParts, term: Term, pulse: &Pulse) -> Result<Stepping, StoreError> {
-    step_all(parts, term, true, pulse).await
+pub(super) async fn redrive(
+    parts: &EngineParts,
+    term: Term,
+    heartbeat: &LoopHeartbeat,
+) -> Result<Stepping, StoreError> {
+    step_all(parts, term, true, heartbeat).await
 }
 
 /// Steps every plan that is on its way; `afresh` looks at all that is in flight first, also where it is not needed.
@@ -57,20 +61,20 @@ async fn step_all(
     parts: &EngineParts,
     term: Term,
     afresh: bool,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<Stepping, StoreError> {
     let mut stepping = Stepping { pause: LOOK_LATER, moved: false };
-    for filed in active(parts, term).await? {
-        let look = if afresh { Look::Everything } else { Look::needed(&filed.plan) };
-        let mut next = Some((filed, look));
+    for stored in active(parts, term).await? {
+        let look = if afresh { Look::Everything } else { Look::needed(&stored.plan) };
+        let mut next = Some((stored, look));
         for _ in 0..STEPS {
-            let Some((filed, look)) = next.take() else { break };
-            pulse.beat();
-            match step(&*parts.store, term, filed, look).await? {
-                Stepped::On(filed) => {
+            let Some((stored, look)) = next.take() else { break };
+            heartbeat.record();
+            match step(&*parts.store, term, stored, look).await? {
+                Stepped::On(stored) => {
                     stepping.moved = true;
-                    let look = Look::needed(&filed.plan);
-                    next = Some((*filed, look));
+                    let look = Look::needed(&stored.plan);
+                    next = Some((*stored, look));
                 }
                 Stepped::Wait { span, moved } => {
                     stepping.pause = stepping.pause.min(span);
@@ -86,35 +90,40 @@ async fn step_all(
 }
 
 /// Steps plans until it is told to stop, while it leads: a round every few seconds is too slow for their rates.
-pub(super) async fn run(parts: &EngineParts, shared: &MaintenanceState, pulse: &Pulse) {
-    let mut changes = shared.leadership.changes();
-    let mut patience = SHORTEST_PAUSE;
+pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat: &LoopHeartbeat) {
+    let mut changes = state.leadership.changes();
+    let mut look_pause = SHORTEST_PAUSE;
     let mut next_look = Instant::now();
-    while !shared.stop.is_cancelled() {
-        pulse.beat();
+    while !state.stop.is_cancelled() {
+        heartbeat.record();
         let wanted = parts.plans_changed.notified();
         let afresh = Instant::now() >= next_look;
-        let stepping = look(parts, shared, afresh, pulse).await;
+        let stepping = look(parts, state, afresh, heartbeat).await;
         if afresh {
             next_look = Instant::now() + LOOK_MEANWHILE;
         }
         // Jobs in flight that end quickly are looked at often, and others ever more seldom.
-        patience = if stepping.moved { SHORTEST_PAUSE } else { (patience * 2).min(LOOK_AGAIN) };
-        let pause = if stepping.pause == LOOK_AGAIN { patience } else { stepping.pause };
+        look_pause = if stepping.moved { SHORTEST_PAUSE } else { (look_pause * 2).min(LOOK_AGAIN) };
+        let pause = if stepping.pause == LOOK_AGAIN { look_pause } else { stepping.pause };
         tokio::select! {
-            () = shared.pause(Instant::now() + pause.max(SHORTEST_PAUSE), &mut changes) => {}
+            () = state.pause(Instant::now() + pause.max(SHORTEST_PAUSE), &mut changes) => {}
             () = wanted => {}
         }
     }
 }
 
 /// Steps what there is, if this node leads.
-async fn look(parts: &EngineParts, shared: &MaintenanceState, afresh: bool, pulse: &Pulse) -> Stepping {
-    let Some(term) = shared.leadership.term(Duty::Redrive) else { return IDLE };
-    match step_all(parts, term, afresh, pulse).await {
+async fn look(
+    parts: &EngineParts,
+    state: &MaintenanceState,
+    afresh: bool,
+    heartbeat: &LoopHeartbeat,
+) -> Stepping {
+    let Some(term) = state.leadership.term(Duty::Redrive) else { return IDLE };
+    match step_all(parts, term, afresh, heartbeat).await {
         Ok(stepping) => stepping,
         Err(error) => {
-            shared.heed(Err(error), pulse);
+            state.heed(Err(error), heartbeat);
             IDLE
         }
     }
@@ -123,7 +132,7 @@ async fn look(parts: &EngineParts, shared: &MaintenanceState, afresh: bool, puls
 /// The plans that a step could do something for. One that cannot be read is told and must not hold up the others.
 ///
 /// Plans at rest are not read, however many there are: their marks say that they are.
-async fn active(parts: &EngineParts, term: Term) -> Result<Vec<Filed>, StoreError> {
+async fn active(parts: &EngineParts, term: Term) -> Result<Vec<StoredPlan>, StoreError> {
     let store = &*parts.store;
     let mut marks = mark::open(store).await?;
     if parts.plans_marked.is_due(term, marks.now) {
@@ -133,12 +142,12 @@ async fn active(parts: &EngineParts, term: Term) -> Result<Vec<Filed>, StoreErro
     }
     let mut active = Vec::with_capacity(marks.plans.len());
     for marked in marks.plans {
-        match filed::one(store, &marked.plan).await {
-            Ok(Some(filed)) if filed.plan.wants_steps() => active.push(filed),
+        match stored::one(store, &marked.plan).await {
+            Ok(Some(stored)) if stored.plan.wants_steps() => active.push(stored),
             // A program of an earlier version brought it to its end, and left the mark.
             Ok(_) => mark::remove(store, term, marked).await?,
             Err(error @ StoreError::Corrupt { .. }) => {
-                tracing::error!(%error, "a re-drive plan cannot be read and is left alone");
+                tracing::error!(%error, "cannot read a re-drive plan; it is skipped");
             }
             Err(error) => return Err(error),
         }
@@ -148,24 +157,24 @@ async fn active(parts: &EngineParts, term: Term) -> Result<Vec<Filed>, StoreErro
 
 enum Stepped {
     /// Something was done, and more may be possible at once.
-    On(Box<Filed>),
+    On(Box<StoredPlan>),
     /// Nothing more for this long; `moved` when much was done before.
     Wait { span: Duration, moved: bool },
 }
 
 /// Does one step of a plan, in one transaction; `look` says how much of what is in flight it sees.
-async fn step(store: &dyn Store, term: Term, filed: Filed, look: Look) -> Result<Stepped, StoreError> {
-    let mut step = Step::new(store, &filed);
+async fn step(store: &dyn Store, term: Term, stored: StoredPlan, look: Look) -> Result<Stepped, StoreError> {
+    let mut step = StepDraft::new(store, &stored);
     let goes_on = step.observe(look).await?;
     let want = if goes_on { step.advance().await? } else { PlanStep::Nothing };
-    if step.plan == filed.plan && !step.has_changes() {
-        return Ok(Stepped::Wait { span: pause(&step.plan, want, filed.now), moved: false });
+    if step.plan == stored.plan && !step.has_changes() {
+        return Ok(Stepped::Wait { span: pause(&step.plan, want, stored.now), moved: false });
     }
-    tell(&filed.plan, &step.plan);
+    tell(&stored.plan, &step.plan);
     let (driven, all_seen, moved) = (!step.operations.is_empty(), step.all_seen, step.has_seen_much());
-    let (plan, sheets, operations) = step.into_parts();
-    let mut edits = filed::edits(&plan, Some((&filed.plan, filed.revision)));
-    edits.extend(sheets);
+    let (plan, lists, operations) = step.into_parts();
+    let mut edits = stored::edits(&plan, Some((&stored.plan, stored.revision)));
+    edits.extend(lists);
     match store.amend(Amend { term: Some(term), edits, operations }).await? {
         Amended::Done { now, .. } => {
             let held_back = driven && plan.next_batch_at.is_some_and(|moment| moment > now);
@@ -174,8 +183,8 @@ async fn step(store: &dyn Store, term: Term, filed: Filed, look: Look) -> Result
             if all_seen && (held_back || has_looked) {
                 return Ok(Stepped::Wait { span: pause(&plan, PlanStep::Nothing, now), moved });
             }
-            let revision = filed.revision + 1;
-            Ok(Stepped::On(Box::new(Filed { plan, revision, now })))
+            let revision = stored.revision + 1;
+            Ok(Stepped::On(Box::new(StoredPlan { plan, revision, now })))
         }
         // A person, or a node that took over, was faster: this step never was.
         Amended::Conflict { .. } => Ok(Stepped::Wait { span: Duration::ZERO, moved: false }),

@@ -12,10 +12,10 @@ use super::expire::PassedBy;
 use super::state::MaintenanceState;
 use super::{BATCH, expire};
 use crate::config::Config;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::remote::Remote;
-use crate::run::conclude::{self, Concluded, follow_up};
+use crate::run::conclude::{self, DecidedEnding, follow_up};
 use crate::run::end::pause_by_rule;
 use crate::run::write::{log_end, write_apart};
 
@@ -27,32 +27,41 @@ const LOOK: Duration = Duration::from_millis(1_500);
 const OVERTIME: Duration = Duration::from_secs(3);
 
 /// Looks until it is told to stop, while it leads.
-pub(super) async fn run(parts: &EngineParts, remote: &Remote, shared: &MaintenanceState, pulse: &Pulse) {
-    let mut changes = shared.leadership.changes();
+pub(super) async fn run(
+    parts: &EngineParts,
+    remote: &Remote,
+    state: &MaintenanceState,
+    heartbeat: &LoopHeartbeat,
+) {
+    let mut changes = state.leadership.changes();
     let (mut expiry_due, mut overtime_due) = (Instant::now(), Instant::now());
     let mut passed_by = PassedBy::default();
-    while !shared.stop.is_cancelled() {
-        pulse.beat();
-        let (now, third) = (Instant::now(), shared.lease() / 3);
-        if let Some(term) = shared.leadership.term(Duty::Rescue) {
-            shared.heed(rescue(parts, term, pulse).await, pulse);
+    while !state.stop.is_cancelled() {
+        heartbeat.record();
+        let (now, third) = (Instant::now(), state.lease() / 3);
+        if let Some(term) = state.leadership.term(Duty::Rescue) {
+            state.heed(rescue(parts, term, heartbeat).await, heartbeat);
             if overtime_due <= now {
                 overtime_due = now + OVERTIME;
-                shared.heed(remote.keep_time().await, pulse);
+                state.heed(remote.keep_time().await, heartbeat);
             }
         }
-        if let Some(term) = shared.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
+        if let Some(term) = state.leadership.term(Duty::Expire).filter(|_| expiry_due <= now) {
             expiry_due = now + third;
-            shared.heed(expire::expire(&*parts.store, term, &mut passed_by, pulse).await, pulse);
+            state.heed(expire::expire(&*parts.store, term, &mut passed_by, heartbeat).await, heartbeat);
         }
-        shared.pause(now + third.min(LOOK), &mut changes).await;
+        state.pause(now + third.min(LOOK), &mut changes).await;
     }
 }
 
-pub(super) async fn rescue(parts: &EngineParts, term: Term, pulse: &Pulse) -> Result<(), StoreError> {
+pub(super) async fn rescue(
+    parts: &EngineParts,
+    term: Term,
+    heartbeat: &LoopHeartbeat,
+) -> Result<(), StoreError> {
     let EngineParts { store, config, .. } = parts;
     loop {
-        pulse.beat();
+        heartbeat.record();
         let orphans = store.orphans(BATCH).await?;
         let found = orphans.len();
         if found == 0 {
@@ -61,7 +70,7 @@ pub(super) async fn rescue(parts: &EngineParts, term: Term, pulse: &Pulse) -> Re
         let rules = parts.rules.in_force(&**store).await;
         let mut endings = Vec::with_capacity(found);
         for orphan in &orphans {
-            let Concluded { ending, pauses } = judge(config, &rules, orphan);
+            let DecidedEnding { ending, pauses } = judge(config, &rules, orphan);
             if let Some(rule) = pauses {
                 pause_by_rule(&**store, &orphan.job.spec.queue, &rule).await;
             }
@@ -72,7 +81,7 @@ pub(super) async fn rescue(parts: &EngineParts, term: Term, pulse: &Pulse) -> Re
         let rescued = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
         // A job that this poisons is a dead letter like any other (F12).
         answers.iter().filter(|(_, answer)| answer.is_ok()).for_each(|(finish, _)| log_end(finish, false));
-        tracing::warn!(rescued, "jobs of a worker that stopped renewing were taken back");
+        tracing::warn!(rescued, "took back the jobs of a worker that stopped renewing its lease");
         // When every one was refused, somebody else has dealt with them; looking again would only spin.
         if found < BATCH || rescued == 0 {
             return Ok(());
@@ -80,17 +89,17 @@ pub(super) async fn rescue(parts: &EngineParts, term: Term, pulse: &Pulse) -> Re
     }
 }
 
-fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan) -> Concluded {
+fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan) -> DecidedEnding {
     if orphan.record.hold.is_some_and(|hold| hold.started_at.is_some()) {
         return crashed(config, rules, orphan);
     }
     let header = orphan.job.spec.header();
     let ending = Ending::plain(header, Cause::LeaseLost, Decision::handed_back());
-    Concluded { ending, pauses: None }
+    DecidedEnding { ending, pauses: None }
 }
 
 /// The process of a started run died, or was away so long that it counts as dead (C1).
-fn crashed(config: &Config, rules: &RuleSet, orphan: &Orphan) -> Concluded {
+fn crashed(config: &Config, rules: &RuleSet, orphan: &Orphan) -> DecidedEnding {
     let (job, record) = (&orphan.job, &orphan.record);
     let message = "the worker's process died or stopped renewing its lease while the handler ran";
     let failure = Failure::new(Cause::Crash, "Crash", message);

@@ -10,23 +10,23 @@ use backstop_core::text::truncate_chars;
 use backstop_core::{Timestamp, tenant};
 use backstop_store::{
     Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Incident, IncidentFilter, Store, Term,
-    retire,
+    WorkStore, retire,
 };
 
 use super::BATCH;
-use super::history::{self, Line};
-use crate::alerts::{Alerts, filed as accounts};
+use super::retirement_line::{self, RetirementLine};
+use crate::alerts::{Alerts, stored as channel_logs};
 use crate::config::Config;
-use crate::loops::Pulse;
-use crate::redrive::filed;
-use crate::redrive::mark::{self, Mark};
+use crate::loops::LoopHeartbeat;
+use crate::redrive::mark::{self, PlanMark};
+use crate::redrive::stored;
 
 /// Batches a round at most: a great backlog must not keep the other duties waiting.
 const BATCHES: usize = 20;
 
-/// Marks of plans that are read at once, and sheets of a plan: each may hold what became of hundreds of jobs.
+/// Marks of plans that are read at once, and job lists of a plan: each may hold what became of hundreds of jobs.
 const MARKS: usize = 50;
-const SHEETS: usize = 50;
+const JOB_LISTS: usize = 50;
 
 /// Documents of plans that one round removes at most.
 const DOCUMENTS: usize = 2_000;
@@ -39,10 +39,10 @@ const INCIDENT: &str = "/api/v1/incidents/{id}";
 
 /// Removes plans that ended long ago, each with what became of its jobs.
 pub(super) async fn plans(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     keep: Option<Duration>,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let Some(keep) = keep else { return Ok(()) };
     let mut left = DOCUMENTS;
@@ -55,7 +55,7 @@ pub(super) async fn plans(
             return Ok(());
         }
         for mark in old {
-            pulse.beat();
+            heartbeat.record();
             if !plan(store, term, mark, marks.now, &mut left).await? {
                 return Ok(());
             }
@@ -65,42 +65,43 @@ pub(super) async fn plans(
 
 /// Removes one plan; false when the rest of it is left to the next round.
 async fn plan(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     term: Term,
-    mark: Mark,
+    mark: PlanMark,
     now: Timestamp,
     left: &mut usize,
 ) -> Result<bool, StoreError> {
-    let found = match filed::one(store, &mark.plan).await {
+    let found = match stored::one(store, &mark.plan).await {
         Ok(found) => found,
         Err(error @ StoreError::Corrupt { .. }) => {
-            tracing::error!(%error, "a re-drive plan cannot be read and stays for ever");
+            tracing::error!(%error, "cannot read a re-drive plan; it is never removed");
             return mark::remove(store, term, mark).await.map(|()| true);
         }
         Err(error) => return Err(error),
     };
-    if found.as_ref().is_some_and(|filed| mark::key(&filed.plan).as_ref() != Some(&mark.key)) {
+    if found.as_ref().is_some_and(|stored| mark::key(&stored.plan).as_ref() != Some(&mark.key)) {
         return mark::remove(store, term, mark).await.map(|()| true);
     }
     loop {
-        let sheets = DocumentRange::first(Drawer::PlanJobs, SHEETS).under(filed::items(&mark.plan));
-        let sheets = store.documents(sheets).await?.items;
-        if sheets.is_empty() {
+        let job_lists =
+            DocumentRange::first(Drawer::PlanJobs, JOB_LISTS).under(stored::jobs_prefix(&mark.plan));
+        let job_lists = store.documents(job_lists).await?.items;
+        if job_lists.is_empty() {
             break;
         }
-        *left = left.saturating_sub(sheets.len());
+        *left = left.saturating_sub(job_lists.len());
         let gone = |key| Edit { drawer: Drawer::PlanJobs, key, expect: Expect::Any, body: None };
-        let edits = sheets.into_iter().map(|document| gone(document.key)).collect();
+        let edits = job_lists.into_iter().map(|document| gone(document.key)).collect();
         store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
         if *left == 0 {
             return Ok(false);
         }
     }
     let mut edits = vec![mark::removal(&mark)];
-    if let Some(filed) = found {
-        let line = Line::of(PLAN, mark.plan.as_str(), filed.plan.describe(), now);
-        edits.push(history::edit(&[line], mark.plan.as_str(), now));
-        let expect = Expect::Revision(filed.revision);
+    if let Some(stored) = found {
+        let line = RetirementLine::of(PLAN, mark.plan.as_str(), stored.plan.describe(), now);
+        edits.push(retirement_line::edit(&[line], mark.plan.as_str(), now));
+        let expect = Expect::Revision(stored.revision);
         edits.push(Edit { drawer: Drawer::Plans, key: mark.plan.to_string(), expect, body: None });
     }
     store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
@@ -114,23 +115,23 @@ pub(super) async fn incidents(
     store: &dyn Store,
     config: &Config,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let Some(keep) = config.retirement.incidents else { return Ok(()) };
     let now = store.now().await?;
     let Some(cutoff) = retire::cutoff(keep, now) else { return Ok(()) };
     let mut after = behind(cutoff);
     for _ in 0..BATCHES {
-        pulse.beat();
+        heartbeat.record();
         let filter = IncidentFilter { closed: true, after, ..IncidentFilter::default() };
         let found = store.incidents_like(filter, BATCH).await?;
         after = found.last().map(|last| (last.last_seen, last.fingerprint.clone()));
         let is_last = found.len() < BATCH;
         let outworn: Vec<Incident> = found.into_iter().filter(|it| it.is_outworn(cutoff)).collect();
         if let Some(first) = outworn.first() {
-            let lines: Vec<Line> = outworn.iter().map(|incident| line(incident, now)).collect();
-            let mut edits = vec![history::edit(&lines, first.fingerprint.as_str(), now)];
-            edits.extend(outworn.iter().flat_map(|incident| accounts_of(&config.alerts, incident)));
+            let lines: Vec<RetirementLine> = outworn.iter().map(|incident| line(incident, now)).collect();
+            let mut edits = vec![retirement_line::edit(&lines, first.fingerprint.as_str(), now)];
+            edits.extend(outworn.iter().flat_map(|incident| channel_logs_of(&config.alerts, incident)));
             store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await?;
             let prints = outworn.into_iter().map(|incident| incident.fingerprint).collect();
             let retired = store.retire_incidents(term, prints, keep).await?;
@@ -149,33 +150,33 @@ fn behind(cutoff: Timestamp) -> Option<(Timestamp, Fingerprint)> {
     Some((cutoff.after(Duration::from_micros(1)), last?))
 }
 
-fn line(incident: &Incident, now: Timestamp) -> Line {
+fn line(incident: &Incident, now: Timestamp) -> RetirementLine {
     let Incident { error_type, failures, dead, first_seen, last_seen, kind, .. } = incident;
     let text = truncate_chars(&incident.message, TEXT_CHARS);
     let what = format!(
         "{kind}: {error_type}: {text} ({failures} failures and {dead} dead letters from {first_seen} to {last_seen})"
     );
-    Line::of(INCIDENT, incident.fingerprint.as_str(), what, now).tenant(tenant::of_queue(kind))
+    RetirementLine::of(INCIDENT, incident.fingerprint.as_str(), what, now).tenant(tenant::of_queue(kind))
 }
 
-fn accounts_of(alerts: &Alerts, incident: &Incident) -> Vec<Edit> {
-    let outlets = accounts::outlets(alerts);
-    outlets
+fn channel_logs_of(alerts: &Alerts, incident: &Incident) -> Vec<Edit> {
+    let named_channels = channel_logs::named_channels(alerts);
+    named_channels
         .iter()
-        .flat_map(|outlet| accounts::removals(&outlet.name, incident.fingerprint.as_str()))
+        .flat_map(|named| channel_logs::removals(&named.name, incident.fingerprint.as_str()))
         .collect()
 }
 
 /// Retires lanes that have been empty for long.
 pub(super) async fn lanes(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     idle: Option<Duration>,
     term: Term,
-    pulse: &Pulse,
+    heartbeat: &LoopHeartbeat,
 ) -> Result<(), StoreError> {
     let Some(idle) = idle else { return Ok(()) };
     for _ in 0..BATCHES {
-        pulse.beat();
+        heartbeat.record();
         if store.retire_lanes(term, idle, BATCH).await? < BATCH {
             return Ok(());
         }

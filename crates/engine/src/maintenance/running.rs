@@ -19,21 +19,21 @@ impl MaintenanceSlot {
 
 /// The loops of one engine.
 pub(super) struct RunningMaintenance {
-    pub(super) shared: Arc<MaintenanceState>,
+    pub(super) state: Arc<MaintenanceState>,
     pub(super) loops: Arc<Loops>,
     pub(super) tasks: Vec<JoinHandle<()>>,
 }
 
 impl std::fmt::Debug for RunningMaintenance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunningMaintenance").field("node", &self.shared.node).finish_non_exhaustive()
+        f.debug_struct("RunningMaintenance").field("node", &self.state.node).finish_non_exhaustive()
     }
 }
 
 impl Drop for RunningMaintenance {
     fn drop(&mut self) {
         self.loops.leave();
-        self.shared.stop.cancel();
+        self.state.stop.cancel();
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::Leadership;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 
 /// The shortest lease: the loops would spin.
 pub(super) const SHORTEST_LEASE: Duration = Duration::from_millis(100);
@@ -63,11 +63,13 @@ impl MaintenanceState {
     }
 
     /// Passes an answer of the store on to whom it concerns: one who no longer leads asks again.
-    pub(super) fn heed(&self, answer: Result<(), StoreError>, pulse: &Pulse) {
+    pub(super) fn heed(&self, answer: Result<(), StoreError>, heartbeat: &LoopHeartbeat) {
         match answer {
             Ok(()) => {}
             Err(StoreError::Deposed { duty }) => self.leadership.lose(duty),
-            Err(error) => pulse.warn(&error, || tracing::warn!(%error, "maintenance waits for the store")),
+            Err(error) => {
+                heartbeat.warn(&error, || tracing::warn!(%error, "maintenance waits for the store"))
+            }
         }
     }
 

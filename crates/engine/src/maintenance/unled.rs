@@ -8,7 +8,7 @@ use super::upkeep::SELDOM;
 use crate::engine::Backstop;
 
 /// How long nobody may lead what has to be led all the time: any process that serves takes over much sooner.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Whether one duty is led.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct DutyHealth {
     /// How long nobody has led it: zero while somebody does, none when nobody ever did.
     pub unled: Option<Duration>,
     /// How long nobody may lead it.
-    pub patience: Duration,
+    pub limit: Duration,
 }
 
 impl DutyHealth {
@@ -26,13 +26,13 @@ impl DutyHealth {
     /// nobody ever led.
     #[must_use]
     pub fn is_ok(&self, age: Duration) -> bool {
-        self.unled.unwrap_or(age) <= self.patience
+        self.unled.unwrap_or(age) <= self.limit
     }
 }
 
-fn patience(duty: Duty) -> Duration {
+fn longest_unled(duty: Duty) -> Duration {
     let seldom = SELDOM.iter().find(|(one, _)| *one == duty).map(|(_, period)| *period * 2);
-    PATIENCE + seldom.unwrap_or_default()
+    LONGEST + seldom.unwrap_or_default()
 }
 
 impl Backstop {
@@ -57,7 +57,7 @@ impl Backstop {
 }
 
 fn of(terms: &Terms, duty: Duty) -> DutyHealth {
-    DutyHealth { duty, unled: terms.unled(duty), patience: patience(duty) }
+    DutyHealth { duty, unled: terms.unled(duty), limit: longest_unled(duty) }
 }
 
 fn finding(duties: &[DutyHealth], in_use: bool) -> Finding {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn led(duty: Duty, unled: Option<u64>) -> DutyHealth {
-        DutyHealth { duty, unled: unled.map(Duration::from_secs), patience: patience(duty) }
+        DutyHealth { duty, unled: unled.map(Duration::from_secs), limit: longest_unled(duty) }
     }
 
     #[test]

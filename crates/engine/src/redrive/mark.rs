@@ -11,7 +11,7 @@ use backstop_core::Timestamp;
 use backstop_core::job::PlanId;
 use backstop_core::redrive::Plan;
 use backstop_store::{
-    Amend, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, Term,
+    Amend, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Term, WorkStore,
 };
 
 const OPEN: &str = "open/";
@@ -49,7 +49,7 @@ pub(crate) fn edits(before: Option<&Plan>, plan: &Plan) -> Vec<Edit> {
 
 /// A mark that was read.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+pub(crate) struct PlanMark {
     pub(crate) key: String,
     pub(crate) revision: i64,
     pub(crate) plan: PlanId,
@@ -59,32 +59,32 @@ pub(crate) struct Mark {
 
 /// Marks that were read.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct PlanMarks {
     pub(crate) now: Timestamp,
-    pub(crate) plans: Vec<Mark>,
+    pub(crate) plans: Vec<PlanMark>,
 }
 
 /// Every mark of a plan that wants steps.
-pub(crate) async fn open(store: &dyn Store) -> Result<Marks, StoreError> {
-    let mut shelf = DocumentRange::first(Drawer::PlanMarks, PAGE).under(OPEN);
+pub(crate) async fn open(store: &dyn WorkStore) -> Result<PlanMarks, StoreError> {
+    let mut range = DocumentRange::first(Drawer::PlanMarks, PAGE).under(OPEN);
     let mut plans = Vec::new();
     loop {
-        let found = store.documents(shelf.clone()).await?;
+        let found = store.documents(range.clone()).await?;
         plans.extend(found.items.iter().filter_map(read));
         match found.items.last() {
-            Some(last) if found.more => shelf = shelf.after(last.key.clone()),
-            _ => return Ok(Marks { now: found.now, plans }),
+            Some(last) if found.more => range = range.after(last.key.clone()),
+            _ => return Ok(PlanMarks { now: found.now, plans }),
         }
     }
 }
 
 /// The marks of the plans that ended first.
-pub(crate) async fn ended(store: &dyn Store, limit: usize) -> Result<Marks, StoreError> {
+pub(crate) async fn ended(store: &dyn WorkStore, limit: usize) -> Result<PlanMarks, StoreError> {
     let found = store.documents(DocumentRange::first(Drawer::PlanMarks, limit).under(ENDED)).await?;
-    Ok(Marks { now: found.now, plans: found.items.iter().filter_map(read).collect() })
+    Ok(PlanMarks { now: found.now, plans: found.items.iter().filter_map(read).collect() })
 }
 
-fn read(document: &Document) -> Option<Mark> {
+fn read(document: &Document) -> Option<PlanMark> {
     let (ended_at, plan) = match document.key.strip_prefix(ENDED) {
         Some(rest) => {
             let (moment, plan) = rest.split_once('-')?;
@@ -93,17 +93,17 @@ fn read(document: &Document) -> Option<Mark> {
         None => (None, document.key.strip_prefix(OPEN)?),
     };
     let plan = plan.parse().ok()?;
-    Some(Mark { key: document.key.clone(), revision: document.revision, plan, ended_at })
+    Some(PlanMark { key: document.key.clone(), revision: document.revision, plan, ended_at })
 }
 
 /// The change that removes a mark, unless it was written again since it was read.
-pub(crate) fn removal(mark: &Mark) -> Edit {
+pub(crate) fn removal(mark: &PlanMark) -> Edit {
     let expect = Expect::Revision(mark.revision);
     Edit { drawer: Drawer::PlanMarks, key: mark.key.clone(), expect, body: None }
 }
 
 /// Removes a mark that is not true.
-pub(crate) async fn remove(store: &dyn Store, term: Term, mark: Mark) -> Result<(), StoreError> {
+pub(crate) async fn remove(store: &dyn WorkStore, term: Term, mark: PlanMark) -> Result<(), StoreError> {
     let edits = vec![removal(&mark)];
     // One that was written again meanwhile is true.
     store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await.map(drop)
@@ -111,9 +111,9 @@ pub(crate) async fn remove(store: &dyn Store, term: Term, mark: Mark) -> Result<
 
 /// In which term, and when, this process last compared the marks with the plans.
 #[derive(Debug, Default)]
-pub(crate) struct Compared(Mutex<Option<(i64, Timestamp)>>);
+pub(crate) struct MarksCompared(Mutex<Option<(i64, Timestamp)>>);
 
-impl Compared {
+impl MarksCompared {
     pub(crate) fn is_due(&self, term: Term, now: Timestamp) -> bool {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_none_or(|(number, at)| number != term.number || now.since(at) >= COMPARE)

@@ -16,7 +16,7 @@ use super::work::Grant;
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 
 /// How many batches make it worth looking for those that nobody will speak of again.
-const CROWD: usize = 1_024;
+const MANY: usize = 1_024;
 
 /// Batches of which some jobs are done with and some are not.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Batches {
                 empty.push(id);
             }
         }
-        if batches.len() > CROWD {
+        if batches.len() > MANY {
             batches.retain(|_, batch| now.duration_since(batch.heard) < REMEMBERED);
         }
         empty
@@ -81,7 +81,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_nobody_speaks_of_is_not_remembered_for_ever() {
         let batches = Batches::default();
-        for worker in 0..=CROWD as u128 {
+        for worker in 0..=MANY as u128 {
             batches.gone(&[grant(1, worker, 2)]);
         }
         tokio::time::advance(REMEMBERED).await;

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::Remote;
-use super::finish::Report;
+use super::finish::RemoteEnding;
 use super::taken::Taken;
 use super::work::{Grant, Handed, WorkRequest};
 use crate::outcome::{Failed, Reply};
@@ -145,7 +145,7 @@ impl Remote {
         claimed: Claimed,
         left: Duration,
         taken: &mut Taken,
-        refused: &mut Vec<Report>,
+        refused: &mut Vec<RemoteEnding>,
     ) {
         let EngineParts { store, config, .. } = &*self.parts;
         for one in claimed.jobs {
@@ -165,18 +165,18 @@ impl Remote {
         }
     }
 
-    async fn refuse(&self, request: &WorkRequest, claimed: ClaimedJob, failed: Box<Failed>) -> Report {
+    async fn refuse(&self, request: &WorkRequest, claimed: ClaimedJob, failed: Box<Failed>) -> RemoteEnding {
         let ClaimedJob { job, record, lease } = claimed;
         let first = record.runs == 1;
         let ending = self.end(job, record, Reply(Err(failed)), None, request.code_version.clone()).await;
-        Report { finish: Finish { lease, ending }, first }
+        RemoteEnding { finish: Finish { lease, ending }, first }
     }
 
     /// Writes the ends of runs that were refused. What cannot be written is found by the lease.
-    async fn close(&self, refused: Vec<Report>) {
+    async fn close(&self, refused: Vec<RemoteEnding>) {
         let jobs = refused.len();
         if let Err(error) = self.write(refused).await {
-            tracing::warn!(%error, jobs, "refused jobs go back when their lease is over");
+            tracing::warn!(%error, jobs, "refused jobs are requeued when their lease expires");
         }
     }
 

@@ -12,7 +12,7 @@ use super::Remote;
 use super::work::{Ended, Grant};
 use crate::outcome::{Failed, Outcome, Reply, classify};
 use crate::parts::EngineParts;
-use crate::run::conclude::{Happened, conclude};
+use crate::run::conclude::{HandlerEnd, conclude};
 use crate::run::end::end;
 use crate::run::output::RunOutput;
 use crate::run::write::{log_end, write_apart};
@@ -29,7 +29,7 @@ pub struct Finished {
 }
 
 /// An ending on its way into the store.
-pub(super) struct Report {
+pub(super) struct RemoteEnding {
     pub(super) finish: Finish,
     /// True when this was the job's first run: retries are a share of those (F19).
     pub(super) first: bool,
@@ -58,7 +58,7 @@ impl Remote {
                 again.push((place, self.repeated(result, detail).await));
             }
         }
-        let (places, reports): (Vec<usize>, Vec<Report>) = first.into_iter().unzip();
+        let (places, reports): (Vec<usize>, Vec<RemoteEnding>) = first.into_iter().unzip();
         for (place, answer) in places.into_iter().zip(self.write(reports).await?) {
             answers[place] = answer.ok();
         }
@@ -80,7 +80,10 @@ impl Remote {
     }
 
     /// Writes endings as every worker does: retries get their places first (F19), first runs are counted after.
-    pub(super) async fn write(&self, reports: Vec<Report>) -> Result<Vec<Result<State, Stale>>, StoreError> {
+    pub(super) async fn write(
+        &self,
+        reports: Vec<RemoteEnding>,
+    ) -> Result<Vec<Result<State, Stale>>, StoreError> {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
@@ -111,13 +114,13 @@ impl Remote {
         Ok(answers)
     }
 
-    async fn ending(&self, result: Finished, detail: JobDetail) -> Report {
+    async fn ending(&self, result: Finished, detail: JobDetail) -> RemoteEnding {
         let Finished { grant, ended, logs } = result;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
         let ending = self.end(job, record, reply(ended), output, grant.code_version).await;
-        Report { finish: Finish { lease: grant.lease, ending }, first }
+        RemoteEnding { finish: Finish { lease: grant.lease, ending }, first }
     }
 
     /// The ending of a run that is over, as it was the first time: nothing follows from it.
@@ -127,9 +130,9 @@ impl Remote {
         let rules = rules.in_force(&**store).await;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
-        let happened =
-            Happened { job, record, reply: reply(ended), output, code_version: grant.code_version };
-        let concluded = conclude(config, &rules, happened, |_, _| HookAnswer::default());
+        let handler_end =
+            HandlerEnd { job, record, reply: reply(ended), output, code_version: grant.code_version };
+        let concluded = conclude(config, &rules, handler_end, |_, _| HookAnswer::default());
         Finish { lease: grant.lease, ending: concluded.ending }
     }
 
@@ -149,9 +152,9 @@ impl Remote {
         output: Option<String>,
         code_version: Option<Arc<str>>,
     ) -> Ending {
-        let happened = Happened { job, record, reply, output, code_version };
+        let handler_end = HandlerEnd { job, record, reply, output, code_version };
         // The retry policy of a kind is code of its worker, which has had its say in the outcome.
-        end(&self.parts, happened, |_, _| HookAnswer::default()).await
+        end(&self.parts, handler_end, |_, _| HookAnswer::default()).await
     }
 }
 

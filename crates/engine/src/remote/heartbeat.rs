@@ -12,7 +12,7 @@ use super::work::{Grant, RemoteWorker};
 
 /// The answer to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Beat {
+pub struct RenewedLeases {
     /// The leases that are still held.
     pub held: Vec<Lease>,
     /// Those that are not.
@@ -44,24 +44,28 @@ impl Remote {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn heartbeat(&self, worker: &RemoteWorker, grants: Vec<Grant>) -> Result<Beat, StoreError> {
+    pub async fn heartbeat(
+        &self,
+        worker: &RemoteWorker,
+        grants: Vec<Grant>,
+    ) -> Result<RenewedLeases, StoreError> {
         let mut batches: BTreeMap<WorkerId, (Duration, Vec<Lease>)> = BTreeMap::new();
         for grant in &grants {
             let batch = batches.entry(grant.lease.worker).or_insert((grant.term, Vec::new()));
             batch.1.push(grant.lease);
         }
-        let mut beat = Beat::default();
+        let mut answer = RenewedLeases::default();
         let (mut lost, mut longest) = (Vec::new(), Duration::ZERO);
         for (batch, (term, leases)) in batches {
             match self.parts.store.renew(batch, term, leases.clone()).await {
                 Ok(renewed) => {
                     let held = leases.into_iter().filter(|lease| !renewed.lost.contains(lease));
-                    let before = beat.held.len();
-                    beat.held.extend(held);
-                    if beat.held.len() > before {
+                    let before = answer.held.len();
+                    answer.held.extend(held);
+                    if answer.held.len() > before {
                         let until =
-                            beat.expires_at.map_or(renewed.expires_at, |at| at.min(renewed.expires_at));
-                        beat.expires_at = Some(until);
+                            answer.expires_at.map_or(renewed.expires_at, |at| at.min(renewed.expires_at));
+                        answer.expires_at = Some(until);
                         longest = longest.max(term);
                     }
                     lost.extend(renewed.lost);
@@ -70,13 +74,13 @@ impl Remote {
                 Err(error) => return Err(error),
             }
         }
-        if !beat.held.is_empty() {
+        if !answer.held.is_empty() {
             self.busy(worker, longest).await;
         }
         let gone: Vec<&Grant> = grants.iter().filter(|grant| lost.contains(&grant.lease)).collect();
         self.let_go(gone).await;
-        beat.lost = self.reasons(lost).await?;
-        Ok(beat)
+        answer.lost = self.reasons(lost).await?;
+        Ok(answer)
     }
 
     async fn reasons(&self, lost: Vec<Lease>) -> Result<Vec<LostLease>, StoreError> {

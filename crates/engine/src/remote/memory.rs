@@ -13,34 +13,34 @@ use super::clocks::Clocks;
 #[derive(Debug, Default)]
 pub(crate) struct RemoteMemory {
     pub(super) batches: Batches,
-    pub(super) presences: Presences,
+    pub(super) renewals: RemoteRenewals,
     pub(super) clocks: Clocks,
 }
 
 /// How many names make it worth looking for those that are gone.
-const CROWD: usize = 1_024;
+const MANY: usize = 1_024;
 
 /// When this process last told the store of each remote worker, and what.
 #[derive(Debug, Default)]
-pub(super) struct Presences(Mutex<HashMap<WorkerId, Told>>);
+pub(super) struct RemoteRenewals(Mutex<HashMap<WorkerId, WorkerRenewal>>);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct WorkerRenewal {
     pub(super) what: u64,
     pub(super) at: Instant,
     pub(super) until: Instant,
 }
 
-impl Presences {
-    pub(super) fn find(&self, worker: WorkerId) -> Option<Told> {
+impl RemoteRenewals {
+    pub(super) fn find(&self, worker: WorkerId) -> Option<WorkerRenewal> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).copied()
     }
 
-    pub(super) fn note(&self, worker: WorkerId, told: Told) {
-        let mut presences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        presences.insert(worker, told);
-        if presences.len() > CROWD {
-            presences.retain(|_, old| old.until > told.at);
+    pub(super) fn note(&self, worker: WorkerId, told: WorkerRenewal) {
+        let mut renewals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        renewals.insert(worker, told);
+        if renewals.len() > MANY {
+            renewals.retain(|_, old| old.until > told.at);
         }
     }
 }

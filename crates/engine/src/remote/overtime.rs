@@ -13,7 +13,7 @@ use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
 use super::clocks::{Due, lease};
-use super::finish::Report;
+use super::finish::RemoteEnding;
 use crate::outcome::{Failed, Reply};
 use crate::run::end::overtime;
 
@@ -66,11 +66,11 @@ impl Remote {
             let code_version = versions.get(&lease.worker).cloned().flatten().map(Arc::from);
             let (job, record) = (Arc::new(detail.view.job), detail.view.record);
             tracing::warn!(job = %lease.job, kind = %job.spec.kind, ?limit,
-                "a worker elsewhere ran a job longer than it may: the run is over");
+                "a remote worker ran a job past its time limit: the run was ended");
             let first = record.runs == 1;
             let reply = Reply(Err(Failed::plain(overtime(limit))));
             let ending = self.end(job, record, reply, None, code_version).await;
-            reports.push(Report { finish: Finish { lease, ending }, first });
+            reports.push(RemoteEnding { finish: Finish { lease, ending }, first });
         }
         self.write(reports).await.map(drop)
     }

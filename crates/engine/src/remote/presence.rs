@@ -7,7 +7,7 @@ use backstop_store::{Error as StoreError, NewWorker};
 use tokio::time::Instant;
 
 use super::Remote;
-use super::memory::Told;
+use super::memory::WorkerRenewal;
 use super::work::{RemoteWorker, WorkRequest};
 
 /// How long a worker counts as there after it last asked for work.
@@ -20,7 +20,7 @@ impl Remote {
     /// Says that the worker is there, unless that was said a moment ago.
     pub(super) async fn present(&self, request: &WorkRequest) -> Result<(), StoreError> {
         let (id, what, now) = (request.worker.id(), fingerprint(request), Instant::now());
-        let known = self.memory.presences.find(id).filter(|told| told.what == what);
+        let known = self.memory.renewals.find(id).filter(|told| told.what == what);
         if known.is_some_and(|told| now.duration_since(told.at) < TOLD_EVERY) {
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Remote {
             Err(StoreError::NotEnlisted { .. }) => self.parts.store.enlist(introduction(request)).await?,
             Err(error) => return Err(error),
         }
-        self.memory.presences.note(id, Told { what, at: now, until: now + PRESENT_FOR });
+        self.memory.renewals.note(id, WorkerRenewal { what, at: now, until: now + PRESENT_FOR });
         Ok(())
     }
 
@@ -44,8 +44,8 @@ impl Remote {
     pub(super) async fn busy(&self, worker: &RemoteWorker, term: Duration) {
         let (id, now) = (worker.id(), Instant::now());
         let term = term.max(PRESENT_FOR);
-        let presences = &self.memory.presences;
-        let known = presences.find(id);
+        let renewals = &self.memory.renewals;
+        let known = renewals.find(id);
         if known.is_some_and(|told| now.duration_since(told.at) < TOLD_EVERY && told.until >= now + term / 2)
         {
             return;
@@ -53,7 +53,7 @@ impl Remote {
         if self.parts.store.renew(id, term, Vec::new()).await.is_ok()
             && let Some(told) = known
         {
-            presences.note(id, Told { at: now, until: now + term, ..told });
+            renewals.note(id, WorkerRenewal { at: now, until: now + term, ..told });
         }
     }
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use backstop_core::WorkerId;
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::Ending;
-use backstop_store::{Finish, Store};
+use backstop_store::{Finish, WorkStore};
 
 use super::work::Handed;
 
 /// Jobs of one batch that nobody has been told of yet: dropped, they go back without blame (C2).
 pub(super) struct Taken {
-    store: Arc<dyn Store>,
+    store: Arc<dyn WorkStore>,
     batch: WorkerId,
     pub(super) jobs: Vec<Handed>,
 }
 
 impl Taken {
-    pub(super) const fn new(store: Arc<dyn Store>, batch: WorkerId) -> Self {
+    pub(super) const fn new(store: Arc<dyn WorkStore>, batch: WorkerId) -> Self {
         Self { store, batch, jobs: Vec::new() }
     }
 
@@ -37,7 +37,7 @@ impl Drop for Taken {
     }
 }
 
-async fn hand_back(store: &dyn Store, batch: WorkerId, jobs: &[Handed]) {
+async fn hand_back(store: &dyn WorkStore, batch: WorkerId, jobs: &[Handed]) {
     let endings = jobs.iter().map(|handed| {
         let header = handed.view.job.spec.header();
         let ending = Ending::plain(header, Cause::Interrupted, Decision::handed_back());
@@ -46,6 +46,6 @@ async fn hand_back(store: &dyn Store, batch: WorkerId, jobs: &[Handed]) {
     let written = store.finish(endings.collect()).await;
     let retired = store.retire(batch).await;
     if let Err(error) = written.map(drop).and(retired) {
-        tracing::warn!(%error, jobs = jobs.len(), "jobs that nobody waited for go back when their lease is over");
+        tracing::warn!(%error, jobs = jobs.len(), "jobs that nobody waited for are requeued when their lease expires");
     }
 }

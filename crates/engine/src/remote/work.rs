@@ -96,7 +96,7 @@ pub enum Ended {
         /// What it came to.
         result: Value,
     },
-    /// A dependency asks for patience: it runs again later, at no cost.
+    /// A dependency asks to wait: it runs again later, at no cost.
     RateLimited {
         /// How much later.
         delay: Duration,

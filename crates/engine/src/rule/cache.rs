@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::failure::{Rule, RuleSet};
-use backstop_store::{Document, DocumentRange, Drawer, Error as StoreError, Store};
+use backstop_store::{Document, DocumentRange, Drawer, Error as StoreError, WorkStore};
 use tokio::time::Instant;
 
 /// How old the rules that a worker follows may be. Only failures look at them, so an idle worker never asks.
@@ -32,7 +32,7 @@ impl RuleCache {
 
     /// The rules in force. A store that is away leaves the ones that were read last: a failure is never kept waiting
     /// for the rule that might be about it.
-    pub(crate) async fn in_force(&self, store: &dyn Store) -> Arc<RuleSet> {
+    pub(crate) async fn in_force(&self, store: &dyn WorkStore) -> Arc<RuleSet> {
         if let Some(rules) = self.fresh() {
             return rules;
         }
@@ -62,12 +62,12 @@ impl RuleCache {
     }
 }
 
-pub(crate) async fn documents(store: &dyn Store) -> Result<Vec<Document>, StoreError> {
+pub(crate) async fn documents(store: &dyn WorkStore) -> Result<Vec<Document>, StoreError> {
     Ok(store.documents(DocumentRange::first(Drawer::Rules, MOST)).await?.items)
 }
 
 /// Every rule; a document that is none is reported and passed by.
-pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Rule>, StoreError> {
+pub(crate) async fn read(store: &dyn WorkStore) -> Result<Vec<Rule>, StoreError> {
     let parse = |document: Document| match serde_json::from_str(&document.body) {
         Ok(rule) => Some(rule),
         Err(error) => {

@@ -8,9 +8,9 @@ use backstop_core::job::{Ending, NewJob};
 
 /// The children of one run, until it has ended.
 #[derive(Debug)]
-pub(crate) struct Children(Mutex<Option<Vec<NewJob>>>);
+pub(crate) struct ChildJobs(Mutex<Option<Vec<NewJob>>>);
 
-impl Children {
+impl ChildJobs {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(Some(Vec::new())))
     }

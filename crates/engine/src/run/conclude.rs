@@ -15,7 +15,7 @@ use crate::outcome::{Failed, Reply};
 use crate::{sealing, signing};
 
 /// What a finished, failed or stopped handler left.
-pub(crate) struct Happened {
+pub(crate) struct HandlerEnd {
     pub(crate) job: Arc<StoredJob>,
     /// The record as it was claimed.
     pub(crate) record: Record,
@@ -25,14 +25,14 @@ pub(crate) struct Happened {
 }
 
 /// What a run comes to.
-pub(crate) struct Concluded {
+pub(crate) struct DecidedEnding {
     /// What is written.
     pub(crate) ending: Ending,
     /// The rule that wants the job's queue paused first (F18).
     pub(crate) pauses: Option<RuleId>,
 }
 
-impl Concluded {
+impl DecidedEnding {
     const fn plain(ending: Ending) -> Self {
         Self { ending, pauses: None }
     }
@@ -42,16 +42,16 @@ impl Concluded {
 pub(crate) fn conclude(
     config: &Config,
     rules: &RuleSet,
-    happened: Happened,
+    handler_end: HandlerEnd,
     ask: impl FnOnce(u32, &Failure) -> HookAnswer,
-) -> Concluded {
-    let Happened { job, record, reply, output, code_version } = happened;
+) -> DecidedEnding {
+    let HandlerEnd { job, record, reply, output, code_version } = handler_end;
     let mut concluded = match reply.0 {
-        Ok(value) => Concluded::plain(succeeded(config, &job, value)),
+        Ok(value) => DecidedEnding::plain(succeeded(config, &job, value)),
         Err(failed) => match failed.unserializable {
             Some(warning) => {
                 let warning = sanitize(&*config.redactor, &warning, config.limits.error_chars);
-                Concluded::plain(with_warning(succeeded(config, &job, None), warning))
+                DecidedEnding::plain(with_warning(succeeded(config, &job, None), warning))
             }
             None => {
                 let failed = without_secrets(config, &job, failed);
@@ -146,7 +146,7 @@ pub(crate) fn judge(
     record: &Record,
     failure: &Failure,
     hook: HookAnswer,
-) -> Concluded {
+) -> DecidedEnding {
     // Rules match what people see: the sanitized text.
     let evidence = evidence(config, job, failure);
     let rule = rules.judge(&RuleInput {
@@ -180,7 +180,7 @@ pub(crate) fn judge(
         ending.failure = Some(evidence);
     }
     let pauses = decided_by.filter(|rule| rule.action == RuleAction::PauseQueue).map(|rule| rule.id.clone());
-    Concluded { ending, pauses }
+    DecidedEnding { ending, pauses }
 }
 
 /// The sanitized evidence of a failure (F11).

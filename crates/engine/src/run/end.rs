@@ -8,20 +8,20 @@ use backstop_core::failure::{Cause, Failure, HookAnswer, RuleId};
 use backstop_core::job::Ending;
 use backstop_store::Store;
 
-use super::conclude::{Happened, conclude};
+use super::conclude::{HandlerEnd, conclude};
 use crate::parts::EngineParts;
 
 /// Turns what happened into what is written. A rule that pauses the queue has done so when this returns (F18).
 pub(crate) async fn end(
     parts: &Arc<EngineParts>,
-    happened: Happened,
+    handler_end: HandlerEnd,
     ask: impl FnOnce(u32, &Failure) -> HookAnswer,
 ) -> Ending {
     let EngineParts { store, config, rules, .. } = &**parts;
-    let job = happened.job.clone();
+    let job = handler_end.job.clone();
     // Only failures look at the rules: a success asks for nothing.
-    let rules = if happened.reply.0.is_err() { rules.in_force(&**store).await } else { Arc::default() };
-    let concluded = conclude(config, &rules, happened, ask);
+    let rules = if handler_end.reply.0.is_err() { rules.in_force(&**store).await } else { Arc::default() };
+    let concluded = conclude(config, &rules, handler_end, ask);
     if let Some(rule) = &concluded.pauses {
         pause_by_rule(&**store, &job.spec.queue, rule).await;
     }

@@ -47,7 +47,7 @@ fn expect(store: &StoreInfo, backend: &str) -> Result<(), StoreError> {
     }
     Err(StoreError::Unusable {
         location: store.location.clone(),
-        problem: format!("it is a store of kind {}, and the transaction is one of {backend}", store.backend),
+        problem: format!("the store is {}, and the transaction is on {backend}", store.backend),
         hint: "begin the transaction on the database that holds the jobs".to_owned(),
     })
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::execute::Executor;
 use super::hooks::{Hook, Hooked};
 use super::inline::InlineWorker;
+use super::parts::{ServedQueue, WorkerParts};
 use super::runtime::{Stopped, WorkerHandle};
-use super::setup::{ServedQueue, WorkerSetup};
-use crate::config::Pace;
+use crate::config::WorkerTimes;
 use crate::engine::Backstop;
 use crate::error::Error;
 use crate::job::Job;
@@ -50,7 +50,7 @@ pub struct WorkerBuilder<C> {
     queues: Vec<ServedQueue>,
     name: Option<String>,
     code_version: Option<Arc<str>>,
-    pace: Pace,
+    times: WorkerTimes,
     maintenance: bool,
 }
 
@@ -70,7 +70,7 @@ impl Backstop {
             queues: Vec::new(),
             name: None,
             code_version: None,
-            pace: Pace::default(),
+            times: WorkerTimes::default(),
             maintenance: true,
         }
     }
@@ -162,25 +162,25 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
 
     /// How long it may be silent before others take its jobs back; at least 100 ms.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.pace.lease = lease.max(Duration::from_millis(100));
+        self.times.lease = lease.max(Duration::from_millis(100));
         self
     }
 
     /// How often it looks for work when no wake-up comes.
     pub fn poll(mut self, poll: Duration) -> Self {
-        self.pace.poll = poll.max(Duration::from_millis(1));
+        self.times.poll = poll.max(Duration::from_millis(1));
         self
     }
 
     /// How long running work may go on after a stop was asked for.
     pub const fn grace(mut self, grace: Duration) -> Self {
-        self.pace.grace = grace;
+        self.times.grace = grace;
         self
     }
 
     /// How long a handler may ignore that it was told to stop before it is reported as stuck.
-    pub const fn stuck_after(mut self, patience: Duration) -> Self {
-        self.pace.stuck_after = patience;
+    pub const fn stuck_after(mut self, time: Duration) -> Self {
+        self.times.stuck_after = time;
         self
     }
 
@@ -220,7 +220,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         for served in only_served {
             if !known.iter().any(|one| *one.name == *served.name) {
                 tracing::info!(queue = %served.name,
-                    "no job was ever submitted to this queue, and no kind of this worker goes there by itself");
+                    "no job was ever submitted to this queue, and no kind of this worker uses it by default");
             }
         }
         for (queue, kinds) in unserved {
@@ -231,7 +231,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
     }
 
-    fn setup(self) -> Result<WorkerSetup<C>, Error> {
+    fn parts(self) -> Result<WorkerParts<C>, Error> {
         self.registry.check()?;
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
@@ -242,10 +242,10 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             registry: self.registry,
             hooks: self.hooks,
             code_version: self.code_version,
-            pace: self.pace,
+            times: self.times,
         };
         let name = self.name.unwrap_or_else(|| format!("pid-{}", std::process::id()));
-        Ok(WorkerSetup { executor, queues: self.queues, name, maintenance: self.maintenance })
+        Ok(WorkerParts { executor, queues: self.queues, name, maintenance: self.maintenance })
     }
 
     /// Starts it in the background.
@@ -254,7 +254,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// When it has no kind of job or no queue to serve, two of its types have one kind, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
         self.tell_of_queues().await;
-        WorkerHandle::start(self.setup()?).await
+        WorkerHandle::start(self.parts()?).await
     }
 
     /// Runs it until `shutdown` resolves, then stops it within its grace period (L18).
@@ -289,6 +289,6 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// When it has no kind of job or no queue to serve, or two of its types have one kind.
     pub fn inline(self) -> Result<InlineWorker<C>, Error> {
-        Ok(InlineWorker::new(self.setup()?))
+        Ok(InlineWorker::new(self.parts()?))
     }
 }

@@ -17,7 +17,7 @@ use crate::outcome::{Failed, Reply};
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What a run comes to.
-pub(crate) enum Settled {
+pub(crate) enum RunReply {
     /// The handler's own transaction has completed the job.
     Completed,
     /// This is to be written.
@@ -38,9 +38,9 @@ enum Fate {
 
 /// Compares what a handler says with the store, when it has tried to complete its job itself. `reply` is none for a
 /// run that was stopped because its lease is gone; that it has completed its job is one way to lose it.
-pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &CancellationToken) -> Settled {
+pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &CancellationToken) -> RunReply {
     if !run.completes.load(Ordering::SeqCst) {
-        return reply.map_or(Settled::Gone, Settled::Reply);
+        return reply.map_or(RunReply::Gone, RunReply::Reply);
     }
     match (fate(run, interrupt).await, reply) {
         (Fate::Completed, reply) => {
@@ -49,10 +49,10 @@ pub(crate) async fn settle(run: &Run, reply: Option<Reply>, interrupt: &Cancella
                 tracing::warn!(job = %run.lease.job, error,
                     "a handler failed after it had completed its job, which stays completed");
             }
-            Settled::Completed
+            RunReply::Completed
         }
-        (Fate::Held, Some(reply)) => Settled::Reply(not_committed(reply)),
-        (Fate::Held, None) | (Fate::Gone, _) => Settled::Gone,
+        (Fate::Held, Some(reply)) => RunReply::Reply(not_committed(reply)),
+        (Fate::Held, None) | (Fate::Gone, _) => RunReply::Gone,
     }
 }
 
@@ -63,7 +63,7 @@ async fn fate(run: &Run, interrupt: &CancellationToken) -> Fate {
             Ok(found) => return of(found.into_iter().next().flatten(), run),
             Err(_) if interrupt.is_cancelled() => return Fate::Held,
             Err(error) => {
-                tracing::warn!(%error, job = %run.lease.job, "cannot see whether a completion was committed");
+                tracing::warn!(%error, job = %run.lease.job, "cannot check whether a completion was committed");
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE) => {}
                     () = interrupt.cancelled() => {}

@@ -14,18 +14,18 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "run-log")]
 use tracing::Instrument as _;
 
-use super::completion::{Settled, settle};
+use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
-use super::slots::Slot;
-use crate::config::Pace;
+use super::slots::RunSlot;
+use crate::config::WorkerTimes;
 use crate::context::{JobContext, Run};
 use crate::engine::Backstop;
 use crate::outcome::{Failed, Reply, classify};
 use crate::parts::EngineParts;
 use crate::registry::{Handler, Registry};
 use crate::run::before::{Runner, before_run};
-use crate::run::children::Children;
-use crate::run::conclude::Happened;
+use crate::run::children::ChildJobs;
+use crate::run::conclude::HandlerEnd;
 use crate::run::end::{end, overtime};
 use crate::run::output::RunOutput;
 use crate::sealing;
@@ -43,7 +43,7 @@ pub(crate) struct Executor<C> {
     pub(crate) registry: Registry<C>,
     pub(crate) hooks: Vec<Hooked>,
     pub(crate) code_version: Option<Arc<str>>,
-    pub(crate) pace: Pace,
+    pub(crate) times: WorkerTimes,
 }
 
 /// What is left to do about a run.
@@ -74,7 +74,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         claimed: ClaimedJob,
         canceled: CancellationToken,
         interrupt: CancellationToken,
-        slot: Arc<Slot>,
+        slot: Arc<RunSlot>,
     ) -> Closing {
         let ClaimedJob { job, record, lease } = claimed;
         let output = Mutex::new(RunOutput::new(self.engine.parts.config.limits.output_bytes));
@@ -88,7 +88,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             code_version: self.code_version.clone(),
             courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
-            children: Children::new(),
+            children: ChildJobs::new(),
         });
         let info = RunInfo { job, record };
         let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
@@ -104,9 +104,9 @@ impl<C: Send + Sync + 'static> Executor<C> {
             },
         };
         let reply = match settle(&run, reply, &interrupt).await {
-            Settled::Reply(reply) => reply,
-            Settled::Gone => return Closing::Lost,
-            Settled::Completed => {
+            RunReply::Reply(reply) => reply,
+            RunReply::Gone => return Closing::Lost,
+            RunReply::Completed => {
                 self.completed(&info).await;
                 return Closing::Completed;
             }
@@ -129,7 +129,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 
     async fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
-        let happened = Happened {
+        let handler_end = HandlerEnd {
             job: info.job.clone(),
             record: info.record.clone(),
             reply,
@@ -140,7 +140,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Some(handler) => handler.ask(attempt, failure),
             None => HookAnswer::default(),
         };
-        let mut ending = end(&self.engine.parts, happened, ask).await;
+        let mut ending = end(&self.engine.parts, handler_end, ask).await;
         run.children.leave_with(&mut ending);
         ending
     }
@@ -187,7 +187,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         run: &Arc<Run>,
         handler: Option<Arc<dyn Handler<C>>>,
         interrupt: &CancellationToken,
-        slot: Arc<Slot>,
+        slot: Arc<RunSlot>,
     ) -> Left {
         let began = tokio::time::Instant::now();
         let left = self.handle(run, handler, interrupt, slot).await;
@@ -201,7 +201,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
         run: &Arc<Run>,
         handler: Option<Arc<dyn Handler<C>>>,
         interrupt: &CancellationToken,
-        slot: Arc<Slot>,
+        slot: Arc<RunSlot>,
     ) -> Left {
         let Some(handler) = handler else { return Left::Lost };
         let payload = match sealing::payload(&self.engine.parts.config, &run.job.spec) {
@@ -239,18 +239,24 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 
     /// Drops the handler. One that does not let go keeps its slot and is reported (F10).
-    async fn stop(&self, mut task: JoinHandle<Reply>, courtesy: Duration, run: &Arc<Run>, slot: Arc<Slot>) {
+    async fn stop(
+        &self,
+        mut task: JoinHandle<Reply>,
+        courtesy: Duration,
+        run: &Arc<Run>,
+        slot: Arc<RunSlot>,
+    ) {
         if !courtesy.is_zero() && tokio::time::timeout(courtesy, &mut task).await.is_ok() {
             return;
         }
         task.abort();
-        let patience = self.pace.stuck_after;
+        let stuck_after = self.times.stuck_after;
         let (parts, run) = (self.engine.parts.clone(), run.clone());
         tokio::spawn(async move {
-            if tokio::time::timeout(patience, &mut task).await.is_err() {
+            if tokio::time::timeout(stuck_after, &mut task).await.is_err() {
                 let what = EventKind::Stuck { run: run.record.runs, slot: slot.number() };
                 tracing::warn!(job = %run.job.spec.id, kind = %run.job.spec.kind, slot = slot.number(),
-                    "a handler ignores that it was told to stop and keeps its slot");
+                    "a handler ignores the request to stop and keeps its slot");
                 parts.publish(&run.job, what).await;
                 let _ = task.await;
             }
@@ -292,7 +298,7 @@ fn payload_text(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         return (*text).to_owned();
     }
-    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a text".to_owned())
+    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 /// A job that was claimed but never started, handed back without blame (C2).

@@ -6,21 +6,21 @@ use std::time::Duration;
 use backstop_store::Error as StoreError;
 use tokio::time::Instant;
 
-use super::runtime::{Shared, lock};
-use crate::loops::Pulse;
+use super::runtime::{RunningWorker, lock};
+use crate::loops::LoopHeartbeat;
 
 /// How often a worker with runs under way asks whether they were canceled elsewhere.
 const CANCEL_CHECK: Duration = Duration::from_secs(1);
 
-impl<C: Send + Sync + 'static> Shared<C> {
+impl<C: Send + Sync + 'static> RunningWorker<C> {
     /// Runs until the worker is gone.
-    pub(crate) async fn heartbeat(self: Arc<Self>, pulse: &Pulse) {
-        let lease = self.executor.pace.lease;
+    pub(crate) async fn heartbeat(self: Arc<Self>, heartbeat: &LoopHeartbeat) {
+        let lease = self.executor.times.lease;
         let mut renewed = Instant::now();
         // When the lease was last renewed is not known to a loop that was started again.
-        let mut overdue = pulse.restarts() > 0;
+        let mut overdue = heartbeat.restarts() > 0;
         loop {
-            pulse.beat();
+            heartbeat.record();
             tokio::time::sleep((lease / 3).min(CANCEL_CHECK)).await;
             // An idle worker says nothing that it need not say.
             if !overdue && lock(&self.running).is_empty() && renewed.elapsed() < lease / 3 {
@@ -35,8 +35,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 }
                 Err(StoreError::NotEnlisted { .. }) => self.enlist_again().await,
                 Err(error) => {
-                    pulse.warn(&error, || {
-                        tracing::warn!(%error, "the lease cannot be renewed at the moment");
+                    heartbeat.warn(&error, || {
+                        tracing::warn!(%error, "cannot renew the lease; trying again");
                     });
                     if renewed.elapsed() >= lease {
                         // Others may run these jobs by now. Their ends would be refused: stop wasting work.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{Closing, Executor};
-use super::setup::WorkerSetup;
+use super::parts::WorkerParts;
 use super::slots::QueueSlots;
 use crate::error::Error;
 
@@ -55,9 +55,9 @@ pub struct Ran {
 }
 
 impl<C: Send + Sync + 'static> InlineWorker<C> {
-    pub(crate) fn new(setup: WorkerSetup<C>) -> Self {
-        let queues = setup.queues.into_iter().map(|queue| queue.name).collect();
-        Self { executor: setup.executor, queues, name: setup.name }
+    pub(crate) fn new(parts: WorkerParts<C>) -> Self {
+        let queues = parts.queues.into_iter().map(|queue| queue.name).collect();
+        Self { executor: parts.executor, queues, name: parts.name }
     }
 
     /// Runs the next due job, if there is one.

@@ -8,8 +8,8 @@ use backstop_core::Lease;
 use backstop_store::Finish;
 use tokio::sync::Notify;
 
-use super::slots::Slot;
-use crate::loops::Pulse;
+use super::slots::RunSlot;
+use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::run::write::{log_end, write_apart};
 
@@ -19,18 +19,18 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// One ending with the slot that it keeps until it is durable: a lost ending never frees a slot (F17).
-pub(crate) struct Report {
+pub(crate) struct PendingEnding {
     pub(crate) finish: Finish,
     /// True when this was the job's first run: retries are a share of those (F19).
     pub(crate) first: bool,
     /// True once its retry has a place in the budget of its kind.
     pub(crate) booked: bool,
     /// Given back when the report is dropped.
-    pub(crate) _slot: Option<Arc<Slot>>,
+    pub(crate) _slot: Option<Arc<RunSlot>>,
 }
 
-impl Report {
-    pub(crate) const fn new(finish: Finish, first: bool, slot: Option<Arc<Slot>>) -> Self {
+impl PendingEnding {
+    pub(crate) const fn new(finish: Finish, first: bool, slot: Option<Arc<RunSlot>>) -> Self {
         Self { finish, first, booked: false, _slot: slot }
     }
 }
@@ -44,7 +44,7 @@ struct Batch {
 
 /// Endings that are not durable yet. They outlive a panic of the loop that writes them.
 pub(crate) struct Outbox {
-    waiting: Mutex<VecDeque<Report>>,
+    waiting: Mutex<VecDeque<PendingEnding>>,
     arrived: Notify,
     emptied: Notify,
 }
@@ -58,7 +58,7 @@ impl Outbox {
         })
     }
 
-    pub(crate) fn push(&self, report: Report) {
+    pub(crate) fn push(&self, report: PendingEnding) {
         self.lock().push_back(report);
         self.arrived.notify_one();
     }
@@ -68,7 +68,7 @@ impl Outbox {
         self.lock().iter().map(|report| report.finish.lease).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Report>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<PendingEnding>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,29 +123,29 @@ impl Outbox {
     }
 
     /// The loop: copies a batch, writes it, and only then lets it go.
-    pub(crate) async fn write_all(&self, parts: &EngineParts, pulse: &Pulse, beat: Duration) {
+    pub(crate) async fn write_all(&self, parts: &EngineParts, heartbeat: &LoopHeartbeat, poll: Duration) {
         let mut pause = PAUSE_MIN;
         loop {
-            pulse.beat();
+            heartbeat.record();
             self.gather().await;
             parts.budgets.tell(&*parts.store, &parts.config).await;
             // Each call to the store has a deadline of its own.
-            pulse.beat();
+            heartbeat.record();
             let mut batch = self.batch();
             if batch.endings.is_empty() {
                 self.emptied.notify_waiters();
-                // Waking up now and then keeps the pulse.
-                let _ = tokio::time::timeout(beat, self.arrived.notified()).await;
+                // Waking up now and then keeps the heartbeat.
+                let _ = tokio::time::timeout(poll, self.arrived.notified()).await;
                 continue;
             }
             self.book(parts, &mut batch).await;
-            pulse.beat();
+            heartbeat.record();
             let count = batch.endings.len();
             // One that the store always refuses holds up none of the others (F17).
             match write_apart(batch.endings, |endings| parts.store.finish(endings)).await {
                 Ok(answers) => {
                     pause = PAUSE_MIN;
-                    let written: Vec<Report> = self.lock().drain(..count).collect();
+                    let written: Vec<PendingEnding> = self.lock().drain(..count).collect();
                     for (report, (finish, answer)) in written.iter().zip(&answers) {
                         log_end(finish, answer.is_err());
                         if report.first {
@@ -154,10 +154,10 @@ impl Outbox {
                     }
                 }
                 Err(error) => {
-                    pulse.warn(&error, || {
-                        tracing::warn!(%error, endings = count, "endings are kept and tried again");
+                    heartbeat.warn(&error, || {
+                        tracing::warn!(%error, endings = count, "cannot store how runs ended; they are kept and retried");
                     });
-                    pulse.rest(pause).await;
+                    heartbeat.rest(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{Closing, Executor, hand_back};
-use super::report::{Outbox, Report};
-use super::setup::WorkerSetup;
-use super::slots::{QueueSlots, Slot};
+use super::parts::WorkerParts;
+use super::report::{Outbox, PendingEnding};
+use super::slots::{QueueSlots, RunSlot};
 use crate::error::Error;
 use crate::loops::{Health, HealthWatch, Loops};
 use crate::maintenance::MaintenanceHandle;
@@ -28,7 +28,7 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 const LAST_CLAIM: Duration = Duration::from_secs(5);
 
 /// What the loops of one worker share.
-pub(crate) struct Shared<C> {
+pub(crate) struct RunningWorker<C> {
     pub(crate) executor: Executor<C>,
     pub(crate) queues: Vec<Served>,
     pub(crate) kinds: Arc<[KnownKind]>,
@@ -64,11 +64,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Send + Sync + 'static> Shared<C> {
-    pub(crate) fn new(setup: WorkerSetup<C>) -> Self {
+impl<C: Send + Sync + 'static> RunningWorker<C> {
+    pub(crate) fn new(parts: WorkerParts<C>) -> Self {
         let freed = Arc::new(Notify::new());
-        let config = &setup.executor.engine.parts.config;
-        let queues = setup.queues.iter().map(|queue| Served {
+        let config = &parts.executor.engine.parts.config;
+        let queues = parts.queues.iter().map(|queue| Served {
             slots: QueueSlots::new(queue.name.clone(), queue.concurrency, freed.clone()),
             prefetch: queue.prefetch,
             any_kind: config.queues.get(&*queue.name).is_some_and(|queue| queue.fail_unknown_kind),
@@ -76,8 +76,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
         });
         Self {
             queues: queues.collect(),
-            kinds: setup.executor.registry.known(),
-            name: setup.name,
+            kinds: parts.executor.registry.known(),
+            name: parts.name,
             identity: Mutex::new(crate::ids::worker_id()),
             running: Mutex::new(HashMap::new()),
             outbox: Outbox::new(),
@@ -86,8 +86,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
             stop: CancellationToken::new(),
             fetched: CancellationToken::new(),
             interrupt: CancellationToken::new(),
-            loops: setup.executor.engine.loops(),
-            executor: setup.executor,
+            loops: parts.executor.engine.loops(),
+            executor: parts.executor,
         }
     }
 
@@ -111,7 +111,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
             code_version: self.executor.code_version.as_deref().map(str::to_owned),
             queues: self.queues.iter().map(|queue| queue.slots.queue.clone()).collect(),
             kinds: self.kinds.clone(),
-            lease: self.executor.pace.lease,
+            lease: self.executor.times.lease,
         };
         self.store().enlist(worker).await
     }
@@ -126,22 +126,22 @@ impl<C: Send + Sync + 'static> Shared<C> {
     }
 
     /// Starts one run in a task of its own.
-    pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: Slot) {
+    pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: RunSlot) {
         let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
         self.parts().runs.add(job, canceled.clone());
-        let shared = self.clone();
+        let worker = self.clone();
         tokio::spawn(async move {
             let slot = Arc::new(slot);
             let closing =
-                shared.executor.execute(claimed, canceled, shared.interrupt.clone(), slot.clone()).await;
+                worker.executor.execute(claimed, canceled, worker.interrupt.clone(), slot.clone()).await;
             if let Closing::Write(finish) = closing {
-                shared.outbox.push(Report::new(*finish, first, Some(slot)));
+                worker.outbox.push(PendingEnding::new(*finish, first, Some(slot)));
             }
-            shared.parts().runs.remove(job);
+            worker.parts().runs.remove(job);
             let none_left = {
-                let mut running = lock(&shared.running);
+                let mut running = lock(&worker.running);
                 // The same job may run here again under a newer lease: only this run's entry goes.
                 if running.get(&job).is_some_and(|run| run.lease == lease) {
                     running.remove(&job);
@@ -149,7 +149,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
                 running.is_empty()
             };
             if none_left {
-                shared.idle.notify_waiters();
+                worker.idle.notify_waiters();
             }
         });
     }
@@ -206,17 +206,17 @@ trait Control: Send + Sync {
 }
 
 impl WorkerHandle {
-    pub(crate) async fn start<C: Send + Sync + 'static>(setup: WorkerSetup<C>) -> Result<Self, Error> {
-        let maintenance = setup.maintenance;
-        let shared = Arc::new(Shared::new(setup));
-        let id = shared.id();
-        shared.enlist(id).await?;
-        let loops = shared.loops.clone();
-        let tasks = start_loops(&shared, &loops);
-        let lease = shared.executor.pace.lease;
-        let maintenance = maintenance.then(|| shared.executor.engine.maintenance().lease(lease).start());
+    pub(crate) async fn start<C: Send + Sync + 'static>(parts: WorkerParts<C>) -> Result<Self, Error> {
+        let maintenance = parts.maintenance;
+        let worker = Arc::new(RunningWorker::new(parts));
+        let id = worker.id();
+        worker.enlist(id).await?;
+        let loops = worker.loops.clone();
+        let tasks = start_loops(&worker, &loops);
+        let lease = worker.executor.times.lease;
+        let maintenance = maintenance.then(|| worker.executor.engine.maintenance().lease(lease).start());
         let hurry = CancellationToken::new();
-        Ok(Self { id, control: shared, loops, tasks, maintenance, hurry })
+        Ok(Self { id, control: worker, loops, tasks, maintenance, hurry })
     }
 
     /// This worker's identity at its start.
@@ -277,37 +277,40 @@ impl Drop for WorkerHandle {
     }
 }
 
-fn start_loops<C: Send + Sync + 'static>(shared: &Arc<Shared<C>>, loops: &Loops) -> Vec<JoinHandle<()>> {
-    let pace = shared.executor.pace.clone();
+fn start_loops<C: Send + Sync + 'static>(
+    worker: &Arc<RunningWorker<C>>,
+    loops: &Loops,
+) -> Vec<JoinHandle<()>> {
+    let times = worker.executor.times.clone();
     // Long enough that one slow call to the store is no alarm, short enough to be seen before the lease runs out.
-    let deadline = pace.poll.max(pace.lease) * 2;
+    let deadline = times.poll.max(times.lease) * 2;
     // Writing and renewing go on until the very end; only fetching stops when a stop is asked for.
-    let forever = shared.interrupt.child_token();
-    let (fetch, report, beat) = (shared.clone(), shared.clone(), shared.clone());
+    let forever = worker.interrupt.child_token();
+    let (fetch, report, renew) = (worker.clone(), worker.clone(), worker.clone());
     vec![
-        loops.supervise("fetch", deadline, shared.stop.clone(), move |pulse| {
-            let shared = fetch.clone();
+        loops.supervise("fetch", deadline, worker.stop.clone(), move |heartbeat| {
+            let worker = fetch.clone();
             async move {
-                shared.clone().fetch(&pulse).await;
-                shared.fetched.cancel();
+                worker.clone().fetch(&heartbeat).await;
+                worker.fetched.cancel();
             }
         }),
-        loops.supervise("report", deadline, forever.clone(), move |pulse| {
-            let shared = report.clone();
-            async move { shared.outbox.write_all(shared.parts(), &pulse, pace.poll).await }
+        loops.supervise("report", deadline, forever.clone(), move |heartbeat| {
+            let worker = report.clone();
+            async move { worker.outbox.write_all(worker.parts(), &heartbeat, times.poll).await }
         }),
-        loops.supervise("heartbeat", deadline, forever, move |pulse| {
-            let shared = beat.clone();
-            async move { shared.heartbeat(&pulse).await }
+        loops.supervise("heartbeat", deadline, forever, move |heartbeat| {
+            let worker = renew.clone();
+            async move { worker.heartbeat(&heartbeat).await }
         }),
     ]
 }
 
-impl<C: Send + Sync + 'static> Control for Shared<C> {
+impl<C: Send + Sync + 'static> Control for RunningWorker<C> {
     fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped> {
         Box::pin(async move {
             self.stop.cancel();
-            let over = Instant::now() + self.executor.pace.grace;
+            let over = Instant::now() + self.executor.times.grace;
             // What a claim under way brings would be left to the lease, and blamed for it.
             tokio::select! {
                 () = self.fetched.cancelled() => {}
@@ -316,7 +319,7 @@ impl<C: Send + Sync + 'static> Control for Shared<C> {
             }
             for queue in &self.queues {
                 for claimed in lock(&queue.buffer).drain(..) {
-                    self.outbox.push(Report::new(hand_back(&claimed), false, None));
+                    self.outbox.push(PendingEnding::new(hand_back(&claimed), false, None));
                 }
             }
             let graceful = tokio::select! {

@@ -48,7 +48,7 @@ impl Reserved {
 
     /// One slot of it. A store that hands out more than it was asked for gets room all the same: what it says is
     /// started must run.
-    pub(crate) fn take(&mut self) -> Slot {
+    pub(crate) fn take(&mut self) -> RunSlot {
         match self.count.checked_sub(1) {
             Some(left) => self.count = left,
             None => {
@@ -56,7 +56,7 @@ impl Reserved {
             }
         }
         let number = self.queue.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Slot { queue: self.queue.clone(), number: number.unwrap_or(self.queue.limit) }
+        RunSlot { queue: self.queue.clone(), number: number.unwrap_or(self.queue.limit) }
     }
 }
 
@@ -68,19 +68,19 @@ impl Drop for Reserved {
 
 /// One taken slot; dropping it gives it back and wakes the fetch loop.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct RunSlot {
     queue: Arc<QueueSlots>,
     number: usize,
 }
 
-impl Slot {
+impl RunSlot {
     /// Which slot of its queue it is, from 0.
     pub(crate) const fn number(&self) -> usize {
         self.number
     }
 }
 
-impl Drop for Slot {
+impl Drop for RunSlot {
     fn drop(&mut self) {
         self.queue.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
         self.queue.in_use.fetch_sub(1, Ordering::AcqRel);

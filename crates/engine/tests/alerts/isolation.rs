@@ -132,17 +132,13 @@ async fn what_every_channel_was_told_is_listed_page_by_page() {
             break;
         }
     }
-    let of = |channel: &str| listed.iter().filter(|account| account.log.channel == channel).count();
+    let of = |channel: &str| listed.iter().filter(|told| told.log.channel == channel).count();
     assert_eq!((listed.len(), of("one"), of("two")), (4, 2, 2), "two incidents, two channels");
-    for account in &listed {
-        assert!(one.heard().iter().any(|message| message.incident == account.incident), "{account:?}");
-        let failing = account.log.channel == "two";
-        assert_eq!(
-            (account.log.failures > 0, account.log.trouble.is_some()),
-            (failing, failing),
-            "{account:?}"
-        );
-        assert_eq!(account.log.waiting > 0, failing, "{account:?}");
+    for told in &listed {
+        assert!(one.heard().iter().any(|message| message.incident == told.incident), "{told:?}");
+        let failing = told.log.channel == "two";
+        assert_eq!((told.log.failures > 0, told.log.trouble.is_some()), (failing, failing), "{told:?}");
+        assert_eq!(told.log.waiting > 0, failing, "{told:?}");
     }
     assert!(stage.engine.incidents().alerts(None, 100_000).await.is_err(), "a page has its limit");
 }

@@ -166,15 +166,15 @@ impl Stage {
         assert!(said[0].is_some(), "the incident is known");
     }
 
-    /// The account of the only channel.
+    /// The log of the only channel.
     pub(crate) async fn log(&self, incident: &str) -> AlertLog {
         self.engine.incidents().alert_logs(incident).await.expect("the model is there").remove(0)
     }
 
     /// How many alerts wait in the outbox.
     pub(crate) async fn outbox(&self) -> usize {
-        let shelf = DocumentRange::first(Drawer::Alerts, 1_000);
-        self.engine.store().documents(shelf).await.expect("the model is there").items.len()
+        let range = DocumentRange::first(Drawer::Alerts, 1_000);
+        self.engine.store().documents(range).await.expect("the model is there").items.len()
     }
 
     /// Puts copies of the only waiting alert into the outbox, as if more jobs had died of it.

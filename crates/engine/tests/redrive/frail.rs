@@ -88,9 +88,9 @@ impl Layer for Frail {
         self.around("job_summaries", |store| store.job_summaries(ids))
     }
 
-    fn documents(&self, shelf: DocumentRange) -> Answer<'_, Documents> {
-        let drawer = shelf.drawer;
-        let verb = self.around("documents", |store| store.documents(shelf));
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        let drawer = range.drawer;
+        let verb = self.around("documents", |store| store.documents(range));
         Box::pin(async move {
             let found = verb.await?;
             let plans = if drawer == Drawer::Plans { found.items.len() } else { 0 };

@@ -60,8 +60,8 @@ fn calls(engine: &Backstop, verb: &str) -> u64 {
     let times = families.iter().find(|family| family.name == "backstop_store_seconds").expect("it is kept");
     let of_verb = times.samples.iter().find(|sample| sample.labels.iter().any(|(_, value)| **value == *verb));
     of_verb.map_or(0, |sample| match sample.value {
-        backstop::figures::Value::Times { count, .. } => count,
-        backstop::figures::Value::Number(_) => 0,
+        backstop::figures::FigureValue::Times { count, .. } => count,
+        backstop::figures::FigureValue::Number(_) => 0,
     })
 }
 

@@ -151,7 +151,7 @@ async fn an_unknown_store_is_one_clear_sentence() {
     };
     assert!(message("jobs.db").await.contains("write sqlite:FILE"));
     let text = message("oracle://joe:secret@db/jobs").await;
-    assert!(text.contains("names no store") && !text.contains("secret"), "{text}");
+    assert!(text.contains("is not the URL of a store") && !text.contains("secret"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,14 +24,14 @@ const WAY_OUT: &str = "write backoff(exponential, base = \"1s\", cap = \"10m\")"
 
 /// What the attribute says of waits.
 #[derive(Default)]
-pub(super) struct Backoff {
+pub(super) struct BackoffArguments {
     growth: Option<Ident>,
     base: Option<Duration>,
     cap: Option<Duration>,
     jitter: Option<TokenStream>,
 }
 
-impl Backoff {
+impl BackoffArguments {
     /// Reads what stands in the parentheses of `backoff(...)`.
     pub(super) fn read(meta: &ParseNestedMeta<'_>) -> syn::Result<Self> {
         if !meta.input.peek(syn::token::Paren) {

@@ -8,7 +8,7 @@ use syn::meta::ParseNestedMeta;
 use syn::parse::Parser;
 use syn::{Error, LitStr};
 
-use super::backoff::Backoff;
+use super::backoff::BackoffArguments;
 use crate::attrs;
 use crate::duration;
 
@@ -32,21 +32,21 @@ const PRIORITIES: [(&str, &str); 5] =
 
 /// What the attribute asks for; none is the engine's default.
 #[derive(Default)]
-pub(super) struct Options {
+pub(super) struct JobArguments {
     pub(super) kind: Option<LitStr>,
     pub(super) version: Option<u32>,
     queue: Option<LitStr>,
     priority: Option<Ident>,
     max_retries: Option<u32>,
     max_crashes: Option<u32>,
-    backoff: Option<Backoff>,
+    backoff: Option<BackoffArguments>,
     timeout: Option<Duration>,
     delay: Option<Duration>,
     max_wait: Option<Duration>,
     expires_in: Option<Duration>,
 }
 
-impl Options {
+impl JobArguments {
     /// Reads what stands in the attribute's parentheses.
     pub(super) fn read(args: TokenStream) -> syn::Result<Self> {
         let mut options = Self::default();
@@ -68,7 +68,7 @@ impl Options {
             "priority" => attrs::once(meta, key, &mut self.priority, priority(meta)?),
             "max_retries" => attrs::once(meta, key, &mut self.max_retries, attrs::number(meta, key, 5)?),
             "max_crashes" => attrs::once(meta, key, &mut self.max_crashes, attrs::number(meta, key, 3)?),
-            "backoff" => attrs::once(meta, key, &mut self.backoff, Backoff::read(meta)?),
+            "backoff" => attrs::once(meta, key, &mut self.backoff, BackoffArguments::read(meta)?),
             "timeout" => attrs::once(meta, key, &mut self.timeout, timeout(meta)?),
             "delay" => attrs::once(meta, key, &mut self.delay, attrs::duration(meta, key)?.0),
             "max_wait" => attrs::once(meta, key, &mut self.max_wait, attrs::duration(meta, key)?.0),
@@ -105,7 +105,7 @@ impl Options {
             let time = duration::expression(time?);
             Some(quote!(#name: Some(#time)))
         });
-        let waits = self.backoff.as_ref().map(Backoff::fields).unwrap_or_default();
+        let waits = self.backoff.as_ref().map(BackoffArguments::fields).unwrap_or_default();
         let fields: Vec<_> = counts.chain(times).chain(waits).collect();
         let defaults = quote!(..<::backstop::JobDefaults as ::core::default::Default>::default());
         (!fields.is_empty()).then(|| quote!(::backstop::JobDefaults { #(#fields,)* #defaults }))

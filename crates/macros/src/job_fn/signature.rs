@@ -7,7 +7,7 @@ use syn::{Attribute, Error, FnArg, GenericArgument, Pat, PatType, Path, PathArgu
 use crate::attrs::Problems;
 
 /// A function's parameters, sorted.
-pub(super) struct Signature {
+pub(super) struct HandlerParams {
     /// What the struct holds, in the order of the parameters.
     pub(super) fields: Vec<Field>,
     /// The application's type, if the function asks for the context.
@@ -23,7 +23,7 @@ pub(super) struct Field {
     pub(super) ty: Type,
 }
 
-impl Signature {
+impl HandlerParams {
     /// Sorts the parameters of a function that can be a job; all that is wrong with one that cannot.
     pub(super) fn read(sig: &syn::Signature) -> syn::Result<Self> {
         let mut problems = Problems::default();

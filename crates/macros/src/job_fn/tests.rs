@@ -42,7 +42,7 @@ fn every_key_is_written() {
             "send_email(cx, self.to, self.subject).await",
             r#".queue("mails").priority(::backstop::Priority::High).policy("#,
             "::backstop::JobDefaults { max_retries: Some(3u32), timeout: Some(::core::time::Duration::new(30u64, 0u32)),",
-            "::backstop::__private::Registration::of::<SendEmail>()",
+            "::backstop::__private::RegistryEntry::of::<SendEmail>()",
         ],
     );
 }

@@ -9,7 +9,7 @@ use super::{Caller, Peer, Scope, peer, throttle};
 use crate::api::Api;
 use crate::error::ApiError;
 use crate::figures;
-use crate::routes::RouteNeeds;
+use crate::route::RouteNeeds;
 
 /// Longest text that is looked at as a token.
 const TOKEN_CHARS: usize = 256;

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use backstop::{Loops, Pulse};
+use backstop::{LoopHeartbeat, Loops};
 use tokio_util::sync::CancellationToken;
 
 use super::tokens::{TokenCache, Tokens};
@@ -68,10 +68,10 @@ impl Tokens {
             let (inner, stop) = (Arc::downgrade(&self.inner), CancellationToken::new());
             let over = stop.clone();
             // The task of a supervisor goes on by itself.
-            drop(self.inner.watching.loops.supervise("tokens", SILENT, stop, move |pulse| {
+            drop(self.inner.watching.loops.supervise("tokens", SILENT, stop, move |heartbeat| {
                 let (inner, over) = (inner.clone(), over.clone());
                 async move {
-                    look_after(&inner, &pulse).await;
+                    look_after(&inner, &heartbeat).await;
                     over.cancel();
                 }
             }));
@@ -81,9 +81,9 @@ impl Tokens {
 }
 
 /// Looks at the tokens until nobody stays.
-async fn look_after(inner: &Weak<TokenCache>, pulse: &Pulse) {
+async fn look_after(inner: &Weak<TokenCache>, heartbeat: &LoopHeartbeat) {
     loop {
-        pulse.beat();
+        heartbeat.record();
         tokio::time::sleep(LOOK).await;
         let Some(inner) = inner.upgrade() else { return };
         if inner.watching.is_over() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backstop::{Loops, Pulse, Timestamp};
+use backstop::{LoopHeartbeat, Loops, Timestamp};
 use backstop_store::{Amend, Drawer, Edit, Error as StoreError, Expect, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
@@ -37,7 +37,7 @@ pub(super) struct AuditWriter {
     node: String,
     pending: Mutex<Pending>,
     hurry: Notify,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<LoopHeartbeat>,
 }
 
 #[derive(Default)]
@@ -58,12 +58,12 @@ impl std::fmt::Debug for AuditWriter {
 
 impl AuditWriter {
     pub(super) fn new(store: Arc<dyn Store>, loops: &Loops) -> Self {
-        let pulse = loops.pulse("audit", SILENT);
-        pulse.idle();
+        let heartbeat = loops.heartbeat("audit", SILENT);
+        heartbeat.idle();
         // The end of the id is its random part.
         let id = backstop::worker_id().to_string();
         let node = id.get(id.len().saturating_sub(12)..).unwrap_or_default().to_owned();
-        Self { store, node, pending: Mutex::default(), hurry: Notify::new(), pulse }
+        Self { store, node, pending: Mutex::default(), hurry: Notify::new(), heartbeat }
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -128,7 +128,7 @@ impl AuditWriter {
     /// Writes until there is nothing left.
     async fn write_all(&self) {
         loop {
-            self.pulse.beat();
+            self.heartbeat.record();
             if self.pending().waiting.is_empty() {
                 // Somebody who waits ends the gathering: others that come meanwhile go with the next write.
                 let _ = timeout(GATHER, self.hurry.notified()).await;
@@ -138,7 +138,7 @@ impl AuditWriter {
                 if pending.lines.is_empty() {
                     // Whoever waits now waits for lines of before, and those are stored.
                     pending.waiting.drain(..).for_each(told);
-                    self.pulse.idle();
+                    self.heartbeat.idle();
                     return pending.running = false;
                 }
                 pending.batch()
@@ -151,7 +151,7 @@ impl AuditWriter {
                     "the audit log cannot be written; it is tried again"
                 );
                 sleep(pause).await;
-                self.pulse.beat();
+                self.heartbeat.record();
                 pause = (pause * 2).min(PAUSE_MOST);
             }
             waiting.into_iter().for_each(told);

@@ -1,21 +1,20 @@
 //! Figures of the server, and all figures together as one text (V3).
 //!
-//! Owns what is counted of requests and the scrape, which is made at most once a second however often it is asked for.
+//! Owns the scrape, which is made at most once a second however often it is asked for.
 
+mod requests;
 mod stored;
 mod text;
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::response::Response;
-use backstop::figures::{Family, Labelled, SHORT, Sample, Sort, Times, float};
+use backstop::figures::{Family, Sample, Sort, float};
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::routes::RouteAccess;
+pub use requests::AnsweredRequest;
+pub(crate) use requests::{OpenRequest, RequestFigures};
 pub(crate) use text::CONTENT_TYPE;
 
 /// How long a scrape stands for the next ones.
@@ -23,76 +22,6 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The path that can be opened to everybody.
 pub(crate) const PATH: &str = "/metrics";
-
-/// A request that was answered, for whoever traces them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AnsweredRequest {
-    /// Its method and route, with parameters in braces; `none` as the route of a path that is unknown.
-    pub route: String,
-    /// The status of its answer.
-    pub status: u16,
-    /// How long the answer took; what follows of a stream is not counted.
-    pub took: Duration,
-    /// The `traceparent` it came with, as it was sent.
-    pub trace_parent: Option<String>,
-}
-
-/// Hears of answered requests. It must not wait for anything.
-pub(crate) type RequestListener = Box<dyn Fn(AnsweredRequest) + Send + Sync>;
-
-/// What is counted of requests, and the latest scrape.
-pub(crate) struct RequestFigures {
-    count: Labelled<AtomicU64>,
-    time: Labelled<Times>,
-    /// One request at a time gathers; the others wait for its text.
-    scrape: tokio::sync::Mutex<Option<(Instant, Arc<str>)>>,
-    pub(crate) listener: OnceLock<RequestListener>,
-}
-
-impl std::fmt::Debug for RequestFigures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Requests").finish_non_exhaustive()
-    }
-}
-
-impl Default for RequestFigures {
-    fn default() -> Self {
-        let (count, time) = (Labelled::new(["route", "status"]), Labelled::new(["route", ""]));
-        Self { count, time, scrape: tokio::sync::Mutex::default(), listener: OnceLock::new() }
-    }
-}
-
-/// A request that is under way. It is counted by its route, which is one of a fixed list, and not by its path, which
-/// anybody can make up.
-pub(crate) struct OpenRequest<'a> {
-    requests: &'a RequestFigures,
-    route: &'a Arc<str>,
-    heard: Option<(&'a RequestListener, Option<String>)>,
-    began: Instant,
-}
-
-impl<'a> OpenRequest<'a> {
-    pub(crate) fn new(api: &'a Api, sign: &'a RouteAccess, request: &Request) -> Self {
-        let requests = &api.reporting().requests;
-        let heard = requests.listener.get().map(|listener| (listener, trace_parent(request)));
-        Self { requests, route: sign.name(request.method()), heard, began: Instant::now() }
-    }
-
-    pub(crate) fn answered(self, response: &Response) {
-        let (status, took) = (response.status(), self.began.elapsed());
-        self.requests.count.add(self.route, status.as_str(), 1);
-        self.requests.time.add(self.route, "", SHORT, took);
-        if let Some((listener, trace_parent)) = self.heard {
-            let (route, status) = (self.route.to_string(), status.as_u16());
-            listener(AnsweredRequest { route, status, took, trace_parent });
-        }
-    }
-}
-
-fn trace_parent(request: &Request) -> Option<String> {
-    Some(request.headers().get("traceparent")?.to_str().ok()?.to_owned())
-}
 
 /// Every figure as text, at most a second old.
 pub(crate) async fn scrape(api: &Api) -> Arc<str> {
@@ -121,8 +50,8 @@ fn of_requests(api: &Api) -> Vec<Family> {
     let count = requests.count.samples();
     let limited = count.iter().filter(|sample| sample.labels.iter().any(|(_, value)| &**value == "429"));
     let limited = limited.map(|sample| match sample.value {
-        backstop::figures::Value::Number(number) => number,
-        backstop::figures::Value::Times { .. } => 0.0,
+        backstop::figures::FigureValue::Number(number) => number,
+        backstop::figures::FigureValue::Times { .. } => 0.0,
     });
     let limited = vec![Sample::number(vec![], limited.sum())];
     let streams = float(u64::try_from(api.reporting().hub.subscribers()).unwrap_or(u64::MAX));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use backstop::figures::{Family, Sample, Sort, Value, float};
+use backstop::figures::{Family, FigureValue, Sample, Sort, float};
 
 /// What the text is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,8 +27,8 @@ pub(crate) fn render(families: &[Family]) -> String {
 
 fn write_sample(text: &mut String, name: &str, sample: &Sample) {
     match &sample.value {
-        Value::Number(value) => line(text, name, "", &sample.labels, None, *value),
-        Value::Times { up_to, count, sum } => {
+        FigureValue::Number(value) => line(text, name, "", &sample.labels, None, *value),
+        FigureValue::Times { up_to, count, sum } => {
             for (bound, so_many) in up_to {
                 let bound = seconds(*bound).to_string();
                 line(text, name, "_bucket", &sample.labels, Some(&bound), float(*so_many));
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_histogram_is_written_with_its_bounds_its_sum_and_its_count() {
         // V3
-        let value = Value::Times { up_to: vec![(500, 1), (2_500_000, 3)], count: 4, sum: 7_000_500 };
+        let value = FigureValue::Times { up_to: vec![(500, 1), (2_500_000, 3)], count: 4, sum: 7_000_500 };
         let family =
             Family::new("took_seconds", "x", Sort::Histogram, vec![Sample { labels: vec![], value }]);
         let text = render(&[family]);

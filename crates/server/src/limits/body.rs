@@ -7,8 +7,9 @@ use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
+use super::settings::ServerLimits;
 use super::shares::HeldShare;
-use super::{ServerLimits, room, too_large};
+use super::{room, too_large};
 use crate::access::Caller;
 use crate::api::Api;
 use crate::error::ApiError;

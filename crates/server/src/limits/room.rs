@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::StatusCode;
+use backstop::Backstop;
 use backstop_core::tenant::{self, TenantRoom};
 use backstop_store::Holdings;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::access::Caller;
-use crate::api::Api;
 use crate::error::ApiError;
 
 /// Names that are read at most: a tenant may have more than it may make, from before there was a limit.
@@ -47,18 +47,22 @@ struct Limits {
 ///
 /// # Errors
 /// 429 with the limit's name, or when the store is unavailable.
-pub(crate) async fn check(api: &Api, caller: &Caller, names: &[TenantName<'_>]) -> Result<(), ApiError> {
+pub(crate) async fn check(
+    engine: &Backstop,
+    tenant_names: &TenantNames,
+    caller: &Caller,
+    names: &[TenantName<'_>],
+) -> Result<(), ApiError> {
     let Some(tenant) = caller.tenant() else { return Ok(()) };
-    let limits = &api.engine().config().limits;
+    let limits = &engine.config().limits;
     let limits = Limits { queues: limits.queues_per_tenant, kinds: limits.kinds_per_tenant };
-    let tenant_names = &api.door().tenant_names;
     match tenant_names.take(tenant, names, limits, None) {
         Some(Ok(())) => return Ok(()),
         Some(Err(refusal)) if tenant_names.was_just_asked(tenant) => return Err(refusal),
         _ => {}
     }
     let most = MOST.max(limits.queues).max(limits.kinds);
-    let has = api.engine().store().holdings(tenant.to_owned(), most).await?;
+    let has = engine.store().holdings(tenant.to_owned(), most).await?;
     tenant_names.take(tenant, names, limits, Some(has)).unwrap_or(Ok(()))
 }
 

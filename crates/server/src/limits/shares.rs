@@ -65,7 +65,7 @@ impl ShareFull {
         let (whose, limit) = match self {
             Self::Token(limit) => ("token", limit),
             Self::Tenant(limit) => ("tenant", limit),
-            Self::All => return super::busy(),
+            Self::All => return busy(),
         };
         let message = format!("this {whose} has {limit} {what} open, which is the limit");
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_open", message)
@@ -122,6 +122,17 @@ impl Shares {
 
 fn semaphore(most: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
+}
+
+/// The answer when everything is taken.
+pub(super) fn busy() -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "busy",
+        "the server has reached its limit of concurrent requests",
+    )
+    .hint("try again after the time in Retry-After; batches need fewer requests")
+    .retry_after(1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use backstop::Backstop;
 use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 
+use super::request_room::{POLL, STREAM};
 use super::*;
 use crate::api::ServerSettings;
 

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-use super::ListenError;
+use super::error::ListenError;
 
 /// A certificate with its key, ready to be shown. TLS 1.2 and 1.3 are spoken.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use backstop::AlertAccount;
+use backstop::IncidentAlertLog;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -12,7 +12,8 @@ use crate::api::Api;
 use crate::body::{PageLimit, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::whole;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{Alert, ErrorBody, Items};
 
 /// No key of an account is longer.
@@ -51,8 +52,8 @@ async fn list(State(api): State<Api>, QueryParams(page): QueryParams<Page>) -> R
     }
 }
 
-fn shown(account: AlertAccount) -> Alert {
-    let AlertAccount { incident, log, .. } = account;
+fn shown(account: IncidentAlertLog) -> Alert {
+    let IncidentAlertLog { incident, log, .. } = account;
     Alert {
         incident,
         channel: log.channel,

@@ -20,7 +20,8 @@ use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::data;
 use crate::error::ApiError;
 use crate::page::PageSteps;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{
     ArchiveQuery, ArchivedJob, ErrorBody, ExportedJob, Items, PruneAnswer, PruneRequest, RevealQuery,
 };

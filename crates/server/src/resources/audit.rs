@@ -12,7 +12,8 @@ use crate::audit::{AuditEntry, AuditPosition};
 use crate::body::{PageLimit, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::whole;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{AuditLine, Items};
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -7,7 +7,8 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::ServerTime;
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -17,7 +17,8 @@ use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::data;
 use crate::error::ApiError;
 use crate::page::PageSteps;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{
     DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, Envelope, ErrorBody, ExportedJob, Items,
     Purge, PurgeAnswer, WithEnvelope,

@@ -12,7 +12,8 @@ use crate::access::{Caller, Scope};
 use crate::api::Api;
 use crate::body::QueryParams;
 use crate::error::ApiError;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::EventQuery;
 use crate::stream::{EventFilter, ResumePoint};
 

@@ -8,7 +8,8 @@ use utoipa_axum::routes;
 
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{LiveStatus, Readiness, ReadyCheck};
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -19,7 +19,8 @@ use crate::api::Api;
 use crate::body::{JsonBody, PageLimit, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::PageSteps;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{IncidentFix, IncidentNote, IncidentSample, IncidentShown, Items};
 
 /// Dead letters that one incident is shown with.

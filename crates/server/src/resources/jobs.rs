@@ -17,7 +17,8 @@ use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::data::{self, DataLimit};
 use crate::error::ApiError;
 use crate::page::PageSteps;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{
     Changed, ErrorBody, ExplainedJob, GivenReason, Items, JobQuery, LoggedRun, RevealQuery, RunsQuery,
 };

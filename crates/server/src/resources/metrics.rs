@@ -10,7 +10,8 @@ use utoipa_axum::routes;
 use crate::access::Scope;
 use crate::api::Api;
 use crate::figures;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
     // Kinds and queues of all tenants are labels here.

@@ -16,6 +16,7 @@ pub(crate) mod names;
 pub(crate) mod openapi;
 pub(crate) mod queues;
 pub(crate) mod redrives;
+pub(crate) mod routes;
 pub(crate) mod rules;
 pub(crate) mod submit;
 pub(crate) mod tokens;

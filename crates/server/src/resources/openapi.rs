@@ -6,7 +6,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::routes;
 
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 
 /// The document, written once: it is the same for every caller.
 static WRITTEN: LazyLock<String> =

@@ -12,7 +12,8 @@ use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::error::ApiError;
 use crate::limits::room::{self, TenantName};
 use crate::page::PageSteps;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{Changed, Items, OperationNote, PageQuery};
 
 /// About how many bytes a queue has beside its name.
@@ -65,7 +66,7 @@ async fn pause(
 ) -> Result<Json<Changed>, ApiError> {
     let queue = caller.queue(&name)?;
     // A queue that is paused is known from then on.
-    room::check(&api, &caller, &[TenantName::Queue(&name)]).await?;
+    room::check(api.engine(), &api.door().tenant_names, &caller, &[TenantName::Queue(&name)]).await?;
     let note = note.and_then(|JsonBody(said)| said.note).unwrap_or_else(|| caller.name().to_owned());
     let changed = api.engine().queues().pause_because(&queue, &note).await?;
     Ok(Json(Changed { changed, status: "paused".to_owned() }))

@@ -20,10 +20,11 @@ use crate::api::Api;
 use crate::body::{JsonBody, PageLimit, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{page, whole};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{ErrorBody, Items, NewPlan, PlanActor, PlanMade, PlanShown};
 
-/// Characters of a cursor behind the plan and the shelf: more than any sheet's name and place has.
+/// Characters of a cursor behind the plan and the kind of list: more than any list's name and place has.
 const CURSOR_CHARS: usize = 64;
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -14,7 +14,8 @@ use crate::api::Api;
 use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{ErrorBody, Items, NewRule, PageQuery, RuleRehearsal, RuleTest};
 
 /// Past failures that a test looks at unless it is told otherwise, and at most: each is a read of its own.

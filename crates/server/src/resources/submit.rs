@@ -26,7 +26,8 @@ use crate::api::Api;
 use crate::body::{RawBody, read, read_part};
 use crate::error::ApiError;
 use crate::limits::room::{self, TenantName};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{
     BackoffPart, CallbackJob, ErrorBody, ErrorDetail, Items, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob,
 };
@@ -314,7 +315,7 @@ async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(),
         let queue = Some(queue.unwrap_or("default")).filter(|queue| caller.queue(queue).is_ok());
         queue.into_iter().flat_map(move |queue| [TenantName::Queue(queue), TenantName::Kind(kind)])
     });
-    room::check(api, caller, &names.collect::<Vec<_>>()).await
+    room::check(api.engine(), &api.door().tenant_names, caller, &names.collect::<Vec<_>>()).await
 }
 
 fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {

@@ -12,7 +12,8 @@ use crate::api::Api;
 use crate::body::{JsonBody, PathParams, QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{Changed, Items, MadeToken, NewToken, PageQuery, TokenView};
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -13,7 +13,8 @@ use crate::api::Api;
 use crate::body::{JsonBody, PathParams, QueryParams};
 use crate::error::ApiError;
 use crate::page::{behind, page};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{Changed, Items, NewWebhook, PageQuery, WebhookMade, WebhookView};
 use crate::webhooks::subscription::{self, MOST, Subscription};
 

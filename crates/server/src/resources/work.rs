@@ -15,7 +15,8 @@ use crate::api::Api;
 use crate::body::{JsonBody, RawBody, read};
 use crate::error::ApiError;
 use crate::lease::{LeaseKey, stale};
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{ErrorBody, ErrorDetail, work as shape};
 
 /// Leases or results in one call at most.

@@ -11,7 +11,8 @@ use crate::api::Api;
 use crate::body::{QueryParams, wrong_field};
 use crate::error::ApiError;
 use crate::page::page;
-use crate::routes::{RouteNeeds, Routes};
+use crate::resources::routes::Routes;
+use crate::route::RouteNeeds;
 use crate::shape::{ErrorBody, Items, PageQuery, Worker};
 
 pub(crate) fn routes(routes: Routes) -> Routes {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, We
 use std::time::Duration;
 
 use axum::body::Bytes;
-use backstop::{Backstop, Event, Events, Loops, Pulse};
+use backstop::{Backstop, Event, Events, LoopHeartbeat, Loops};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -166,7 +166,7 @@ impl EventHub {
         let (hub, engine, stop) = (Arc::downgrade(self), engine.clone(), CancellationToken::new());
         let (first, over) = (Mutex::new(Some(engine.events())), stop.clone());
         // The task of a supervisor goes on by itself.
-        drop(self.loops.supervise("streams", SILENT, stop, move |pulse| {
+        drop(self.loops.supervise("streams", SILENT, stop, move |heartbeat| {
             let (hub, over) = (hub.clone(), over.clone());
             let events = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let events = events.unwrap_or_else(|| {
@@ -175,7 +175,7 @@ impl EventHub {
                 engine.events()
             });
             async move {
-                run(hub, events, &pulse).await;
+                run(hub, events, &heartbeat).await;
                 over.cancel();
             }
         }));
@@ -253,13 +253,13 @@ fn new_epoch() -> String {
 }
 
 /// Takes events off the engine until it is gone, the hub is gone, or nobody has listened for long.
-async fn run(hub: Weak<EventHub>, mut events: Events, pulse: &Pulse) {
+async fn run(hub: Weak<EventHub>, mut events: Events, heartbeat: &LoopHeartbeat) {
     let mut missed = 0;
     // When the subscribers may be woken next; none when they know everything.
     let mut due: Option<Instant> = None;
     let mut woken = Instant::now();
     loop {
-        pulse.beat();
+        heartbeat.record();
         let event = tokio::select! {
             event = events.next() => event,
             () = tokio::time::sleep(BEAT) => {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::{Backstop, Pulse};
+use backstop::{Backstop, LoopHeartbeat};
 use tokio::sync::mpsc;
 
 use super::delivery::WebhookDelivery;
@@ -30,9 +30,9 @@ impl WaitingMessages {
     }
 
     /// Takes what waits; false when no more will come.
-    async fn gather(&mut self, pulse: &Pulse) -> bool {
+    async fn gather(&mut self, heartbeat: &LoopHeartbeat) -> bool {
         while self.batch.is_empty() {
-            pulse.beat();
+            heartbeat.record();
             let received = tokio::time::timeout(BEAT, self.queue.recv_many(&mut self.batch, BATCH)).await;
             if received == Ok(0) {
                 return false;
@@ -43,9 +43,9 @@ impl WaitingMessages {
 }
 
 /// Makes jobs of messages until there are no more to come.
-pub(super) async fn hand_over(api: &Api, waiting: &mut WaitingMessages, pulse: &Pulse) {
-    while waiting.gather(pulse).await {
-        store(api.engine(), &waiting.batch, pulse).await;
+pub(super) async fn hand_over(api: &Api, waiting: &mut WaitingMessages, heartbeat: &LoopHeartbeat) {
+    while waiting.gather(heartbeat).await {
+        store(api.engine(), &waiting.batch, heartbeat).await;
         let count = u64::try_from(waiting.batch.len()).unwrap_or(u64::MAX);
         let counts = &api.reporting().webhooks;
         counts.waiting.fetch_sub(count, Ordering::Relaxed);
@@ -55,10 +55,10 @@ pub(super) async fn hand_over(api: &Api, waiting: &mut WaitingMessages, pulse: &
 }
 
 /// Stores messages as jobs, however often that has to be tried. A repeat keeps the message's id.
-async fn store(engine: &Backstop, batch: &[WebhookDelivery], pulse: &Pulse) {
+async fn store(engine: &Backstop, batch: &[WebhookDelivery], heartbeat: &LoopHeartbeat) {
     let mut pause = PAUSE_MIN;
     loop {
-        pulse.beat();
+        heartbeat.record();
         let jobs = batch.iter().map(|delivery| engine.enqueue(delivery.clone())).collect();
         match engine.submit_all(jobs, false).await {
             Ok(answers) => {

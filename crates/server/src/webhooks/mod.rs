@@ -4,23 +4,23 @@
 //! that is away delays nothing but its own messages. Between the commit and that job lies a bounded queue in memory:
 //! what is in it when the process dies is lost, and what does not fit is dropped and counted.
 
+mod backlog;
 mod delivery;
 mod hand_over;
 pub(crate) mod subscription;
 mod watch;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop::WorkerHandle;
-use backstop::figures::{Family, Sample, Sort, float};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::Api;
+pub(crate) use backlog::WebhookBacklog;
 use delivery::WebhookDelivery;
 use hand_over::{WaitingMessages, hand_over};
 use watch::EventWatch;
@@ -30,62 +30,6 @@ const BACKLOG: usize = 10_000;
 
 /// How long the last messages of a server that stops may take to become jobs.
 const LAST_MESSAGES: Duration = Duration::from_secs(5);
-
-/// Asks the hand-over to read the subscriptions again; it answers when it has.
-type Ask = mpsc::UnboundedSender<oneshot::Sender<()>>;
-
-/// What requests and figures know of the hand-over.
-#[derive(Debug, Default)]
-pub(crate) struct WebhookBacklog {
-    /// Asks the hand-over to read the subscriptions again; none while it does not run here.
-    reload: Mutex<Option<Ask>>,
-    waiting: AtomicU64,
-    handed_over: AtomicU64,
-    dropped: AtomicU64,
-}
-
-impl WebhookBacklog {
-    /// Resolves when the hand-over of this process knows the subscriptions as they are now.
-    pub(crate) async fn reload(&self) {
-        let (done, known) = oneshot::channel();
-        let asked = self.lock().as_ref().is_some_and(|reload| reload.send(done).is_ok());
-        if asked {
-            // A hand-over that stops in between knows nothing any more, and need not.
-            let _ = known.await;
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Ask>> {
-        self.reload.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn families(&self) -> Vec<Family> {
-        let family = |name, help, sort, number: &AtomicU64| {
-            let value = float(number.load(Ordering::Relaxed));
-            Family::new(name, help, sort, vec![Sample::number(vec![], value)])
-        };
-        vec![
-            family(
-                "backstop_webhook_backlog",
-                "Messages that wait to become jobs.",
-                Sort::Gauge,
-                &self.waiting,
-            ),
-            family(
-                "backstop_webhook_messages_total",
-                "Messages that became jobs.",
-                Sort::Counter,
-                &self.handed_over,
-            ),
-            family(
-                "backstop_webhook_dropped_total",
-                "Events that no subscriber will get, because they came faster than they were stored.",
-                Sort::Counter,
-                &self.dropped,
-            ),
-        ]
-    }
-}
 
 /// How long one of the tasks may be silent (H11).
 const SILENT: Duration = Duration::from_secs(60);
@@ -119,9 +63,9 @@ impl Api {
         self.reporting().webhooks.reload().await;
         let (api, waiting) = (self.clone(), Arc::new(tokio::sync::Mutex::new(WaitingMessages::new(waiting))));
         let hand_over =
-            self.reporting().loops.supervise("webhook jobs", SILENT, stop.clone(), move |pulse| {
+            self.reporting().loops.supervise("webhook jobs", SILENT, stop.clone(), move |heartbeat| {
                 let (api, waiting) = (api.clone(), waiting.clone());
-                async move { hand_over(&api, &mut *waiting.lock().await, &pulse).await }
+                async move { hand_over(&api, &mut *waiting.lock().await, &heartbeat).await }
             });
         Webhooks {
             api: self.clone(),
@@ -146,11 +90,11 @@ impl Api {
         };
         // There before the task is, for whoever asks at once.
         let (api, first) = (self.clone(), Mutex::new(Some(ways(self))));
-        self.reporting().loops.supervise("webhooks", SILENT, stop, move |pulse| {
+        self.reporting().loops.supervise("webhooks", SILENT, stop, move |heartbeat| {
             let reloads = first.lock().unwrap_or_else(PoisonError::into_inner).take();
             let reloads = reloads.unwrap_or_else(|| ways(&api));
             let watch = EventWatch::new(api.clone(), messages.clone(), worker.clone());
-            async move { watch.run(reloads, &pulse).await }
+            async move { watch.run(reloads, &heartbeat).await }
         })
     }
 }

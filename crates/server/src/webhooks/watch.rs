@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use backstop::{Event, Events, Pulse};
+use backstop::{Event, Events, LoopHeartbeat};
 use backstop_store::QueueView;
 use tokio::sync::{mpsc, oneshot};
 
@@ -43,11 +43,11 @@ impl EventWatch {
     }
 
     /// Runs until nobody can ask it any more.
-    pub(super) async fn run(mut self, mut reloads: Reloads, pulse: &Pulse) {
+    pub(super) async fn run(mut self, mut reloads: Reloads, heartbeat: &LoopHeartbeat) {
         let mut tick = tokio::time::interval(RELOAD);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            pulse.beat();
+            heartbeat.record();
             tokio::select! {
                 asked = reloads.recv() => {
                     let Some(done) = asked else { return };

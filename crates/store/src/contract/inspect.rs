@@ -62,10 +62,11 @@ pub trait InspectStore: Send + Sync + 'static {
     /// Every queue that ever had a job, was ever paused or is served by a live worker, with its counts, by name.
     /// Counts are kept, not counted.
     ///
-    /// A queue all of whose lanes are retired ([`crate::WorkStore::retire_lanes`]) is left out, unless it is paused or served.
+    /// A queue all of whose lanes are retired ([`crate::WorkStore::retire_lanes`]) is left out, unless it is paused or
+    /// served.
     fn queues(&self) -> Answer<'_, Vec<QueueView>>;
 
-    /// The queues of a range, as [`crate::InspectStore::queues`] tells of them. It reads no lane of any other queue: who has many of
+    /// The queues of a range, as [`Self::queues`] tells of them. It reads no lane of any other queue: who has many of
     /// them slows nobody else (E13).
     fn queue_page(&self, range: QueueRange) -> Answer<'_, Page<QueueView, String>>;
 
@@ -78,7 +79,7 @@ pub trait InspectStore: Send + Sync + 'static {
     /// Incidents, latest seen first, then by fingerprint.
     ///
     /// # Errors
-    /// As [`crate::InspectStore::incidents_like`].
+    /// As [`Self::incidents_like`].
     fn incidents(&self, limit: usize) -> Answer<'_, Vec<Incident>> {
         self.incidents_like(IncidentFilter::default(), limit)
     }

@@ -54,7 +54,7 @@ pub trait WorkStore: Send + Sync + 'static {
     /// Takes due jobs for a worker (L2-L5), in the order of their rank. Never blocks on what others hold.
     ///
     /// The queues are served in the order given, each from what the ones before it left. A due job that must not
-    /// start any more is passed by (L19): [`crate::WorkStore::expire`] fails it, so that a claim writes about nothing but what it
+    /// start any more is passed by (L19): [`Self::expire`] fails it, so that a claim writes about nothing but what it
     /// takes, and no job that cannot be failed keeps others from their turn (C7).
     ///
     /// All jobs of one claim share one fence. The first claim of a store that takes a job gets fence 1, each later
@@ -66,13 +66,13 @@ pub trait WorkStore: Send + Sync + 'static {
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed>;
 
     /// Leaves a claim with the store, for a worker that found nothing to do: a transaction of this process that stores
-    /// a job for it may take for it too, so that both share one commit. What it takes is what [`crate::WorkStore::claim`] would at
+    /// a job for it may take for it too, so that both share one commit. What it takes is what [`Self::claim`] would at
     /// that moment, in the same order.
     ///
     /// None when it was `withdrawn` before anything was taken, or came to nothing. A store need not take up any offer.
     ///
     /// # Errors
-    /// As [`crate::WorkStore::claim`].
+    /// As [`Self::claim`].
     fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
         drop(claim);
         Box::pin(async move {
@@ -175,8 +175,8 @@ pub trait WorkStore: Send + Sync + 'static {
     ///
     /// Those that succeeded go first, then the canceled ones, then the dead letters, each by `finished_at` and then
     /// by id. A job that has not ended stays, whatever its age. One transaction: at every commit a job is either hot
-    /// or archived. What is archived is known to [`crate::InspectStore::archived`] and by its idempotency key; every other verb
-    /// takes it for unknown, and no count includes it, except those of incidents, which may name it as their
+    /// or archived. What is archived is known to [`crate::InspectStore::archived`] and by its idempotency key; every
+    /// other verb takes it for unknown, and no count includes it, except those of incidents, which may name it as their
     /// sample. No event tells of it.
     ///
     /// # Errors
@@ -188,8 +188,9 @@ pub trait WorkStore: Send + Sync + 'static {
     /// `limit` marks, as `LaneMark::seen` says, and says how many: fewer than `limit` means that it has caught up. A
     /// lane that is found empty for the first time begins to count then, so it takes at least two calls.
     ///
-    /// A retired lane is left out of [`crate::InspectStore::queues`], [`crate::InspectStore::queue_page`] and [`crate::InspectStore::holdings`], and of nothing
-    /// else: it keeps its number, claims never ask, and with its next job it is a lane like any other.
+    /// A retired lane is left out of [`crate::InspectStore::queues`], [`crate::InspectStore::queue_page`] and
+    /// [`crate::InspectStore::holdings`], and of nothing else: it keeps its number, claims never ask, and with its next
+    /// job it is a lane like any other.
     ///
     /// # Errors
     /// [`crate::Error::Deposed`] when the term has passed on, has run out or is one of another duty than

@@ -9,18 +9,18 @@ const EVERYDAY: &str = "\
     condition conflict danger decided detail done draft earlier edit empty entry equal explain explanation \
     fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
-    number observe on one open origin over page part passes patience pending phase place plain play point \
-    position prepared problem quantity raw read ready reference related reserve resume reveal room second see \
+    number observe of on one open origin over page part passes patience pending phase place plain play point \
+    position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
     seen served settled share show shown sighting silent size sort standard start step stop strict summary \
     support survey taken target time total trial try unknown unread up update use user view wait watch way \
     with written";
 
 const RUST: &str = "\
-    argument as box builder bulk byte cache collect comment context count data default error executor expect \
-    field future get guard handle hash health info inline input json label layer lex line list log lookup \
-    match mode option output owner package params parse pattern prefix property random randomness range ref \
-    registry reply resolve result ring search secret seed separator set shape source space spec stream system \
-    task text tokio tree value verb weak write";
+    argument as box builder bulk byte cache collect comment context count data default derive error executor \
+    expect field future get guard handle hash health info inline input inspect json label layer lex line list \
+    log lookup match mode option output owner package params parse pattern prefix property random randomness \
+    range ref registry reply resolve result ring search secret seed separator set shape source space spec stream \
+    system task text tokio trait tree value verb weak write";
 
 const DATABASES: &str = "\
     backend batch candidate cell column commit cursor database dialect diesel filter flush insert lock mariadb \
@@ -41,8 +41,8 @@ const SECURITY: &str = "\
     redactor sign signer ssl tls";
 
 const QUEUES: &str = "\
-    action backlog booking check drain drive driven enqueue event finding finish hook jitter leadership \
-    maintenance manual operate outbox outcome parent pause peek policy progress rate readiness renew renewal \
+    action backlog booking check drain drive driven enqueue event fetch finding finish hook interval jitter leadership \
+    maintenance manual operate outbox outcome parent pause peek policy poll progress rate readiness renew renewal \
     report retention retire script submit trigger";
 
 const TESTS: &str = "\

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use backstop_store::{Amend, DocumentRange, Drawer, Error as StoreError, Store, Term};
+use backstop_store::{Amend, DocumentRange, Drawer, Error as StoreError, Term, WorkStore};
 
-use crate::redrive::filed;
 use crate::redrive::mark::{self, PAGE};
+use crate::redrive::stored;
 
 /// Marks that are written in one transaction.
 const BATCH: usize = 500;
 
-pub(super) async fn write_missing_marks(store: &dyn Store, term: Term) -> Result<(), StoreError> {
+pub(super) async fn write_missing_marks(store: &dyn WorkStore, term: Term) -> Result<(), StoreError> {
     let known = keys(store).await?;
-    let plans = filed::all(store).await?;
+    let plans = stored::all(store).await?;
     // One that cannot be read is told of when it is meant to be stepped or shown.
-    let wanted = plans.iter().flatten().filter_map(|filed| mark::key(&filed.plan));
+    let wanted = plans.iter().flatten().filter_map(|stored| mark::key(&stored.plan));
     let missing: Vec<String> = wanted.filter(|key| !known.contains(key)).collect();
     for batch in missing.chunks(BATCH) {
         let edits = batch.iter().cloned().map(mark::written).collect();
@@ -23,14 +23,14 @@ pub(super) async fn write_missing_marks(store: &dyn Store, term: Term) -> Result
     Ok(())
 }
 
-async fn keys(store: &dyn Store) -> Result<BTreeSet<String>, StoreError> {
-    let (mut keys, mut shelf) = (BTreeSet::new(), DocumentRange::first(Drawer::PlanMarks, PAGE));
+async fn keys(store: &dyn WorkStore) -> Result<BTreeSet<String>, StoreError> {
+    let (mut keys, mut range) = (BTreeSet::new(), DocumentRange::first(Drawer::PlanMarks, PAGE));
     loop {
-        let found = store.documents(shelf.clone()).await?;
+        let found = store.documents(range.clone()).await?;
         let last = found.items.last().map(|last| last.key.clone());
         keys.extend(found.items.into_iter().map(|document| document.key));
         match last {
-            Some(last) if found.more => shelf = shelf.after(last),
+            Some(last) if found.more => range = range.after(last),
             _ => return Ok(keys),
         }
     }

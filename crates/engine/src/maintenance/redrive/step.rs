@@ -8,8 +8,8 @@ use backstop_core::version::at_least;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{Drawer, Edit, Error as StoreError, Expect, PageRequest, Store};
 
-use crate::redrive::filed::{self, Filed};
-use crate::redrive::sheet::{self, Sheet, Sheets};
+use crate::redrive::job_list::{self, PlanJobList, PlanJobLists};
+use crate::redrive::stored::{self, StoredPlan};
 
 /// Rows of a page, and jobs that are asked about at once.
 const PAGE: usize = 1_000;
@@ -17,7 +17,7 @@ const PAGE: usize = 1_000;
 /// Pages of candidates that one step looks through at most before it writes how far it came.
 const PAGES: usize = 10;
 
-/// Items in the sheets that one step writes again at most.
+/// Items in the lists that one step writes again at most.
 const WRITTEN: usize = 10_000;
 
 /// Documents that one step changes at most for what has ended: less than half of what one transaction may.
@@ -43,20 +43,20 @@ impl Look {
 }
 
 /// One step on its way: the plan as it will be, and what is written with it.
-pub(super) struct Step<'a> {
+pub(super) struct StepDraft<'a> {
     store: &'a dyn Store,
     pub(super) plan: Plan,
     now: Timestamp,
     /// The one that the plan will have.
     revision: i64,
-    /// The items of sheets by key; none removes one.
+    /// The items of lists by key; none removes one.
     changes: BTreeMap<String, Option<Vec<PlanJob>>>,
     pub(super) operations: Vec<(JobId, Operation)>,
-    /// Sheets that were begun.
+    /// Lists that were begun.
     begun: usize,
     /// Jobs whose end was seen.
     ended: usize,
-    /// Items of sheets that are written again.
+    /// Items of lists that are written again.
     written: usize,
     /// False when more jobs had ended than one step writes.
     pub(super) all_seen: bool,
@@ -71,20 +71,20 @@ struct Seen {
 impl Seen {
     fn sight(&self, job: JobId) -> DrivenJob<'_> {
         match (self.hot.get(&job), self.archived.get(&job)) {
-            (Some(glance), _) => DrivenJob::Job(glance),
+            (Some(summary), _) => DrivenJob::Job(summary),
             (None, Some(state)) => DrivenJob::Archived(*state),
             (None, None) => DrivenJob::Missing,
         }
     }
 }
 
-impl<'a> Step<'a> {
-    pub(super) fn new(store: &'a dyn Store, filed: &Filed) -> Self {
+impl<'a> StepDraft<'a> {
+    pub(super) fn new(store: &'a dyn Store, stored: &StoredPlan) -> Self {
         Self {
             store,
-            plan: filed.plan.clone(),
-            now: filed.now,
-            revision: filed.revision + 1,
+            plan: stored.plan.clone(),
+            now: stored.now,
+            revision: stored.revision + 1,
             changes: BTreeMap::new(),
             operations: Vec::new(),
             begun: 0,
@@ -105,10 +105,10 @@ impl<'a> Step<'a> {
         !self.plan.looks_by_age() || ended.saturating_mul(MUCH) >= self.plan.open
     }
 
-    /// The plan, the changes of its sheets, and what is done to jobs.
+    /// The plan, the changes of its lists, and what is done to jobs.
     pub(super) fn into_parts(self) -> (Plan, Vec<Edit>, Vec<(JobId, Operation)>) {
         let edit = |(key, items): (String, Option<Vec<PlanJob>>)| {
-            let body = items.map(|items| filed::text(&items));
+            let body = items.map(|items| stored::text(&items));
             Edit { drawer: Drawer::PlanJobs, key, expect: Expect::Any, body }
         };
         (self.plan, self.changes.into_iter().map(edit).collect(), self.operations)
@@ -120,13 +120,13 @@ impl<'a> Step<'a> {
         if look == Look::Nothing || self.plan.open == 0 {
             return Ok(true);
         }
-        let mut sheets = Sheets::open(self.store, &self.plan.id);
-        while let Some(page) = sheets.next().await? {
-            let is_beyond = self.observe_sheets(page).await? && self.plan.looks_by_age();
+        let mut lists = PlanJobLists::open(self.store, &self.plan.id);
+        while let Some(page) = lists.next().await? {
+            let is_beyond = self.observe_lists(page).await? && self.plan.looks_by_age();
             if look == Look::Enough && (is_beyond || self.plan.has_room()) {
                 break;
             }
-            if !sheets.are_over() && (self.written >= WRITTEN || self.changes.len() >= CHANGES) {
+            if !lists.are_over() && (self.written >= WRITTEN || self.changes.len() >= CHANGES) {
                 self.all_seen = false;
                 return Ok(false);
             }
@@ -134,20 +134,20 @@ impl<'a> Step<'a> {
         Ok(true)
     }
 
-    /// Sees what became of the jobs of some sheets. True when none of the last one has ever ended.
-    async fn observe_sheets(&mut self, sheets: Vec<Sheet>) -> Result<bool, StoreError> {
-        let in_flight: Vec<JobId> = sheets.iter().flat_map(Sheet::in_flight).collect();
+    /// Sees what became of the jobs of some lists. True when none of the last one has ever ended.
+    async fn observe_lists(&mut self, lists: Vec<PlanJobList>) -> Result<bool, StoreError> {
+        let in_flight: Vec<JobId> = lists.iter().flat_map(PlanJobList::in_flight).collect();
         let seen = self.look_at(&in_flight).await?;
         let mut untouched = false;
-        for mut sheet in sheets {
+        for mut list in lists {
             let mut ended = 0;
-            for item in sheet.items.iter_mut().filter(|item| item.outcome.is_none()) {
+            for item in list.items.iter_mut().filter(|item| item.outcome.is_none()) {
                 ended += usize::from(self.plan.observe(item, seen.sight(item.job), self.now).is_some());
             }
-            untouched = sheet.items.iter().all(|item| item.outcome.is_none());
+            untouched = list.items.iter().all(|item| item.outcome.is_none());
             self.ended += ended;
             if ended > 0 {
-                self.file_again(sheet);
+                self.file_again(list);
             }
         }
         Ok(untouched)
@@ -157,7 +157,7 @@ impl<'a> Step<'a> {
         let mut seen = Seen { hot: HashMap::with_capacity(ids.len()), archived: HashMap::new() };
         for ids in ids.chunks(PAGE) {
             let found = self.store.job_summaries(ids.to_vec()).await?;
-            seen.hot.extend(ids.iter().zip(found).filter_map(|(id, glance)| Some((*id, glance?))));
+            seen.hot.extend(ids.iter().zip(found).filter_map(|(id, summary)| Some((*id, summary?))));
             let missing: Vec<JobId> = ids.iter().copied().filter(|id| !seen.hot.contains_key(id)).collect();
             if !missing.is_empty() {
                 let found = self.store.archived(missing.clone()).await?;
@@ -223,7 +223,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Takes jobs that are driven once more out of the sheets of earlier rounds: what is said of them there is no
+    /// Takes jobs that are driven once more out of the lists of earlier rounds: what is said of them there is no
     /// longer the last word. Only jobs that an earlier round has met can be in one.
     async fn take_back(&mut self, driven: &[PlanJob]) -> Result<(), StoreError> {
         let Some(reached) = self.plan.reached else { return Ok(()) };
@@ -233,17 +233,17 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         let is_over = |item: &PlanJob| item.outcome.is_some() && again.contains(&item.job);
-        for mut sheets in Sheets::before_round(self.store, &self.plan.id, self.plan.round.number) {
-            while let Some(page) = sheets.next().await? {
-                for sheet in page.into_iter().filter(|sheet| sheet.items.iter().any(is_over)) {
+        for mut lists in PlanJobLists::before_round(self.store, &self.plan.id, self.plan.round.number) {
+            while let Some(page) = lists.next().await? {
+                for list in page.into_iter().filter(|list| list.items.iter().any(is_over)) {
                     // What this step has seen already counts more than what is stored.
-                    self.changes.entry(sheet.key).or_insert(Some(sheet.items));
+                    self.changes.entry(list.key).or_insert(Some(list.items));
                 }
             }
         }
         for job in &again {
             // An earlier version kept a document for each.
-            self.changes.entry(sheet::ended_key(&self.plan.id, job)).or_insert(None);
+            self.changes.entry(job_list::ended_key(&self.plan.id, job)).or_insert(None);
         }
         for change in self.changes.values_mut() {
             if let Some(items) = change {
@@ -256,28 +256,28 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Begins sheets with items that are all in flight, or all not.
+    /// Begins lists with items that are all in flight, or all not.
     fn file(&mut self, items: Vec<PlanJob>) {
-        for items in items.chunks(sheet::JOBS) {
-            let name = sheet::name(self.plan.round.number, self.revision, self.begun);
+        for items in items.chunks(job_list::JOBS) {
+            let name = job_list::name(self.plan.round.number, self.revision, self.begun);
             self.begun += 1;
-            let key = sheet::open_key(&self.plan.id, &name);
-            let sheet = Sheet { key, items: items.to_vec() };
-            let key = sheet.key_at_end().unwrap_or(sheet.key);
-            self.changes.insert(key, Some(sheet.items));
+            let key = job_list::open_key(&self.plan.id, &name);
+            let list = PlanJobList { key, items: items.to_vec() };
+            let key = list.key_at_end().unwrap_or(list.key);
+            self.changes.insert(key, Some(list.items));
         }
     }
 
-    /// Writes a sheet again in which jobs have ended.
-    fn file_again(&mut self, sheet: Sheet) {
-        self.written += sheet.items.len();
-        match sheet.key_at_end() {
+    /// Writes a list again in which jobs have ended.
+    fn file_again(&mut self, list: PlanJobList) {
+        self.written += list.items.len();
+        match list.key_at_end() {
             Some(ended) => {
-                self.changes.insert(sheet.key, None);
-                self.changes.insert(ended, Some(sheet.items));
+                self.changes.insert(list.key, None);
+                self.changes.insert(ended, Some(list.items));
             }
             None => {
-                self.changes.insert(sheet.key, Some(sheet.items));
+                self.changes.insert(list.key, Some(list.items));
             }
         }
     }

@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use self::table::{Event, Fault, Found, Heard, State, Step};
+use self::table::{Fault, FetchEvent, FetchState, FetchStep, Found, WaitResult};
 use self::wanted::{BATCH, Wanted};
-use super::runtime::{Shared, lock};
+use super::runtime::{RunningWorker, lock};
 use crate::log_throttle::LogThrottle;
-use crate::loops::Pulse;
+use crate::loops::LoopHeartbeat;
 
 /// Claims under way at once while there is a backlog: the store looks for the next jobs while the last ones are read.
 const AHEAD: usize = 2;
@@ -25,24 +25,24 @@ const AHEAD: usize = 2;
 const RESTS_ON: [&str; 2] = ["heartbeat", "report"];
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
 
-impl<C: Send + Sync + 'static> Shared<C> {
+impl<C: Send + Sync + 'static> RunningWorker<C> {
     /// Runs until the worker stops.
-    pub(crate) async fn fetch(self: Arc<Self>, pulse: &Pulse) {
-        let pace = &self.executor.pace;
-        let restart = (pulse.restarts() > 0).then(Instant::now);
-        let mut state = State::new(pace.poll, pace.lease, self.claims_ahead(), restart);
+    pub(crate) async fn fetch(self: Arc<Self>, heartbeat: &LoopHeartbeat) {
+        let times = &self.executor.times;
+        let restart = (heartbeat.restarts() > 0).then(Instant::now);
+        let mut state = FetchState::new(times.poll, times.lease, self.claims_ahead(), restart);
         let mut fetcher = Fetcher {
             arrivals: self.parts().events.arrivals(),
             wanted: None,
             unready: LogThrottle::default(),
-            shared: &self,
-            pulse,
+            worker: &self,
+            heartbeat,
         };
-        let mut step = Step::Begin { afresh: true };
+        let mut step = FetchStep::Begin { afresh: true };
         while !self.stop.is_cancelled() {
             let event = match fetcher.carry_out(step, &mut state).await {
                 Ok(event) => event,
-                Err(error) => Event::Failed(fetcher.fault(step, &error)),
+                Err(error) => FetchEvent::Failed(fetcher.fault(step, &error)),
             };
             step = state.next(event);
         }
@@ -55,10 +55,10 @@ impl<C: Send + Sync + 'static> Shared<C> {
         match self.enlist(id).await {
             Ok(()) => {
                 *lock(&self.identity) = id;
-                tracing::warn!(worker = %id, name = %self.name, "the lease had run out: enlisted again");
+                tracing::warn!(worker = %id, name = %self.name, "the lease had expired: registered again as a new worker");
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot enlist again at the moment");
+                tracing::warn!(%error, "cannot register again; trying again");
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             }
         }
@@ -75,8 +75,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
     /// Looks whether there is work; none when it cannot be seen, or must not be taken. A look goes on when nobody waits
     /// for it any more: one that is cut short costs a connection.
     async fn look(self: &Arc<Self>, claim: Claim) -> Option<Peek> {
-        let shared = self.clone();
-        let look = tokio::spawn(async move { shared.store().peek(&claim).await });
+        let worker = self.clone();
+        let look = tokio::spawn(async move { worker.store().peek(&claim).await });
         let peek = look.await.ok()?.ok()?;
         self.loops.silent(&RESTS_ON).is_none().then_some(peek)
     }
@@ -85,7 +85,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         if self.room() == 0 {
             tokio::select! {
                 () = self.freed.notified() => {}
-                () = self.pause(self.executor.pace.poll) => {}
+                () = self.pause(self.executor.times.poll) => {}
             }
         }
     }
@@ -100,8 +100,8 @@ impl<C: Send + Sync + 'static> Shared<C> {
 
 /// Carries out the steps of the table.
 struct Fetcher<'a, C> {
-    shared: &'a Arc<Shared<C>>,
-    pulse: &'a Pulse,
+    worker: &'a Arc<RunningWorker<C>>,
+    heartbeat: &'a LoopHeartbeat,
     arrivals: watch::Receiver<u64>,
     /// What the next claim asks for, with the slots that are set aside for it.
     wanted: Option<Wanted>,
@@ -109,81 +109,85 @@ struct Fetcher<'a, C> {
 }
 
 impl<C: Send + Sync + 'static> Fetcher<'_, C> {
-    async fn carry_out(&mut self, step: Step, state: &mut State) -> Result<Event, StoreError> {
+    async fn carry_out(&mut self, step: FetchStep, state: &mut FetchState) -> Result<FetchEvent, StoreError> {
         // Each call to the store has a deadline of its own.
-        self.pulse.beat();
+        self.heartbeat.record();
         match step {
-            Step::Begin { afresh } => Ok(self.begin(afresh)),
-            Step::Search => {
-                self.shared.hand_back_unknown().await?;
-                Ok(Event::Searched { now: Instant::now() })
+            FetchStep::Begin { afresh } => Ok(self.begin(afresh)),
+            FetchStep::Search => {
+                self.worker.hand_back_unknown().await?;
+                Ok(FetchEvent::Searched { now: Instant::now() })
             }
-            Step::Prepare => {
-                let wanted = self.shared.prepare().await?;
-                Ok(Event::Prepared { asked: self.wanted.insert(wanted).asked() })
+            FetchStep::Prepare => {
+                let wanted = self.worker.prepare().await?;
+                Ok(FetchEvent::Prepared { asked: self.wanted.insert(wanted).asked() })
             }
-            Step::Look => {
+            FetchStep::Look => {
                 let claim = self.wanted().claim.clone();
-                let peek = self.shared.store().peek(&claim).await?;
-                Ok(Event::Looked { found: Found::of(&peek), now: Instant::now() })
+                let peek = self.worker.store().peek(&claim).await?;
+                Ok(FetchEvent::Looked { found: Found::of(&peek), now: Instant::now() })
             }
-            Step::Claim => {
+            FetchStep::Claim => {
                 let wanted = self.take_wanted();
                 let asked = wanted.asked();
-                let taken = self.shared.take(wanted).await?;
-                Ok(Event::Claimed { taken, asked, notified: self.notified(), now: Instant::now() })
+                let taken = self.worker.take(wanted).await?;
+                Ok(FetchEvent::Claimed { taken, asked, notified: self.notified(), now: Instant::now() })
             }
-            Step::WorkOff => {
+            FetchStep::WorkOff => {
                 let filled = self.work_off().await?;
-                Ok(Event::WorkedOff { filled, notified: self.notified() })
+                Ok(FetchEvent::WorkedOff { filled, notified: self.notified() })
             }
-            Step::AwaitRoom => {
+            FetchStep::AwaitRoom => {
                 self.wanted = None;
-                self.shared.until_room().await;
-                Ok(Event::RoomCame)
+                self.worker.until_room().await;
+                Ok(FetchEvent::RoomCame)
             }
-            Step::StandBy { until } => Ok(Event::StoodBy(self.stand_by(until, state).await?)),
-            Step::Enlist => {
-                self.shared.enlist_again().await;
-                Ok(Event::Rested)
+            FetchStep::StandBy { until } => Ok(FetchEvent::StoodBy(self.stand_by(until, state).await?)),
+            FetchStep::Enlist => {
+                self.worker.enlist_again().await;
+                Ok(FetchEvent::Rested)
             }
-            Step::Pause => {
-                self.shared.pause(PAUSE_AFTER_ERROR).await;
-                Ok(Event::Rested)
+            FetchStep::Pause => {
+                self.worker.pause(PAUSE_AFTER_ERROR).await;
+                Ok(FetchEvent::Rested)
             }
         }
     }
 
     /// What an error means; said in the log unless it is settled at once.
-    fn fault(&mut self, step: Step, error: &StoreError) -> Fault {
+    fn fault(&mut self, step: FetchStep, error: &StoreError) -> Fault {
         self.wanted = None;
         match error {
-            StoreError::NotEnlisted { worker } if *worker == self.shared.id() => return Fault::LeaseLost,
+            StoreError::NotEnlisted { worker } if *worker == self.worker.id() => return Fault::LeaseLost,
             // It has been enlisted again meanwhile.
             StoreError::NotEnlisted { .. } => return Fault::OldLeaseLost,
-            _ if step == Step::Search => {
-                self.pulse.warn(error, || tracing::warn!(%error, "what a claim took cannot be seen"));
+            _ if step == FetchStep::Search => {
+                self.heartbeat.warn(
+                    error,
+                    || tracing::warn!(%error, "cannot check what a claim took whose answer was lost"),
+                );
             }
             _ => {
-                self.pulse.warn(error, || tracing::warn!(%error, "no work can be claimed at the moment"));
+                self.heartbeat.warn(error, || tracing::warn!(%error, "cannot claim jobs; trying again"));
             }
         }
         if error.is_unknown() { Fault::AnswerLost { now: Instant::now() } } else { Fault::Refused }
     }
 
-    fn begin(&mut self, afresh: bool) -> Event {
+    fn begin(&mut self, afresh: bool) -> FetchEvent {
         self.wanted = None;
         if afresh {
             self.arrivals.mark_unchanged();
         }
-        Event::Began { ready: self.is_ready(), now: Instant::now() }
+        FetchEvent::Began { ready: self.is_ready(), now: Instant::now() }
     }
 
     /// A worker that is not ready takes nothing that another could do (H2).
     fn is_ready(&mut self) -> bool {
-        let silent = self.shared.loops.silent(&RESTS_ON);
+        let silent = self.worker.loops.silent(&RESTS_ON);
         if let Some(silent) = silent {
-            self.unready.warn(|| tracing::error!(loop_name = silent, "a loop is silent: nothing is claimed"));
+            self.unready
+                .warn(|| tracing::error!(loop_name = silent, "a loop does not respond: no jobs are claimed"));
         }
         silent.is_none()
     }
@@ -193,11 +197,11 @@ impl<C: Send + Sync + 'static> Fetcher<'_, C> {
     }
 
     fn wanted(&mut self) -> &Wanted {
-        self.wanted.get_or_insert_with(|| self.shared.want())
+        self.wanted.get_or_insert_with(|| self.worker.want())
     }
 
     fn take_wanted(&mut self) -> Wanted {
-        self.wanted.take().unwrap_or_else(|| self.shared.want())
+        self.wanted.take().unwrap_or_else(|| self.worker.want())
     }
 
     /// Works off a backlog: claims, with another claim already under way, for as long as they are filled and there is
@@ -206,15 +210,15 @@ impl<C: Send + Sync + 'static> Fetcher<'_, C> {
         let mut under_way: JoinSet<Result<bool, StoreError>> = JoinSet::new();
         let mut end = None;
         loop {
-            let goes_on = end.is_none() && !self.shared.stop.is_cancelled();
-            if goes_on && under_way.len() < AHEAD && self.shared.room() >= BATCH && self.is_ready() {
-                let (shared, wanted) = (self.shared.clone(), self.shared.want());
+            let goes_on = end.is_none() && !self.worker.stop.is_cancelled();
+            if goes_on && under_way.len() < AHEAD && self.worker.room() >= BATCH && self.is_ready() {
+                let (worker, wanted) = (self.worker.clone(), self.worker.want());
                 let asked = wanted.asked();
-                under_way.spawn(async move { Ok(shared.take(wanted).await? >= asked) });
+                under_way.spawn(async move { Ok(worker.take(wanted).await? >= asked) });
                 continue;
             }
             let Some(ended) = under_way.join_next().await else { break };
-            self.pulse.beat();
+            self.heartbeat.record();
             match ended.unwrap_or_else(carry_on) {
                 Ok(true) => {}
                 Ok(false) if end.is_none() => end = Some(Ok(())),
@@ -229,43 +233,47 @@ impl<C: Send + Sync + 'static> Fetcher<'_, C> {
 
     /// Waits for work that arrives or becomes due, or for room in a queue that is full, and lets the store hand over
     /// what it stores meanwhile: also while it looks whether there is any.
-    async fn stand_by(&mut self, mut until: Instant, state: &mut State) -> Result<Heard, StoreError> {
-        let (shared, pulse) = (self.shared, self.pulse);
+    async fn stand_by(
+        &mut self,
+        mut until: Instant,
+        state: &mut FetchState,
+    ) -> Result<WaitResult, StoreError> {
+        let (worker, heartbeat) = (self.worker, self.heartbeat);
         let wanted = self.take_wanted();
         let full = wanted.room.iter().any(|room| room.count() == 0);
         let looked_for = wanted.claim.clone();
         let (offer, room) = wanted.at_once();
         let arrivals = &mut self.arrivals;
-        let mut heard = Heard::Nothing;
+        let mut heard = WaitResult::Nothing;
         let withdrawn = async {
             loop {
                 tokio::select! {
-                    () = shared.freed.notified(), if full => return,
+                    () = worker.freed.notified(), if full => return,
                     changed = arrivals.changed() => {
                         if changed.is_ok() {
-                            heard = Heard::Notice;
+                            heard = WaitResult::Notice;
                         }
                         return;
                     }
-                    () = shared.stop.cancelled() => return,
+                    () = worker.stop.cancelled() => return,
                     () = tokio::time::sleep_until(until) => {}
                 }
-                pulse.beat();
-                match shared.look(looked_for.clone()).await.map(|peek| Found::of(&peek)) {
+                heartbeat.record();
+                match worker.look(looked_for.clone()).await.map(|peek| Found::of(&peek)) {
                     Some(Found::Nothing { due_in }) => until = state.look_again(due_in, Instant::now()),
                     Some(Found::Work) => {
-                        heard = Heard::Due;
+                        heard = WaitResult::Due;
                         return;
                     }
                     None => return,
                 }
             }
         };
-        let served = shared.store().offer(offer, Box::pin(withdrawn)).await?;
+        let served = worker.store().offer(offer, Box::pin(withdrawn)).await?;
         if let Some(claimed) = served {
-            shared.dispatch(claimed.jobs, room);
-            if heard == Heard::Nothing {
-                return Ok(Heard::Served { until });
+            worker.dispatch(claimed.jobs, room);
+            if heard == WaitResult::Nothing {
+                return Ok(WaitResult::Served { until });
             }
         }
         Ok(heard)

@@ -1,7 +1,7 @@
 //! What the fetch loop does next: one function over every state and event, without a clock, a store or a task.
 //!
 //! The loop saves statements by believing what it hears: that a notice means work for its queues, that a filled claim
-//! has more behind it, that nothing is due before a look said so. Each belief is a field here. [`State::next`] is
+//! has more behind it, that nothing is due before a look said so. Each belief is a field here. [`FetchState::next`] is
 //! tested row by row, and `model.rs` plays it against every order in which jobs, notices and slots can come and go.
 
 use std::time::Duration;
@@ -17,13 +17,13 @@ const SEARCHES: u32 = 3;
 
 /// What the loop believes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct FetchState {
     /// Whether there is work.
     work: Work,
     /// The last notice that was believed was for our queues. One that was not is a reason to look before a claim.
     credible: bool,
     /// Nothing is due before this moment but what is announced from now on.
-    quiet_until: Option<Instant>,
+    idle_until: Option<Instant>,
     /// Jobs are claimed before there are slots to run them.
     claims_ahead: bool,
     /// How soon to look again when nothing is announced.
@@ -47,7 +47,7 @@ enum Work {
 
 /// What has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum FetchEvent {
     /// A round begins.
     Began {
         /// Every loop is alive without which a claimed job would be lost (H2).
@@ -67,7 +67,7 @@ pub(super) enum Event {
     /// There may be room.
     RoomCame,
     /// The wait for work is over.
-    StoodBy(Heard),
+    StoodBy(WaitResult),
     /// A pause is over, or this worker has been enlisted again.
     Rested,
     /// The store refused.
@@ -94,7 +94,7 @@ impl Found {
 
 /// Why a wait for work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum WaitResult {
     /// A look found work.
     Due,
     /// Work was announced, for somebody.
@@ -120,7 +120,7 @@ pub(super) enum Fault {
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Step {
+pub(super) enum FetchStep {
     /// Begin a round. `afresh`: what was announced before is forgotten, because this round looks for itself.
     Begin { afresh: bool },
     /// Hand back what lost answers had taken.
@@ -143,7 +143,7 @@ pub(super) enum Step {
     Pause,
 }
 
-impl State {
+impl FetchState {
     /// As the loop begins. After a `restart` whatever was under way in the loop before it may have taken something.
     pub(super) fn new(
         longest_pause: Duration,
@@ -154,7 +154,7 @@ impl State {
         Self {
             work: Work::Unknown,
             credible: true,
-            quiet_until: None,
+            idle_until: None,
             claims_ahead,
             interval: PollInterval::new(longest_pause),
             searches: if restart.is_some() { SEARCHES } else { 0 },
@@ -164,70 +164,72 @@ impl State {
     }
 
     /// The table.
-    pub(super) fn next(&mut self, event: Event) -> Step {
+    pub(super) fn next(&mut self, event: FetchEvent) -> FetchStep {
         match event {
-            Event::Began { ready: false, .. } => {
-                self.quiet_until = None;
-                Step::Pause
+            FetchEvent::Began { ready: false, .. } => {
+                self.idle_until = None;
+                FetchStep::Pause
             }
-            Event::Began { now, .. } if self.next_search.is_some_and(|due| due <= now) => Step::Search,
-            Event::Began { .. } => Step::Prepare,
-            Event::Searched { now } => {
+            FetchEvent::Began { now, .. } if self.next_search.is_some_and(|due| due <= now) => {
+                FetchStep::Search
+            }
+            FetchEvent::Began { .. } => FetchStep::Prepare,
+            FetchEvent::Searched { now } => {
                 self.searches = self.searches.saturating_sub(1);
                 self.next_search = (self.searches > 0).then(|| now + self.search_every);
                 self.begin()
             }
-            Event::Prepared { asked } => self.prepared(asked),
-            Event::Looked { found: Found::Work, .. } => {
+            FetchEvent::Prepared { asked } => self.prepared(asked),
+            FetchEvent::Looked { found: Found::Work, .. } => {
                 self.work = Work::Seen;
-                Step::Claim
+                FetchStep::Claim
             }
-            Event::Looked { found: Found::Nothing { due_in }, now } => {
-                Step::StandBy { until: self.look_again(due_in, now) }
+            FetchEvent::Looked { found: Found::Nothing { due_in }, now } => {
+                FetchStep::StandBy { until: self.look_again(due_in, now) }
             }
             // If it was seen, somebody else has it in hand: claiming again at once would go on for as long as that
             // lasts.
-            Event::Claimed { taken: 0, now, .. } => {
-                self.quiet_until = (self.work == Work::Seen).then(|| self.look_again(None, now));
+            FetchEvent::Claimed { taken: 0, now, .. } => {
+                self.idle_until = (self.work == Work::Seen).then(|| self.look_again(None, now));
                 (self.work, self.credible) = (Work::Unknown, false);
                 self.begin()
             }
-            Event::Claimed { taken, asked, notified, .. } if taken < asked => self.took_all(notified),
-            Event::Claimed { .. } if self.claims_ahead => self.await_room(),
-            Event::Claimed { .. } => Step::WorkOff,
-            Event::WorkedOff { filled: false, notified } => self.took_all(notified),
-            Event::WorkedOff { filled: true, .. } => self.await_room(),
-            Event::RoomCame => {
-                self.work = if self.quiet_until.is_none() { Work::Expected } else { Work::Unknown };
+            FetchEvent::Claimed { taken, asked, notified, .. } if taken < asked => self.took_all(notified),
+            FetchEvent::Claimed { .. } if self.claims_ahead => self.await_room(),
+            FetchEvent::Claimed { .. } => FetchStep::WorkOff,
+            FetchEvent::WorkedOff { filled: false, notified } => self.took_all(notified),
+            FetchEvent::WorkedOff { filled: true, .. } => self.await_room(),
+            FetchEvent::RoomCame => {
+                self.work = if self.idle_until.is_none() { Work::Expected } else { Work::Unknown };
                 self.begin()
             }
-            Event::StoodBy(heard) => {
+            FetchEvent::StoodBy(heard) => {
                 self.work = match heard {
-                    Heard::Due => Work::Seen,
-                    Heard::Notice if self.credible => Work::Expected,
-                    Heard::Notice | Heard::Served { .. } | Heard::Nothing => Work::Unknown,
+                    WaitResult::Due => Work::Seen,
+                    WaitResult::Notice if self.credible => Work::Expected,
+                    WaitResult::Notice | WaitResult::Served { .. } | WaitResult::Nothing => Work::Unknown,
                 };
-                self.quiet_until = if let Heard::Served { until } = heard { Some(until) } else { None };
+                self.idle_until = if let WaitResult::Served { until } = heard { Some(until) } else { None };
                 self.begin()
             }
-            Event::Rested => self.begin(),
-            Event::Failed(fault) => {
-                (self.work, self.quiet_until) = (Work::Unknown, None);
+            FetchEvent::Rested => self.begin(),
+            FetchEvent::Failed(fault) => {
+                (self.work, self.idle_until) = (Work::Unknown, None);
                 self.after(fault)
             }
         }
     }
 
-    fn prepared(&mut self, asked: usize) -> Step {
-        match (asked, self.quiet_until) {
-            (0, Some(_)) => Step::AwaitRoom,
+    fn prepared(&mut self, asked: usize) -> FetchStep {
+        match (asked, self.idle_until) {
+            (0, Some(_)) => FetchStep::AwaitRoom,
             (0, None) => self.await_room(),
             (_, Some(until)) => {
-                self.quiet_until = None;
-                Step::StandBy { until }
+                self.idle_until = None;
+                FetchStep::StandBy { until }
             }
-            (_, None) if self.work == Work::Unknown => Step::Look,
-            (_, None) => Step::Claim,
+            (_, None) if self.work == Work::Unknown => FetchStep::Look,
+            (_, None) => FetchStep::Claim,
         }
     }
 
@@ -237,35 +239,35 @@ impl State {
         now + due_in.map_or(pause, |due| due.min(pause))
     }
 
-    /// In a quiet time nothing is looked for, so nothing that was announced may be forgotten.
-    fn begin(&self) -> Step {
-        Step::Begin { afresh: self.quiet_until.is_none() }
+    /// While idle nothing is looked for, so nothing that was announced may be forgotten.
+    fn begin(&self) -> FetchStep {
+        FetchStep::Begin { afresh: self.idle_until.is_none() }
     }
 
     /// A claim was not filled: everything that was there has been taken. What was stored meanwhile is not worth a look
     /// first either.
-    fn took_all(&mut self, notified: bool) -> Step {
+    fn took_all(&mut self, notified: bool) -> FetchStep {
         self.interval.found_work();
         (self.work, self.credible) = (if notified { Work::Expected } else { Work::Unknown }, true);
         self.begin()
     }
 
     /// There is work for the next slot.
-    fn await_room(&mut self) -> Step {
+    fn await_room(&mut self) -> FetchStep {
         self.interval.found_work();
         self.credible = true;
-        Step::AwaitRoom
+        FetchStep::AwaitRoom
     }
 
-    fn after(&mut self, fault: Fault) -> Step {
+    fn after(&mut self, fault: Fault) -> FetchStep {
         match fault {
-            Fault::LeaseLost => Step::Enlist,
+            Fault::LeaseLost => FetchStep::Enlist,
             Fault::OldLeaseLost => self.begin(),
             Fault::AnswerLost { now } => {
                 (self.searches, self.next_search) = (SEARCHES, Some(now));
-                Step::Pause
+                FetchStep::Pause
             }
-            Fault::Refused => Step::Pause,
+            Fault::Refused => FetchStep::Pause,
         }
     }
 }

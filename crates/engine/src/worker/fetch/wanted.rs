@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
 
-use super::super::runtime::{Shared, lock};
+use super::super::runtime::{RunningWorker, lock};
 use super::super::slots::Reserved;
 
 /// Jobs taken by one claim at most: enough to make a commit worth it, few enough to keep transactions short.
@@ -32,7 +32,7 @@ impl Wanted {
     }
 }
 
-impl<C: Send + Sync + 'static> Shared<C> {
+impl<C: Send + Sync + 'static> RunningWorker<C> {
     /// True when jobs are claimed before there are slots to run them.
     pub(super) fn claims_ahead(&self) -> bool {
         self.queues.iter().any(|queue| queue.prefetch > 0)

@@ -45,7 +45,7 @@ async fn a_plan_is_made_started_paused_resumed_and_canceled() {
     for place in ["%00".to_owned(), format!("{}/end/%00", id(&made)), format!("{}/end/", id(&made))] {
         refused(&after(&place).await, 422, "invalid", Some("cursor"));
     }
-    // A sheet with a place in it, and a job, as earlier versions said it.
+    // A job list with a place in it, and a job, as earlier versions said it.
     for place in ["r000001-000000000002-000.250", "01900000-0000-7000-8000-000000000001"] {
         assert_eq!(after(&format!("{}/open/{place}", id(&made))).await.ok()["items"], json!([]), "{place}");
     }

@@ -15,8 +15,8 @@ const STEPS: usize = 24;
 /// The loop, its slots, and the jobs of its queues.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct World {
-    state: State,
-    step: Step,
+    state: FetchState,
+    step: FetchStep,
     prefetch: u8,
     /// Due and announced.
     due: u8,
@@ -42,8 +42,8 @@ struct World {
 impl World {
     fn new(prefetch: u8) -> Self {
         Self {
-            state: State::new(Duration::from_millis(40), Duration::from_secs(30), prefetch > 0, None),
-            step: Step::Begin { afresh: true },
+            state: FetchState::new(Duration::from_millis(40), Duration::from_secs(30), prefetch > 0, None),
+            step: FetchStep::Begin { afresh: true },
             prefetch,
             due: 0,
             unannounced: 0,
@@ -96,7 +96,7 @@ impl World {
         (usize::from(taken), usize::from(start + ahead))
     }
 
-    fn then(mut self, event: Event) -> Self {
+    fn then(mut self, event: FetchEvent) -> Self {
         self.step = self.state.next(event);
         self
     }
@@ -105,43 +105,45 @@ impl World {
     fn steps(&self, now: Instant) -> Vec<Self> {
         let mut world = self.clone();
         match self.step {
-            Step::Begin { afresh } => {
+            FetchStep::Begin { afresh } => {
                 world.give_back();
                 world.notice &= !afresh;
-                vec![world.then(Event::Began { ready: true, now })]
+                vec![world.then(FetchEvent::Began { ready: true, now })]
             }
-            Step::Prepare => {
+            FetchStep::Prepare => {
                 world.start_buffered();
                 let asked = usize::from(world.want());
-                vec![world.then(Event::Prepared { asked })]
+                vec![world.then(FetchEvent::Prepared { asked })]
             }
-            Step::Look => {
+            FetchStep::Look => {
                 let found = if self.visible() > 0 { Found::Work } else { Found::Nothing { due_in: None } };
-                vec![world.then(Event::Looked { found, now })]
+                vec![world.then(FetchEvent::Looked { found, now })]
             }
-            Step::Claim => {
+            FetchStep::Claim => {
                 let (taken, asked) = world.claim();
-                vec![world.then(Event::Claimed { taken, asked, notified: self.notice, now })]
+                vec![world.then(FetchEvent::Claimed { taken, asked, notified: self.notice, now })]
             }
-            Step::WorkOff => {
+            FetchStep::WorkOff => {
                 let mut all = self.clone();
                 all.want();
                 let (taken, asked) = all.claim();
                 let short = (taken < asked)
-                    .then(|| all.then(Event::WorkedOff { filled: false, notified: self.notice }));
-                let no_room = world.then(Event::WorkedOff { filled: true, notified: self.notice });
+                    .then(|| all.then(FetchEvent::WorkedOff { filled: false, notified: self.notice }));
+                let no_room = world.then(FetchEvent::WorkedOff { filled: true, notified: self.notice });
                 short.into_iter().chain([no_room]).collect()
             }
-            Step::AwaitRoom => {
+            FetchStep::AwaitRoom => {
                 world.give_back();
                 if world.free == 0 && !world.freed {
                     return Vec::new();
                 }
                 world.freed &= world.free > 0;
-                vec![world.then(Event::RoomCame)]
+                vec![world.then(FetchEvent::RoomCame)]
             }
-            Step::StandBy { until } => self.stands_by(until),
-            Step::Search | Step::Enlist | Step::Pause => unreachable!("the store refuses nothing here"),
+            FetchStep::StandBy { until } => self.stands_by(until),
+            FetchStep::Search | FetchStep::Enlist | FetchStep::Pause => {
+                unreachable!("the store refuses nothing here")
+            }
         }
     }
 
@@ -152,15 +154,15 @@ impl World {
             change(&mut world);
             world.served = false;
             world.give_back();
-            ends.push(world.then(Event::StoodBy(heard)));
+            ends.push(world.then(FetchEvent::StoodBy(heard)));
         };
         if self.notice {
-            end(Heard::Notice, |world| world.notice = false);
+            end(WaitResult::Notice, |world| world.notice = false);
         }
         if self.served {
-            end(Heard::Served { until }, |_| {});
+            end(WaitResult::Served { until }, |_| {});
         } else if self.freed && self.wanted.is_some_and(|(start, _)| start == 0) {
-            end(Heard::Nothing, |world| world.freed = false);
+            end(WaitResult::Nothing, |world| world.freed = false);
         }
         ends
     }
@@ -181,7 +183,7 @@ impl World {
             world.due += 1;
             world.notice = true;
         });
-        let offers = matches!(self.step, Step::StandBy { .. }) && !self.served;
+        let offers = matches!(self.step, FetchStep::StandBy { .. }) && !self.served;
         for notice in [self.notice, true] {
             may(own > 0 && offers && self.wanted.is_some_and(|(start, _)| start > 0), &|world| {
                 world.left[0] -= 1;
@@ -219,7 +221,7 @@ impl World {
     /// What is wrong with a loop that waits like this.
     fn complaint(&self) -> Option<&'static str> {
         let (start, ahead) = self.wanted.unwrap_or_default();
-        let waits_for_work = matches!(self.step, Step::StandBy { .. });
+        let waits_for_work = matches!(self.step, FetchStep::StandBy { .. });
         if waits_for_work && self.due > 0 && start + ahead > 0 {
             return Some("an announced job is passed by");
         }
@@ -252,9 +254,9 @@ impl World {
         let mut world = self.clone();
         if self.visible() > 0 {
             world.give_back();
-            return world.then(Event::StoodBy(Heard::Due));
+            return world.then(FetchEvent::StoodBy(WaitResult::Due));
         }
-        world.step = Step::StandBy { until: world.state.look_again(None, now) };
+        world.step = FetchStep::StandBy { until: world.state.look_again(None, now) };
         world
     }
 }
@@ -270,7 +272,7 @@ fn explore(prefetch: u8) -> usize {
         let steps = world.steps(now);
         if steps.is_empty() {
             assert_eq!(world.complaint(), None, "{world:#?}");
-            if matches!(world.step, Step::StandBy { .. }) {
+            if matches!(world.step, FetchStep::StandBy { .. }) {
                 let claimable = |world: &World| world.due + world.unannounced;
                 for later in world.timer(now).waits(now) {
                     let room = world.wanted.is_some_and(|(start, ahead)| start + ahead > 0);

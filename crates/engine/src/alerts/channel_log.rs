@@ -20,10 +20,10 @@ pub(crate) const TOO_LATE: Duration = Duration::from_secs(24 * 60 * 60);
 const BACKOFF_BASE: Duration = Duration::from_secs(5);
 const BACKOFF_CAP: Duration = Duration::from_secs(60 * 60);
 
-/// One channel's account of one incident.
+/// One channel's log of one incident.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Line {
+pub(crate) struct ChannelLog {
     told: u64,
     told_at: Option<Timestamp>,
     suppressed: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Line {
     trouble: Option<String>,
 }
 
-impl Line {
+impl ChannelLog {
     /// Takes a death in; `id` becomes the identity of the message if it is the first of one.
     pub(crate) fn gather(&mut self, notice: &Notice, id: impl FnOnce() -> String) {
         match &mut self.gathering {
@@ -132,8 +132,8 @@ impl Line {
         self.gathering.is_some() || self.sealed.is_some()
     }
 
-    /// The account as others read it.
-    pub(crate) fn log(&self, channel: String) -> AlertLog {
+    /// The log as others read it.
+    pub(crate) fn shown(&self, channel: String) -> AlertLog {
         AlertLog {
             channel,
             told: self.told,

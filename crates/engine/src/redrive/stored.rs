@@ -1,9 +1,9 @@
-//! Plans as documents of the store: keys, reading, writing. What they mean is the core's; their items are in `sheet`.
+//! Plans as documents of the store: keys, reading, writing. What they mean is the core's; their items are in `list`.
 
 use backstop_core::Timestamp;
 use backstop_core::job::PlanId;
 use backstop_core::redrive::Plan;
-use backstop_store::{Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
+use backstop_store::{Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore};
 
 use super::mark;
 
@@ -12,7 +12,7 @@ const PAGE: usize = 1_000;
 
 /// A plan as it is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Filed {
+pub(crate) struct StoredPlan {
     pub(crate) plan: Plan,
     pub(crate) revision: i64,
     /// The store's clock when it was read.
@@ -20,7 +20,7 @@ pub(crate) struct Filed {
 }
 
 /// How the keys of everything about a plan's jobs begin.
-pub(crate) fn items(plan: &PlanId) -> String {
+pub(crate) fn jobs_prefix(plan: &PlanId) -> String {
     format!("{plan}/")
 }
 
@@ -38,34 +38,34 @@ pub(crate) fn text(document: &impl serde::Serialize) -> std::sync::Arc<str> {
 }
 
 /// Every plan; one that cannot be read is an error of its own.
-pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Result<Filed, StoreError>>, StoreError> {
+pub(crate) async fn all(store: &dyn WorkStore) -> Result<Vec<Result<StoredPlan, StoreError>>, StoreError> {
     let mut plans = Vec::new();
-    let mut shelf = DocumentRange::first(Drawer::Plans, PAGE);
+    let mut range = DocumentRange::first(Drawer::Plans, PAGE);
     loop {
-        let found = store.documents(shelf.clone()).await?;
+        let found = store.documents(range.clone()).await?;
         plans.extend(found.items.iter().map(|document| read_plan(store, document, found.now)));
         match found.items.last() {
-            Some(last) if found.more => shelf = shelf.after(last.key.clone()),
+            Some(last) if found.more => range = range.after(last.key.clone()),
             _ => return Ok(plans),
         }
     }
 }
 
 /// One plan, if it is there.
-pub(crate) async fn one(store: &dyn Store, id: &PlanId) -> Result<Option<Filed>, StoreError> {
+pub(crate) async fn one(store: &dyn WorkStore, id: &PlanId) -> Result<Option<StoredPlan>, StoreError> {
     // A longer id may begin with this one; the shorter key comes first.
     let found = store.documents(DocumentRange::first(Drawer::Plans, 1).under(id.as_str())).await?;
     let document = found.items.first().filter(|document| document.key == id.as_str());
     document.map(|document| read_plan(store, document, found.now)).transpose()
 }
 
-fn read_plan(store: &dyn Store, document: &Document, now: Timestamp) -> Result<Filed, StoreError> {
-    Ok(Filed { plan: read(store, "plan", document)?, revision: document.revision, now })
+fn read_plan(store: &dyn WorkStore, document: &Document, now: Timestamp) -> Result<StoredPlan, StoreError> {
+    Ok(StoredPlan { plan: read(store, "plan", document)?, revision: document.revision, now })
 }
 
 /// What a document says.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     what: &str,
     document: &Document,
 ) -> Result<T, StoreError> {

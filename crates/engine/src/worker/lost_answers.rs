@@ -9,12 +9,12 @@ use backstop_core::job::{Ending, JobView, State};
 use backstop_core::{Fence, JobId, Lease};
 use backstop_store::{Error as StoreError, Finish, JobFilter, PageRequest};
 
-use super::runtime::Shared;
+use super::runtime::RunningWorker;
 
 /// Rows of a page.
 const PAGE: usize = 1_000;
 
-impl<C: Send + Sync + 'static> Shared<C> {
+impl<C: Send + Sync + 'static> RunningWorker<C> {
     /// Hands back what the store says this worker holds, and it does not. No claim may be under way.
     pub(crate) async fn hand_back_unknown(&self) -> Result<(), StoreError> {
         let said = self.held_by_the_store().await?;
@@ -35,7 +35,7 @@ impl<C: Send + Sync + 'static> Shared<C> {
         }
         let answers = self.store().finish(unknown).await?;
         let jobs = answers.iter().filter(|answer| answer.is_ok()).count();
-        tracing::warn!(jobs, "the answer to a claim was lost: what it had taken was handed back");
+        tracing::warn!(jobs, "the answer to a claim was lost: the jobs it had taken were handed back");
         Ok(())
     }
 

@@ -79,7 +79,7 @@ async fn every_way_in_is_signed() {
 async fn without_keys_nothing_is_signed_and_nothing_checked() {
     let (engine, _) = on_model(Config::default());
     let id = engine.enqueue(work("plain")).submit().await.expect("admitted").id;
-    assert_eq!(detail(&engine, id).await.view.job.spec.provenance, None, "no papers at all");
+    assert_eq!(detail(&engine, id).await.view.job.spec.provenance, None, "no provenance at all");
 }
 
 /// An engine of the same store with other settings.
@@ -194,8 +194,8 @@ async fn a_job_planted_by_hand_never_runs() {
     for place in Place::all("planted").await {
         let (engine, app) = (place.open(strict()).await, Arc::new(App::default()));
         let model = engine.enqueue(work("well")).submit().await.expect("admitted").id;
-        let copied = |payload: &str, papers: &str| {
-            vec![("payload", payload.to_owned()), ("papers", papers.to_owned())]
+        let copied = |payload: &str, provenance: &str| {
+            vec![("payload", payload.to_owned()), ("papers", provenance.to_owned())]
         };
         let evil = "'{\"say\":\"evil\"}'";
         let plants = [

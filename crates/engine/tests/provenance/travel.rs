@@ -68,7 +68,7 @@ async fn every_event_names_the_tenant() {
     let last = engine.enqueue(work("last")).queue("other").submit().await.expect("admitted").id;
     let mut told: Vec<Arc<Event>> = Vec::new();
     while told.last().and_then(|event| event.job.as_ref()).is_none_or(|job| job.id != last) {
-        told.push(events.next().await.expect("the bus is open"));
+        told.push(events.next().await.expect("the engine is open"));
     }
     let shown: Vec<serde_json::Value> =
         told.iter().map(|event| serde_json::to_value(&**event).expect("plain data")).collect();

@@ -40,7 +40,7 @@ async fn a_row_that_cannot_be_read_stops_no_other() {
         for id in &damaged {
             let detail = detail(&engine, *id).await;
             let runs = engine.store().attempts(*id, PageRequest::first(10)).await.expect("a ledger").items;
-            // What can be read without loss is no damage, such as papers that say nothing.
+            // What can be read without loss is no damage, such as provenance that says nothing.
             if detail.view.record.state == State::Succeeded {
                 continue;
             }

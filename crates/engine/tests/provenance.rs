@@ -3,15 +3,15 @@
 
 #![cfg(all(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 
-#[path = "papers/changed.rs"]
+#[path = "provenance/changed.rs"]
 mod changed;
-#[path = "papers/damaged.rs"]
+#[path = "provenance/damaged.rs"]
 mod damaged;
-#[path = "papers/place.rs"]
+#[path = "provenance/place.rs"]
 mod place;
-#[path = "papers/sealing.rs"]
+#[path = "provenance/sealing.rs"]
 mod sealing;
-#[path = "papers/signing.rs"]
+#[path = "provenance/signing.rs"]
 mod signing;
-#[path = "papers/travel.rs"]
+#[path = "provenance/travel.rs"]
 mod travel;

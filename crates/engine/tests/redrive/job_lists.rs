@@ -26,8 +26,8 @@ async fn started(engine: &Backstop, batch: u32) -> Plan {
 
 /// What is kept of the jobs of a plan.
 async fn kept(store: &dyn Store, plan: &PlanId) -> Vec<Document> {
-    let shelf = DocumentRange::first(Drawer::PlanJobs, 1_000).under(format!("{plan}/"));
-    store.documents(shelf).await.expect("the model is there").items
+    let range = DocumentRange::first(Drawer::PlanJobs, 1_000).under(format!("{plan}/"));
+    store.documents(range).await.expect("the model is there").items
 }
 
 fn jobs_of(items: &[PlanJob]) -> BTreeSet<JobId> {
@@ -71,13 +71,13 @@ async fn a_batch_is_kept_on_a_few_sheets_and_read_in_pages_of_any_size() {
 async fn as_before(store: &dyn Store, plan: &PlanId) -> usize {
     let mut edits = Vec::new();
     for document in kept(store, plan).await {
-        let shelf = if document.key.contains("/open/") { "open" } else { "end" };
-        let items: Vec<PlanJob> = serde_json::from_str(&document.body).expect("a sheet");
+        let part = if document.key.contains("/open/") { "open" } else { "end" };
+        let items: Vec<PlanJob> = serde_json::from_str(&document.body).expect("a job list");
         let edit = |key, body| Edit { drawer: Drawer::PlanJobs, key, expect: Expect::Any, body };
         edits.push(edit(document.key, None));
         edits.extend(items.iter().map(|item| {
             let body = serde_json::to_string(item).expect("plain JSON");
-            edit(format!("{plan}/{shelf}/{}", item.job), Some(body.into()))
+            edit(format!("{plan}/{part}/{}", item.job), Some(body.into()))
         }));
     }
     let amended = store.amend(Amend { edits, ..Amend::default() }).await.expect("the model is there");
@@ -113,7 +113,7 @@ async fn what_an_earlier_version_kept_is_read_and_comes_to_its_end() {
 
 #[tokio::test]
 async fn a_job_that_is_driven_in_two_rounds_has_one_line() {
-    // D4: the newest go first, so those that fail again are on one sheet with others that do not.
+    // D4: the newest go first, so those that fail again are on one list with others that do not.
     let stage = Stage::dead(&[("disk full", 20), ("no customer", 301)]).await;
     stage.shop.mend("no customer");
     let plan = started(&stage.engine, 500).await;
@@ -131,7 +131,7 @@ async fn a_job_that_is_driven_in_two_rounds_has_one_line() {
 
 #[tokio::test]
 async fn a_sheet_with_one_job_in_flight_stays_open_and_is_counted_once() {
-    // D4: the job that waits is paused, the others of its sheet end around it.
+    // D4: the job that waits is paused, the others of its list end around it.
     let stage = Stage::dead(&[("no customer", 31)]).await;
     stage.shop.mend("no customer");
     let plan = started(&stage.engine, 30).await;
@@ -141,7 +141,8 @@ async fn a_sheet_with_one_job_in_flight_stays_open_and_is_counted_once() {
     stage.maintain().await;
     let open = format!("{}/open/", plan.id);
     let in_flight = kept(&*stage.store, &plan.id).await.into_iter().find(|kept| kept.key.starts_with(&open));
-    let items: Vec<PlanJob> = serde_json::from_str(&in_flight.expect("one is open").body).expect("a sheet");
+    let items: Vec<PlanJob> =
+        serde_json::from_str(&in_flight.expect("one is open").body).expect("a job list");
     let slow = vec![items[7].job];
     let paused = stage.store.operate(slow.clone(), backstop_core::job::Operation::Pause).await;
     assert!(paused.expect("the model is there")[0].is_ok());

@@ -12,7 +12,7 @@ const METHOD: &str = "RETIRE";
 
 /// One line.
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct RetirementLine {
     at: Timestamp,
     who: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub(super) struct Line {
     what: String,
 }
 
-impl Line {
+impl RetirementLine {
     /// The line of something that was to be found under `route`, by its id.
     pub(super) fn of(route: &'static str, id: &str, what: String, at: Timestamp) -> Self {
         let path = route.replace("{id}", id);
@@ -38,7 +38,7 @@ impl Line {
 }
 
 /// The change that writes lines; `id` is what the first of them is about.
-pub(super) fn edit(lines: &[Line], id: &str, now: Timestamp) -> Edit {
+pub(super) fn edit(lines: &[RetirementLine], id: &str, now: Timestamp) -> Edit {
     // Structs of texts, numbers and moments have no way to fail.
     let text = |line| serde_json::to_string(line).expect("a line is plain JSON");
     let body = lines.iter().map(text).collect::<Vec<_>>().join("\n");

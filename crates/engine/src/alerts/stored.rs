@@ -1,6 +1,6 @@
-//! Accounts of alerts as documents of the store: keys, reading, writing. What they mean is [`Line`]'s.
+//! Logs of channels as documents of the store: keys, reading, writing. What they mean is [`ChannelLog`]'s.
 //!
-//! An account with something to tell has a key under `open`, every other under `told`: what is to be done is found
+//! A log with something to tell has a key under `open`, every other under `told`: what is to be done is found
 //! without reading what was done.
 
 use std::collections::HashSet;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 
 use backstop_core::Timestamp;
 use backstop_store::{
-    Document, DocumentRange, Documents, Drawer, Edit, Error as StoreError, Expect, Page, Store,
+    Document, DocumentRange, Documents, Drawer, Edit, Error as StoreError, Expect, Page, WorkStore,
 };
 
-use super::line::Line;
+use super::channel_log::ChannelLog;
 use super::{AlertChannel, Alerts};
 
 /// Characters of a channel's name in a key.
 const NAME_CHARS: usize = 64;
 
-/// A channel with the name under which its accounts are kept.
+/// A channel with the name under which its logs are kept.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct NamedChannel {
     pub(crate) name: String,
     pub(crate) channel: Arc<dyn AlertChannel>,
 }
 
 /// The channels of an engine; one that has the name of an earlier one gets a number.
-pub(crate) fn outlets(alerts: &Alerts) -> Vec<Outlet> {
+pub(crate) fn named_channels(alerts: &Alerts) -> Vec<NamedChannel> {
     let mut taken = HashSet::new();
-    let mut outlets = Vec::with_capacity(alerts.channels.len());
+    let mut named_channels = Vec::with_capacity(alerts.channels.len());
     for channel in &alerts.channels {
         let plain: String = channel.name().chars().take(NAME_CHARS).collect();
         let plain = plain.replace('/', "_");
@@ -35,16 +35,16 @@ pub(crate) fn outlets(alerts: &Alerts) -> Vec<Outlet> {
         let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !taken.contains(name));
         let name = name.unwrap_or(plain);
         taken.insert(name.clone());
-        outlets.push(Outlet { name, channel: channel.clone() });
+        named_channels.push(NamedChannel { name, channel: channel.clone() });
     }
-    outlets
+    named_channels
 }
 
-/// An account as it is stored.
+/// A log as it is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Filed {
+pub(crate) struct StoredChannelLog {
     pub(crate) incident: String,
-    pub(crate) line: Line,
+    pub(crate) log: ChannelLog,
     /// Where it is, and what its change rests on; none for one that is not stored yet.
     at: Option<(String, i64)>,
 }
@@ -65,67 +65,67 @@ pub(crate) fn removals(channel: &str, incident: &str) -> [Edit; 2] {
     })
 }
 
-/// A page of accounts with something to tell, and the key to go on after.
+/// A page of logs with something to tell, and the key to go on after.
 pub(crate) struct OpenPage {
     pub(crate) now: Timestamp,
-    pub(crate) items: Vec<Filed>,
+    pub(crate) items: Vec<StoredChannelLog>,
     pub(crate) next: Option<String>,
 }
 
-/// Reads accounts that have something to tell.
+/// Reads logs that have something to tell.
 pub(crate) async fn open_page(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     channel: &str,
     after: Option<String>,
     limit: usize,
 ) -> Result<OpenPage, StoreError> {
     let prefix = open(channel);
-    let shelf =
+    let range =
         DocumentRange { after, ..DocumentRange::first(Drawer::AlertLog, limit).under(prefix.clone()) };
-    let found = store.documents(shelf).await?;
+    let found = store.documents(range).await?;
     let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
     let items = read(&found, &prefix);
     Ok(OpenPage { now: found.now, items, next })
 }
 
-fn read(found: &Documents, prefix: &str) -> Vec<Filed> {
-    let filed = found.items.iter().map(|document| Filed {
+fn read(found: &Documents, prefix: &str) -> Vec<StoredChannelLog> {
+    let stored = found.items.iter().map(|document| StoredChannelLog {
         incident: document.key.strip_prefix(prefix).unwrap_or_default().to_owned(),
-        line: serde_json::from_str(&document.body).unwrap_or_else(|error| {
-            // A new account is better than none: it only forgets what it was told.
-            tracing::warn!(key = %document.key, %error, "an account of alerts cannot be read and starts over");
-            Line::default()
+        log: serde_json::from_str(&document.body).unwrap_or_else(|error| {
+            // A new log is better than none: it only forgets what it was told.
+            tracing::warn!(key = %document.key, %error, "the alert log of a channel cannot be read and starts over");
+            ChannelLog::default()
         }),
         at: Some((document.key.clone(), document.revision)),
     });
-    filed.collect()
+    stored.collect()
 }
 
-/// Every account, with its channel, by the order of keys.
+/// Every log, with its channel, by the order of keys.
 pub(crate) async fn all(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     after: Option<String>,
     limit: usize,
-) -> Result<Page<(String, Filed), String>, StoreError> {
+) -> Result<Page<(String, StoredChannelLog), String>, StoreError> {
     let found =
         store.documents(DocumentRange { after, ..DocumentRange::first(Drawer::AlertLog, limit) }).await?;
     let next = found.items.last().filter(|_| found.more).map(|last| last.key.clone());
     let channel = |document: &Document| document.key.split('/').next().unwrap_or_default().to_owned();
     let channels: Vec<String> = found.items.iter().map(channel).collect();
     let mut items: Vec<_> = channels.into_iter().zip(read(&found, "")).collect();
-    for (_, filed) in &mut items {
+    for (_, stored) in &mut items {
         // Channel, whether it is open, incident.
-        filed.incident = filed.incident.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
+        stored.incident = stored.incident.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
     }
     Ok(Page { items, next })
 }
 
-/// The account of one incident, if there is one.
+/// The log of one incident, if there is one.
 pub(crate) async fn one(
-    store: &dyn Store,
+    store: &dyn WorkStore,
     channel: &str,
     incident: &str,
-) -> Result<Option<Filed>, StoreError> {
+) -> Result<Option<StoredChannelLog>, StoreError> {
     for is_open in [true, false] {
         let exact = key(channel, incident, is_open);
         // A longer key may begin with this one; the shorter comes first.
@@ -133,24 +133,24 @@ pub(crate) async fn one(
             store.documents(DocumentRange::first(Drawer::AlertLog, 1).under(exact.clone())).await?;
         found.items.retain(|document| document.key == exact);
         let prefix = exact.strip_suffix(incident).unwrap_or_default();
-        if let Some(filed) = read(&found, prefix).pop() {
-            return Ok(Some(filed));
+        if let Some(stored) = read(&found, prefix).pop() {
+            return Ok(Some(stored));
         }
     }
     Ok(None)
 }
 
-impl Filed {
-    /// The account of an incident that the channel has not heard of.
+impl StoredChannelLog {
+    /// The log of an incident that the channel has not heard of.
     pub(crate) fn new(incident: &str) -> Self {
-        Self { incident: incident.to_owned(), line: Line::default(), at: None }
+        Self { incident: incident.to_owned(), log: ChannelLog::default(), at: None }
     }
 
     /// The changes that write it, each resting on what was read.
     pub(crate) fn edits(&self, channel: &str) -> Vec<Edit> {
-        let key = key(channel, &self.incident, self.line.is_open());
+        let key = key(channel, &self.incident, self.log.is_open());
         // A struct of texts, numbers and moments has no way to fail.
-        let body = serde_json::to_string(&self.line).expect("an account is plain JSON").into();
+        let body = serde_json::to_string(&self.log).expect("a log is plain JSON").into();
         let edit = |key, expect, body| Edit { drawer: Drawer::AlertLog, key, expect, body };
         match &self.at {
             Some((place, revision)) if *place == key => {
@@ -166,7 +166,7 @@ impl Filed {
 
     /// Follows its own change, once that is written.
     pub(crate) fn written(&mut self, channel: &str) {
-        let key = key(channel, &self.incident, self.line.is_open());
+        let key = key(channel, &self.incident, self.log.is_open());
         let revision = match &self.at {
             Some((place, revision)) if *place == key => revision + 1,
             _ => 1,

@@ -13,7 +13,7 @@ pub(crate) struct ServedQueue {
 }
 
 /// See the module.
-pub(crate) struct WorkerSetup<C> {
+pub(crate) struct WorkerParts<C> {
     pub(crate) executor: Executor<C>,
     pub(crate) queues: Vec<ServedQueue>,
     pub(crate) name: String,
