@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use backstop_core::failure::{Cause, Failure, HookAnswer};
-use backstop_store::KnownKind;
 
 use crate::context::JobContext;
 use crate::error::Error;
@@ -17,7 +16,8 @@ use crate::job::Job;
 use crate::outcome::{Failed, IntoReply, Reply};
 use crate::sealing::ShownPayload;
 
-type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+/// What a handler comes to, once it has run.
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// The queue of a job whose kind and submit name none.
 const DEFAULT_QUEUE: &str = "default";
@@ -231,8 +231,9 @@ impl<C: Send + Sync + 'static> Registry<C> {
         }
     }
 
-    pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn Handler<C>>> {
-        self.handlers.get(kind).filter(|handler| version <= handler.version()).cloned()
+    /// The handlers, each with its kind.
+    pub(crate) fn into_handlers(self) -> impl Iterator<Item = (&'static str, Arc<dyn Handler<C>>)> {
+        self.handlers.into_iter()
     }
 
     /// The queues that jobs of these kinds go to, each with its kinds, in a stable order.
@@ -242,17 +243,6 @@ impl<C: Send + Sync + 'static> Registry<C> {
             queues.entry(handler.queue()).or_default().insert(*kind);
         }
         queues
-    }
-
-    /// What to tell the store, in a stable order.
-    pub(crate) fn known(&self) -> Arc<[KnownKind]> {
-        let mut known: Vec<_> = self
-            .handlers
-            .iter()
-            .map(|(kind, handler)| KnownKind { kind: (*kind).into(), version: handler.version() })
-            .collect();
-        known.sort_by(|a, b| a.kind.cmp(&b.kind));
-        known.into()
     }
 }
 

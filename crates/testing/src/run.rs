@@ -237,7 +237,7 @@ impl TestEngine {
         &self,
         app: &Arc<C>,
         register: &impl Fn(WorkerBuilder<C>) -> WorkerBuilder<C>,
-    ) -> Option<InlineWorker<C>> {
+    ) -> Option<InlineWorker> {
         let queues = self.engine().queues().list().await.unwrap_or_default();
         let worker = register(self.engine().worker_sharing(app.clone()));
         // A worker without a queue is an error, and here it means that there is nothing to run.

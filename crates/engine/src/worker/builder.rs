@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::execute::Executor;
 use super::hooks::{Hook, Hooked};
 use super::inline::InlineWorker;
+use super::kinds::WorkerKinds;
 use super::parts::{ServedQueue, WorkerParts};
 use super::runtime::{Stopped, WorkerHandle};
 use crate::config::WorkerTimes;
@@ -231,15 +232,14 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
     }
 
-    fn parts(self) -> Result<WorkerParts<C>, Error> {
+    fn parts(self) -> Result<WorkerParts, Error> {
         self.registry.check()?;
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
         }
         let executor = Executor {
             engine: self.engine,
-            app: self.app,
-            registry: self.registry,
+            kinds: WorkerKinds::new(self.registry, &self.app),
             hooks: self.hooks,
             code_version: self.code_version,
             times: self.times,
@@ -288,7 +288,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     ///
     /// # Errors
     /// When it has no kind of job or no queue to serve, or two of its types have one kind.
-    pub fn inline(self) -> Result<InlineWorker<C>, Error> {
+    pub fn inline(self) -> Result<InlineWorker, Error> {
         Ok(InlineWorker::new(self.parts()?))
     }
 }

@@ -16,13 +16,13 @@ use tracing::Instrument as _;
 
 use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
+use super::kinds::{BoundHandler, WorkerKinds};
 use super::slots::RunSlot;
 use crate::config::WorkerTimes;
-use crate::context::{JobContext, Run};
+use crate::context::Run;
 use crate::engine::Backstop;
 use crate::outcome::{Failed, Reply, classify};
 use crate::parts::EngineParts;
-use crate::registry::{Handler, Registry};
 use crate::run::before::{Runner, before_run};
 use crate::run::children::ChildJobs;
 use crate::run::conclude::HandlerEnd;
@@ -37,10 +37,9 @@ const CANCEL_COURTESY: Duration = Duration::from_secs(1);
 const BEFORE_RUN: &str = "BeforeRun";
 
 /// Everything a run needs that all runs of a worker share.
-pub(crate) struct Executor<C> {
+pub(crate) struct Executor {
     pub(crate) engine: Backstop,
-    pub(crate) app: Arc<C>,
-    pub(crate) registry: Registry<C>,
+    pub(crate) kinds: WorkerKinds,
     pub(crate) hooks: Vec<Hooked>,
     pub(crate) code_version: Option<Arc<str>>,
     pub(crate) times: WorkerTimes,
@@ -65,7 +64,7 @@ enum Left {
     Lost,
 }
 
-impl<C: Send + Sync + 'static> Executor<C> {
+impl Executor {
     /// Runs one job.
     ///
     /// The slot is given back when the handler has really ended, also when that is after the answer (F10).
@@ -91,7 +90,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
             children: ChildJobs::new(),
         });
         let info = RunInfo { job, record };
-        let handler = self.registry.find(&info.job.spec.kind, info.job.spec.version);
+        let handler = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
         let reply = match self.before(&info, handler.as_deref()).await {
             Err(failed) => Some(Reply(Err(failed))),
             Ok(()) => match self.handle_timed(&run, handler.clone(), &interrupt, slot).await {
@@ -128,7 +127,13 @@ impl<C: Send + Sync + 'static> Executor<C> {
         self.after(info, end).await;
     }
 
-    async fn end(&self, run: &Run, info: &RunInfo, reply: Reply, handler: Option<&dyn Handler<C>>) -> Ending {
+    async fn end(
+        &self,
+        run: &Run,
+        info: &RunInfo,
+        reply: Reply,
+        handler: Option<&dyn BoundHandler>,
+    ) -> Ending {
         let handler_end = HandlerEnd {
             job: info.job.clone(),
             record: info.record.clone(),
@@ -146,7 +151,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     }
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).
-    async fn before(&self, info: &RunInfo, handler: Option<&dyn Handler<C>>) -> Result<(), Box<Failed>> {
+    async fn before(&self, info: &RunInfo, handler: Option<&dyn BoundHandler>) -> Result<(), Box<Failed>> {
         let EngineParts { store, config, .. } = &*self.engine.parts;
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
         before_run(&**store, config, &info.job, &info.record, &runner).await?;
@@ -185,7 +190,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     async fn handle_timed(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn Handler<C>>>,
+        handler: Option<Arc<dyn BoundHandler>>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {
@@ -199,7 +204,7 @@ impl<C: Send + Sync + 'static> Executor<C> {
     async fn handle(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn Handler<C>>>,
+        handler: Option<Arc<dyn BoundHandler>>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {
@@ -208,11 +213,10 @@ impl<C: Send + Sync + 'static> Executor<C> {
             Ok(payload) => payload,
             Err(failure) => return Left::Ended(failed(failure)),
         };
-        let cx = JobContext::new(self.app.clone(), run.clone());
         #[cfg(feature = "run-log")]
-        let mut task = tokio::spawn(handler.run(payload, cx).instrument(crate::run_log::span(run)));
+        let mut task = tokio::spawn(handler.run(payload, run.clone()).instrument(crate::run_log::span(run)));
         #[cfg(not(feature = "run-log"))]
-        let mut task = tokio::spawn(handler.run(payload, cx));
+        let mut task = tokio::spawn(handler.run(payload, run.clone()));
         let limit = run.job.spec.policy.timeout;
         let left = tokio::select! {
             biased;

@@ -12,7 +12,7 @@ use crate::loops::LoopHeartbeat;
 /// How often a worker with runs under way asks whether they were canceled elsewhere.
 const CANCEL_CHECK: Duration = Duration::from_secs(1);
 
-impl<C: Send + Sync + 'static> RunningWorker<C> {
+impl RunningWorker {
     /// Runs until the worker is gone.
     pub(crate) async fn heartbeat(self: Arc<Self>, heartbeat: &LoopHeartbeat) {
         let lease = self.executor.times.lease;

@@ -35,8 +35,8 @@ const LEASE: Duration = Duration::from_secs(600);
 /// assert_eq!(cause, Cause::Succeeded);
 /// # Ok(()) }
 /// ```
-pub struct InlineWorker<C> {
-    executor: Executor<C>,
+pub struct InlineWorker {
+    executor: Executor,
     queues: Vec<Arc<str>>,
     name: String,
 }
@@ -54,8 +54,8 @@ pub struct Ran {
     pub state: Option<State>,
 }
 
-impl<C: Send + Sync + 'static> InlineWorker<C> {
-    pub(crate) fn new(parts: WorkerParts<C>) -> Self {
+impl InlineWorker {
+    pub(crate) fn new(parts: WorkerParts) -> Self {
         let queues = parts.queues.into_iter().map(|queue| queue.name).collect();
         Self { executor: parts.executor, queues, name: parts.name }
     }
@@ -101,7 +101,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
             name: self.name.clone(),
             code_version: self.executor.code_version.as_deref().map(str::to_owned),
             queues: self.queues.clone(),
-            kinds: self.executor.registry.known(),
+            kinds: self.executor.kinds.known(),
             lease: LEASE,
         }
     }
@@ -112,7 +112,7 @@ impl<C: Send + Sync + 'static> InlineWorker<C> {
         Claim {
             worker,
             queues: vec![ClaimQueue { queue: queue.clone(), limit: 1, start: 1, any_kind }],
-            kinds: self.executor.registry.known(),
+            kinds: self.executor.kinds.known(),
             aging: config.aging,
         }
     }

@@ -14,7 +14,7 @@ use super::runtime::RunningWorker;
 /// Rows of a page.
 const PAGE: usize = 1_000;
 
-impl<C: Send + Sync + 'static> RunningWorker<C> {
+impl RunningWorker {
     /// Hands back what the store says this worker holds, and it does not. No claim may be under way.
     pub(crate) async fn hand_back_unknown(&self) -> Result<(), StoreError> {
         let said = self.held_by_the_store().await?;

@@ -1,9 +1,9 @@
 //! Workers: fetch in batches, run, report in batches, renew one lease, stop without blame.
 //!
-//! One file per actor: `builder` makes a worker, `fetch` claims, `execute` runs one job, `completion` asks what became
-//! of one that the handler committed itself, `report` writes endings, `heartbeat` renews, `lost_answers` looks for
-//! what a claim took whose answer was lost, `runtime` starts and stops them all. How a run may begin and how it ends is
-//! in [`crate::run`].
+//! One file per actor: `builder` makes a worker, `kinds` are what it can run, `fetch` claims, `execute` runs one job,
+//! `completion` asks what became of one that the handler committed itself, `report` writes endings, `heartbeat` renews,
+//! `lost_answers` looks for what a claim took whose answer was lost, `runtime` starts and stops them all. How a run may
+//! begin and how it ends is in [`crate::run`].
 
 mod builder;
 mod completion;
@@ -12,6 +12,7 @@ mod fetch;
 mod heartbeat;
 mod hooks;
 mod inline;
+mod kinds;
 mod lost_answers;
 mod parts;
 mod report;

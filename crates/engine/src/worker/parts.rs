@@ -13,8 +13,8 @@ pub(crate) struct ServedQueue {
 }
 
 /// See the module.
-pub(crate) struct WorkerParts<C> {
-    pub(crate) executor: Executor<C>,
+pub(crate) struct WorkerParts {
+    pub(crate) executor: Executor,
     pub(crate) queues: Vec<ServedQueue>,
     pub(crate) name: String,
     pub(crate) maintenance: bool,

@@ -155,7 +155,8 @@ impl Outbox {
                 }
                 Err(error) => {
                     heartbeat.warn(&error, || {
-                        tracing::warn!(%error, endings = count, "cannot store how runs ended; they are kept and retried");
+                        tracing::warn!(%error, endings = count,
+                            "cannot store how runs ended; they are kept and retried");
                     });
                     heartbeat.rest(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);

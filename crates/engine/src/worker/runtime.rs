@@ -28,8 +28,8 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 const LAST_CLAIM: Duration = Duration::from_secs(5);
 
 /// What the loops of one worker share.
-pub(crate) struct RunningWorker<C> {
-    pub(crate) executor: Executor<C>,
+pub(crate) struct RunningWorker {
+    pub(crate) executor: Executor,
     pub(crate) queues: Vec<Served>,
     pub(crate) kinds: Arc<[KnownKind]>,
     pub(crate) name: String,
@@ -64,8 +64,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Send + Sync + 'static> RunningWorker<C> {
-    pub(crate) fn new(parts: WorkerParts<C>) -> Self {
+impl RunningWorker {
+    pub(crate) fn new(parts: WorkerParts) -> Self {
         let freed = Arc::new(Notify::new());
         let config = &parts.executor.engine.parts.config;
         let queues = parts.queues.iter().map(|queue| Served {
@@ -76,7 +76,7 @@ impl<C: Send + Sync + 'static> RunningWorker<C> {
         });
         Self {
             queues: queues.collect(),
-            kinds: parts.executor.registry.known(),
+            kinds: parts.executor.kinds.known(),
             name: parts.name,
             identity: Mutex::new(crate::ids::worker_id()),
             running: Mutex::new(HashMap::new()),
@@ -206,7 +206,7 @@ trait Control: Send + Sync {
 }
 
 impl WorkerHandle {
-    pub(crate) async fn start<C: Send + Sync + 'static>(parts: WorkerParts<C>) -> Result<Self, Error> {
+    pub(crate) async fn start(parts: WorkerParts) -> Result<Self, Error> {
         let maintenance = parts.maintenance;
         let worker = Arc::new(RunningWorker::new(parts));
         let id = worker.id();
@@ -277,10 +277,7 @@ impl Drop for WorkerHandle {
     }
 }
 
-fn start_loops<C: Send + Sync + 'static>(
-    worker: &Arc<RunningWorker<C>>,
-    loops: &Loops,
-) -> Vec<JoinHandle<()>> {
+fn start_loops(worker: &Arc<RunningWorker>, loops: &Loops) -> Vec<JoinHandle<()>> {
     let times = worker.executor.times.clone();
     // Long enough that one slow call to the store is no alarm, short enough to be seen before the lease runs out.
     let deadline = times.poll.max(times.lease) * 2;
@@ -306,7 +303,7 @@ fn start_loops<C: Send + Sync + 'static>(
     ]
 }
 
-impl<C: Send + Sync + 'static> Control for RunningWorker<C> {
+impl Control for RunningWorker {
     fn stop(&self, hurry: CancellationToken) -> Later<'_, Stopped> {
         Box::pin(async move {
             self.stop.cancel();

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// An engine in memory and the settings of its workers.
 pub(crate) struct Stage {
     pub(crate) engine: Backstop,
-    inline: InlineWorker<Kinds>,
+    inline: InlineWorker,
 }
 
 impl Stage {

@@ -25,7 +25,7 @@ const AHEAD: usize = 2;
 const RESTS_ON: [&str; 2] = ["heartbeat", "report"];
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(250);
 
-impl<C: Send + Sync + 'static> RunningWorker<C> {
+impl RunningWorker {
     /// Runs until the worker stops.
     pub(crate) async fn fetch(self: Arc<Self>, heartbeat: &LoopHeartbeat) {
         let times = &self.executor.times;
@@ -55,7 +55,8 @@ impl<C: Send + Sync + 'static> RunningWorker<C> {
         match self.enlist(id).await {
             Ok(()) => {
                 *lock(&self.identity) = id;
-                tracing::warn!(worker = %id, name = %self.name, "the lease had expired: registered again as a new worker");
+                tracing::warn!(worker = %id, name = %self.name,
+                    "the lease had expired: registered again as a new worker");
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot register again; trying again");
@@ -99,8 +100,8 @@ impl<C: Send + Sync + 'static> RunningWorker<C> {
 }
 
 /// Carries out the steps of the table.
-struct Fetcher<'a, C> {
-    worker: &'a Arc<RunningWorker<C>>,
+struct Fetcher<'a> {
+    worker: &'a Arc<RunningWorker>,
     heartbeat: &'a LoopHeartbeat,
     arrivals: watch::Receiver<u64>,
     /// What the next claim asks for, with the slots that are set aside for it.
@@ -108,7 +109,7 @@ struct Fetcher<'a, C> {
     unready: LogThrottle,
 }
 
-impl<C: Send + Sync + 'static> Fetcher<'_, C> {
+impl Fetcher<'_> {
     async fn carry_out(&mut self, step: FetchStep, state: &mut FetchState) -> Result<FetchEvent, StoreError> {
         // Each call to the store has a deadline of its own.
         self.heartbeat.record();

@@ -32,7 +32,7 @@ impl Wanted {
     }
 }
 
-impl<C: Send + Sync + 'static> RunningWorker<C> {
+impl RunningWorker {
     /// True when jobs are claimed before there are slots to run them.
     pub(super) fn claims_ahead(&self) -> bool {
         self.queues.iter().any(|queue| queue.prefetch > 0)
