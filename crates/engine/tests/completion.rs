@@ -153,7 +153,7 @@ async fn a_transaction_on_another_kind_of_database_is_refused() {
     let mut conn = bank.connect();
     let mut tx = conn.transaction().expect("begun");
     let refused = elsewhere.enqueue(Welcome {}).submit_in(&mut tx).await.expect_err("another database");
-    assert!(refused.to_string().contains("is one of sqlite"), "{refused}");
+    assert!(refused.to_string().contains("the transaction is on sqlite"), "{refused}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What `doctor` says of this store: every setting that would lose an acknowledged job, and what else is odd.
+//! What `doctor` says of this store: every setting that could lose an acknowledged job, and anything else unusual.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::state::ServerState;
 /// A job with the largest payload, written into a statement, takes a few of these.
 const SMALL_PACKET: u64 = 16 * 1024 * 1024;
 
-/// Looks at everything.
+/// All findings.
 pub(crate) async fn check(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>, SqlFailure> {
     let mut settings = HashMap::new();
     for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
@@ -77,7 +77,7 @@ fn of_settings(settings: &HashMap<String, String>) -> Vec<Finding> {
 
 fn binary_log(sync: &str, format: &str) -> Vec<Finding> {
     let synced = match sync {
-        "1" => good("sync_binlog", "what replicas are told is on the disk before a commit is acknowledged"),
+        "1" => good("sync_binlog", "the binary log is on the disk before a commit is acknowledged"),
         other => finding(
             Level::Warning,
             "sync_binlog",
@@ -92,7 +92,7 @@ fn binary_log(sync: &str, format: &str) -> Vec<Finding> {
             "STATEMENT: the server refuses writes under READ COMMITTED",
             Some("set binlog_format = ROW"),
         ),
-        _ => good("binlog_format", "replicas are told rows"),
+        _ => good("binlog_format", "replicas receive rows"),
     };
     vec![synced, told]
 }
@@ -185,7 +185,7 @@ async fn drift(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>
         findings.push(finding(Level::Bad, "tables", message, Some("ALTER TABLE ... ENGINE = InnoDB")));
     }
     if findings.is_empty() {
-        findings.push(good("tables", "all tables and indexes are there, and of InnoDB"));
+        findings.push(good("tables", "all tables and indexes are there and use InnoDB"));
     }
     Ok(findings)
 }

@@ -15,7 +15,7 @@ use crate::sql::{self, archive, document, duty, incident, worker};
 #[derive(Debug, Clone, Copy)]
 pub struct MysqlDialect;
 
-/// Up to so many jobs the server looks for in its claims; for more, reading all claims is less work.
+/// Up to this many jobs are looked up in the claims by the server; for more, reading all claims is less work.
 const FEW: usize = 8;
 
 impl Dialect for MysqlDialect {
@@ -37,7 +37,7 @@ impl Dialect for MysqlDialect {
     }
 
     /// The caller's transaction may see an old state of the tables (REPEATABLE READ, which is the servers' default).
-    /// What must be seen as it is now is read with a lock. READ COMMITTED meets others less often.
+    /// What must be seen as it is now is read with a lock. READ COMMITTED conflicts less often.
     fn see_newest(&self, query: &mut Query) {
         let reads = query.sql.starts_with(sql::READS) && query.sql.contains(sql::OF_TABLE);
         if reads && !query.sql.ends_with(sql::LOCKS) && !query.sql.ends_with(sql::NEWEST) {

@@ -9,7 +9,7 @@ const PACKET_TOO_LARGE: u16 = 1153;
 const HELD: &str = "another open transaction holds a key, a row or a table that this call needs";
 /// What the server answers to a savepoint outside of any transaction.
 pub(crate) const NO_TRANSACTION: &str = "1305";
-/// The server's word for a right that is missing to look at the transactions of others.
+/// The server's code when the user may not see the transactions of others.
 pub(crate) const NOT_ALLOWED: &str = "1227";
 
 /// What an error of the driver means.
@@ -54,7 +54,7 @@ pub(crate) fn is_there_already(failure: &SqlFailure) -> bool {
     failure.has_code("1060") || failure.has_code("1061")
 }
 
-/// What an error that the database raised means to whoever called the store.
+/// What an error that the database raised means to the caller of the store.
 fn meaning(code: u16, message: &str) -> Meaning {
     let unusable = |problem: String, hint| Meaning::Unusable { problem, hint };
     let unavailable = Meaning::Unavailable;
@@ -77,15 +77,15 @@ fn meaning(code: u16, message: &str) -> Meaning {
             Meaning::no_database(message, "create it with CREATE DATABASE, or name another one in the URL")
         }
         PACKET_TOO_LARGE => unusable(
-            format!("a job is larger than the server takes in one piece ({message})"),
+            format!("a job is larger than the server accepts in one packet ({message})"),
             "set max_allowed_packet to 16 MiB or more",
         ),
         1665 => unusable(
-            format!("its log cannot hold what this store does ({message})"),
+            format!("the format of its binary log does not allow what this store writes ({message})"),
             "set binlog_format = ROW or MIXED",
         ),
         1040 | 1203 | 1226 => unavailable(format!(
-            "the server has no connection left ({message}); raise max_connections or lower `connections` in the URL"
+            "the server has no connections left ({message}); raise max_connections or lower `connections` in the URL"
         )),
         1317 | 1969 | 3024 => unavailable(format!(
             "the server canceled the statement ({message}); look for locks or a limit on the time of statements"

@@ -127,7 +127,7 @@ pub(crate) fn pool(place: &Place, options: &Options) -> Pool {
     let opts = OptsBuilder::from_opts(place.opts.clone())
         .pool_opts(pool)
         .setup(vec![sql::SETUP])
-        // A server that vanished without a word is noticed.
+        // Detects a server that vanished without closing the connection.
         .tcp_keepalive(Some(Duration::from_secs(30)))
         .stmt_cache_size(0);
     Pool::new(opts)
@@ -179,7 +179,8 @@ async fn migrate(conn: &mut Conn, prefix: &Prefix, location: &str) -> Result<(),
     let locked = session.one(Query::new(schema::LOCK, name())).await.map_err(failed)?;
     let got = locked.into_iter().next().map(|mut row| row.maybe_int()).transpose().map_err(failed)?;
     if got.flatten() != Some(1) {
-        let problem = "another program has been migrating its tables for a minute; wait for it".to_owned();
+        let problem =
+            "another program has been migrating its tables for a minute; wait until it is done".to_owned();
         return Err(Error::Unavailable { location: location.to_owned(), problem, source: None });
     }
     apply_missing(&mut session, prefix, location).await?;

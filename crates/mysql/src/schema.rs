@@ -33,7 +33,7 @@ pub(crate) const VERSION_SAVE: &str = "INSERT INTO backstop_meta (name, value) V
 /// migration first adds what the new program needs, and a later release takes away what no program needs any more.
 pub(crate) const OLDEST: i64 = 1;
 
-/// Moments are microseconds since 1970, in every store alike. Text is kept as bytes: names are compared as they are,
+/// Moments are microseconds since 1970, as in every store. Text is kept as bytes: names are compared as they are,
 /// also where they end in spaces. What a row must not be without is NOT NULL; counters that are almost always zero are
 /// NULL then, which costs a bit instead of eight bytes.
 const FIRST: &[&str] = &[

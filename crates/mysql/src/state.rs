@@ -17,6 +17,6 @@ pub(crate) struct ServerState {
     pub(crate) runtime: Handle,
     /// How its connections are protected.
     pub(crate) encryption: TransportEncryption,
-    /// The age from which a transaction is worth a word.
+    /// The age from which `doctor` reports a transaction.
     pub(crate) old_transaction: Duration,
 }

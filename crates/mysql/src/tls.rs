@@ -106,7 +106,7 @@ fn roots(encryption: &TransportEncryption) -> Result<Vec<CertificateDer<'static>
     Ok(roots)
 }
 
-/// True when a server that should be asked for TLS has none. Any other trouble is told by who connects next.
+/// True when a server that should be asked for TLS has none. Any other problem is reported by the next connection.
 pub(crate) async fn is_refused(opts: OptsBuilder) -> bool {
     match Conn::new(opts).await {
         Err(DriverFailure::Driver(DriverError::NoClientSslFlagFromServer)) => true,

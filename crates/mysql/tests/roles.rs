@@ -85,7 +85,7 @@ fn rule() -> Amend {
 }
 
 fn is_right(error: &Error) -> bool {
-    error.to_string().contains("a right is missing")
+    error.to_string().contains("lacks a permission")
 }
 
 #[test]

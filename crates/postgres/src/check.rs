@@ -1,4 +1,4 @@
-//! What `doctor` says of this store: every setting that would lose an acknowledged job, and what else is odd.
+//! What `doctor` says of this store: every setting that could lose an acknowledged job, and anything else unusual.
 
 use backstop_sql::check::{self, finding};
 use backstop_sql::row::first;
@@ -9,7 +9,7 @@ use crate::schema;
 use crate::sql;
 use crate::state::ServerState;
 
-/// Looks at everything.
+/// All findings.
 pub(crate) async fn check(tx: &mut Transaction, state: &ServerState) -> Result<Vec<Finding>, SqlFailure> {
     let mut findings = Vec::new();
     for mut row in tx.one(Query::new(sql::SETTINGS, Vec::new())).await? {
@@ -54,7 +54,7 @@ fn setting(name: &str, value: &str) -> Option<Finding> {
         ("default_transaction_isolation", other) => Some(finding(
             Level::Warning,
             name,
-            format!("{other}: transactions meet each other more often and are begun again"),
+            format!("{other}: transactions conflict more often and are retried"),
             Some("set default_transaction_isolation = 'read committed' for this user"),
         )),
         ("autovacuum", "on") => good("dead rows are removed"),
@@ -127,9 +127,10 @@ fn blockers(rows: Vec<Row>) -> Result<Option<Finding>, SqlFailure> {
     let mut found = Vec::new();
     for mut row in rows {
         let (pid, seconds, user, state) = (row.int()?, row.int()?, row.text()?, row.text()?);
-        found.push(format!("pid {pid} ({user}, {state}, since {seconds} s) holds up {}", row.int()?));
+        found.push(format!("pid {pid} ({user}, {state}, since {seconds} s) blocks {}", row.int()?));
     }
     let message = format!("sessions wait for locks of open transactions: {}", found.join("; "));
-    let hint = "calls that need the same are refused as busy; end one with SELECT pg_terminate_backend(pid)";
+    let hint =
+        "calls that need the same rows are refused as busy; end one with SELECT pg_terminate_backend(pid)";
     Ok((!found.is_empty()).then(|| finding(Level::Warning, "locks", message, Some(hint))))
 }

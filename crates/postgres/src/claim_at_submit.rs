@@ -86,7 +86,7 @@ impl ServedOffer {
             Some(taken) => hand_over(&self.handle, &offer.claim, taken).await.transpose(),
             None => None,
         };
-        // Whoever does not wait any more has died with what it held: its lease runs out.
+        // A worker that no longer waits has died with the jobs it holds: its lease runs out.
         let _ = offer.answer.send(answer);
     }
 }
@@ -150,7 +150,7 @@ async fn hand_over(handle: &StoreHandle, claim: &Claim, taken: TakenRows) -> Res
     }
     let rounds = rounds(&claim.queues);
     let round = rounds.first().map(Vec::as_slice).unwrap_or_default();
-    // It is committed: whoever cannot be told of it has to look for it.
+    // It is committed: a worker that gets no answer finds its jobs by looking for them.
     let claimed = answer.hand_out(state, shared, claim, &rooms(round, usize::MAX), &taken.start);
     claimed.map(Some).map_err(|_| unknown(shared))
 }

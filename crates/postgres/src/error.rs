@@ -76,7 +76,7 @@ pub fn of_database(code: &str, message: &str, detail: Option<&str>) -> SqlFailur
     SqlFailure::Database { code: code.to_owned(), means: meaning(code, message, detail) }
 }
 
-/// What an error that the database raised means to whoever called the store.
+/// What an error that the database raised means to the caller of the store.
 fn meaning(code: &str, message: &str, detail: Option<&str>) -> Meaning {
     match code {
         "53100" => Meaning::DiskFull,
@@ -97,7 +97,7 @@ fn meaning(code: &str, message: &str, detail: Option<&str>) -> Meaning {
         )),
         _ if code.starts_with("53") => Meaning::too_little(message, code),
         _ if code.starts_with("58") || code.starts_with("XX") => {
-            Meaning::Unavailable(format!("the server failed inside ({message}, {code}); look into its log"))
+            Meaning::Unavailable(format!("the server had an internal error ({message}, {code}); see its log"))
         }
         _ => Meaning::Other(match detail {
             Some(detail) => format!("{message} ({code}, {detail})"),

@@ -1,7 +1,8 @@
 //! Single submits that come at the same time share a transaction.
 //!
 //! A commit costs the same for one job as for a hundred. While transactions of this kind are under way, the calls that
-//! arrive wait for the next one; a call that finds none under way starts at once, so nobody waits for company.
+//! arrive wait for the next one; a call that finds none under way starts at once, so that no call waits for others to
+//! arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +73,7 @@ pub(crate) async fn submit_one(handle: &StoreHandle, job: NewJob) -> Result<Answ
 }
 
 async fn store_all(mut group: Group) {
-    // Whoever is ready to submit at this moment comes along.
+    // Calls that are ready to submit at this moment are included.
     tokio::task::yield_now().await;
     loop {
         let submits = group.next();
@@ -90,7 +91,7 @@ async fn store_group(handle: &StoreHandle, submits: Vec<WaitingSubmit>) {
     match store(handle, Submit { jobs, atomic: false }, Some(offer.clone())).await {
         Ok((stored, taken)) => {
             for (submit, stored) in submits.into_iter().zip(stored) {
-                // Whoever does not wait any more has gone away.
+                // The caller may have stopped waiting.
                 let _ = submit.answer.send(Ok(vec![stored]));
             }
             offer.serve(taken).await;

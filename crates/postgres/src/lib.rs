@@ -48,8 +48,8 @@ pub use diesel_async;
 pub use error::of_database;
 pub use open::schema_of;
 pub use options::{Listen, Options};
+pub use schema::Schema;
 pub use schema::roles::roles;
-pub use session::Schema;
 #[cfg(feature = "sqlx")]
 pub use sqlx;
 pub use store::PostgresStore;

@@ -1,4 +1,4 @@
-//! Wake-ups between processes (L13): hints, always behind them the polling of every worker.
+//! Wake-ups between processes (L13): only hints, because every worker polls as well.
 //!
 //! A notice is sent outside the transaction that brought the work, because NOTIFY makes all commits of a database wait
 //! for each other, and at most once per queue within [`SPACING`]. The listener has a connection of its own; it sends
@@ -27,7 +27,7 @@ use crate::tls;
 const SPACING: Duration = Duration::from_millis(5);
 /// How long its own notice may take, and a new connection.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
-/// How often it says that it does not hear: whoever uses the store says by themselves when it is away.
+/// How often it logs that no notices arrive: callers of the store report an unavailable server by themselves.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Pauses between connections.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ pub(crate) async fn notify(store: WeakStoreHandle, token: Arc<str>) {
         let Some(handle) = store.upgrade() else { return };
         tokio::select! {
             () = handle.state.arrived.notified() => {}
-            // Only so that the store can go while nothing arrives.
+            // Lets the store be dropped while nothing arrives.
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 handle.state.close_idle();
                 continue;
@@ -172,7 +172,7 @@ async fn forward_notices(
         }
         let Some(handle) = store.upgrade() else { return Ok(()) };
         if !handle.state.listening.swap(true, Ordering::AcqRel) {
-            // Whatever was told before this moment was not heard.
+            // Notices sent before this moment were missed.
             handle.shared.observer().work_arrived();
         }
         drop(handle);

@@ -14,7 +14,8 @@ use crate::backend::no_connection;
 use crate::error::of_driver;
 use crate::options::Options;
 use crate::schema;
-use crate::session::{DriverSession, Schema};
+use crate::schema::Schema;
+use crate::session::DriverSession;
 use crate::sql;
 
 /// How often a program that waits for another one to migrate looks again.

@@ -6,7 +6,7 @@ use backstop_core::job::{NewJob, Start};
 use backstop_store::{Claim, Claimed, Error};
 use tokio::sync::oneshot;
 
-/// The offers that stand, those that have waited longest first.
+/// The open offers, the oldest first.
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<Standing>);
 
@@ -46,7 +46,7 @@ impl Offers {
         standing.offers.len() < before
     }
 
-    /// How many stand.
+    /// How many are open.
     pub(crate) fn standing(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).offers.len()
     }

@@ -4,8 +4,8 @@ use backstop_core::job::State;
 use tokio_postgres::Client;
 
 use crate::PostgresStore;
+use crate::schema::Schema;
 use crate::schema_tests::{connect, count, id, open, run, submit};
-use crate::session::Schema;
 
 /// What the fourth migration has added, taken away again. What came after it stays: the store that stands for an
 /// earlier program works with it.

@@ -14,7 +14,7 @@ use tokio_postgres::config::{Host, SslMode as Driven};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::options::{Listen, Options};
-use crate::session::Schema;
+use crate::schema::Schema;
 use crate::tls;
 
 /// Where a store is, as its URL says.
@@ -60,7 +60,7 @@ pub(crate) fn place(url: &str, options: &mut Options) -> Result<Place, Error> {
     if config.get_application_name().is_none() {
         config.application_name("backstop");
     }
-    // A server that vanished without a word is noticed.
+    // Detects a server that vanished without closing the connection.
     config.tcp_user_timeout(options.deadline).keepalives_idle(Duration::from_secs(30));
     Ok(Place { location: location(&config, &options.schema), config, encryption })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_store::Clock;
 
-use crate::session::Schema;
+use crate::schema::Schema;
 
 /// How a store is opened. The URL can say most of it too.
 #[derive(Clone)]

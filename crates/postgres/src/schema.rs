@@ -6,10 +6,12 @@
 
 mod cursor;
 mod function;
+mod name;
 mod pick;
 pub(crate) mod roles;
 
 pub(crate) use cursor::this_server;
+pub use name::Schema;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] =
@@ -37,7 +39,7 @@ pub(crate) const VERSION_SAVE: &str = "INSERT INTO backstop.meta (key, value) VA
 /// migration first adds what the new program needs, and a later release takes away what no program needs any more.
 pub(crate) const OLDEST: i64 = 1;
 
-/// Moments are microseconds since 1970, in every store alike. What a row must not be without is NOT NULL; counters that
+/// Moments are microseconds since 1970, as in every store. What a row must not be without is NOT NULL; counters that
 /// are almost always zero are NULL then, which costs a bit instead of eight bytes.
 const FIRST: &[&str] = &[
     "CREATE TABLE backstop.meta (key text PRIMARY KEY, value bigint NOT NULL)",

@@ -15,8 +15,8 @@ use backstop_store::{
 use backstop_testbed::shared;
 use tokio_postgres::{Client, NoTls};
 
+use crate::schema::Schema;
 use crate::schema::{MIGRATIONS, SCHEMA_MAKE};
-use crate::session::Schema;
 use crate::{Options, PostgresStore};
 
 pub(crate) async fn connect() -> Client {

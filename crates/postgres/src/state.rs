@@ -16,7 +16,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::cursors::Cursors;
 use crate::offers::Offers;
 use crate::options::Options;
-use crate::session::Schema;
+use crate::schema::Schema;
 use crate::waiting_submits::WaitingSubmits;
 
 /// How long arrivals are kept after their transactions have ended, at least.

@@ -201,7 +201,7 @@ fn a_key_that_an_open_transaction_holds_holds_up_nobody_else() {
             assert!(!blocked.is_finished());
             at_once("a word of doctor's", async {
                 let is_named =
-                    |finding: &Finding| finding.subject == "locks" && finding.message.contains("holds up");
+                    |finding: &Finding| finding.subject == "locks" && finding.message.contains(" blocks ");
                 while !world.store.check().await.expect("looked").iter().any(is_named) {}
             })
             .await;

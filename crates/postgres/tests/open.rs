@@ -53,7 +53,10 @@ fn a_server_that_is_not_there_is_named() {
     // E10
     InSchema::block_on(async {
         let text = refusal("postgres://me:secret@127.0.0.1:1/app", "store_unavailable").await;
-        assert!(text.contains("127.0.0.1:1/app") && text.contains("check that the server runs"), "{text}");
+        assert!(
+            text.contains("127.0.0.1:1/app") && text.contains("check that the server is running"),
+            "{text}"
+        );
         assert!(!text.contains("secret"), "{text}");
         let text =
             refusal("postgres://me@no-such-host.invalid/app?sslmode=require", "store_unavailable").await;
@@ -84,11 +87,11 @@ fn missing_rights_are_named_with_the_way_out() {
         client.batch_execute(&format!("CREATE ROLE {user} LOGIN")).await.expect("made");
         let url = as_user(&user, "", &format!("?schema={}&listen=off", place.name()));
         let text = refusal(&url, "store_unusable").await;
-        assert!(text.contains("a right is missing") && text.contains("grant it"), "{text}");
+        assert!(text.contains("lacks a permission") && text.contains("grant it"), "{text}");
         // A guest that may make nothing, in a schema that does not exist.
         let url = as_user(&user, "", "?schema=nowhere_at_all&listen=off");
         let text = refusal(&url, "store_unusable").await;
-        assert!(text.contains("a right is missing"), "{text}");
+        assert!(text.contains("lacks a permission"), "{text}");
         let grant = format!(
             "GRANT USAGE ON SCHEMA {0} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {0} TO {user}",
             place.name()
@@ -98,7 +101,7 @@ fn missing_rights_are_named_with_the_way_out() {
         let reader = open(&url).await.expect("it may read now");
         assert_eq!(count(&reader).await, 1, "by itself, without being opened again");
         let error = submit(&reader, 2).await.expect_err("it may not write");
-        assert!(error.to_string().contains("a right is missing"), "{error}");
+        assert!(error.to_string().contains("lacks a permission"), "{error}");
         let clean = format!("DROP OWNED BY {user}; DROP ROLE {user}");
         client.batch_execute(&clean).await.expect("dropped");
     });

@@ -86,7 +86,7 @@ fn note() -> Amend {
 }
 
 fn is_right(error: &Error) -> bool {
-    error.to_string().contains("a right is missing")
+    error.to_string().contains("lacks a permission")
 }
 
 #[test]

@@ -169,8 +169,8 @@ pub(crate) fn wrong_field(path: &str, problem: &str) -> ApiError {
 
 /// The field that a reader's complaint is about, where it says so itself.
 fn named(problem: &str) -> Option<&str> {
-    let error_throttle = ["unknown field `", "missing field `", "duplicate field `"];
-    let rest = error_throttle.into_iter().find_map(|complaint| problem.strip_prefix(complaint))?;
+    let complaints = ["unknown field `", "missing field `", "duplicate field `"];
+    let rest = complaints.into_iter().find_map(|complaint| problem.strip_prefix(complaint))?;
     rest.split('`').next()
 }
 

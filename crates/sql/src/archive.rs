@@ -1,4 +1,4 @@
-//! Jobs that ended long ago leave the hot tables (L16): one row with a document stands for all of theirs.
+//! Jobs that ended long ago leave the hot tables (L16): one row with a document replaces all their rows.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub(crate) async fn archive(
     Ok(ids.len())
 }
 
-/// Jobs that are in `state` for longer than their retention, the longest ended first.
+/// Jobs that have been in `state` for longer than their retention, oldest first.
 async fn ended(
     tx: &mut Transaction,
     retention: &Retention,

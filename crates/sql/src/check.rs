@@ -9,7 +9,7 @@ use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::{Query, Value};
 
-/// Clocks further apart than this are worth a word: nothing goes by ours, but people compare logs.
+/// A larger difference between clocks is reported: the store does not use this machine's, but people compare logs.
 const SKEW_SECONDS: i64 = 5;
 
 /// Something that was found.
@@ -29,7 +29,7 @@ fn schema(found: Option<i64>, newest: i64) -> Finding {
         Some(version) => finding(
             Level::Bad,
             "schema",
-            format!("version {version}, this program knows {newest}: another program migrated it meanwhile"),
+            format!("version {version}, this program knows {newest}: another program has migrated it"),
             Some("restart with the newer version of the program"),
         ),
         None => finding(Level::Bad, "schema", "it has no version", Some("run `backstop migrate`")),
@@ -65,5 +65,5 @@ async fn skew(tx: &mut Transaction) -> Result<Finding, SqlFailure> {
         return Ok(good("clock", "this machine and the server agree"));
     }
     let message = format!("the server's clock is {apart} s ahead of this machine's; jobs go by the server's");
-    Ok(finding(Level::Warning, "clock", message, Some("run a time service on both")))
+    Ok(finding(Level::Warning, "clock", message, Some("run NTP on both")))
 }

@@ -27,7 +27,7 @@ pub const LANE_COLUMN: usize = 1;
 /// The state that is written as this number.
 pub(crate) fn state_of(code: i64) -> Result<State, SqlFailure> {
     let known = State::ALL.into_iter().find(|state| status_code(*state) == code);
-    known.ok_or_else(|| SqlFailure::Unreadable(format!("a job with status {code}")))
+    known.ok_or_else(|| SqlFailure::Unreadable(format!("unknown job status {code}")))
 }
 
 /// A row of `job`.
@@ -135,7 +135,7 @@ pub(crate) fn job_summary(row: &mut Row) -> Result<JobSummary, SqlFailure> {
     })
 }
 
-/// Reads why a job is dead. A word that only a later program knows is none here.
+/// Reads why a job is dead. A reason that only a later version knows is left out.
 pub(crate) fn reason(word: Option<String>) -> Option<TerminalReason> {
     word.and_then(|word| word.parse().ok())
 }

@@ -99,7 +99,7 @@ pub(crate) async fn terms(tx: &mut Transaction) -> Result<Terms, SqlFailure> {
     Ok(Terms { now, terms })
 }
 
-/// The unclaimed jobs whose time to start has passed (L19), behind one of them.
+/// The unclaimed jobs whose time to start has passed (L19), after the given one.
 pub(crate) async fn overdue(
     tx: &mut Transaction,
     after: Option<Overdue>,

@@ -11,7 +11,7 @@ use backstop_store::working_set::LaneKey;
 /// Why a step did not succeed.
 #[derive(Debug)]
 pub enum SqlFailure {
-    /// The database said no.
+    /// The database returned an error.
     Database {
         /// Its code.
         code: String,
@@ -26,11 +26,11 @@ pub enum SqlFailure {
     Unprotected(Unprotected),
     /// The deadline passed.
     Slow(&'static str),
-    /// A rule said no before anything was written.
+    /// A rule refused it before anything was written.
     Refused(Error),
     /// A row that this program cannot have written.
     Unreadable(String),
-    /// Two transactions met and one of them must begin again.
+    /// Two transactions conflicted and one of them must be retried.
     Again(String),
     /// Another transaction holds what this one needs, and was waited for long enough.
     Busy(String),
@@ -38,7 +38,7 @@ pub enum SqlFailure {
     NoLane(BTreeSet<LaneKey>),
 }
 
-/// What it means to whoever called the store that the database said no.
+/// What an error of the database means to the caller of the store.
 #[derive(Debug)]
 pub enum Meaning {
     /// There is no room left.
@@ -52,22 +52,22 @@ pub enum Meaning {
         /// What to do about it.
         hint: &'static str,
     },
-    /// Nothing that is known here: the words of the server.
+    /// Any other error, in the words of the server.
     Other(String),
 }
 
-/// What databases of all kinds say no to, in the same words.
+/// Errors that every database has, in the same words.
 impl Meaning {
     /// The user may not do this.
     #[must_use]
     pub fn missing_right(message: &str, hint: &'static str) -> Self {
-        Self::Unusable { problem: format!("a right is missing ({message})"), hint }
+        Self::Unusable { problem: format!("the user lacks a permission ({message})"), hint }
     }
 
     /// A table or a column is not there.
     #[must_use]
     pub fn other_tables(message: &str) -> Self {
-        let problem = format!("its tables are not those of this version ({message})");
+        let problem = format!("its tables do not match this version ({message})");
         Self::Unusable { problem, hint: "run `backstop migrate` with a user that may create tables" }
     }
 
@@ -83,16 +83,16 @@ impl Meaning {
         Self::Unusable { problem: format!("there is no such database ({message})"), hint }
     }
 
-    /// The server lacks memory or the like.
+    /// The server is out of memory or the like.
     #[must_use]
     pub fn too_little(message: &str, code: impl std::fmt::Display) -> Self {
-        Self::Unavailable(format!("the server has too little left of something ({message}, {code})"))
+        Self::Unavailable(format!("the server is out of resources ({message}, {code})"))
     }
 }
 
 impl From<serde_json::Error> for SqlFailure {
     fn from(error: serde_json::Error) -> Self {
-        Self::Unreadable(format!("a JSON column: {error}"))
+        Self::Unreadable(format!("a JSON column is not valid: {error}"))
     }
 }
 
@@ -103,7 +103,7 @@ impl From<Error> for SqlFailure {
 }
 
 impl SqlFailure {
-    /// True when the database said no with this code.
+    /// True when the database returned this code.
     #[must_use]
     pub fn has_code(&self, wanted: &str) -> bool {
         matches!(self, Self::Database { code, .. } if code == wanted)
@@ -115,7 +115,7 @@ impl SqlFailure {
         matches!(self, Self::Again(_) | Self::NoLane(_))
     }
 
-    /// The same of a connection that was still to be made.
+    /// The same for a connection that was not made yet.
     #[must_use]
     pub fn while_connecting(self) -> Self {
         match self {
@@ -134,22 +134,24 @@ impl SqlFailure {
             Self::Refused(error) => error,
             Self::Lost(_) | Self::Slow(_) if sent => Error::Unknown { location, source: None },
             Self::Lost(problem) => {
-                unavailable(format!("the connection was lost ({problem}); it is made again by itself"))
+                unavailable(format!("the connection was lost ({problem}); the store reconnects by itself"))
             }
             Self::Unreachable(problem) => unavailable(format!(
-                "no connection ({problem}); check that the server runs and can be reached"
+                "cannot connect ({problem}); check that the server is running and reachable"
             )),
             Self::Unprotected(unprotected) => unprotected.into_error(location),
             Self::Slow(what) => unavailable(format!(
                 "{what} took longer than the deadline; look for locks or an overloaded server"
             )),
             Self::Again(problem) => {
-                unavailable(format!("transactions kept meeting each other ({problem}); try again"))
+                unavailable(format!("transactions kept conflicting ({problem}); try again"))
             }
             Self::Busy(waits_for) => Error::Busy { location, waits_for },
             Self::NoLane(lanes) => {
                 let queue = lanes.first().map_or("", |lane| &*lane.queue);
-                unavailable(format!("a lane of queue {queue:?} was not found after it was made; try again"))
+                unavailable(format!(
+                    "a lane of queue {queue:?} was not found after it was created; try again"
+                ))
             }
             Self::Unreadable(problem) => Error::Corrupt { location, problem },
             Self::Database { means, .. } => match means {

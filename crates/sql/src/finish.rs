@@ -1,4 +1,4 @@
-//! Ending runs, by those who hold them and by those who take them back, and what handlers say meanwhile.
+//! Ending runs, by their workers and by the rescue, and the progress that handlers report.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -127,7 +127,7 @@ pub(crate) async fn start(
     Ok(answers)
 }
 
-/// Keeps what handlers say of their progress.
+/// Stores the progress that handlers report.
 pub(crate) async fn annotate(
     tx: &mut Transaction,
     notes: &[Note],

@@ -76,7 +76,7 @@ pub(crate) async fn say(
     Ok(fingerprints.iter().map(|fingerprint| found.get(fingerprint).cloned()).collect())
 }
 
-/// Removes those of these incidents that nobody needs any more.
+/// Removes those of these incidents that are no longer needed.
 pub(crate) async fn retire(
     tx: &mut Transaction,
     term: &Term,

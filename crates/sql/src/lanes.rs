@@ -61,7 +61,7 @@ impl Lanes {
     pub fn get(&self, id: i64) -> Result<Arc<LaneKey>, SqlFailure> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let lane = known.by_id.get(&id).cloned();
-        lane.ok_or_else(|| SqlFailure::Unreadable(format!("a job of lane {id}, which does not exist")))
+        lane.ok_or_else(|| SqlFailure::Unreadable(format!("lane {id} does not exist, but has jobs")))
     }
 
     /// True when the lanes with these ids are known.

@@ -1,7 +1,7 @@
 //! Jobs with their records, found wherever they are, and locked when something is about to change.
 //!
 //! A job's row moves: out of `ready` into a claim, from there to `done` or back. Whoever wants to change a job reads
-//! where it is, locks the row there, and looks again; if it has moved on meanwhile, the search begins anew.
+//! where it is, locks the row there, and looks again; if it has moved on meanwhile, the search starts again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl FoundJob {
     }
 }
 
-/// Searches that begin anew before we give up: each of them means that the job moved in between.
+/// Searches that are repeated before we give up: each repeat means that the job moved in between.
 const MOST_SEARCHES: usize = 50;
 
 /// Reads columns of `job`, `record` and `done`.
@@ -246,7 +246,7 @@ pub(crate) async fn ready_rows(
     statement: Statement,
     open: &[FoundJob],
 ) -> Result<HashSet<JobId>, SqlFailure> {
-    // In the order of the key: whoever locks in one order never waits in a circle.
+    // In the order of the key: whoever locks in one order never deadlocks.
     let mut keys: Vec<_> = open.iter().map(FoundJob::key).collect();
     keys.sort_unstable();
     let mut columns = Columns::default();

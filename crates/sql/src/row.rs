@@ -1,6 +1,6 @@
 //! Rows on their way out of statements.
 //!
-//! One server tells truths, ids and text apart, another one has numbers and bytes only: both are read alike.
+//! One server tells truths, ids and text apart, another one has numbers and bytes only: both are read in the same way.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -261,7 +261,7 @@ impl Row {
         }
     }
 
-    /// A word that one of the core's vocabularies knows.
+    /// A value of one of the core's enums, by its name.
     ///
     /// # Errors
     /// [`SqlFailure::Unreadable`].

@@ -94,12 +94,12 @@ pub(crate) async fn load_needs(
     Ok(())
 }
 
-/// Times that keys may change hands while we look, before the transaction begins anew.
+/// Times that keys may change hands while we look, before the transaction is retried.
 const MOST_SEARCHES: usize = 50;
 
 /// Adds the live holders of business keys to the working set, locked, and `also` these jobs.
 ///
-/// Who holds a key is read without a lock, so that whoever ends the holder does not wait for us in a circle. A holder
+/// Who holds a key is read without a lock, so that whoever ends the holder does not deadlock with us. A holder
 /// that was gone by the time it was locked has given the key back, and perhaps to another: then we look again.
 pub(crate) async fn load_holders(
     session: &mut dyn Session,

@@ -21,7 +21,7 @@ pub(crate) fn ask(term: &Term) -> Request {
     Statement::ShareTerm.with(vec![Value::text(term.duty.as_str())])
 }
 
-/// Refuses a leader whose term has passed on, has run out, or was for another duty.
+/// Refuses a leader whose term was taken over, has run out, or was for another duty.
 pub(crate) fn expect(term: &Term, duty: Duty, rows: Vec<Row>, now: Timestamp) -> Result<(), SqlFailure> {
     let mut leads = false;
     for mut row in rows {

@@ -61,7 +61,7 @@ struct News {
     lanes: LaneIds,
 }
 
-/// Transactions that meet others are begun again so often, with a little more patience each time.
+/// How often a transaction that conflicts with another one is tried, with a longer pause each time.
 const MOST_TRIES: u32 = 12;
 
 /// How a verb is called.
@@ -117,7 +117,7 @@ enum Wait {
 }
 
 impl Shared {
-    /// Runs a verb in a transaction, again when it met another one, within the deadline.
+    /// Runs a verb in a transaction, and again when it conflicts with another one, within the deadline.
     ///
     /// # Errors
     /// What its last failure means.
@@ -149,7 +149,7 @@ impl Shared {
             if !failure.is_again() || tries == MOST_TRIES {
                 return Err(failure.into_error(self.location(), sent));
             }
-            // Whoever has just made its lanes has met nobody.
+            // After making lanes there is no conflict to wait out.
             if !matches!(failure, SqlFailure::NoLane(_)) {
                 tokio::time::sleep(pause(tries)).await;
             }

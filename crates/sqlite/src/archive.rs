@@ -1,6 +1,6 @@
-//! Jobs that ended long ago leave the hot tables (L16): one row with a document stands for all of theirs.
+//! Jobs that ended long ago leave the hot tables (L16): one row with a document replaces all their rows.
 //!
-//! Their numbers in `state` are free afterwards and may be given out again, so nothing of a job may be left behind.
+//! Their row numbers in `state` may be used again afterwards, so nothing of a job may be left behind.
 
 use backstop_core::JobId;
 use backstop_core::job::{Retention, State};
@@ -36,7 +36,7 @@ pub(crate) fn archive(
     Ok(moved)
 }
 
-/// Jobs that are in `state` for longer than their retention, the longest ended first.
+/// Jobs that have been in `state` for longer than their retention, oldest first.
 fn ended(
     tx: &WriteTransaction<'_>,
     retention: &Retention,

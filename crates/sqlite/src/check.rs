@@ -1,4 +1,4 @@
-//! What `doctor` says of this store: every setting that would lose an acknowledged job, and what else is odd.
+//! What `doctor` says of this store: every setting that could lose an acknowledged job, and anything else unusual.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::schema;
 /// A log larger than this means that something keeps it from being moved into the file.
 const LARGE_LOG_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Looks at everything.
+/// All findings.
 pub(crate) fn check(conn: &Connection, context: &StoreContext) -> Result<Vec<Finding>, SqliteFailure> {
     let mut findings = vec![
         journal_mode(&setting(conn, "journal_mode")?),
@@ -65,13 +65,13 @@ fn schema_version(found: Option<i64>) -> Finding {
         Some(version) => finding(
             Level::Bad,
             "schema",
-            format!("version {version}, this program knows {newest}: another program migrated it meanwhile"),
+            format!("version {version}, this program knows {newest}: another program has migrated it"),
             Some("restart with the newer version of the program"),
         ),
         None => finding(
             Level::Bad,
             "schema",
-            "the tables of Backstop are gone from the file",
+            "the Backstop tables are gone from the file",
             Some("look for another program that writes to it"),
         ),
     }
@@ -80,7 +80,7 @@ fn schema_version(found: Option<i64>) -> Finding {
 fn integrity(conn: &Connection) -> Result<Finding, SqliteFailure> {
     let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     Ok(if verdict == "ok" {
-        finding(Level::Good, "integrity", "the quick check found nothing", None)
+        finding(Level::Good, "integrity", "the quick check found no errors", None)
     } else {
         let hint = "stop the workers, keep a copy of the file, and restore a backup";
         finding(Level::Bad, "integrity", verdict, Some(hint))

@@ -142,7 +142,7 @@ fn reachable<'q>(
     Ok(reached)
 }
 
-/// The due jobs of one lane, read in pieces: reading and writing one index at the same time is no good idea.
+/// The due jobs of one lane, read in pieces: reading and writing one index at the same time is not safe.
 struct Stream {
     lane: Arc<LaneRow>,
     ahead: VecDeque<(StateRow, StoredJob)>,

@@ -60,9 +60,10 @@ impl StoreContext {
     pub(crate) fn closed(&self) -> Error {
         Error::Unavailable {
             location: self.location.clone(),
-            problem: "there was no answer: the store has been closed, or it failed and was rolled back; try again, \
-                 and open it again if it stays so"
-                .to_owned(),
+            problem:
+                "the store did not answer: it was closed, or the call failed and was rolled back; try again, \
+                 and reopen the store if that does not help"
+                    .to_owned(),
             source: None,
         }
     }

@@ -64,7 +64,7 @@ fn current(conn: &Connection, duty: Duty) -> Result<Option<Term>, SqliteFailure>
     })
 }
 
-/// Refuses a leader whose term has passed on, has run out, or was for another duty.
+/// Refuses a leader whose term was taken over, has run out, or was for another duty.
 pub(crate) fn expect_term(tx: &WriteTransaction<'_>, term: &Term, duty: Duty) -> Result<(), SqliteFailure> {
     let leads = current(tx.conn, duty)?.is_some_and(|current| {
         term.duty == duty
@@ -75,7 +75,7 @@ pub(crate) fn expect_term(tx: &WriteTransaction<'_>, term: &Term, duty: Duty) ->
     if leads { Ok(()) } else { Err(SqliteFailure::Refused(Error::Deposed { duty: term.duty })) }
 }
 
-/// The unclaimed jobs whose time to start has passed (L19), behind one of them.
+/// The unclaimed jobs whose time to start has passed (L19), after the given one.
 pub(crate) fn overdue(
     conn: &Connection,
     now: Timestamp,

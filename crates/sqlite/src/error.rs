@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 pub(crate) enum SqliteFailure {
     /// The database failed: whatever the command wrote must be rolled back.
     Sql(rusqlite::Error),
-    /// A rule said no before anything was written: the answer of this command, and no reason to roll back.
+    /// A rule refused it before anything was written: this is the command's answer, and nothing is rolled back.
     Refused(Error),
     /// A row that this program cannot have written.
     Unreadable(String),
@@ -30,7 +30,7 @@ impl From<Error> for SqliteFailure {
 
 impl From<serde_json::Error> for SqliteFailure {
     fn from(error: serde_json::Error) -> Self {
-        Self::Unreadable(format!("a JSON column: {error}"))
+        Self::Unreadable(format!("a JSON column is not valid: {error}"))
     }
 }
 
@@ -58,13 +58,13 @@ impl SqliteFailure {
         }
     }
 
-    /// True when another connection is in the way and a little patience helps.
+    /// True when another connection holds a lock and a retry can succeed.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Sql(error) if is_busy(error))
     }
 }
 
-/// True when another connection is in the way and a little patience helps.
+/// True when another connection holds a lock and a retry can succeed.
 pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -77,7 +77,7 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// What an error of the driver means to whoever called the store.
+/// What an error of the driver means to the caller of the store.
 pub(crate) fn meaning(error: &rusqlite::Error, location: &str) -> Error {
     let location = location.to_owned();
     let Some(code) = error.sqlite_error_code() else {
@@ -98,7 +98,7 @@ pub(crate) fn meaning(error: &rusqlite::Error, location: &str) -> Error {
             unavailable(format!("the disk or its file system failed ({error}); check them, then try again"))
         }
         ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted | ErrorCode::SchemaChanged => {
-            unavailable(format!("SQLite gave up ({error}); try again"))
+            unavailable(format!("SQLite failed ({error}); try again"))
         }
         ErrorCode::DatabaseCorrupt => Error::Corrupt { location, problem: format!("{error}; restore it from a \
              backup") },
@@ -125,12 +125,12 @@ pub(crate) fn meaning_of_commit(error: &rusqlite::Error, location: &str) -> Erro
     }
 }
 
-/// A store that cannot be opened as it is.
+/// The error of a store that cannot be used until somebody fixes it.
 pub(crate) fn unusable(location: String, problem: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::Unusable { location, problem: problem.into(), hint: hint.into() }
 }
 
-/// The driver's error once more, because one failure may have to be told to many callers.
+/// A copy of the driver's error, because one failure may be reported to many callers.
 fn copy_of(error: &rusqlite::Error) -> Option<Box<dyn std::error::Error + Send + Sync>> {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {

@@ -1,4 +1,4 @@
-//! Ending runs, by those who hold them and by those who take them back, and what handlers say meanwhile.
+//! Ending runs, by their workers and by the rescue, and the progress that handlers report.
 
 use backstop_core::job::{Ending, Spec, Stale, State};
 use backstop_core::{event, tenant};
@@ -77,14 +77,14 @@ fn one(tx: &mut WriteTransaction<'_>, finish: &Finish) -> Result<Result<State, S
         tx.raise_alert(&stored, ending)?;
     }
     for job in ending.follow_up.as_deref().into_iter().chain(&ending.children) {
-        // An id that is stored already is the same callback, told of twice.
+        // An id that is stored already is the same callback, reported twice.
         tx.insert(job)?;
     }
     tx.news.work_arrived |= stored.record.state == State::Pending;
     Ok(Ok(stored.record.state))
 }
 
-/// What was answered when this run ended, if it ended like this (L5).
+/// The answer that was given when this run ended, if it ended in the same way (L5).
 fn again(
     tx: &mut WriteTransaction<'_>,
     Finish { lease, ending }: &Finish,
@@ -96,7 +96,7 @@ fn again(
 }
 
 /// The part of the spec that ending a run needs: `Record::finish` asks it when the job goes back, and only then,
-/// until when it may start. A job that goes for good saves the look into `job`.
+/// until when it may start. For a job that has ended for good, `job` is not read.
 fn start_terms(
     tx: &mut WriteTransaction<'_>,
     stored: &StateRow,
@@ -106,7 +106,7 @@ fn start_terms(
     if !ending.decision.verdict.is_final() {
         let mut select = tx.conn.prepare_cached(sql::START_TERMS)?;
         let terms = rows::first(&mut select, [stored.seq], |row| {
-            // One that cannot be read has been noted where the job was.
+            // A policy that cannot be read was noted when the job was loaded.
             let policy = rows::text_of(row, 0)?.and_then(|text| serde_json::from_str(text).ok());
             Ok((policy, rows::maybe_moment(row, 1)?))
         })?;
@@ -117,7 +117,7 @@ fn start_terms(
     Ok(spec)
 }
 
-/// Keeps what handlers say of their progress.
+/// Stores the progress that handlers report.
 pub(crate) fn annotate(
     tx: &mut WriteTransaction<'_>,
     notes: &[Note],

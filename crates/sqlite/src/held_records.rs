@@ -1,7 +1,7 @@
 //! The records of jobs that workers hold, kept in the writer's memory between their claim and their end.
 //!
 //! Every held job is written again soon, mostly by the process that claimed it; remembering its record saves the
-//! look into two trees, a sixth of the cost of claim and finish. What is kept is true as long as every write goes
+//! look into two trees, a sixth of the cost of claim and finish. What is kept is right as long as every write goes
 //! through `WriteTransaction::save`, no transaction was rolled back, and no other connection has written; after any of
 //! these, [`HeldRecords::forget`] drops it all and the tables are read again.
 

@@ -21,7 +21,7 @@ pub(crate) fn first_job(
     })
 }
 
-/// Writes to the key that an archived job had how the job ended: its document will soon not be there to say it.
+/// Writes how an archived job ended to its key, before its document is removed.
 pub(crate) fn end_archived_key(conn: &Connection, id: JobId, state: State) -> Result<(), SqliteFailure> {
     let mut select = conn.prepare_cached(sql::ARCHIVED_DOCUMENT)?;
     let key = rows::first(&mut select, [id.as_bytes()], |row| {
@@ -38,7 +38,7 @@ pub(crate) fn end_key(conn: &Connection, key: Option<&str>, state: State) -> Res
     Ok(())
 }
 
-/// The idempotency key of the job that an archived document tells of.
+/// The idempotency key of the job in an archived document.
 fn key_in(document: &str) -> Result<Option<String>, SqliteFailure> {
     #[derive(Deserialize)]
     struct Whole {

@@ -41,7 +41,7 @@ fn find(conn: &Connection, fingerprint: &Fingerprint) -> Result<Option<Incident>
     rows::first(&mut *conn.prepare_cached(sql::INCIDENT)?, [fingerprint.as_str()], rows::incident)
 }
 
-/// Removes those of these incidents that nobody needs any more.
+/// Removes those of these incidents that are no longer needed.
 pub(crate) fn retire(
     tx: &mut WriteTransaction<'_>,
     term: &Term,
@@ -61,7 +61,7 @@ pub(crate) fn retire(
     Ok(retired)
 }
 
-/// Keeps what a person says of incidents, and answers them as they are now.
+/// Stores what a person says of incidents, and answers the incidents as they are now.
 pub(crate) fn say(
     tx: &mut WriteTransaction<'_>,
     fingerprints: &[Fingerprint],

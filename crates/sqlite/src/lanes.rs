@@ -1,6 +1,6 @@
-//! The lanes that a connection has met, with their ids, kept in memory.
+//! The lanes that a connection has read or made, with their ids, kept in memory.
 //!
-//! A lane never changes and never goes, so a cached one is true as long as the transaction that made it was not
+//! A lane never changes and is never deleted, so a cached one is right as long as the transaction that made it was not
 //! rolled back; then [`LaneCache::forget`] drops them all. Counts are never cached.
 
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ pub(crate) struct LaneCache {
 }
 
 impl LaneCache {
-    /// The lane that a new job belongs to, made if need be; none when the job is there already and has no use for it. A
-    /// lane that is made for nobody would be a queue that nobody has asked for.
+    /// The lane that a new job belongs to, made if need be; none when the job is stored already and needs none. A lane
+    /// that is made without a job would show as a queue that nobody asked for.
     pub(crate) fn of(
         &mut self,
         conn: &Connection,
@@ -66,8 +66,8 @@ impl LaneCache {
             return Ok(lane.clone());
         }
         let lane = conn.prepare_cached(sql::LANE_BY_ID)?.query_row([id], LaneRow::from_row).optional()?;
-        let lane = lane
-            .ok_or_else(|| SqliteFailure::Unreadable(format!("a job of lane {id}, which does not exist")))?;
+        let lane =
+            lane.ok_or_else(|| SqliteFailure::Unreadable(format!("lane {id} does not exist, but has jobs")))?;
         Ok(self.remember(lane))
     }
 

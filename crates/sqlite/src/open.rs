@@ -21,14 +21,14 @@ const PAGE_BYTES: i64 = 8192;
 const CHECKPOINT_PAGES: i64 = 2_000;
 /// Bytes that the log file keeps after it was moved into the file.
 const LOG_BYTES: i64 = 64 * 1024 * 1024;
-/// KiB of pages that a connection keeps in memory, as SQLite wants it: negative. A writer and two readers stay
-/// together far below 200 MB, however large the file is.
+/// KiB of pages that a connection keeps in memory; SQLite takes KiB as a negative number. A writer and two readers
+/// together stay far below 200 MB, however large the file is.
 const WRITER_CACHE_KIB: i64 = -48 * 1024;
 const READER_CACHE_KIB: i64 = -8 * 1024;
 /// Prepared statements that a connection keeps: all of ours, and some variants of listings.
 const STATEMENTS: usize = 128;
 
-/// Repeats `work` while another connection is in the way, for at most `patience`.
+/// Repeats `work` while another connection holds a lock, for at most `patience`.
 ///
 /// SQLite's own busy handler is not called in some cases (a fresh file that two processes set up at once, a log
 /// under recovery), and sleeps too long in others.
@@ -49,8 +49,8 @@ pub(crate) fn retry_while_busy<T>(
     }
 }
 
-/// How long to sleep between two tries for a lock. Whoever has waited long tries more often than the others, because
-/// the lock goes to whoever comes by at the right moment.
+/// How long to sleep between two tries for a lock. A connection that has waited long tries more often, because the lock
+/// goes to whichever happens to try at the right moment.
 fn pause_before_retry(tries: u32, waited: Duration) -> Duration {
     if waited > Duration::from_millis(200) {
         Duration::from_micros(20)
@@ -105,8 +105,8 @@ fn connect(path: &Path, create: bool) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, flags)
 }
 
-/// Makes a new file that nobody but its owner reads: payloads may hold secrets. SQLite gives the log beside it the same
-/// rights. What cannot be made here is left to SQLite, which says why.
+/// Makes a new file that only its owner can read: payloads may hold secrets. SQLite gives the log beside it the same
+/// permissions. When this fails, SQLite tries again and says why.
 fn make_private(path: &Path) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -129,7 +129,7 @@ fn tune_writer(conn: &Connection, synchronous: Synchronous) -> Result<(), Sqlite
 
 fn tune(conn: &Connection, cache_kib: i64) -> Result<(), SqliteFailure> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
-    // A plan depends on the statement alone. Otherwise one with a range is planned anew for every value of its bounds,
+    // A plan depends on the statement alone. Otherwise one with a range is planned again for every value of its bounds,
     // which took a quarter of a claim over many queues.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.pragma_update(None, "cache_size", cache_kib)?;
@@ -138,7 +138,7 @@ fn tune(conn: &Connection, cache_kib: i64) -> Result<(), SqliteFailure> {
     Ok(())
 }
 
-/// Says what is wrong with a path in better words than SQLite's "unable to open database file".
+/// Says what is wrong with a path more clearly than SQLite's "unable to open database file".
 fn check_path(path: &Path, location: &str, create: bool) -> Result<(), Error> {
     let refuse = |problem: &str, hint: &str| Err(unusable(location.to_owned(), problem, hint));
     if path.is_dir() {
@@ -176,7 +176,7 @@ fn accept(found: Option<i64>, location: &str, migrate: bool) -> Result<(), Sqlit
             format!("its schema is version {version}, this program needs {newest}"),
             "run `backstop migrate`",
         ),
-        None => refuse("it holds no tables of Backstop's".to_owned(), "run `backstop migrate`"),
+        None => refuse("it has no Backstop tables".to_owned(), "run `backstop migrate`"),
     }
 }
 
@@ -189,7 +189,7 @@ fn use_log(conn: &Connection, location: &str) -> Result<(), SqliteFailure> {
     }
     Err(SqliteFailure::Refused(unusable(
         location.to_owned(),
-        format!("its file system allows no write-ahead log (journal mode {mode})"),
+        format!("its file system does not support a write-ahead log (journal mode {mode})"),
         "put the file on a local disk",
     )))
 }

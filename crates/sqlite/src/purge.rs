@@ -1,4 +1,4 @@
-//! Jobs that leave for good (D5): at a person's word, or with age once they are archived.
+//! Removing jobs for good (D5): on request, or by age once they are archived.
 //!
 //! Their idempotency keys stay, with how they ended (L10).
 
@@ -95,7 +95,7 @@ pub(crate) fn prunable(
     Ok(count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default())
 }
 
-/// The latest moment of an archival that is `keep` ago; none when that is before all time.
+/// The latest moment of an archival that is `keep` ago; none when that is before the first moment there is.
 fn cutoff(keep: Duration, now: Timestamp) -> Option<Timestamp> {
     (keep <= now.since(Timestamp::MIN)).then(|| now.before(keep))
 }

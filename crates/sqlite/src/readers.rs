@@ -43,7 +43,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Queues a question. It may be asked again when a lock was in the way.
+    /// Queues a question. It is asked again when another connection held a lock.
     pub(crate) fn send<T: Send + 'static>(
         &self,
         question: impl FnMut(&mut Snapshot<'_>) -> Result<T, SqliteFailure> + Send + 'static,
@@ -58,11 +58,11 @@ impl Readers {
     }
 }
 
-/// The error of a machine that gives no more threads.
+/// The error when the system starts no more threads.
 pub(crate) fn cannot_spawn(context: &StoreContext, problem: std::io::Error) -> Error {
     Error::Unavailable {
         location: context.location.clone(),
-        problem: "no thread could be started for it; raise the limit on threads".to_owned(),
+        problem: "cannot start a thread; raise the limit on threads".to_owned(),
         source: Some(Box::new(problem)),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) const fn status_code(state: State) -> i64 {
 
 pub(crate) fn state_of(code: i64) -> Result<State, SqliteFailure> {
     let known = State::ALL.into_iter().find(|state| status_code(*state) == code);
-    known.ok_or_else(|| SqliteFailure::Unreadable(format!("a job with status {code}")))
+    known.ok_or_else(|| SqliteFailure::Unreadable(format!("unknown job status {code}")))
 }
 
 /// A job's record with where it stands in the tables.
@@ -67,7 +67,7 @@ impl LaneRow {
         Ok(Self { id: row.get(0)?, queue: row.get(1)?, kind: row.get(2)?, version: row.get(3)?, priority })
     }
 
-    /// What it is to those who do not know its number.
+    /// The lane without its number.
     pub(crate) fn key(self) -> LaneKey {
         LaneKey { queue: self.queue, kind: self.kind, version: self.version, priority: self.priority }
     }
@@ -106,7 +106,7 @@ pub(crate) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Worker
     row.get(column).map(WorkerId::from_bytes)
 }
 
-/// A word that one of the core's vocabularies knows.
+/// A value of one of the core's enums, by its name.
 pub(crate) fn word<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, SqliteFailure> {
     text.parse().map_err(|unknown: T::Err| SqliteFailure::Unreadable(unknown.to_string()))
 }
@@ -180,7 +180,7 @@ fn paused_from(row: &Row<'_>, column: usize) -> Result<Option<PausedFrom>, Sqlit
 }
 
 fn reason(row: &Row<'_>, column: usize) -> Result<Option<TerminalReason>, SqliteFailure> {
-    // A word that only a later program knows is none here.
+    // A reason that only a later version knows is left out.
     Ok(text_of(row, column)?.and_then(|text| text.parse().ok()))
 }
 
@@ -327,7 +327,7 @@ pub(crate) fn update_record(
     Ok(())
 }
 
-/// Writes one row of the ledger. A failure carries the id of its job, by which failures alike are listed.
+/// Writes one row of the ledger. A failure carries the id of its job, by which the failures of an incident are listed.
 pub(crate) fn insert_attempt(
     insert: &mut Statement<'_>,
     seq: i64,
@@ -427,7 +427,7 @@ pub(crate) fn archived(row: &Row<'_>) -> Result<(JobId, Archived), SqliteFailure
 /// A count that was kept or counted.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, SqliteFailure> {
     let number: i64 = row.get(column)?;
-    u64::try_from(number).map_err(|_| SqliteFailure::Unreadable(format!("a count of {number}")))
+    u64::try_from(number).map_err(|_| SqliteFailure::Unreadable(format!("a count is negative: {number}")))
 }
 
 /// Reads whether a queue is paused, and the note of that.
@@ -454,7 +454,7 @@ pub(crate) fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
-/// Reads every row of a query through a function that may fail in our own way.
+/// Reads every row of a query through a function that may fail.
 pub(crate) fn collect<T>(
     statement: &mut Statement<'_>,
     values: impl rusqlite::Params,

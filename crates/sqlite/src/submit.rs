@@ -72,7 +72,7 @@ enum Plan {
         /// How that job had ended, when it was purged.
         ended: Option<State>,
     },
-    /// It is stored, and these, with the record they had, take their leave.
+    /// It is stored, and these are superseded; each with the record it had.
     Store {
         superseded: Vec<(StateRow, Record)>,
     },

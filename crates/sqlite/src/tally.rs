@@ -54,7 +54,7 @@ impl LaneTally {
         self.0.entry(lane).or_default()
     }
 
-    /// Writes the sums, one statement per touched lane, and starts anew.
+    /// Writes the sums, one statement per touched lane, and resets them.
     pub(crate) fn write(&mut self, conn: &Connection) -> Result<(), SqliteFailure> {
         if self.0.is_empty() {
             return Ok(());
@@ -77,7 +77,7 @@ pub(crate) struct IncidentTally {
 }
 
 impl IncidentTally {
-    /// Notes that a job's mark moved from one incident to another; none stands for no dead letter.
+    /// Notes that a job moved from one incident to another; none when it is no dead letter.
     pub(crate) fn moved(&mut self, from: Option<&Fingerprint>, to: Option<&Fingerprint>) {
         if from == to {
             return;
@@ -123,7 +123,7 @@ impl IncidentTally {
     }
 }
 
-/// Adds to an incident, and reads what there is of it by now.
+/// Adds to an incident, and reads its sums.
 fn write_count(
     conn: &Connection,
     count: &IncidentCount,

@@ -121,7 +121,7 @@ impl UpdateBatch {
         }
         let (count, first) = (rows.len(), rows.first().copied().unwrap_or_default());
         Err(SqliteFailure::Unreadable(format!(
-            "of {count} rows of `backstop_state` from {first} on, {written} are there"
+            "expected {count} rows of `backstop_state` from row {first} on, found {written}"
         )))
     }
 }

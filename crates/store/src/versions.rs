@@ -35,7 +35,7 @@ impl Versions {
                 format!("its schema is version {version}, this program needs {newest}"),
                 "run `backstop migrate`",
             ),
-            None => unusable("it holds no tables of Backstop's".to_owned(), "run `backstop migrate`"),
+            None => unusable("it has no Backstop tables".to_owned(), "run `backstop migrate`"),
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::lexer::SourceToken;
 use super::source::{NamePath, SourceFile};
 use super::{Tree, Violation};
 
@@ -224,8 +225,13 @@ impl<'t> ModuleFile<'t> {
 /// The names of the items of a file.
 fn defined<'t>(source: &'t SourceFile<'t>) -> BTreeSet<&'t str> {
     const ITEMS: [&str; 8] = ["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
-    let pairs = source.tokens.windows(2).filter(|pair| !source.is_test(pair[0].line));
-    pairs.filter(|pair| ITEMS.iter().any(|item| pair[0].is(item))).map(|pair| pair[1].text).collect()
+    let tokens = source.tokens.windows(3).filter(|three| !source.is_test(three[0].line));
+    let item = |three: &'t [SourceToken<'t>]| match three {
+        [keyword, name, _] if ITEMS.iter().any(|item| keyword.is(item)) => Some(name.text),
+        [keyword, _, name] if keyword.is("macro_rules") => Some(name.text),
+        _ => None,
+    };
+    tokens.filter_map(item).collect()
 }
 
 /// Whether a word of a `use` item is the new name behind `as`.
@@ -312,6 +318,15 @@ mod tests {
         ] {
             assert!(closes(&[("a4.rs", text), ("b.rs", "")]), "{text}");
         }
+    }
+
+    #[test]
+    fn a_macro_is_a_name_too() {
+        let last = "macro_rules! t4 {\n    () => {};\n}\npub(crate) use t4;\nfn f(x: crate::a0::T0) {}\n";
+        let mut files = ring("crates/x", 5);
+        files[3].1 = "use crate::a4::t4;\nt4!();\n".to_owned();
+        files[4].1 = last.to_owned();
+        assert_eq!(findings(&files).len(), 1);
     }
 
     #[test]

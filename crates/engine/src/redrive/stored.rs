@@ -1,4 +1,5 @@
-//! Plans as documents of the store: keys, reading, writing. What they mean is the core's; their items are in `list`.
+//! Plans as documents of the store: keys, reading, writing. What they mean is the core's; their items are in
+//! `job_list`.
 
 use backstop_core::Timestamp;
 use backstop_core::job::PlanId;

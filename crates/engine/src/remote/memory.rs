@@ -26,6 +26,7 @@ pub(super) struct RemoteRenewals(Mutex<HashMap<WorkerId, WorkerRenewal>>);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerRenewal {
+    /// A hash of what the worker serves.
     pub(super) what: u64,
     pub(super) at: Instant,
     pub(super) until: Instant,
@@ -36,11 +37,11 @@ impl RemoteRenewals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).copied()
     }
 
-    pub(super) fn note(&self, worker: WorkerId, told: WorkerRenewal) {
+    pub(super) fn note(&self, worker: WorkerId, renewal: WorkerRenewal) {
         let mut renewals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        renewals.insert(worker, told);
+        renewals.insert(worker, renewal);
         if renewals.len() > MANY {
-            renewals.retain(|_, old| old.until > told.at);
+            renewals.retain(|_, old| old.until > renewal.at);
         }
     }
 }

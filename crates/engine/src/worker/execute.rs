@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 
 use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
-use super::kinds::{BoundHandler, WorkerKinds};
+use super::kinds::{KindHandler, WorkerKinds};
 use super::slots::RunSlot;
 use crate::config::WorkerTimes;
 use crate::context::Run;
@@ -132,7 +132,7 @@ impl Executor {
         run: &Run,
         info: &RunInfo,
         reply: Reply,
-        handler: Option<&dyn BoundHandler>,
+        handler: Option<&dyn KindHandler>,
     ) -> Ending {
         let handler_end = HandlerEnd {
             job: info.job.clone(),
@@ -151,7 +151,7 @@ impl Executor {
     }
 
     /// The checks before the handler: those that hold everywhere, then the hooks (F14).
-    async fn before(&self, info: &RunInfo, handler: Option<&dyn BoundHandler>) -> Result<(), Box<Failed>> {
+    async fn before(&self, info: &RunInfo, handler: Option<&dyn KindHandler>) -> Result<(), Box<Failed>> {
         let EngineParts { store, config, .. } = &*self.engine.parts;
         let runner = Runner { code_version: self.code_version.as_deref(), knows: handler.is_some() };
         before_run(&**store, config, &info.job, &info.record, &runner).await?;
@@ -190,7 +190,7 @@ impl Executor {
     async fn handle_timed(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn BoundHandler>>,
+        handler: Option<Arc<dyn KindHandler>>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {
@@ -204,7 +204,7 @@ impl Executor {
     async fn handle(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn BoundHandler>>,
+        handler: Option<Arc<dyn KindHandler>>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {

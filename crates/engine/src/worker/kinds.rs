@@ -11,7 +11,7 @@ use crate::context::{JobContext, Run};
 use crate::registry::{Handler, Registry, ReplyFuture};
 
 /// One kind of job, ready to run.
-pub(crate) trait BoundHandler: Send + Sync {
+pub(crate) trait KindHandler: Send + Sync {
     /// Decodes, validates and runs.
     fn run(&self, payload: Arc<str>, run: Arc<Run>) -> ReplyFuture;
     /// Asks the kind's retry policy (F7).
@@ -23,7 +23,7 @@ struct Bound<C> {
     app: Arc<C>,
 }
 
-impl<C: Send + Sync + 'static> BoundHandler for Bound<C> {
+impl<C: Send + Sync + 'static> KindHandler for Bound<C> {
     fn run(&self, payload: Arc<str>, run: Arc<Run>) -> ReplyFuture {
         self.handler.run(payload, JobContext::new(self.app.clone(), run))
     }
@@ -37,7 +37,7 @@ impl<C: Send + Sync + 'static> BoundHandler for Bound<C> {
 struct WorkerKind {
     /// The highest payload version that it reads.
     version: u32,
-    handler: Arc<dyn BoundHandler>,
+    handler: Arc<dyn KindHandler>,
 }
 
 /// See the module.
@@ -53,7 +53,7 @@ impl WorkerKinds {
         Self(kinds.collect())
     }
 
-    pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn BoundHandler>> {
+    pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn KindHandler>> {
         self.0.get(kind).filter(|found| version <= found.version).map(|found| found.handler.clone())
     }
 

@@ -1,6 +1,6 @@
 //! Roles with the least that each part of a deployment needs, as SQL that can be printed or applied.
 
-use crate::session::Schema;
+use crate::schema::Schema;
 
 /// Each role without the schema's name before it: what it is for, and what it may do.
 const ROLES: [(&str, &str, &[&str]); 5] = [

@@ -15,7 +15,7 @@ use super::cell;
 use crate::bind::escape;
 use crate::dialect::PostgresDialect;
 use crate::error::{NO_TRANSACTION, of_database};
-use crate::session::Schema;
+use crate::schema::Schema;
 
 /// A connection of the driver `diesel_async` inside a transaction.
 pub struct InDiesel<'c> {

@@ -4,7 +4,8 @@ use backstop_sql::{Dialect, Pending, Query, Row, Session};
 use tokio_postgres::Transaction;
 
 use crate::dialect::PostgresDialect;
-use crate::session::{DriverSession, Schema};
+use crate::schema::Schema;
+use crate::session::DriverSession;
 
 /// A transaction of the driver `tokio_postgres`.
 pub struct InTransaction<'t, 'c> {

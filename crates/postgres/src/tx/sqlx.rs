@@ -8,7 +8,7 @@ use super::cell;
 use crate::bind::escape;
 use crate::dialect::PostgresDialect;
 use crate::error::of_database;
-use crate::session::Schema;
+use crate::schema::Schema;
 
 /// A transaction of the driver `sqlx`: pass `&mut tx`, which is a connection inside a transaction.
 pub struct InSqlx<'c> {

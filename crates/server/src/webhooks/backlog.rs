@@ -7,13 +7,13 @@ use backstop::figures::{Family, Sample, Sort, float};
 use tokio::sync::{mpsc, oneshot};
 
 /// Asks the hand-over to read the subscriptions again; it answers when it has.
-pub(super) type ReloadSender = mpsc::UnboundedSender<oneshot::Sender<()>>;
+pub(super) type ReloadCall = mpsc::UnboundedSender<oneshot::Sender<()>>;
 
 /// What requests and figures know of the hand-over.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookBacklog {
     /// Asks the hand-over to read the subscriptions again; none while it does not run here.
-    reload: Mutex<Option<ReloadSender>>,
+    reload: Mutex<Option<ReloadCall>>,
     pub(super) waiting: AtomicU64,
     pub(super) handed_over: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -30,7 +30,7 @@ impl WebhookBacklog {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<ReloadSender>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<ReloadCall>> {
         self.reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -76,7 +76,7 @@ fn within<T>(
     }
     if schema::version(conn).map_err(failed)? != Some(schema::newest()) {
         let hint = "open the store once with this program, and use a connection to that file";
-        return Err(unusable(location, "it holds no Backstop store of this version", hint));
+        return Err(unusable(location, "it is not a Backstop store of this version", hint));
     }
     let savepoint = |sql| conn.execute_batch(sql).map_err(|error| meaning(&error, &location));
     savepoint("SAVEPOINT backstop")?;

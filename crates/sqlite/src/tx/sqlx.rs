@@ -44,7 +44,7 @@ async fn lend<T>(
     const LOCATION: &str = "the caller's transaction";
     let mut locked = connection.lock_handle().await.map_err(|problem| Error::Unavailable {
         location: LOCATION.to_owned(),
-        problem: format!("the connection is gone ({problem}); make another one"),
+        problem: format!("the connection is gone ({problem}); open another one"),
         source: None,
     })?;
     let handle = locked.as_raw_handle().as_ptr();

@@ -42,7 +42,7 @@ fn every_event_has_its_step() {
         ("what is expected is claimed", &expecting(), prepared(2), FetchStep::Claim),
         ("what was seen is claimed", &seen, prepared(2), FetchStep::Claim),
         ("without room it waits for some", &expecting(), prepared(0), FetchStep::AwaitRoom),
-        ("in a idle time nobody looks", &idle, prepared(1), wait_until(later)),
+        ("while idle nobody looks", &idle, prepared(1), wait_until(later)),
         ("and without room it waits", &idle, prepared(0), FetchStep::AwaitRoom),
         (
             "a look that finds work",
@@ -61,7 +61,7 @@ fn every_event_has_its_step() {
         ("a backlog at its end", &expecting(), backlog(false), afresh),
         ("a backlog without room", &expecting(), backlog(true), FetchStep::AwaitRoom),
         ("room for work that there is", &state(), FetchEvent::RoomCame, afresh),
-        ("room in a idle time", &idle, FetchEvent::RoomCame, go_on),
+        ("room while idle", &idle, FetchEvent::RoomCame, go_on),
         ("work that is due", &state(), FetchEvent::StoodBy(WaitResult::Due), afresh),
         ("work that was announced", &state(), FetchEvent::StoodBy(WaitResult::Notice), afresh),
         (
