@@ -230,7 +230,7 @@ pub enum RunOutcome {
         #[serde(default)]
         logs: Option<LogText>,
     },
-    /// Somebody asks for patience: it runs again later, at no cost.
+    /// A dependency asks to wait: it runs again later, at no cost.
     RateLimited {
         /// How much later.
         retry_in_ms: u64,
