@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -251,6 +252,17 @@ impl Loops {
         F: Fn(Arc<LoopHeartbeat>) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
+        // Erased, so that what supervises is compiled once and not for every loop of every crate.
+        self.supervise_erased(name, deadline, stop, Box::new(move |heartbeat| Box::pin(body(heartbeat))))
+    }
+
+    fn supervise_erased(
+        &self,
+        name: &'static str,
+        deadline: Duration,
+        stop: CancellationToken,
+        body: LoopBody,
+    ) -> tokio::task::JoinHandle<()> {
         let heartbeat = self.heartbeat(name, deadline);
         heartbeat.record();
         tokio::spawn(async move {
@@ -276,6 +288,9 @@ impl Loops {
         })
     }
 }
+
+/// What a loop does until it is started again.
+type LoopBody = Box<dyn Fn(Arc<LoopHeartbeat>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A task that ends with whoever waits for it: a supervisor that is dropped must not leave its loop behind, renewing
 /// leases for a worker that is gone.

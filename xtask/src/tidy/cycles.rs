@@ -145,7 +145,10 @@ impl<'t> CrateFiles<'t> {
         };
         let name = name?;
         match file.bound.get(name).filter(|_| !file.defined.contains(name)) {
-            Some(bound) if steps < MOST_STEPS => self.definition(&found, &bound.segments, steps + 1),
+            // What a file only uses itself is not what others find in it by the same name.
+            Some(bound) if steps < MOST_STEPS && (bound.handed_on || module.starts_with(&found)) => {
+                self.definition(&found, &bound.segments, steps + 1)
+            }
             _ => Some(file.path),
         }
     }
