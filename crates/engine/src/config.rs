@@ -15,6 +15,7 @@ use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Retention};
 use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
+use crate::isolate::settings::IsolationSettings;
 
 pub use encryption::Encryption;
 pub use signing::Signing;
@@ -97,6 +98,8 @@ pub struct Config {
     pub queues: BTreeMap<String, QueueConfig>,
     /// Retries, backoff and times by kind; each goes before the queue's and after what a submit says (L19).
     pub kinds: BTreeMap<String, JobDefaults>,
+    /// Which runs of a kind have a process of their own, by kind; each goes before what the code says (E2).
+    pub isolation: BTreeMap<String, IsolationSettings>,
     /// How many retries a kind may have, as a share of its first runs (F19); none lets every retry run when it is due.
     pub retry_budget: Option<BudgetSettings>,
     /// The same for single kinds.
@@ -140,6 +143,7 @@ impl Default for Config {
             aging: Aging::default(),
             queues: BTreeMap::new(),
             kinds: BTreeMap::new(),
+            isolation: BTreeMap::new(),
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
             retention: Retention::default(),
@@ -162,6 +166,7 @@ impl std::fmt::Debug for Config {
             .field("aging", &self.aging)
             .field("queues", &self.queues)
             .field("kinds", &self.kinds)
+            .field("isolation", &self.isolation)
             .field("retry_budget", &self.retry_budget)
             .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
@@ -206,6 +211,13 @@ impl Config {
     #[must_use]
     pub fn kind(mut self, name: impl Into<String>, defaults: impl Into<JobDefaults>) -> Self {
         self.kinds.insert(name.into(), defaults.into());
+        self
+    }
+
+    /// Says which runs of a kind have a process of their own, and what those may use (E2).
+    #[must_use]
+    pub fn isolation(mut self, kind: impl Into<String>, settings: IsolationSettings) -> Self {
+        self.isolation.insert(kind.into(), settings);
         self
     }
 

@@ -18,6 +18,7 @@ use crate::engine::Backstop;
 use crate::error::OperateError;
 use crate::parts::EngineParts;
 use crate::run::children::ChildJobs;
+use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
 use crate::sealing::{self, ShownPayload};
 
@@ -69,6 +70,8 @@ pub(crate) struct Run {
     pub(crate) completes: AtomicBool,
     /// What is to be submitted when the run has gone well (L23).
     pub(crate) children: ChildJobs,
+    /// Who hears at once what the handler says; none for most.
+    pub(crate) listener: Option<Arc<dyn RunListener>>,
 }
 
 impl<C> Clone for JobContext<C> {
@@ -248,8 +251,13 @@ impl<C> JobContext<C> {
         }
         let (at, job) = (store.now().await?, self.run.job.spec.header());
         let data = sealing::told(config, &self.run.job.spec, data);
-        let what = EventKind::Published { name, data };
-        events.publish(Event { at, node: None, job: Some(job), what });
+        match &self.run.listener {
+            Some(listener) => listener.published(&name, data),
+            None => {
+                let what = EventKind::Published { name, data };
+                events.publish(Event { at, node: None, job: Some(job), what });
+            }
+        }
         Ok(())
     }
 
@@ -259,6 +267,9 @@ impl<C> JobContext<C> {
     pub fn tidies_up_within(&self, time: Duration) {
         let millis = u64::try_from(time.min(COURTESY_MAX).as_millis()).unwrap_or(0);
         self.run.courtesy.store(millis, Ordering::SeqCst);
+        if let Some(listener) = &self.run.listener {
+            listener.tidies_up_within(Duration::from_millis(millis));
+        }
     }
 
     /// Resolves when the run should stop: its job was canceled, its lease was lost, its time is up.
@@ -283,6 +294,9 @@ impl Run {
     /// Keeps a line with the run, up to the output limit (F15).
     pub(crate) fn log(&self, line: &str) {
         let line = text::storable(line);
+        if let Some(listener) = &self.listener {
+            listener.logged(&line);
+        }
         if let Ok(mut output) = self.output.lock() {
             output.push(&line);
         }

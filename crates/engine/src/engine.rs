@@ -76,6 +76,11 @@ impl Backstop {
         if let Some((limit, given, most)) = config.limits.beyond_stores() {
             return Err(Error::LimitTooHigh { limit, given, most });
         }
+        #[cfg(target_os = "linux")]
+        if crate::isolate::is_isolated_child() {
+            // Its worker has the store, and asks it for what a handler needs.
+            return Ok(Self::on(crate::isolate::store::child_store(), config));
+        }
         let store = crate::open::open(url).await?;
         Ok(Self::on(store, config))
     }
@@ -83,6 +88,9 @@ impl Backstop {
     /// An engine on a store that is open already.
     #[must_use]
     pub fn on(store: Arc<dyn Store>, config: Config) -> Self {
+        #[cfg(target_os = "linux")]
+        let store: Arc<dyn Store> =
+            if crate::isolate::is_isolated_child() { crate::isolate::store::child_store() } else { store };
         let parts = EngineParts::new(store, config);
         Self { parts, remote_memory: Arc::default(), maintenance: Arc::default() }
     }

@@ -67,6 +67,14 @@ pub enum Error {
         /// The context that the worker has.
         worker: &'static str,
     },
+    /// A kind is to be isolated, and no process can be started for it (E2).
+    #[error("kind `{kind}` cannot be isolated: {problem}")]
+    Isolation {
+        /// The kind.
+        kind: String,
+        /// What happened to the process.
+        problem: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::context::JobContext;
+use crate::isolate::settings::IsolationSettings;
 use crate::outcome::IntoReply;
 
 /// A kind of job: its input as a plain struct, and the code that handles it.
@@ -107,6 +108,8 @@ pub struct Defaults {
     pub priority: Priority,
     /// Its retries, backoff and times; what is left open is said by the queue's configuration.
     pub jobs: JobDefaults,
+    /// Which of its runs have a process of their own, and what those may use (E2).
+    pub isolation: IsolationSettings,
 }
 
 impl Defaults {
@@ -121,6 +124,13 @@ impl Defaults {
     #[must_use]
     pub const fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
+        self
+    }
+
+    /// Which runs of this kind have a process of their own, and what those may use (E2).
+    #[must_use]
+    pub const fn isolation(mut self, isolation: IsolationSettings) -> Self {
+        self.isolation = isolation;
         self
     }
 

@@ -15,3 +15,7 @@ pub struct RetriesAndFailures;
 /// docs/learn/workers.md
 #[doc = include_str!("../../../docs/learn/workers.md")]
 pub struct Workers;
+
+/// docs/learn/isolation.md
+#[doc = include_str!("../../../docs/learn/isolation.md")]
+pub struct IsolatedRuns;

@@ -28,6 +28,7 @@ pub mod figures;
 mod handle;
 mod ids;
 pub mod incident;
+mod isolate;
 mod job;
 pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
@@ -113,6 +114,7 @@ pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
+pub use isolate::{Isolation, IsolationSettings, is_isolated_child};
 pub use job::{Defaults, Job, ResultOf};
 pub use loops::{Health, HealthWatch, LoopHealth, LoopHeartbeat, Loops};
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};

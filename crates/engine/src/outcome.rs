@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use backstop_core::failure::{Cause, Failure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::marks::{self, Mark, MarkKind};
@@ -177,7 +177,7 @@ impl std::error::Error for Outcome {
 pub struct Reply(pub(crate) Result<Option<Value>, Box<Failed>>);
 
 /// A run that did not end well, with the value of a reported failure.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
     pub(crate) value: Option<Value>,

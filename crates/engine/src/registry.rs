@@ -12,6 +12,7 @@ use backstop_core::failure::{Cause, Failure, HookAnswer};
 
 use crate::context::JobContext;
 use crate::error::Error;
+use crate::isolate::settings::IsolationSettings;
 use crate::job::Job;
 use crate::outcome::{Failed, IntoReply, Reply};
 use crate::sealing::ShownPayload;
@@ -32,6 +33,8 @@ pub(crate) trait Handler<C>: Send + Sync {
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture;
     /// Asks the kind's retry policy (F7).
     fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer;
+    /// Which of its runs have a process of their own, by the code (E2).
+    fn isolation(&self) -> IsolationSettings;
     /// The type that implements the job, for messages.
     fn implemented_by(&self) -> &'static str;
 }
@@ -68,6 +71,10 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
         }
     }
 
+    fn isolation(&self) -> IsolationSettings {
+        J::defaults().isolation
+    }
+
     fn implemented_by(&self) -> &'static str {
         type_name::<J>()
     }
@@ -91,6 +98,10 @@ impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
 
     fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer {
         self.0.ask(attempt, failure)
+    }
+
+    fn isolation(&self) -> IsolationSettings {
+        self.0.isolation()
     }
 
     fn implemented_by(&self) -> &'static str {

@@ -14,7 +14,6 @@ mod output;
 mod process;
 mod program;
 mod settings;
-mod tree;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -29,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::account::hide_process;
 pub use self::program::{Arguments, Patterns, Program};
-pub use self::settings::{CommandSettings, ProcessLimits};
+pub use self::settings::CommandSettings;
+pub use backstop_process::ProcessLimits;
 
 use self::admit::{AdmittedCommand, admit};
 use self::output::Log;

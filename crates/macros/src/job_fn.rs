@@ -4,6 +4,7 @@
 //! is done by implementing the trait.
 
 mod backoff;
+mod isolation;
 mod options;
 mod signature;
 

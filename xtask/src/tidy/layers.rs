@@ -18,9 +18,10 @@ const CONTRACT: &[&str] = &["backstop-core", "backstop-store"];
 const SERVERS: &[&str] = &["backstop-core", "backstop-store", "backstop-sql"];
 
 /// The layers from the bottom to the top. The program `backstop-cli` stands above all and may use anything.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer { package: "backstop-core", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-macros", may_use: &[], may_offer: &[] },
+    Layer { package: "backstop-process", may_use: &[], may_offer: &[] },
     Layer { package: "backstop-store", may_use: &["backstop-core"], may_offer: &[] },
     Layer { package: "backstop-sqlite", may_use: CONTRACT, may_offer: &[] },
     Layer { package: "backstop-sql", may_use: CONTRACT, may_offer: &[] },
@@ -28,11 +29,11 @@ const LAYERS: [Layer; 12] = [
     Layer { package: "backstop-mysql", may_use: SERVERS, may_offer: &[] },
     Layer {
         package: "backstop",
-        may_use: &["backstop-core", "backstop-store", "backstop-macros"],
+        may_use: &["backstop-core", "backstop-store", "backstop-macros", "backstop-process"],
         may_offer: STORES,
     },
     Layer { package: "backstop-bridges", may_use: UPPER, may_offer: &[] },
-    Layer { package: "backstop-kinds", may_use: &["backstop"], may_offer: &[] },
+    Layer { package: "backstop-kinds", may_use: &["backstop", "backstop-process"], may_offer: &[] },
     Layer { package: "backstop-server", may_use: SERVER, may_offer: &[] },
     Layer { package: "backstop-testing", may_use: UPPER, may_offer: &["backstop-sqlite"] },
 ];

@@ -46,6 +46,11 @@ pub(crate) struct UpOptions {
 pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
     let asked = stop_asked();
     let engine = app.open().await?;
+    if backstop::is_isolated_child() {
+        // Nothing here but the worker: it runs the jobs that its parent hands to it, and ends with it.
+        start_worker(&engine, args.demo, None, app).await?;
+        return Ok(Exit::Done);
+    }
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
     let loops = engine.loops();

@@ -51,6 +51,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "webhooks.ports" | "handlers.http.ports" => "[9443]",
         "retry_budget.enabled" | "kinds.mail.retry_budget.enabled" => "false",
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
+        "kinds.mail.memory_limit" => "'256MB'",
         "limits.page" => "300",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {

@@ -4,7 +4,8 @@
 //! - [`read`]: walks a file along the schema; finds values with their places, and every fault at once.
 //! - [`settings`]: the typed result, each value with its [`source`].
 //! - [`env`]: the same keys as variables of the environment.
-//! - [`defaults`]: retries, backoff and times by kind and queue. [`limits`]: `[limits]`.
+//! - [`defaults`]: retries, backoff and times by kind and queue. [`isolation`]: processes of their own. [`limits`]:
+//!   `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
@@ -16,6 +17,7 @@ mod defaults;
 pub(crate) mod env;
 mod handlers;
 pub(crate) mod init;
+mod isolation;
 mod keys;
 mod limits;
 pub(crate) mod nearest;

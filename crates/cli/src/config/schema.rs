@@ -99,6 +99,9 @@ const KIND: &[ConfigKey] = &[
     value("expires_in", ValueKind::Span),
     value("expires_in_ms", ValueKind::Millis),
     key("retry_budget", RETRY_BUDGET),
+    value("isolate", ValueKind::Word(&["never", "always", "after_crash"])),
+    value("memory_limit", ValueKind::Text),
+    value("cpu_limit", ValueKind::Span),
 ];
 
 const RETRY_BUDGET: KeyShape = KeyShape::Section(&[

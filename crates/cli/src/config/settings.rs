@@ -18,7 +18,7 @@ use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
-use super::{alerts, defaults, env, handlers, keys, limits};
+use super::{alerts, defaults, env, handlers, isolation, keys, limits};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -217,6 +217,9 @@ impl Settings {
                 let usual = self.engine.retry_budget;
                 let budget = self.engine.retry_budgets.entry((*name).to_owned()).or_insert(usual);
                 take_budget(budget, word, value)?;
+            }
+            (["kinds", name, word @ ("isolate" | "memory_limit" | "cpu_limit")], value) => {
+                isolation::take(self.engine.isolation.entry((*name).to_owned()).or_default(), word, value)?;
             }
             (["kinds", name, rest @ ..], value) => {
                 defaults::take(self.engine.kinds.entry((*name).to_owned()).or_default(), rest, value)?;

@@ -107,7 +107,7 @@ impl FromStr for Cause {
 }
 
 /// What a run reported when it did not simply succeed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
     /// The one cause.

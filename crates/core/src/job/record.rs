@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::time::Timestamp;
 
 /// Where a job is and what it has used up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Where it is.
     pub state: State,
@@ -53,7 +53,7 @@ pub struct Record {
 }
 
 /// One hold on a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// Who holds it.
     pub worker: WorkerId,

@@ -6,7 +6,8 @@ use super::{Progress, Record, Stale};
 use crate::id::Lease;
 
 /// What a run that is under way says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Remark {
     /// How far it is.
     Progress(Progress),

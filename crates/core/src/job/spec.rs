@@ -11,7 +11,7 @@ use crate::id::JobId;
 use crate::time::Timestamp;
 
 /// The facts of a job that never change once it is stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Spec {
     /// Its identity, made by the submitter.
@@ -134,7 +134,7 @@ impl Spec {
 }
 
 /// A job on its way into a store.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NewJob {
     /// What will be kept.
@@ -156,7 +156,8 @@ impl NewJob {
 }
 
 /// When a job may first run. Delays are counted by the store's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Start {
     /// As soon as it is stored.
     #[default]
@@ -212,7 +213,7 @@ const fn first_version() -> u32 {
 }
 
 /// A stored job: what was submitted, and when.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredJob {
     /// What was submitted.
     pub spec: Spec,

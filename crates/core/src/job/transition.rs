@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::State;
 
 /// What can happen to a job.
@@ -39,7 +41,8 @@ pub enum Trigger {
 }
 
 /// The two states that can be paused, and so restored by a resume (L8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PausedFrom {
     /// It was pending.
     Pending,

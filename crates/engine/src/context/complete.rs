@@ -39,7 +39,7 @@ impl<C> JobContext<C> {
             // What others share with these jobs must not hang on the handler's transaction.
             store.prepare(&new).await?;
         }
-        self.run.completes.store(true, Ordering::SeqCst);
+        self.run.completes_itself();
         completed(tx.finish(&store.info(), finish).await)
     }
 
@@ -56,12 +56,20 @@ impl<C> JobContext<C> {
     ) -> Result<(), CompleteError> {
         let finish = self.run.completion(&result);
         let store = self.run.engine.parts.store.info();
-        self.run.completes.store(true, Ordering::SeqCst);
+        self.run.completes_itself();
         completed(crate::tx::sqlite::finish(tx, &store, finish))
     }
 }
 
 impl Run {
+    /// From now on a transaction of the handler's own may complete the job.
+    fn completes_itself(&self) {
+        self.completes.store(true, Ordering::SeqCst);
+        if let Some(listener) = &self.listener {
+            listener.completes();
+        }
+    }
+
     /// The end of a run that went well, as the engine itself would write it.
     fn completion(&self, result: &impl Serialize) -> Finish {
         let handler_end = HandlerEnd {

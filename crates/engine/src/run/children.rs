@@ -39,6 +39,12 @@ impl ChildJobs {
         Refusal::invalid("job", "the completion of this run is written already: submit the job by itself")
     }
 
+    /// All of them, to be added elsewhere; none can be added here any more.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn take(&self) -> Vec<NewJob> {
+        self.lock().take().unwrap_or_default()
+    }
+
     /// Puts the children into the ending of a run that went well; a run that did not has none.
     pub(crate) fn join(&self, ending: &mut Ending) {
         if ending.decision.verdict == Verdict::Succeed {

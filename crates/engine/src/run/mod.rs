@@ -1,11 +1,13 @@
 //! A run from its checks to its end, wherever its handler is: in this process, or behind HTTP.
 //!
-//! [`before`] says whether a job may run, [`output`] and [`children`] keep what the handler leaves, [`conclude`] and
-//! [`end`] turn what happened into an ending, and [`write`] brings endings into the store.
+//! [`before`] says whether a job may run, [`output`] and [`children`] keep what the handler leaves, [`listener`]
+//! hears it at once, [`conclude`] and [`end`] turn what happened into an ending, and [`write`] brings endings into the
+//! store.
 
 pub(crate) mod before;
 pub(crate) mod children;
 pub(crate) mod conclude;
 pub(crate) mod end;
+pub(crate) mod listener;
 pub(crate) mod output;
 pub(crate) mod write;

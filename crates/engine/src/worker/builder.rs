@@ -14,6 +14,8 @@ use super::runtime::{Stopped, WorkerHandle};
 use crate::config::WorkerTimes;
 use crate::engine::Backstop;
 use crate::error::Error;
+#[cfg(target_os = "linux")]
+use crate::isolate::pool::ChildProcesses;
 use crate::job::Job;
 use crate::registry::Registry;
 
@@ -237,9 +239,12 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         if self.queues.iter().all(|queue| queue.concurrency == 0) {
             return Err(Error::NothingToDo { what: "queue", call: "queue(name, concurrency)" });
         }
+        let engine_parts = &self.engine.parts;
         let executor = Executor {
+            kinds: WorkerKinds::new(self.registry, &self.app, &engine_parts.config.isolation),
+            #[cfg(target_os = "linux")]
+            children: Arc::new(ChildProcesses::new(engine_parts.clone())),
             engine: self.engine,
-            kinds: WorkerKinds::new(self.registry, &self.app),
             hooks: self.hooks,
             code_version: self.code_version,
             times: self.times,
@@ -253,8 +258,15 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// When it has no kind of job or no queue to serve, two of its types have one kind, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
+        #[cfg(target_os = "linux")]
+        if crate::isolate::is_isolated_child() {
+            let Executor { engine, kinds, .. } = self.parts()?.executor;
+            crate::isolate::serve::serve(&engine, &kinds).await;
+        }
         self.tell_of_queues().await;
-        WorkerHandle::start(self.parts()?).await
+        let parts = self.parts()?;
+        prepare_isolation(&parts.executor).await?;
+        WorkerHandle::start(parts).await
     }
 
     /// Runs it until `shutdown` resolves, then stops it within its grace period (L18).
@@ -290,5 +302,28 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// When it has no kind of job or no queue to serve, or two of its types have one kind.
     pub fn inline(self) -> Result<InlineWorker, Error> {
         Ok(InlineWorker::new(self.parts()?))
+    }
+}
+
+/// Starts a process for each kind that is always isolated: what keeps it from running is known before the first job.
+#[cfg(target_os = "linux")]
+async fn prepare_isolation(executor: &Executor) -> Result<(), Error> {
+    for (kind, settings) in executor.kinds.isolated() {
+        let Some(limits) = settings.of_run(0) else { continue };
+        let warm = executor.children.warm_up(&limits).await;
+        warm.map_err(|problem| Error::Isolation { kind: kind.to_owned(), problem })?;
+    }
+    Ok(())
+}
+
+/// Refuses kinds that are to be isolated.
+#[cfg(not(target_os = "linux"))]
+async fn prepare_isolation(executor: &Executor) -> Result<(), Error> {
+    match executor.kinds.isolated().first_key_value() {
+        None => Ok(()),
+        Some((kind, _)) => {
+            let problem = "processes can be limited and killed as a whole on Linux only".to_owned();
+            Err(Error::Isolation { kind: (*kind).to_owned(), problem })
+        }
     }
 }

@@ -11,18 +11,19 @@ use backstop_core::job::{Ending, StoredJob};
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
-#[cfg(feature = "run-log")]
-use tracing::Instrument as _;
 
 use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
-use super::kinds::{KindHandler, WorkerKinds};
+use super::kinds::{HandledKind, KindHandler, WorkerKinds};
 use super::slots::RunSlot;
 use crate::config::WorkerTimes;
 use crate::context::Run;
 use crate::engine::Backstop;
+#[cfg(target_os = "linux")]
+use crate::isolate::pool::ChildProcesses;
 use crate::outcome::{Failed, Reply, classify};
 use crate::parts::EngineParts;
+use crate::registry::ReplyFuture;
 use crate::run::before::{Runner, before_run};
 use crate::run::children::ChildJobs;
 use crate::run::conclude::HandlerEnd;
@@ -40,6 +41,9 @@ const BEFORE_RUN: &str = "BeforeRun";
 pub(crate) struct Executor {
     pub(crate) engine: Backstop,
     pub(crate) kinds: WorkerKinds,
+    /// The processes of isolated runs, where there can be any.
+    #[cfg(target_os = "linux")]
+    pub(crate) children: Arc<ChildProcesses>,
     pub(crate) hooks: Vec<Hooked>,
     pub(crate) code_version: Option<Arc<str>>,
     pub(crate) times: WorkerTimes,
@@ -88,12 +92,14 @@ impl Executor {
             courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
             children: ChildJobs::new(),
+            listener: None,
         });
         let info = RunInfo { job, record };
-        let handler = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
+        let found = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
+        let handler = found.as_ref().map(|found| found.handler.clone());
         let reply = match self.before(&info, handler.as_deref()).await {
             Err(failed) => Some(Reply(Err(failed))),
-            Ok(()) => match self.handle_timed(&run, handler.clone(), &interrupt, slot).await {
+            Ok(()) => match self.handle_timed(&run, found, &interrupt, slot).await {
                 Left::Ended(reply) => Some(reply),
                 Left::TimedOut => Some(failed(overtime(info.job.spec.policy.timeout.unwrap_or_default()))),
                 Left::Interrupted => {
@@ -190,12 +196,12 @@ impl Executor {
     async fn handle_timed(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn KindHandler>>,
+        found: Option<HandledKind>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {
         let began = tokio::time::Instant::now();
-        let left = self.handle(run, handler, interrupt, slot).await;
+        let left = self.handle(run, found, interrupt, slot).await;
         self.engine.parts.figures.ran(&run.job.spec.kind, began.elapsed());
         left
     }
@@ -204,19 +210,16 @@ impl Executor {
     async fn handle(
         &self,
         run: &Arc<Run>,
-        handler: Option<Arc<dyn KindHandler>>,
+        found: Option<HandledKind>,
         interrupt: &CancellationToken,
         slot: Arc<RunSlot>,
     ) -> Left {
-        let Some(handler) = handler else { return Left::Lost };
+        let Some(found) = found else { return Left::Lost };
         let payload = match sealing::payload(&self.engine.parts.config, &run.job.spec) {
             Ok(payload) => payload,
             Err(failure) => return Left::Ended(failed(failure)),
         };
-        #[cfg(feature = "run-log")]
-        let mut task = tokio::spawn(handler.run(payload, run.clone()).instrument(crate::run_log::span(run)));
-        #[cfg(not(feature = "run-log"))]
-        let mut task = tokio::spawn(handler.run(payload, run.clone()));
+        let mut task = tokio::spawn(self.reply(run, &found, payload));
         let limit = run.job.spec.policy.timeout;
         let left = tokio::select! {
             biased;
@@ -230,6 +233,16 @@ impl Executor {
         let courtesy = courtesy.max(run.courtesy());
         self.stop(task, courtesy, run, slot).await;
         left
+    }
+
+    /// What the handler comes to, in this process or in one of its own (E2).
+    fn reply(&self, run: &Arc<Run>, found: &HandledKind, payload: Arc<str>) -> ReplyFuture {
+        #[cfg(target_os = "linux")]
+        if let Some(limits) = found.isolation.of_run(run.record.crashes) {
+            let (children, run) = (self.children.clone(), run.clone());
+            return Box::pin(async move { children.run(run, payload, limits).await });
+        }
+        found.handler.run_logged(payload, run)
     }
 
     /// Resolves when the run has used its time, with a warning event at 80 % (F10).
@@ -286,7 +299,8 @@ fn failed(failure: Failure) -> Reply {
     Reply(Err(Failed::plain(failure)))
 }
 
-fn of_join(ended: Result<Reply, JoinError>) -> Reply {
+/// What a task comes to; a panic is an answer like any other.
+pub(crate) fn of_join(ended: Result<Reply, JoinError>) -> Reply {
     ended.unwrap_or_else(|problem| failed(Failure::new(Cause::Panic, "Panic", panic_text(problem))))
 }
 

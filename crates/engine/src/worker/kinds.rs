@@ -1,13 +1,14 @@
 //! The kinds of a worker, each bound to the application's own context: from here on nothing depends on its type, so the
 //! loops of a worker are compiled once, with this crate, and not again in every application.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use backstop_core::failure::{Failure, HookAnswer};
 use backstop_store::KnownKind;
 
 use crate::context::{JobContext, Run};
+use crate::isolate::settings::IsolationSettings;
 use crate::registry::{Handler, Registry, ReplyFuture};
 
 /// One kind of job, ready to run.
@@ -16,6 +17,16 @@ pub(crate) trait KindHandler: Send + Sync {
     fn run(&self, payload: Arc<str>, run: Arc<Run>) -> ReplyFuture;
     /// Asks the kind's retry policy (F7).
     fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer;
+}
+
+impl dyn KindHandler {
+    /// The same, inside the span that what it says through `tracing` is found by (F15).
+    pub(crate) fn run_logged(&self, payload: Arc<str>, run: &Arc<Run>) -> ReplyFuture {
+        let reply = self.run(payload, run.clone());
+        #[cfg(feature = "run-log")]
+        let reply = Box::pin(tracing::Instrument::instrument(reply, crate::run_log::span(run)));
+        reply
+    }
 }
 
 struct Bound<C> {
@@ -34,27 +45,36 @@ impl<C: Send + Sync + 'static> KindHandler for Bound<C> {
 }
 
 /// A kind that a worker can run.
-struct WorkerKind {
+#[derive(Clone)]
+pub(crate) struct HandledKind {
     /// The highest payload version that it reads.
     version: u32,
-    handler: Arc<dyn KindHandler>,
+    pub(crate) handler: Arc<dyn KindHandler>,
+    /// Which of its runs have a process of their own (E2).
+    pub(crate) isolation: IsolationSettings,
 }
 
-/// See the module.
-pub(crate) struct WorkerKinds(HashMap<&'static str, WorkerKind>);
+/// See the module. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct WorkerKinds(Arc<HashMap<&'static str, HandledKind>>);
 
 impl WorkerKinds {
-    /// The kinds of a registry, with the context that their handlers share.
-    pub(crate) fn new<C: Send + Sync + 'static>(registry: Registry<C>, app: &Arc<C>) -> Self {
+    /// The kinds of a registry, with the context that their handlers share and what operators say of them.
+    pub(crate) fn new<C: Send + Sync + 'static>(
+        registry: Registry<C>,
+        app: &Arc<C>,
+        operators: &BTreeMap<String, IsolationSettings>,
+    ) -> Self {
         let kinds = registry.into_handlers().map(|(kind, handler)| {
+            let isolation = operators.get(kind).copied().unwrap_or_default().or(handler.isolation());
             let version = handler.version();
-            (kind, WorkerKind { version, handler: Arc::new(Bound { handler, app: app.clone() }) })
+            (kind, HandledKind { version, handler: Arc::new(Bound { handler, app: app.clone() }), isolation })
         });
-        Self(kinds.collect())
+        Self(Arc::new(kinds.collect()))
     }
 
-    pub(crate) fn find(&self, kind: &str, version: u32) -> Option<Arc<dyn KindHandler>> {
-        self.0.get(kind).filter(|found| version <= found.version).map(|found| found.handler.clone())
+    pub(crate) fn find(&self, kind: &str, version: u32) -> Option<HandledKind> {
+        self.0.get(kind).filter(|found| version <= found.version).cloned()
     }
 
     /// What to tell the store, in a stable order.
@@ -64,5 +84,11 @@ impl WorkerKinds {
         let mut known: Vec<_> = known.collect();
         known.sort_by(|a, b| a.kind.cmp(&b.kind));
         known.into()
+    }
+
+    /// Those of which some runs have a process of their own, in a stable order.
+    pub(crate) fn isolated(&self) -> BTreeMap<&'static str, IsolationSettings> {
+        let all = self.0.iter().map(|(kind, found)| (*kind, found.isolation));
+        all.filter(|(_, isolation)| isolation.may_isolate()).collect()
     }
 }

@@ -7,12 +7,12 @@
 
 mod builder;
 mod completion;
-mod execute;
+pub(crate) mod execute;
 mod fetch;
 mod heartbeat;
 mod hooks;
 mod inline;
-mod kinds;
+pub(crate) mod kinds;
 mod lost_answers;
 mod parts;
 mod report;

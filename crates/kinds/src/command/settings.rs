@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use backstop_process::ProcessLimits;
+
 use super::account::primary_group;
 use super::program::Program;
 use crate::error::SettingsError;
@@ -28,22 +30,6 @@ pub(super) fn real(path: &Path) -> Result<PathBuf, SettingsError> {
 fn directory(path: &Path) -> Result<PathBuf, SettingsError> {
     let real = real(path)?;
     if real.is_dir() { Ok(real) } else { Err(SettingsError::NoDirectory { path: path.to_owned() }) }
-}
-
-/// What a process may use. They are set right after its start and hold for its children too, each for itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct ProcessLimits {
-    /// Bytes of address space.
-    pub memory_bytes: Option<u64>,
-    /// Seconds of processor time; the kernel kills what uses more, and that is a crash.
-    pub cpu_seconds: Option<u64>,
-    /// Open files.
-    pub open_files: Option<u64>,
-    /// Bytes of one written file; the kernel kills what writes more, and that is a crash.
-    pub file_bytes: Option<u64>,
-    /// Processes of the user it runs as, all together.
-    pub processes: Option<u64>,
 }
 
 /// What the kind `command` may do; by default it runs nothing.

@@ -9,10 +9,11 @@ use syn::parse::Parser;
 use syn::{Error, LitStr};
 
 use super::backoff::BackoffArguments;
+use super::isolation::IsolationArguments;
 use crate::attrs;
 use crate::duration;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
     "kind",
     "version",
     "queue",
@@ -24,6 +25,9 @@ const KEYS: [&str; 11] = [
     "delay",
     "max_wait",
     "expires_in",
+    "isolate",
+    "memory_limit",
+    "cpu_limit",
 ];
 
 /// The engine's levels: the word in the attribute, and the name of its constant.
@@ -44,6 +48,7 @@ pub(super) struct JobArguments {
     delay: Option<Duration>,
     max_wait: Option<Duration>,
     expires_in: Option<Duration>,
+    isolation: IsolationArguments,
 }
 
 impl JobArguments {
@@ -72,7 +77,8 @@ impl JobArguments {
             "timeout" => attrs::once(meta, key, &mut self.timeout, timeout(meta)?),
             "delay" => attrs::once(meta, key, &mut self.delay, attrs::duration(meta, key)?.0),
             "max_wait" => attrs::once(meta, key, &mut self.max_wait, attrs::duration(meta, key)?.0),
-            _ => attrs::once(meta, key, &mut self.expires_in, attrs::duration(meta, key)?.0),
+            "expires_in" => attrs::once(meta, key, &mut self.expires_in, attrs::duration(meta, key)?.0),
+            _ => self.isolation.take(meta, key),
         }
     }
 
@@ -81,12 +87,14 @@ impl JobArguments {
         let queue = self.queue.as_ref().map(|queue| quote!(.queue(#queue)));
         let priority = self.priority.as_ref().map(|level| quote!(.priority(::backstop::Priority::#level)));
         let policy = self.policy().map(|policy| quote!(.policy(#policy)));
-        if queue.is_none() && priority.is_none() && policy.is_none() {
+        let isolation = self.isolation.settings();
+        let parts: Vec<_> = [queue, priority, policy, isolation].into_iter().flatten().collect();
+        if parts.is_empty() {
             return None;
         }
         Some(quote! {
             fn defaults() -> ::backstop::Defaults {
-                <::backstop::Defaults as ::core::default::Default>::default() #queue #priority #policy
+                <::backstop::Defaults as ::core::default::Default>::default() #(#parts)*
             }
         })
     }

@@ -1,8 +1,8 @@
-//! All processes of a run, wherever they went, and their end (E3).
+//! All processes of a child, wherever they went, and their end (E3).
 //!
-//! A process belongs to a run when it is in the group of the run's program, descends from one that belongs, or
-//! carries the run's mark in its environment, which a daemon that left group and parents still does. Signals go by
-//! handle, never to a number that may have a new owner.
+//! A process belongs to a child when it is in the child's group, descends from one that belongs, or carries the child's
+//! mark in its environment, which a daemon that left group and parents still does. Signals go by handle, never to a
+//! number that may have a new owner.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-/// The variable that marks every process of a run.
-pub(super) const MARK: &str = "BACKSTOP_RUN";
+/// The variable that marks every process of a tree.
+pub const MARK: &str = "BACKSTOP_RUN";
 
 /// How often killing is tried: a killed process needs a moment to be gone, and longer when it waits for a disk.
 const ROUNDS: u32 = 200;
 /// How long between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The processes of one run.
+/// The processes of one child.
 #[derive(Debug, Clone)]
-pub(super) struct ProcessTree {
+pub struct ProcessTree {
     root: Pid,
     mark: String,
 }
@@ -38,22 +38,22 @@ struct Member {
 
 impl ProcessTree {
     /// The tree below `root`, which leads a process group and was not reaped yet.
-    pub(super) const fn new(root: Pid, mark: String) -> Self {
+    pub const fn new(root: Pid, mark: String) -> Self {
         Self { root, mark }
     }
 
-    /// The number of its program.
-    pub(super) const fn root(&self) -> Pid {
+    /// The number of the child itself.
+    pub const fn root(&self) -> Pid {
         self.root
     }
 
-    /// True when a process of the run is left.
-    pub(super) fn any_alive(&self) -> bool {
+    /// True when a process of it is left.
+    pub fn any_alive(&self) -> bool {
         !self.alive().is_empty()
     }
 
     /// Asks all of them to end.
-    pub(super) fn terminate(&self) {
+    pub fn terminate(&self) {
         // Its members first: one that ends on this may let its children go.
         let members = self.alive();
         // The group is the root's as long as that is not reaped.
@@ -63,7 +63,7 @@ impl ProcessTree {
     }
 
     /// Kills all of them, and waits until they are gone.
-    pub(super) fn kill(&self) {
+    pub fn kill(&self) {
         for _ in 0..ROUNDS {
             if !self.strike() {
                 return;
@@ -74,7 +74,7 @@ impl ProcessTree {
 
     /// Stops them one by one until none is left that could fork away, and kills all that were found. False when there
     /// was none.
-    pub(super) fn strike(&self) -> bool {
+    pub fn strike(&self) -> bool {
         let mut held: BTreeSet<Member> = BTreeSet::new();
         loop {
             let fresh: Vec<Member> =
@@ -92,7 +92,7 @@ impl ProcessTree {
     fn alive(&self) -> Vec<Member> {
         let root = self.root.as_raw_nonzero().get();
         let all: Vec<Member> = listed();
-        // Nothing of a run is older than its program.
+        // Nothing of a tree is older than its root.
         let begun = all.iter().find(|member| member.pid == root).map_or(0, |member| member.begun);
         let mut found: Vec<Member> = Vec::new();
         let mut rest: Vec<Member> = all.into_iter().filter(|member| member.begun >= begun).collect();

@@ -1,0 +1,341 @@
+//! One child of a worker: the worker's own program, run again, one job at a time (E2).
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, io};
+
+use backstop_core::event::{Event, EventKind};
+use backstop_core::failure::{Cause, Failure};
+use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
+use backstop_process::{ChildProcess, ProcessLimits};
+use backstop_store::{Note, Submit};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::evidence::{ALLOCATION_FAILED, CrashEvidence, megabytes};
+use super::link;
+use super::messages::{
+    CallAnswer, CallError, ChildMessage, IsolatedRun, StoreCall, SubmitRefusal, WorkerMessage,
+};
+use super::role::CHILD;
+use super::settings::RunLimits;
+use crate::context::Run;
+use crate::outcome::{Failed, Reply};
+use crate::parts::EngineParts;
+
+/// How long a child may take until it can run jobs.
+const START_TIME: Duration = Duration::from_secs(30);
+
+/// How long the last words of a dead child may take to arrive: somebody who got away may hold its pipes.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Bytes of a line that is kept; a longer one is kept in pieces.
+const LINE_MAX: usize = 4 * 1024;
+
+/// A child that has no job, and can have one.
+pub(super) struct IsolatedChild {
+    process: ChildProcess,
+    say: OwnedWriteHalf,
+    heard: mpsc::Receiver<ChildMessage>,
+    printed: Arc<PrintedLines>,
+    readers: Vec<JoinHandle<()>>,
+    /// Ends with the child.
+    listener: JoinHandle<()>,
+}
+
+/// What a child prints goes to the run that it has, if it has one; the last line is kept for the evidence.
+#[derive(Default)]
+struct PrintedLines(Mutex<(Option<Arc<Run>>, Option<String>)>);
+
+/// What became of a run in a child.
+pub(super) enum ChildEnd {
+    /// The handler has returned, and the child can have another job.
+    Replied(Reply, Box<IsolatedChild>),
+    /// The child is no more.
+    Died(Reply),
+}
+
+impl IsolatedChild {
+    /// Starts one and waits until it can run jobs.
+    ///
+    /// # Errors
+    /// When it cannot be started or ends before it is ready, in words.
+    pub(super) async fn start(parts: &EngineParts, limits: &RunLimits) -> Result<Self, String> {
+        let started = Self::spawn().await;
+        let mut child = started.map_err(|problem| format!("it could not be started: {problem}"))?;
+        let info = parts.store.info();
+        let hello = WorkerMessage::Hello { backend: info.backend.to_owned(), location: info.location };
+        let said = link::send(&mut child.say, &hello).await;
+        let ready = tokio::time::timeout(START_TIME, child.heard.recv());
+        match (said, ready.await) {
+            (Ok(()), Ok(Some(ChildMessage::Ready))) => child.within(limits),
+            (_, Err(_)) => Err(format!("it was not ready within {} s", START_TIME.as_secs())),
+            _ => Err(child.remains(limits).await.failure().message),
+        }
+    }
+
+    /// Refuses limits that leave no memory to a run.
+    fn within(self, limits: &RunLimits) -> Result<Self, String> {
+        let used = self.memory("VmData:");
+        match limits.memory {
+            Some(limit) if used >= limit => Err(format!(
+                "its memory limit is {}, and the program itself needs {}: raise the limit",
+                megabytes(limit),
+                megabytes(used)
+            )),
+            _ => Ok(self),
+        }
+    }
+
+    async fn spawn() -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        // The program that runs, also when another one has been put in its place meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(std::env::args_os().skip(1))
+            .env(CHILD, std::process::id().to_string())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mark = crate::ids::worker_id().to_string();
+        let mut process = ChildProcess::start(command, mark, &ProcessLimits::default()).await?;
+        let printed = Arc::new(PrintedLines::default());
+        let mut readers = Vec::new();
+        if let Some(pipe) = process.stdout() {
+            let pipe = Receiver::from_owned_fd(pipe.into())?;
+            readers.push(tokio::spawn(read_lines(pipe, printed.clone())));
+        }
+        if let Some(pipe) = process.stderr() {
+            let pipe = Receiver::from_owned_fd(pipe.into())?;
+            readers.push(tokio::spawn(read_lines(pipe, printed.clone())));
+        }
+        let (hear, say) = UnixStream::from_std(ours)?.into_split();
+        let (told, heard) = mpsc::channel(16);
+        let listener = tokio::spawn(listen(hear, told));
+        Ok(Self { process, say, heard, printed, readers, listener })
+    }
+
+    /// Runs a job. Dropping this kills the child with all that it started.
+    pub(super) async fn run(
+        mut self,
+        parts: &EngineParts,
+        run: &Arc<Run>,
+        payload: Arc<str>,
+        limits: &RunLimits,
+    ) -> ChildEnd {
+        let memory_before = self.memory("VmHWM:");
+        self.printed.belongs_to(Some(run.clone()));
+        let message = WorkerMessage::Run(Box::new(IsolatedRun {
+            job: (*run.job).clone(),
+            record: run.record.clone(),
+            lease: run.lease,
+            payload,
+            code_version: run.code_version.clone(),
+        }));
+        let replied = match self.limit(limits) {
+            Ok(()) => match link::send(&mut self.say, &message).await {
+                Ok(()) => self.follow(parts, run).await,
+                Err(_) => None,
+            },
+            Err(problem) => return ChildEnd::Died(not_run(&problem)),
+        };
+        self.printed.belongs_to(None);
+        match replied {
+            Some(reply) => ChildEnd::Replied(reply, Box::new(self)),
+            None => {
+                self.printed.belongs_to(Some(run.clone()));
+                let remains = CrashEvidence { memory_before, ..self.remains(limits).await };
+                ChildEnd::Died(Reply(Err(Failed::plain(remains.failure()))))
+            }
+        }
+    }
+
+    /// Does what the child asks until its handler has returned; none when it died before.
+    async fn follow(&mut self, parts: &EngineParts, run: &Arc<Run>) -> Option<Reply> {
+        let mut canceled = false;
+        loop {
+            let message = tokio::select! {
+                message = self.heard.recv() => message?,
+                () = run.canceled.cancelled(), if !canceled => {
+                    canceled = true;
+                    link::send(&mut self.say, &WorkerMessage::Cancel).await.ok()?;
+                    continue;
+                }
+            };
+            match message {
+                ChildMessage::Ready => {}
+                ChildMessage::Log(line) => {
+                    self.printed.said(&line);
+                    run.log(&line);
+                }
+                ChildMessage::TidiesUpWithin(time) => {
+                    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                    run.courtesy.store(millis, Ordering::SeqCst);
+                }
+                ChildMessage::Completes => run.completes.store(true, Ordering::SeqCst),
+                ChildMessage::Publish(name, data) => {
+                    if let Ok(at) = parts.store.now().await {
+                        let (job, what) = (Some(run.job.spec.header()), EventKind::Published { name, data });
+                        parts.events.publish(Event { at, node: None, job, what });
+                    }
+                }
+                ChildMessage::Call(number, call) => {
+                    let answer = answer(parts, run, call).await;
+                    link::send(&mut self.say, &WorkerMessage::Answer(number, answer)).await.ok()?;
+                }
+                ChildMessage::Ended(reply) => {
+                    let mut reply = *reply;
+                    let children = std::mem::take(&mut reply.children);
+                    let most = parts.config.limits.batch;
+                    // They were counted and checked where they were added.
+                    children.into_iter().for_each(|child| drop(run.children.add(child, most)));
+                    return Some(reply.into_reply());
+                }
+            }
+        }
+    }
+
+    /// Sets what the next run may use.
+    fn limit(&self, limits: &RunLimits) -> io::Result<()> {
+        let root = self.process.tree().root();
+        soft_data_limit(root, limits.memory)?;
+        let cpu =
+            limits.cpu.map(|most| processor_seconds(root.as_raw_nonzero().get()) + most.as_secs().max(1));
+        soft_cpu_limit(root, cpu)
+    }
+
+    /// True when a process that the last handler started still runs: then this child is not used again.
+    pub(super) fn has_company(&self) -> bool {
+        let root = self.process.tree().root().as_raw_nonzero().get();
+        let Ok(threads) = fs::read_dir(format!("/proc/{root}/task")) else { return true };
+        threads.filter_map(Result::ok).any(|thread| {
+            fs::read_to_string(thread.path().join("children"))
+                .is_ok_and(|children| !children.trim().is_empty())
+        })
+    }
+
+    /// A line of what the kernel tells of its memory, in bytes.
+    fn memory(&self, line: &str) -> u64 {
+        let root = self.process.tree().root().as_raw_nonzero().get();
+        let status = fs::read_to_string(format!("/proc/{root}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_default();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().map_or(0, |kilobytes| kilobytes * 1024)
+    }
+
+    /// Kills what is left, and says what is known of the end.
+    async fn remains(mut self, limits: &RunLimits) -> CrashEvidence {
+        self.listener.abort();
+        self.process.kill().await;
+        self.process.exited().await;
+        let read = async {
+            for reader in &mut self.readers {
+                let _ = reader.await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, read).await;
+        let last_line = self.printed.last();
+        let ended = self.process.reap().ok();
+        CrashEvidence { ended, memory_before: 0, memory_limit: limits.memory, last_line }
+    }
+}
+
+impl PrintedLines {
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Option<Arc<Run>>, Option<String>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn belongs_to(&self, run: Option<Arc<Run>>) {
+        self.lock().0 = run;
+    }
+
+    fn said(&self, line: &str) {
+        let last = &mut self.lock().1;
+        // What is said after this is only about how it ends.
+        let ends = last.as_deref().is_some_and(|last| last.contains(ALLOCATION_FAILED));
+        if !ends && !line.trim().is_empty() {
+            *last = Some(line.to_owned());
+        }
+    }
+
+    fn print(&self, line: &str) {
+        self.said(line);
+        match self.lock().0.clone() {
+            Some(run) => run.log(line),
+            None => tracing::info!(line, "an isolated child says"),
+        }
+    }
+
+    fn last(&self) -> Option<String> {
+        self.lock().1.take()
+    }
+}
+
+/// Hands on what a child says. A message is read whole or not at all, so this is a task of its own.
+async fn listen(mut hear: OwnedReadHalf, told: mpsc::Sender<ChildMessage>) {
+    while let Ok(Some(message)) = link::receive(&mut hear).await {
+        if told.send(message).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_lines(mut pipe: Receiver, printed: Arc<PrintedLines>) {
+    let (mut chunk, mut line) = (vec![0; 16 * 1024], Vec::new());
+    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+        for byte in &chunk[..count] {
+            if *byte == b'\n' || line.len() == LINE_MAX {
+                printed.print(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
+            if *byte != b'\n' {
+                line.push(*byte);
+            }
+        }
+    }
+    if !line.is_empty() {
+        printed.print(&String::from_utf8_lossy(&line));
+    }
+}
+
+/// Asks the store for a child.
+async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallAnswer, CallError> {
+    let store = &parts.store;
+    let answer = match call {
+        StoreCall::Now => store.now().await.map(CallAnswer::Now),
+        StoreCall::Submit { jobs, atomic } => store.submit(Submit { jobs, atomic }).await.map(|answers| {
+            let answers = answers.into_iter();
+            CallAnswer::Submitted(
+                answers.map(|answer| answer.map(Into::into).map_err(SubmitRefusal::new)).collect(),
+            )
+        }),
+        StoreCall::Prepare(jobs) => store.prepare(&jobs).await.map(|()| CallAnswer::Done),
+        StoreCall::Progress(progress) => {
+            // A stale lease is told to the handler by its token.
+            store.annotate(vec![Note::progress(run.lease, progress)]).await.map(|_| CallAnswer::Done)
+        }
+    };
+    answer.map_err(|error| CallError::new(&store.info().location, &error))
+}
+
+/// A run that never reached its handler: nobody is to blame but the engine.
+fn not_run(problem: &io::Error) -> Reply {
+    let message = format!("its process could not be limited: {problem}");
+    Reply(Err(Failed::plain(Failure::new(Cause::EngineFault, "Isolation", message))))
+}
+
+/// Seconds of processor time that a process has used.
+fn processor_seconds(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    // A hundred ticks a second is what the kernel tells on every machine of today.
+    (ticks(11) + ticks(12)) / 100
+}

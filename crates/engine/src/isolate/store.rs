@@ -1,0 +1,164 @@
+//! The store as a child sees it: what a handler asks is asked by its worker, and the child opens no store of its own.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use backstop_core::job::{NewJob, Remark, Stale};
+use backstop_core::{Refusal, Timestamp};
+use backstop_store::{Answer, Error, Layer, ModelStore, Note, Store, StoreInfo, Submit, Submitted};
+use tokio::sync::oneshot;
+
+use super::link::MessageWriter;
+use super::messages::{CallAnswer, CallError, ChildMessage, StoreCall, SubmitRefusal};
+
+type WaitingCall = oneshot::Sender<Result<CallAnswer, CallError>>;
+
+/// The calls of a child that its worker has not answered yet.
+pub(super) struct Calls {
+    worker: Arc<MessageWriter>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, WaitingCall>>,
+}
+
+impl Calls {
+    pub(super) fn new(worker: Arc<MessageWriter>) -> Self {
+        Self { worker, next: AtomicU64::new(1), waiting: Mutex::default() }
+    }
+
+    /// Says something that needs no answer.
+    pub(super) fn say(&self, message: &ChildMessage) {
+        self.worker.say(message);
+    }
+
+    pub(super) fn answered(&self, call: u64, answer: Result<CallAnswer, CallError>) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&call);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(answer);
+        }
+    }
+
+    async fn ask(&self, what: StoreCall) -> Result<CallAnswer, Error> {
+        let (tell, answer) = oneshot::channel();
+        let call = self.next.fetch_add(1, Ordering::Relaxed);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(call, tell);
+        self.say(&ChildMessage::Call(call, what));
+        match answer.await {
+            Ok(answer) => answer.map_err(CallError::into_error),
+            Err(_) => Err(unavailable("the worker of this process is gone")),
+        }
+    }
+}
+
+/// The one store of this process.
+pub(crate) fn child_store() -> Arc<ChildStore> {
+    static STORE: OnceLock<Arc<ChildStore>> = OnceLock::new();
+    STORE.get_or_init(|| Arc::new(ChildStore::new())).clone()
+}
+
+/// See the module.
+pub(crate) struct ChildStore {
+    worker: OnceLock<(Arc<Calls>, StoreInfo)>,
+    /// Answers nothing: every verb that reaches it is refused on the way.
+    nothing: ModelStore,
+}
+
+impl ChildStore {
+    /// A store that nobody can ask anything yet.
+    fn new() -> Self {
+        Self { worker: OnceLock::new(), nothing: ModelStore::default() }
+    }
+
+    /// From now on there is a worker to ask, on the store that `info` tells of.
+    pub(super) fn connect(&self, calls: Arc<Calls>, info: StoreInfo) {
+        let _ = self.worker.set((calls, info));
+    }
+
+    async fn ask(&self, what: StoreCall) -> Result<CallAnswer, Error> {
+        match self.worker.get() {
+            Some((calls, _)) => calls.ask(what).await,
+            None => Err(unavailable(
+                "this is an isolated child, and what stands before the start of the worker runs in every child too: \
+                 leave it out when `backstop::is_isolated_child()`",
+            )),
+        }
+    }
+}
+
+fn unavailable(problem: &str) -> Error {
+    Error::Unavailable { location: "of the worker".to_owned(), problem: problem.to_owned(), source: None }
+}
+
+fn unexpected<T>(_: CallAnswer) -> Result<T, Error> {
+    Err(unavailable("it gave the answer to another question"))
+}
+
+impl Layer for ChildStore {
+    fn below(&self) -> &dyn Store {
+        &self.nothing
+    }
+
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        verb: &'static str,
+        _: impl FnOnce(&'a dyn Store) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        let problem =
+            format!("an isolated handler cannot call `{verb}`: do it in a job that is not isolated");
+        Box::pin(std::future::ready(Err(unavailable(&problem))))
+    }
+
+    fn info(&self) -> StoreInfo {
+        let unknown =
+            || StoreInfo { backend: "memory", location: "not known to an isolated child yet".to_owned() };
+        self.worker.get().map_or_else(unknown, |(_, info)| info.clone())
+    }
+
+    fn now(&self) -> Answer<'_, Timestamp> {
+        Box::pin(async move {
+            match self.ask(StoreCall::Now).await? {
+                CallAnswer::Now(now) => Ok(now),
+                other => unexpected(other),
+            }
+        })
+    }
+
+    fn submit(&self, submit: Submit) -> Answer<'_, Vec<Result<Submitted, Refusal>>> {
+        Box::pin(async move {
+            let Submit { jobs, atomic } = submit;
+            match self.ask(StoreCall::Submit { jobs, atomic }).await? {
+                CallAnswer::Submitted(answers) => {
+                    let answers = answers.into_iter();
+                    Ok(answers
+                        .map(|answer| answer.map(Into::into).map_err(SubmitRefusal::into_refusal))
+                        .collect())
+                }
+                other => unexpected(other),
+            }
+        })
+    }
+
+    fn prepare(&self, jobs: &[NewJob]) -> Answer<'_, ()> {
+        let jobs = jobs.to_vec();
+        Box::pin(async move {
+            match self.ask(StoreCall::Prepare(jobs)).await? {
+                CallAnswer::Done => Ok(()),
+                other => unexpected(other),
+            }
+        })
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(notes.len());
+            for note in notes {
+                // Lines go to the worker as they are said.
+                if let Remark::Progress(progress) = note.remark {
+                    self.ask(StoreCall::Progress(progress)).await?;
+                }
+                answers.push(Ok(()));
+            }
+            Ok(answers)
+        })
+    }
+}

@@ -1,0 +1,17 @@
+//! Who hears at once what a handler says of its run: the worker, when the run has a process of its own (E2).
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// See the module.
+pub(crate) trait RunListener: Send + Sync {
+    /// It logged a line (F15).
+    fn logged(&self, line: &str);
+    /// It asks for time to tidy up after it was told to stop.
+    fn tidies_up_within(&self, time: Duration);
+    /// It is about to complete its job in a transaction of its own (L14).
+    fn completes(&self);
+    /// It publishes an event (E6).
+    fn published(&self, name: &str, data: Value);
+}
