@@ -12,7 +12,6 @@ use backstop_core::failure::{Cause, Failure};
 use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
 use backstop_process::{ChildProcess, ProcessLimits};
 use backstop_store::{Note, Submit};
-use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -45,6 +44,7 @@ pub(super) struct IsolatedChild {
     say: OwnedWriteHalf,
     heard: mpsc::Receiver<ChildMessage>,
     printed: Arc<PrintedLines>,
+    pipes: Vec<Arc<PrintedPipe>>,
     readers: Vec<JoinHandle<()>>,
     /// Ends with the child.
     listener: JoinHandle<()>,
@@ -108,19 +108,16 @@ impl IsolatedChild {
         let mark = crate::ids::worker_id().to_string();
         let mut process = ChildProcess::start(command, mark, &ProcessLimits::default()).await?;
         let printed = Arc::new(PrintedLines::default());
-        let mut readers = Vec::new();
-        if let Some(pipe) = process.stdout() {
-            let pipe = Receiver::from_owned_fd(pipe.into())?;
-            readers.push(tokio::spawn(read_lines(pipe, printed.clone())));
+        let (stdout, stderr) = (process.stdout().map(OwnedFd::from), process.stderr().map(OwnedFd::from));
+        let mut pipes = Vec::new();
+        for pipe in [stdout, stderr].into_iter().flatten() {
+            pipes.push(Arc::new(PrintedPipe::new(Receiver::from_owned_fd(pipe)?, printed.clone())));
         }
-        if let Some(pipe) = process.stderr() {
-            let pipe = Receiver::from_owned_fd(pipe.into())?;
-            readers.push(tokio::spawn(read_lines(pipe, printed.clone())));
-        }
+        let readers = pipes.iter().map(|pipe| tokio::spawn(pipe.clone().read())).collect();
         let (hear, say) = UnixStream::from_std(ours)?.into_split();
         let (told, heard) = mpsc::channel(16);
         let listener = tokio::spawn(listen(hear, told));
-        Ok(Self { process, say, heard, printed, readers, listener })
+        Ok(Self { process, say, heard, printed, pipes, readers, listener })
     }
 
     /// Runs a job. Dropping this kills the child with all that it started.
@@ -147,6 +144,10 @@ impl IsolatedChild {
             },
             Err(problem) => return ChildEnd::Died(not_run(&problem)),
         };
+        // What the handler printed was in the pipes before its answer was in the socket.
+        for pipe in &self.pipes {
+            pipe.take();
+        }
         self.printed.belongs_to(None);
         match replied {
             Some(reply) => ChildEnd::Replied(reply, Box::new(self)),
@@ -287,21 +288,53 @@ async fn listen(mut hear: OwnedReadHalf, told: mpsc::Sender<ChildMessage>) {
     }
 }
 
-async fn read_lines(mut pipe: Receiver, printed: Arc<PrintedLines>) {
-    let (mut chunk, mut line) = (vec![0; 16 * 1024], Vec::new());
-    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
-        for byte in &chunk[..count] {
+/// A pipe that a child prints to.
+struct PrintedPipe {
+    pipe: Receiver,
+    /// The beginning of a line.
+    line: Mutex<Vec<u8>>,
+    printed: Arc<PrintedLines>,
+}
+
+impl PrintedPipe {
+    fn new(pipe: Receiver, printed: Arc<PrintedLines>) -> Self {
+        Self { pipe, line: Mutex::default(), printed }
+    }
+
+    /// Reads for as long as anybody can print.
+    async fn read(self: Arc<Self>) {
+        while self.pipe.readable().await.is_ok() && self.take() {}
+    }
+
+    /// Takes what is there; false when there will be no more.
+    fn take(&self) -> bool {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunk = vec![0; 16 * 1024];
+        loop {
+            match self.pipe.try_read(&mut chunk) {
+                Ok(count @ 1..) => self.split(&chunk[..count], &mut line),
+                Err(problem) if problem.kind() == io::ErrorKind::WouldBlock => return true,
+                Ok(_) | Err(_) => {
+                    if !line.is_empty() {
+                        self.printed.print(&String::from_utf8_lossy(&line));
+                        line.clear();
+                    }
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn split(&self, bytes: &[u8], line: &mut Vec<u8>) {
+        for byte in bytes {
             if *byte == b'\n' || line.len() == LINE_MAX {
-                printed.print(&String::from_utf8_lossy(&line));
+                self.printed.print(&String::from_utf8_lossy(line));
                 line.clear();
             }
             if *byte != b'\n' {
                 line.push(*byte);
             }
         }
-    }
-    if !line.is_empty() {
-        printed.print(&String::from_utf8_lossy(&line));
     }
 }
 
