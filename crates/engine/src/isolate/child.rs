@@ -1,6 +1,7 @@
 //! One child of a worker: the worker's own program, run again, one job at a time (E2).
 
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,10 @@ use crate::parts::EngineParts;
 /// How long a child may take until it can run jobs.
 const START_TIME: Duration = Duration::from_secs(30);
 
+/// How often the memory of a run is looked at that has a limit. The kernel limits what a process maps, which allocators
+/// do ahead and by the gigabyte; what it really uses has to be looked at.
+const MEMORY_LOOK: Duration = Duration::from_millis(50);
+
 /// How long the last words of a dead child may take to arrive: somebody who got away may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -48,6 +53,8 @@ pub(super) struct IsolatedChild {
     readers: Vec<JoinHandle<()>>,
     /// Ends with the child.
     listener: JoinHandle<()>,
+    /// True when it was found to use more memory than it may.
+    over_memory: bool,
 }
 
 /// What a child prints goes to the run that it has, if it has one; the last line is kept for the evidence.
@@ -77,13 +84,13 @@ impl IsolatedChild {
         match (said, ready.await) {
             (Ok(()), Ok(Some(ChildMessage::Ready))) => child.within(limits),
             (_, Err(_)) => Err(format!("it was not ready within {} s", START_TIME.as_secs())),
-            _ => Err(child.remains(limits).await.failure().message),
+            _ => Err(child.evidence(limits).await.failure().message),
         }
     }
 
     /// Refuses limits that leave no memory to a run.
     fn within(self, limits: &RunLimits) -> Result<Self, String> {
-        let used = self.memory("VmData:");
+        let used = self.memory("RssAnon:");
         match limits.memory {
             Some(limit) if used >= limit => Err(format!(
                 "its memory limit is {}, and the program itself needs {}: raise the limit",
@@ -97,14 +104,7 @@ impl IsolatedChild {
     async fn spawn() -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        // The program that runs, also when another one has been put in its place meanwhile.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args(std::env::args_os().skip(1))
-            .env(CHILD, std::process::id().to_string())
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let command = own_program(theirs.into());
         let mark = crate::ids::worker_id().to_string();
         let mut process = ChildProcess::start(command, mark, &ProcessLimits::default()).await?;
         let printed = Arc::new(PrintedLines::default());
@@ -117,7 +117,7 @@ impl IsolatedChild {
         let (hear, say) = UnixStream::from_std(ours)?.into_split();
         let (told, heard) = mpsc::channel(16);
         let listener = tokio::spawn(listen(hear, told));
-        Ok(Self { process, say, heard, printed, pipes, readers, listener })
+        Ok(Self { process, say, heard, printed, pipes, readers, listener, over_memory: false })
     }
 
     /// Runs a job. Dropping this kills the child with all that it started.
@@ -139,7 +139,7 @@ impl IsolatedChild {
         }));
         let replied = match self.limit(limits) {
             Ok(()) => match link::send(&mut self.say, &message).await {
-                Ok(()) => self.follow(parts, run).await,
+                Ok(()) => self.follow(parts, run, limits).await,
                 Err(_) => None,
             },
             Err(problem) => return ChildEnd::Died(not_run(&problem)),
@@ -153,18 +153,26 @@ impl IsolatedChild {
             Some(reply) => ChildEnd::Replied(reply, Box::new(self)),
             None => {
                 self.printed.belongs_to(Some(run.clone()));
-                let remains = CrashEvidence { memory_before, ..self.remains(limits).await };
-                ChildEnd::Died(Reply(Err(Failed::plain(remains.failure()))))
+                let evidence = CrashEvidence { memory_before, ..self.evidence(limits).await };
+                ChildEnd::Died(Reply(Err(Failed::plain(evidence.failure()))))
             }
         }
     }
 
     /// Does what the child asks until its handler has returned; none when it died before.
-    async fn follow(&mut self, parts: &EngineParts, run: &Arc<Run>) -> Option<Reply> {
+    async fn follow(&mut self, parts: &EngineParts, run: &Arc<Run>, limits: &RunLimits) -> Option<Reply> {
         let mut canceled = false;
+        let mut look = tokio::time::interval(MEMORY_LOOK);
         loop {
             let message = tokio::select! {
                 message = self.heard.recv() => message?,
+                _ = look.tick(), if limits.memory.is_some() => {
+                    self.over_memory = limits.memory.is_some_and(|limit| self.memory("RssAnon:") > limit);
+                    if self.over_memory {
+                        return None;
+                    }
+                    continue;
+                }
                 () = run.canceled.cancelled(), if !canceled => {
                     canceled = true;
                     link::send(&mut self.say, &WorkerMessage::Cancel).await.ok()?;
@@ -207,7 +215,8 @@ impl IsolatedChild {
     /// Sets what the next run may use.
     fn limit(&self, limits: &RunLimits) -> io::Result<()> {
         let root = self.process.tree().root();
-        soft_data_limit(root, limits.memory)?;
+        // What it has mapped so far is not the run's.
+        soft_data_limit(root, limits.memory.map(|bytes| self.memory("VmData:").saturating_add(bytes)))?;
         let cpu =
             limits.cpu.map(|most| processor_seconds(root.as_raw_nonzero().get()) + most.as_secs().max(1));
         soft_cpu_limit(root, cpu)
@@ -232,7 +241,7 @@ impl IsolatedChild {
     }
 
     /// Kills what is left, and says what is known of the end.
-    async fn remains(mut self, limits: &RunLimits) -> CrashEvidence {
+    async fn evidence(mut self, limits: &RunLimits) -> CrashEvidence {
         self.listener.abort();
         self.process.kill().await;
         self.process.exited().await;
@@ -243,8 +252,9 @@ impl IsolatedChild {
         };
         let _ = tokio::time::timeout(LAST_WORDS, read).await;
         let last_line = self.printed.last();
+        let over_memory = self.over_memory;
         let ended = self.process.reap().ok();
-        CrashEvidence { ended, memory_before: 0, memory_limit: limits.memory, last_line }
+        CrashEvidence { ended, memory_before: 0, memory_limit: limits.memory, over_memory, last_line }
     }
 }
 
@@ -277,6 +287,23 @@ impl PrintedLines {
     fn last(&self) -> Option<String> {
         self.lock().1.take()
     }
+}
+
+/// This program once more, as a child that finds `socket` where its input would be.
+fn own_program(socket: OwnedFd) -> Command {
+    // The program that runs, also when another one has been put in its place meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    let mut own = std::env::args_os();
+    if let Some(name) = own.next() {
+        command.arg0(name);
+    }
+    command
+        .args(own)
+        .env(CHILD, std::process::id().to_string())
+        .stdin(Stdio::from(socket))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
 }
 
 /// Hands on what a child says. A message is read whole or not at all, so this is a task of its own.

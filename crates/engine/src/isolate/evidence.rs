@@ -21,6 +21,8 @@ pub(super) struct CrashEvidence {
     pub(super) memory_before: u64,
     /// The memory that it was allowed.
     pub(super) memory_limit: Option<u64>,
+    /// True when it was killed for using more.
+    pub(super) over_memory: bool,
     /// The last thing that it said.
     pub(super) last_line: Option<String>,
 }
@@ -39,6 +41,7 @@ impl CrashEvidence {
     fn out_of_memory(&self) -> bool {
         let said_so = self.last_line.as_deref().is_some_and(|line| line.contains(ALLOCATION_FAILED));
         match self.signal() {
+            _ if self.over_memory => true,
             Some(SIGABRT) => said_so,
             // The kernel kills what its memory does not suffice for; nobody else sends this unasked.
             Some(SIGKILL) => true,
@@ -116,10 +119,16 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    fn remains(raw: i32, last_line: Option<&str>) -> CrashEvidence {
+    fn evidence(raw: i32, last_line: Option<&str>) -> CrashEvidence {
         let ended = EndedProcess { status: ExitStatus::from_raw(raw), peak_memory: 12 * MIB };
         let last_line = last_line.map(str::to_owned);
-        CrashEvidence { ended: Some(ended), memory_before: 0, memory_limit: Some(64 * MIB), last_line }
+        CrashEvidence {
+            ended: Some(ended),
+            memory_before: 0,
+            memory_limit: Some(64 * MIB),
+            over_memory: false,
+            last_line,
+        }
     }
 
     #[test]
@@ -150,7 +159,7 @@ mod tests {
             (3 << 8, None, "Crash::Exit3", "its process exited with code 3; peak memory 12 MiB"),
             (0, None, "Crash::Exit0", "its process exited with code 0; peak memory 12 MiB"),
         ] {
-            let failure = remains(raw, line).failure();
+            let failure = evidence(raw, line).failure();
             assert_eq!((&*failure.error_type, &*failure.message), (error_type, message));
             assert_eq!(failure.cause, Cause::Crash);
         }
