@@ -283,6 +283,18 @@ async fn isolation_after_a_crash_begins_with_the_second_run() {
     worker.stop().await;
 }
 
+#[tokio::test]
+async fn a_worker_inline_runs_every_job_in_the_calling_task() {
+    // E2
+    let always = IsolationSettings::default().isolate(Isolation::Always);
+    let config = Config::default().isolation("innocent", always);
+    let engine = Backstop::open_with("memory:", config).await.expect("an engine");
+    let job = engine.enqueue(Innocent {}).submit().await.expect("stored");
+    let worker = engine.worker(()).register::<Innocent>().queue("default", 1).inline().expect("a worker");
+    worker.drain(5).await.expect("it runs");
+    assert_eq!(job.result().await.expect("a result"), std::process::id());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_limit_below_what_a_child_needs_is_refused_at_the_start() {
     // E2

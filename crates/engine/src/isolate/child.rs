@@ -74,7 +74,7 @@ impl IsolatedChild {
     ///
     /// # Errors
     /// When it cannot be started or ends before it is ready, in words.
-    pub(super) async fn start(parts: &EngineParts, limits: &RunLimits) -> Result<Self, String> {
+    pub(super) async fn start(parts: &EngineParts) -> Result<Self, String> {
         let started = Self::spawn().await;
         let mut child = started.map_err(|problem| format!("it could not be started: {problem}"))?;
         let info = parts.store.info();
@@ -82,14 +82,17 @@ impl IsolatedChild {
         let said = link::send(&mut child.say, &hello).await;
         let ready = tokio::time::timeout(START_TIME, child.heard.recv());
         match (said, ready.await) {
-            (Ok(()), Ok(Some(ChildMessage::Ready))) => child.within(limits),
+            (Ok(()), Ok(Some(ChildMessage::Ready))) => Ok(child),
             (_, Err(_)) => Err(format!("it was not ready within {} s", START_TIME.as_secs())),
-            _ => Err(child.evidence(limits).await.failure().message),
+            _ => Err(child.evidence(&RunLimits::default()).await.failure().message),
         }
     }
 
     /// Refuses limits that leave no memory to a run.
-    fn within(self, limits: &RunLimits) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// In words, when the program alone has more in use.
+    pub(super) fn check(&self, limits: &RunLimits) -> Result<(), String> {
         let used = self.memory("RssAnon:");
         match limits.memory {
             Some(limit) if used >= limit => Err(format!(
@@ -97,7 +100,7 @@ impl IsolatedChild {
                 megabytes(limit),
                 megabytes(used)
             )),
-            _ => Ok(self),
+            _ => Ok(()),
         }
     }
 

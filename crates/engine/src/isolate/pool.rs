@@ -29,24 +29,22 @@ impl ChildProcesses {
         Self { parts, idle: Mutex::default() }
     }
 
-    /// Starts a child with these limits and keeps it for the first run.
+    /// Makes sure that runs with these limits can have a child, and keeps it for the first of them.
     ///
     /// # Errors
     /// In words, when it does not come up: the program does not reach its worker, or needs more memory than that.
-    pub(crate) async fn warm_up(&self, limits: &RunLimits) -> Result<(), String> {
-        let child = IsolatedChild::start(&self.parts, limits).await?;
+    pub(crate) async fn check(&self, limits: &RunLimits) -> Result<(), String> {
+        let child = self.take_or_start().await?;
+        let fits = child.check(limits);
         self.give_back(child);
-        Ok(())
+        fits
     }
 
     /// Runs a job in a child. Dropping this kills the child with all that it started.
     pub(crate) async fn run(&self, run: Arc<Run>, payload: Arc<str>, limits: RunLimits) -> Reply {
-        let child = match self.take() {
-            Some(child) => child,
-            None => match IsolatedChild::start(&self.parts, &RunLimits::default()).await {
-                Ok(child) => child,
-                Err(problem) => return no_child(&problem),
-            },
+        let child = match self.take_or_start().await {
+            Ok(child) => child,
+            Err(problem) => return no_child(&problem),
         };
         match child.run(&self.parts, &run, payload, &limits).await {
             ChildEnd::Died(reply) => reply,
@@ -61,9 +59,13 @@ impl ChildProcesses {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one that was used last: the others may have been idle for long enough.
-    fn take(&self) -> Option<IsolatedChild> {
-        self.idle().pop().map(|(_, child)| child)
+    /// The one that was used last, because the others may have been idle for long enough; or a new one.
+    async fn take_or_start(&self) -> Result<IsolatedChild, String> {
+        let idle = self.idle().pop();
+        match idle {
+            Some((_, child)) => Ok(child),
+            None => IsolatedChild::start(&self.parts).await,
+        }
     }
 
     fn give_back(&self, child: IsolatedChild) {

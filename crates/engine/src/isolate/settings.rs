@@ -72,7 +72,12 @@ impl IsolationSettings {
             Isolation::Always => true,
             Isolation::AfterCrash => crashes > 0,
         };
-        isolated.then_some(RunLimits { memory: self.memory_limit, cpu: self.cpu_limit })
+        isolated.then(|| self.limits())
+    }
+
+    /// What an isolated run may use.
+    pub(crate) const fn limits(&self) -> RunLimits {
+        RunLimits { memory: self.memory_limit, cpu: self.cpu_limit }
     }
 
     /// True when some run may be isolated.

@@ -245,6 +245,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             #[cfg(target_os = "linux")]
             children: Arc::new(ChildProcesses::new(engine_parts.clone())),
             engine: self.engine,
+            isolates: true,
             hooks: self.hooks,
             code_version: self.code_version,
             times: self.times,
@@ -301,17 +302,19 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// # Errors
     /// When it has no kind of job or no queue to serve, or two of its types have one kind.
     pub fn inline(self) -> Result<InlineWorker, Error> {
-        Ok(InlineWorker::new(self.parts()?))
+        let mut parts = self.parts()?;
+        // It runs jobs in the calling task, and nowhere else.
+        parts.executor.isolates = false;
+        Ok(InlineWorker::new(parts))
     }
 }
 
-/// Starts a process for each kind that is always isolated: what keeps it from running is known before the first job.
+/// Starts a child when a kind may need one: what keeps its runs from having it is known before the first job.
 #[cfg(target_os = "linux")]
 async fn prepare_isolation(executor: &Executor) -> Result<(), Error> {
     for (kind, settings) in executor.kinds.isolated() {
-        let Some(limits) = settings.of_run(0) else { continue };
-        let warm = executor.children.warm_up(&limits).await;
-        warm.map_err(|problem| Error::Isolation { kind: kind.to_owned(), problem })?;
+        let checked = executor.children.check(&settings.limits()).await;
+        checked.map_err(|problem| Error::Isolation { kind: kind.to_owned(), problem })?;
     }
     Ok(())
 }

@@ -44,6 +44,8 @@ pub(crate) struct Executor {
     /// The processes of isolated runs, where there can be any.
     #[cfg(target_os = "linux")]
     pub(crate) children: Arc<ChildProcesses>,
+    /// False runs every job in this process.
+    pub(crate) isolates: bool,
     pub(crate) hooks: Vec<Hooked>,
     pub(crate) code_version: Option<Arc<str>>,
     pub(crate) times: WorkerTimes,
@@ -238,7 +240,7 @@ impl Executor {
     /// What the handler comes to, in this process or in one of its own (E2).
     fn reply(&self, run: &Arc<Run>, found: &HandledKind, payload: Arc<str>) -> ReplyFuture {
         #[cfg(target_os = "linux")]
-        if let Some(limits) = found.isolation.of_run(run.record.crashes) {
+        if let Some(limits) = found.isolation.of_run(run.record.crashes).filter(|_| self.isolates) {
             let (children, run) = (self.children.clone(), run.clone());
             return Box::pin(async move { children.run(run, payload, limits).await });
         }
