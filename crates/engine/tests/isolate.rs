@@ -303,6 +303,12 @@ async fn a_memory_limit_below_what_a_child_needs_is_refused_at_the_start() {
     let engine = Backstop::open_with("memory:", config).await.expect("an engine");
     let started = engine.worker(()).register::<Innocent>().queue("default", 1).start().await;
     let problem = started.err().expect("no child can live in that").to_string();
+    let limit = IsolationSettings::default().memory_limit(512 * MIB);
+    let config = Config::default().isolation("innocent", limit);
+    let engine = Backstop::open_with("memory:", config).await.expect("an engine");
+    let started = engine.worker(()).register::<Innocent>().queue("default", 1).start().await;
+    let without_effect = started.err().expect("nothing would be limited").to_string();
+    assert!(without_effect.ends_with("set `isolate`, or remove the limits"), "{without_effect}");
     let says = "kind `innocent` cannot be isolated: its memory limit is 1 MiB, and the program itself needs ";
     assert!(problem.starts_with(says) && problem.ends_with(": raise the limit"), "{problem}");
 }

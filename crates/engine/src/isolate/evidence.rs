@@ -40,13 +40,8 @@ impl CrashEvidence {
     /// True when it died because it asked for more memory than it may have, as far as that can be known.
     fn out_of_memory(&self) -> bool {
         let said_so = self.last_line.as_deref().is_some_and(|line| line.contains(ALLOCATION_FAILED));
-        match self.signal() {
-            _ if self.over_memory => true,
-            Some(SIGABRT) => said_so,
-            // The kernel kills what its memory does not suffice for; nobody else sends this unasked.
-            Some(SIGKILL) => true,
-            _ => false,
-        }
+        // SIGKILL alone says nothing: the kernel sends it when the machine is out of memory, and so can a person.
+        self.over_memory || (self.signal() == Some(SIGABRT) && said_so)
     }
 
     /// The last word of the error's type: failures that were killed alike are one incident.
@@ -156,6 +151,7 @@ mod tests {
                 "Crash::SIGXCPU",
                 "its process was killed by SIGXCPU (signal 24), it had used up its processor time; peak memory 12 MiB",
             ),
+            (9, None, "Crash::SIGKILL", "its process was killed by SIGKILL (signal 9); peak memory 12 MiB"),
             (3 << 8, None, "Crash::Exit3", "its process exited with code 3; peak memory 12 MiB"),
             (0, None, "Crash::Exit0", "its process exited with code 0; peak memory 12 MiB"),
         ] {
@@ -163,6 +159,8 @@ mod tests {
             assert_eq!((&*failure.error_type, &*failure.message), (error_type, message));
             assert_eq!(failure.cause, Cause::Crash);
         }
+        let over = CrashEvidence { over_memory: true, ..evidence(9, None) }.failure();
+        assert_eq!(over.error_type, "Crash::OutOfMemory");
         let gone = CrashEvidence::default().failure();
         assert_eq!((&*gone.error_type, &*gone.message), ("Crash::Lost", "its process is gone"));
     }

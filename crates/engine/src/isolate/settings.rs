@@ -80,6 +80,11 @@ impl IsolationSettings {
         RunLimits { memory: self.memory_limit, cpu: self.cpu_limit }
     }
 
+    /// True when it limits runs that are never isolated: nothing would come of it.
+    pub(crate) fn limits_nothing(&self) -> bool {
+        !self.may_isolate() && self.limits() != RunLimits::default()
+    }
+
     /// True when some run may be isolated.
     pub(crate) fn may_isolate(&self) -> bool {
         self.of_run(1).is_some()

@@ -102,7 +102,7 @@ pub(crate) fn log_end(finish: &Finish, stale: bool) {
     let lease = finish.lease;
     if stale {
         tracing::warn!(job = %job.id, kind = %job.kind, fence = %lease.fence,
-            "the lease is no longer held: the end of this run was refused and changed nothing");
+            "lease lost: the result of this run was discarded");
     } else if let Verdict::Dead { reason } = &finish.ending.decision.verdict {
         let error = finish.ending.failure.as_ref().map_or("", |failure| failure.message.as_str());
         // Why its author marked the error as permanent (F6).

@@ -266,6 +266,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
         self.tell_of_queues().await;
         let parts = self.parts()?;
+        parts.executor.kinds.check()?;
         prepare_isolation(&parts.executor).await?;
         WorkerHandle::start(parts).await
     }

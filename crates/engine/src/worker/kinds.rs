@@ -8,6 +8,7 @@ use backstop_core::failure::{Failure, HookAnswer};
 use backstop_store::KnownKind;
 
 use crate::context::{JobContext, Run};
+use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
 use crate::registry::{Handler, Registry, ReplyFuture};
 
@@ -84,6 +85,18 @@ impl WorkerKinds {
         let mut known: Vec<_> = known.collect();
         known.sort_by(|a, b| a.kind.cmp(&b.kind));
         known.into()
+    }
+
+    /// Refuses limits that would have no effect.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.0.iter().filter(|(_, found)| found.isolation.limits_nothing()).map(|(kind, _)| *kind).min()
+        {
+            None => Ok(()),
+            Some(kind) => {
+                let problem = "it has limits and is never isolated: set `isolate`, or remove the limits";
+                Err(Error::Isolation { kind: kind.to_owned(), problem: problem.to_owned() })
+            }
+        }
     }
 
     /// Those of which some runs have a process of their own, in a stable order.

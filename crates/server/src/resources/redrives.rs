@@ -87,7 +87,7 @@ fn read_mark(text: &str) -> Result<Mark, ApiError> {
     responses(
         (status = 200, description = "What a dry run counted.", body = PlanMade),
         (status = 201, description = "The plan was made; nothing is driven before it is started.", body = PlanMade),
-        (status = 404, description = "There is no such incident.", body = ErrorBody),
+        (status = 404, description = "No such incident.", body = ErrorBody),
         (status = 409, description = "No dead letter matches.", body = ErrorBody)))]
 async fn make(
     State(api): State<Api>,

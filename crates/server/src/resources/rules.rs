@@ -72,7 +72,7 @@ async fn add(
 /// Tries a rule on past failures before it is switched on; nothing changes.
 #[utoipa::path(post, path = "/api/v1/rules/test", tag = "rules", request_body = RuleTest,
     responses((status = 200, body = RuleRehearsal),
-        (status = 404, description = "There is no such rule.", body = ErrorBody)))]
+        (status = 404, description = "No such rule.", body = ErrorBody)))]
 async fn test(
     State(api): State<Api>,
     JsonBody(test): JsonBody<RuleTest>,

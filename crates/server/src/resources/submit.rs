@@ -51,7 +51,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
     responses(
         (status = 201, description = "It is stored.", body = SubmittedJob),
         (status = 200, description = "It was already stored.", body = SubmittedJob),
-        (status = 404, description = "There is no such job to replace.", body = ErrorBody),
+        (status = 404, description = "No such job to replace.", body = ErrorBody),
         (status = 409, description = "Another live job holds the business key, or the job to replace has started.",
          body = ErrorBody),
         (status = 422, description = "It can never be stored like this.", body = ErrorBody),
@@ -90,7 +90,7 @@ async fn submit(
          body = Items<SubmitAnswer>),
         (status = 200, description = "All were already stored.", body = Items<SubmitAnswer>),
         (status = 207, description = "Some were refused, the others are stored.", body = Items<SubmitAnswer>),
-        (status = 404, description = "There is no such job to replace: nothing was stored.", body = ErrorBody),
+        (status = 404, description = "No such job to replace: nothing was stored.", body = ErrorBody),
         (status = 409, description = "A business key is held: nothing was stored.", body = ErrorBody),
         (status = 422, description = "A job can never be stored like this: nothing was stored.", body = ErrorBody),
         (status = 429, description = "`tenant_limit`: the tenant has reached its limit of queues or kinds; nothing was \
