@@ -120,9 +120,10 @@ fn check_json(field: &'static str, text: &str, limit: usize) -> Result<(), Refus
 
 fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
     let keys = [
-        ("idempotency_key", &spec.idempotency_key),
-        ("business_key", &spec.business_key),
-        ("correlation_id", &spec.correlation_id),
+        ("idempotency_key", spec.idempotency_key.as_deref()),
+        ("business_key", spec.business_key.as_deref()),
+        ("ordering_key", spec.ordering_key.as_deref()),
+        ("correlation_id", spec.correlation_id.as_deref()),
     ];
     for (field, key) in keys {
         if let Some(key) = key {

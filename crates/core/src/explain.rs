@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Check, Decision, TerminalReason};
 use crate::id::{JobId, WorkerId};
 use crate::incident::{Incident, IncidentState};
-use crate::job::{ALERT_WINDOW, JobView, PlanId, State};
+use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State};
 use crate::time::Timestamp;
 
 /// What surrounds a job in its store.
@@ -28,6 +28,8 @@ pub struct ExplainContext {
     pub workers_with_code: usize,
     /// Another live job that holds its business key.
     pub key_holder: Option<KeyHolder>,
+    /// Where it stands among those with its ordering key, while it waits for its turn (L21).
+    pub line: Option<LinePlace>,
     /// Who holds it, and until when that is certain.
     pub holder: Option<Holder>,
     /// The decision of its latest run.
@@ -124,6 +126,9 @@ type Sentences = (String, String, Option<Timestamp>);
 
 fn waiting(view: &JobView, around: &ExplainContext) -> Sentences {
     let (spec, record) = (&view.job.spec, &view.record);
+    if let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) {
+        return in_line(key, around.line);
+    }
     // Before its time: between two offers to workers without the fix it only seems to wait for that.
     if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
         return (
@@ -164,6 +169,32 @@ fn waiting(view: &JobView, around: &ExplainContext) -> Sentences {
         );
     }
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
+}
+
+/// Why a job waits for others with its ordering key, and what lets them go on (L21).
+fn in_line(key: &str, place: Option<LinePlace>) -> Sentences {
+    let before = place.map_or(0, |place| place.before);
+    let others = if before == 1 { "job" } else { "jobs" };
+    let Some((head, state)) = place.and_then(|place| place.head) else {
+        let because = format!("it waits for its turn behind {before} {others} with the ordering key `{key}`");
+        return (because, "the first of them is let go within seconds".into(), None);
+    };
+    let because = format!(
+        "it waits for its turn: {before} {others} with the ordering key `{key}` before it, first of them job {head} \
+         ({state})"
+    );
+    let next = match state {
+        State::Failed => format!(
+            "nothing by itself: the first job failed. `backstop job retry {head}` runs it again, \
+             `backstop key skip {key}` gives it up and lets the next one go"
+        ),
+        State::Paused => format!(
+            "nothing by itself: the first job is paused. `backstop job resume {head}` lets it go, \
+             `backstop key skip {key}` gives it up"
+        ),
+        _ => "its turn comes when all of them have succeeded or were canceled".into(),
+    };
+    (because, next, None)
 }
 
 fn running(view: &JobView, around: &ExplainContext) -> Sentences {
@@ -219,7 +250,12 @@ fn dead(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sen
         }
         _ => format!("nothing by itself: fix the cause, then `backstop job retry {id}`"),
     };
-    (because, next, None)
+    let line = view.job.spec.ordering_key.as_ref().map_or_else(String::new, |key| {
+        format!(
+            ". Jobs with its ordering key `{key}` wait behind it; `backstop key skip {key}` lets them go on"
+        )
+    });
+    (because, next + &line, None)
 }
 
 fn done(view: &JobView, because: &str, next: &str) -> Sentences {
@@ -269,6 +305,14 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
             None => "free: this job has ended".to_owned(),
         };
         add("business_key", format!("`{key}` is {held}"));
+    }
+    if let Some(key) = &spec.ordering_key {
+        let place = match around.line {
+            Some(place) if record.state == State::Waiting => format!("{} before it", place.before),
+            _ if record.leaves_line() => "it has left its line".to_owned(),
+            _ => "it is the first of its line".to_owned(),
+        };
+        add("ordering_key", format!("`{key}`: {place}"));
     }
     if let Some(successor) = record.superseded_by {
         add("superseded_by", successor.to_string());

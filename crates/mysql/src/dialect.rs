@@ -9,7 +9,7 @@ use crate::error::NO_TRANSACTION;
 use crate::list;
 use crate::shape::StatementShape::{self, Each, Insert, Once, Rows};
 use crate::shape::queries;
-use crate::sql::{self, archive, document, duty, incident, worker};
+use crate::sql::{self, archive, document, duty, incident, line, worker};
 
 /// The dialect of MariaDB and MySQL.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +86,19 @@ statement_table! {
         InsertBusinessKeys => &[Rows(sql::KEYS_INSERT)],
         DeleteBusinessKeys => &[Each(sql::KEY_DELETE)],
         InsertReady => &[Insert(&encode::READY, "")],
+        InsertPlaces => &[Rows(line::PLACES_INSERT)],
+        DeletePlaces => &[Rows(line::PLACES_DELETE)],
+        InsertHeads => &[Rows(line::HEADS_INSERT)],
+        DeleteHeads => &[Each(line::HEAD_DELETE)],
+        MarkHeads => &[Rows(line::HEAD_MARK)],
+        InsertLineChanges => &[Rows(line::LINE_CHANGES_INSERT)],
+        LockLineChanges => &[Once(line::LINE_CHANGES_LOCK)],
+        DeleteLineChanges => &[Rows(line::LINE_CHANGES_DELETE)],
+        FirstPlaces => &[Each(line::PLACE_FIRST)],
+        Heads => &[Once(line::HEADS)],
+        BlockedHeads => &[Once(line::HEADS_BLOCKED)],
+        LineLengths => &[Each(line::LINE_LENGTH)],
+        LinePlace => &[Once(line::LINE_PLACE)],
         DeleteReady => &[Rows(sql::READY_DELETE)],
         SaveRecords => &[Insert(&encode::RECORD, sql::RECORDS_SAVE)],
         DeleteRecords => &[Rows(sql::RECORDS_DELETE)],

@@ -9,7 +9,7 @@ use backstop_sql::{Query, Value};
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -261,6 +261,27 @@ const FIFTH: &[&str] = &[
     "ALTER TABLE backstop_lane ADD COLUMN /*M! IF NOT EXISTS */ empty_since BIGINT, \
      ADD COLUMN /*M! IF NOT EXISTS */ retired TINYINT NOT NULL DEFAULT 0",
     "ALTER TABLE backstop_incident ADD INDEX /*M! IF NOT EXISTS */ incident_kind (kind(64))",
+];
+
+/// Lines of jobs with one ordering key (L21): who has its turn, who waits, and where the turn may have to pass on.
+/// Programs of earlier versions go on beside it, but give no turn on: ordering keys are for when all have been replaced.
+const SIXTH: &[&str] = &[
+    // No two jobs of a line can have their turn, whatever the code does.
+    "CREATE TABLE IF NOT EXISTS backstop_line (
+        name VARBINARY(1024) NOT NULL PRIMARY KEY,
+        head BINARY(16) NOT NULL,
+        blocked TINYINT NOT NULL,
+        KEY line_blocked (blocked, name)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_place (
+        name VARBINARY(1024) NOT NULL,
+        number BIGINT NOT NULL AUTO_INCREMENT,
+        id BINARY(16) NOT NULL,
+        PRIMARY KEY (name, number),
+        KEY place_number (number),
+        KEY place_job (id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_line_change (
+        number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+        name VARBINARY(1024) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
 ];
 
 /// The migrations that a database at `version` has not seen, each ending in the version it leads to.

@@ -27,6 +27,7 @@ pub(crate) mod archive;
 pub(crate) mod document;
 pub(crate) mod duty;
 pub(crate) mod incident;
+pub(crate) mod line;
 pub(crate) mod list;
 pub(crate) mod worker;
 

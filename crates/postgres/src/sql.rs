@@ -294,6 +294,37 @@ pub(crate) const CLAIM_RENUMBER: &str = "UPDATE backstop.claim SET fence = nextv
      edits = edits + 1 WHERE fence = $1 AND worker = $2 RETURNING fence";
 pub(crate) const CLAIMS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
+// Lines (L21). A line of more jobs than 10,000 is not counted to its end.
+
+/// The numbers of places grow in the order of the rows.
+pub(crate) const PLACES_INSERT: &str = "INSERT INTO backstop.place (key, id) SELECT n.key, n.id \
+     FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY n(key, id, number) ORDER BY n.number";
+pub(crate) const PLACES_DELETE: &str = "DELETE FROM backstop.place WHERE id = ANY($1::uuid[])";
+pub(crate) const HEADS_INSERT: &str = "INSERT INTO backstop.line (key, head, blocked) \
+     SELECT * FROM unnest($1::text[], $2::uuid[], $3::boolean[]) n(key, head, blocked) ORDER BY n.key";
+pub(crate) const HEADS_DELETE: &str = "DELETE FROM backstop.line l USING unnest($1::text[], $2::uuid[]) n(key, head) \
+     WHERE l.key = n.key AND l.head = n.head";
+pub(crate) const HEADS_MARK: &str = "UPDATE backstop.line l SET blocked = n.blocked \
+     FROM unnest($1::text[], $2::uuid[], $3::boolean[]) n(key, head, blocked) WHERE l.key = n.key AND l.head = n.head";
+pub(crate) const LINE_CHANGES_INSERT: &str =
+    "INSERT INTO backstop.line_change (key) SELECT n.key FROM unnest($1::text[]) n(key)";
+pub(crate) const LINE_CHANGES_LOCK: &str =
+    "SELECT c.number, c.key FROM backstop.line_change c ORDER BY c.number LIMIT $1 FOR UPDATE SKIP LOCKED";
+pub(crate) const LINE_CHANGES_DELETE: &str =
+    "DELETE FROM backstop.line_change WHERE number = ANY($1::bigint[])";
+pub(crate) const PLACES_FIRST: &str = "SELECT n.key, p.id FROM unnest($1::text[]) n(key) CROSS JOIN LATERAL \
+     (SELECT p.id FROM backstop.place p WHERE p.key = n.key ORDER BY p.key, p.number LIMIT 1) p \
+     WHERE NOT EXISTS (SELECT 1 FROM backstop.line l WHERE l.key = n.key)";
+pub(crate) const HEADS: &str =
+    "SELECT l.key, l.head FROM backstop.line l WHERE l.key > $1 ORDER BY l.key LIMIT $2";
+pub(crate) const HEADS_BLOCKED: &str =
+    "SELECT l.key, l.head FROM backstop.line l WHERE l.blocked AND l.key > $1 ORDER BY l.key LIMIT $2";
+pub(crate) const LINE_LENGTHS: &str = "SELECT n.key, c.jobs FROM unnest($1::text[]) n(key) CROSS JOIN LATERAL \
+     (SELECT count(*) AS jobs FROM (SELECT 1 FROM backstop.place p WHERE p.key = n.key LIMIT 10000) w) c";
+pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l WHERE l.key = $1), (SELECT count(*) FROM \
+     (SELECT 1 FROM backstop.place p WHERE p.key = $2 AND p.number < (SELECT q.number FROM backstop.place q \
+     WHERE q.id = $3) LIMIT 10000) w)";
+
 // Claim. See `schema::cursor`.
 
 pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, $10) \

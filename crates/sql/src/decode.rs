@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, JobSummary, Marks, PausedFrom, Record, Spec, State, StoredJob,
+    Attempt, Damage, FailureRecord, JobSummary, Marks, Papers, PausedFrom, Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::show::WorkerRow;
@@ -73,7 +73,9 @@ fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), SqlFailure> {
     spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
     spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    spec.provenance = damage.decode("papers", row.maybe_text()?.as_deref()).map(Box::new);
+    if let Some(papers) = damage.decode::<Papers>("papers", row.maybe_text()?.as_deref()) {
+        papers.put_into(spec);
+    }
     damage.mark(spec);
     Ok(())
 }

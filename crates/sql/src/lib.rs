@@ -37,6 +37,7 @@ mod finish;
 mod hold;
 mod incident;
 pub mod lanes;
+mod lines;
 mod list;
 pub mod load;
 pub mod open;

@@ -13,6 +13,7 @@ use backstop_store::{HeldLane, Holdings, JobFilter, NameRange, Page, PageRequest
 use crate::decode;
 use crate::failure::SqlFailure;
 use crate::lanes;
+use crate::lines;
 use crate::load::{self, FoundJob};
 use crate::row::{self, Row};
 use crate::session::Session;
@@ -156,11 +157,11 @@ pub(crate) async fn details(
         let (id, cause, count) = (row.job()?, row.word()?, row.number()?);
         counters.entry(id).or_default().insert(cause, count);
     }
-    let detail = |view: JobView| {
-        let id = view.job.spec.id;
-        (id, JobDetail { counters: counters.remove(&id).unwrap_or_default(), view })
-    };
-    let found: HashMap<JobId, JobDetail> = views.into_iter().flatten().map(detail).collect();
+    let mut found: HashMap<JobId, JobDetail> = HashMap::with_capacity(views.len());
+    for view in views.into_iter().flatten() {
+        let (id, line) = (view.job.spec.id, lines::place(tx, &view, &roster).await?);
+        found.insert(id, JobDetail { counters: counters.remove(&id).unwrap_or_default(), view, line });
+    }
     Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
@@ -243,7 +244,8 @@ pub(crate) async fn surroundings(
     let paused = row::first(answers.pop().unwrap_or_default(), pause)?.flatten();
     let last_decision = row::first(answers.pop().unwrap_or_default(), Row::maybe_json)?.flatten();
     let key_holder = key_holder(tx, spec.business_key.as_deref(), &roster).await?;
-    let around = roster.around(&view, paused, key_holder, last_decision);
+    let line = lines::place(tx, &view, &roster).await?;
+    let around = roster.around(&view, paused, key_holder, line, last_decision);
     Ok(Some((view, around)))
 }
 

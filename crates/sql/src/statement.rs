@@ -80,6 +80,32 @@ pub enum Statement {
     DeleteBusinessKeys,
     /// Rows in the order of [`encode::READY`](crate::encode::READY).
     InsertReady,
+    /// Rows `key, id`: jobs that join lines, in this order (L21).
+    InsertPlaces,
+    /// Rows `id`: jobs that do not wait in a line any more.
+    DeletePlaces,
+    /// Rows `key, id, blocked`: meets a duplicate when another job has its turn in that line.
+    InsertHeads,
+    /// Rows `key, id`: the heads among them are heads no longer.
+    DeleteHeads,
+    /// Rows `key, id, blocked`: the heads among them block their lines, or do not.
+    MarkHeads,
+    /// Rows `key`: lines whose turn may have to pass on.
+    InsertLineChanges,
+    /// `limit`: `number, key` of the earliest such notes, locked, without those that others hold.
+    LockLineChanges,
+    /// Rows `number`.
+    DeleteLineChanges,
+    /// Rows `key`: `key, id` of the first that waits in each line that has no head.
+    FirstPlaces,
+    /// `after, limit`: `key, id` of heads, by key.
+    Heads,
+    /// The same of those that block their lines.
+    BlockedHeads,
+    /// Rows `key`: `key, count` of jobs that wait in lines, each counted up to `line::MOST_COUNTED`.
+    LineLengths,
+    /// `key, key, id`: `head, count` of those that wait before this job, counted as above; the head may be NULL.
+    LinePlace,
     /// Rows `lane, run_at, id`.
     DeleteReady,
     /// Rows in the order of [`encode::RECORD`](crate::encode::RECORD), whether they are there or not.

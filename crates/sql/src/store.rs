@@ -16,9 +16,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange, NewWorker,
-    Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo,
-    Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
+    NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView,
+    Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -28,7 +28,9 @@ use crate::failure::SqlFailure;
 use crate::server::Server;
 use crate::shared::Shared;
 use crate::transaction::{Call, Transaction};
-use crate::{archive, document, duty, fence, finish, incident, list, operate, purge, query, submit, worker};
+use crate::{
+    archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, submit, worker,
+};
 
 /// What a renewal may take at least, however short the lease is.
 const SHORTEST_RENEWAL: Duration = Duration::from_secs(1);
@@ -216,6 +218,10 @@ impl WorkStore for ServerStore {
         })
     }
 
+    fn advance_lines(&self, limit: usize) -> Answer<'_, usize> {
+        self.duty(move |tx| Box::pin(lines::advance(tx, limit)))
+    }
+
     fn handed_out(&self) -> Answer<'_, Vec<HandedRun>> {
         self.read(move |tx| Box::pin(worker::handed_out(tx)))
     }
@@ -396,6 +402,10 @@ impl InspectStore for ServerStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         self.read(|tx| Box::pin(query::held_lanes(tx)))
+    }
+
+    fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {
+        self.read(verb!(lines::lines, range))
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {

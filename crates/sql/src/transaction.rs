@@ -21,6 +21,7 @@ use crate::counting;
 use crate::dialect::{Dialect, gather, translate};
 use crate::failure::SqlFailure;
 use crate::lanes::{self, LaneIds};
+use crate::lines;
 use crate::row::{Row, moment_of};
 use crate::session::{Pending, Session};
 use crate::shared::Shared;
@@ -59,6 +60,8 @@ struct News {
     /// Queues where something may have become claimable.
     arrivals: BTreeSet<Arc<str>>,
     lanes: LaneIds,
+    /// True when the turn may have to pass on in some line (L21).
+    lines_changed: bool,
 }
 
 /// How often a transaction that conflicts with another one is tried, with a longer pause each time.
@@ -136,7 +139,12 @@ impl Shared {
         let (mut tries, mut waits) = (0, 0);
         loop {
             let (failure, sent) = match self.once(call, wait, &verb, limit).await {
-                Ok(answer) => return Ok(answer),
+                Ok((answer, lines_changed)) => {
+                    if lines_changed {
+                        Box::pin(lines::advance_now(self)).await;
+                    }
+                    return Ok(answer);
+                }
                 Err(failed) => failed,
             };
             let may_wait = !call.group && wait != Wait::Here && waits < patience.waits;
@@ -182,7 +190,7 @@ impl Shared {
         wait: Wait,
         verb: &(impl for<'u> Fn(&'u mut Transaction) -> BoxFuture<'u, Result<T, SqlFailure>> + Send + Sync),
         limit: Instant,
-    ) -> Result<T, (SqlFailure, bool)> {
+    ) -> Result<(T, bool), (SqlFailure, bool)> {
         let not_sent = |failure: SqlFailure| (failure, false);
         let (_pass, lock_wait) = self.pass(call.class, wait, limit).await.map_err(not_sent)?;
         let begin = Begin { mode: call.mode, lock_wait };
@@ -190,8 +198,7 @@ impl Shared {
         match tokio::time::timeout_at(limit, verb(&mut transaction)).await {
             Ok(Ok(answer)) => {
                 transaction.close(limit).await;
-                transaction.tell().await;
-                Ok(answer)
+                Ok((answer, transaction.tell().await))
             }
             Ok(Err(failure)) => {
                 let sent = transaction.sent;
@@ -287,7 +294,8 @@ impl Transaction {
         let write = write::prepare(self, &shared.lanes, &writes, now).await?;
         let mut requests = write.requests;
         requests.push(last);
-        let news = self.news_of(writes.events, &writes.ready_in, writes.work_arrived, write.lanes);
+        let mut news = self.news_of(writes.events, &writes.ready_in, writes.work_arrived, write.lanes);
+        news.lines_changed = !writes.lines.changed().is_empty();
         let answer = self.commit(requests).await?.pop().unwrap_or_default();
         self.news = Some(news);
         Ok(answer)
@@ -320,6 +328,7 @@ impl Transaction {
         let looks = !fixed && wants && !counts.is_empty();
         requests.extend(looks.then(|| counting::sums(&counts)));
         let mut news = self.news_of(writes.events, &writes.ready_in, writes.work_arrived, write.lanes);
+        news.lines_changed = !writes.lines.changed().is_empty();
         answers.extend(self.commit(requests).await?);
         if looks {
             news.events.extend(counting::opened(&counts, &mut answers, now)?);
@@ -334,7 +343,7 @@ impl Transaction {
     fn news_of(&self, events: Vec<Event>, ready: &[ReadyRow], arrived: bool, lanes: LaneIds) -> News {
         let turn = self.shared.commit_order.draw_for(&events);
         let arrivals = ready.iter().filter(|_| arrived).map(|row| row.lane.queue.clone()).collect();
-        News { turn, events, arrivals, lanes }
+        News { turn, events, arrivals, lanes, lines_changed: false }
     }
 
     /// Asks for things each of which is a transaction of its own, in one round trip. Nothing has begun after it.
@@ -437,15 +446,16 @@ impl Transaction {
         self.news = Some(self.news_of(events, &[], false, LaneIds::default()));
     }
 
-    /// Tells what was committed.
-    async fn tell(&mut self) {
-        let Some(news) = self.news.take() else { return };
+    /// Tells what was committed, and answers whether the turn may have to pass on in some line.
+    async fn tell(&mut self) -> bool {
+        let Some(news) = self.news.take() else { return false };
         self.shared.lanes.remember(news.lanes);
         let (observer, events) = (self.shared.observer(), news.events);
         news.turn.tell(move || tell_all(&*observer, events)).await;
         if !news.arrivals.is_empty() {
             self.shared.work_arrived(news.arrivals);
         }
+        news.lines_changed
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use backstop_core::{JobId, Timestamp};
 use backstop_store::Drawer;
-use backstop_store::working_set::{LaneKey, ReadyRow, Writes, lane_of};
+use backstop_store::working_set::{LaneKey, LineWrites, ReadyRow, Writes, lane_of};
 
 use crate::columns::{Cells, Columns};
 use crate::counting;
@@ -81,6 +81,7 @@ fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Reques
     out.try_rows(Statement::InsertAttempts, &writes.attempts, |row, (job, run)| {
         encode::attempt(row, *job, run)
     })?;
+    out.lines(&writes.lines);
     let (spent, kept): (Vec<_>, Vec<_>) = writes.claims.iter().partition(|claim| claim.is_spent());
     out.rows(Statement::DeleteClaims, spent, |row, claim| {
         row.int(claim.fence.0);
@@ -135,6 +136,26 @@ impl Out {
         if columns.rows() > 0 {
             self.0.push(statement.rows(columns));
         }
+    }
+
+    /// Notes beside each change that the turn may have to pass on. That is for another transaction: this one may be a
+    /// caller's, which stays open for long, and nobody waits for it here.
+    fn lines(&mut self, lines: &LineWrites) {
+        self.rows(Statement::InsertPlaces, &lines.joined, |row, (key, id)| {
+            row.text(key).job(*id);
+        });
+        self.rows(Statement::DeletePlaces, &lines.left, |row, (_, id)| {
+            row.job(*id);
+        });
+        self.rows(Statement::DeleteHeads, &lines.left, |row, (key, id)| {
+            row.text(key).job(*id);
+        });
+        self.rows(Statement::MarkHeads, &lines.blocked, |row, (key, id, blocked)| {
+            row.text(key).job(*id).bool(*blocked);
+        });
+        self.rows(Statement::InsertLineChanges, lines.changed(), |row, key| {
+            row.text(key);
+        });
     }
 
     fn keys(&mut self, statement: Statement, keys: &[(String, JobId)]) {

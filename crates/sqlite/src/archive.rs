@@ -67,7 +67,8 @@ fn archive_one(tx: &mut WriteTransaction<'_>, roster: &Roster, seq: i64) -> Resu
     ])?;
     let lane = tx.lanes.of(conn, &spec)?;
     let lane = lane.ok_or_else(|| SqliteFailure::Unreadable(format!("job {} without a lane", spec.id)))?.id;
-    tx.remove(&StateRow { seq, id: spec.id, lane, record }, &spec)
+    let ordering_key = spec.ordering_key.clone();
+    tx.remove(&StateRow { seq, id: spec.id, lane, record, ordering_key }, &spec)
 }
 
 /// Archived jobs by id, in order.

@@ -32,6 +32,7 @@ mod held_records;
 mod idempotency;
 mod incident;
 mod lanes;
+mod lines;
 mod list;
 mod open;
 mod operate;

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::SqliteFailure;
 use crate::lanes::{self, LaneCache};
+use crate::lines;
 use crate::queue::pause;
 use crate::rows::{self, LaneRow, VIEW_EXTRAS};
 use crate::sql;
@@ -98,7 +99,9 @@ impl Snapshot<'_> {
 
     /// One job with the counts of its runs.
     pub(crate) fn detail(&mut self, roster: &Roster, seq: i64) -> Result<JobDetail, SqliteFailure> {
-        Ok(JobDetail { view: self.view(roster, seq)?, counters: self.counters(seq)? })
+        let view = self.view(roster, seq)?;
+        let line = lines::place(self.conn, &view.job.spec, &view.record)?;
+        Ok(JobDetail { view, counters: self.counters(seq)?, line })
     }
 
     /// Every run of one job, first to last.
@@ -144,7 +147,8 @@ impl Snapshot<'_> {
         })?;
         let paused = pause(self.conn, &view.job.spec.queue)?;
         let key_holder = self.key_holder(view.job.spec.business_key.as_deref())?;
-        let around = roster.around(&view, paused, key_holder, decision.flatten());
+        let line = lines::place(self.conn, &view.job.spec, &view.record)?;
+        let around = roster.around(&view, paused, key_holder, line, decision.flatten());
         Ok(Some((view, around)))
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, PausedFrom, Policy, Priority,
-    Provenance, Record, Spec, State, StoredJob,
+    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, Papers, PausedFrom, Policy, Priority,
+    Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::show::{PauseNote, WorkerRow};
@@ -47,6 +47,7 @@ pub(crate) struct StateRow {
     pub(crate) id: JobId,
     pub(crate) lane: i64,
     pub(crate) record: Record,
+    pub(crate) ordering_key: Option<Arc<str>>,
 }
 
 /// A lane: the jobs of one queue, kind, version and priority.
@@ -82,7 +83,7 @@ impl LaneRow {
 }
 
 /// The number of columns of `state` in every row that has them.
-const STATE_COLUMNS: usize = 23;
+const STATE_COLUMNS: usize = 24;
 /// Where the columns of a view go on after those of `state` and `job`.
 pub(crate) const VIEW_EXTRAS: usize = STATE_COLUMNS + 13;
 
@@ -158,7 +159,13 @@ pub(crate) fn state_row(row: &Row<'_>) -> Result<StateRow, SqliteFailure> {
         superseded_by: maybe_job_id(row, 21)?,
         marks: marks(row, 22)?,
     };
-    Ok(StateRow { seq: row.get(0)?, id: job_id(row, 1)?, lane: row.get(2)?, record })
+    Ok(StateRow {
+        seq: row.get(0)?,
+        id: job_id(row, 1)?,
+        lane: row.get(2)?,
+        record,
+        ordering_key: row.get(23)?,
+    })
 }
 
 /// Reads the summary of a job.
@@ -207,7 +214,9 @@ pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &LaneRow) -> Result<StoredJob,
     spec.on_success = decoded(row, AT + 9, "on_success", &mut damage)?;
     spec.on_failure = decoded(row, AT + 10, "on_failure", &mut damage)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;
-    spec.provenance = decoded::<Provenance>(row, AT + 12, "papers", &mut damage)?.map(Box::new);
+    if let Some(papers) = decoded::<Papers>(row, AT + 12, "papers", &mut damage)? {
+        papers.put_into(&mut spec);
+    }
     damage.mark(&mut spec);
     Ok(StoredJob { spec, created_at: moment(row, AT)? })
 }
@@ -264,7 +273,7 @@ pub(crate) fn insert_job(
         on_success,
         on_failure,
         spec.callback_of.as_ref().map(JobId::as_bytes),
-        spec.provenance.as_ref().and_then(|provenance| provenance.to_text()),
+        Papers::text_of(spec),
     ])?;
     Ok(())
 }
@@ -289,6 +298,7 @@ pub(crate) fn insert_record(
         record.redrives,
         record.fence.0,
         spec.business_key,
+        spec.ordering_key.as_deref(),
     ])?;
     Ok(written == 1)
 }

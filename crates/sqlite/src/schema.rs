@@ -9,7 +9,7 @@ use crate::error::SqliteFailure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -206,6 +206,22 @@ const FIFTH: &[&str] = &[
     "ALTER TABLE backstop_lane ADD COLUMN empty_since INTEGER",
     "ALTER TABLE backstop_lane ADD COLUMN retired INTEGER NOT NULL DEFAULT 0",
     "CREATE INDEX backstop_incident_kind ON backstop_incident (kind)",
+];
+
+/// Lines of jobs with one ordering key (L21): who has its turn, and who waits. Programs of earlier versions go on, but
+/// give no turn on: ordering keys are for when all have been replaced.
+const SIXTH: &[&str] = &[
+    // Stands in the papers of the job too; here it is seen without a look at them, by whoever ends a job.
+    "ALTER TABLE backstop_state ADD COLUMN ordering_key TEXT",
+    // No two jobs of a line can have their turn, whatever the code does.
+    "CREATE TABLE backstop_line (key TEXT PRIMARY KEY, head BLOB NOT NULL, blocked INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX backstop_line_blocked ON backstop_line (key) WHERE blocked <> 0",
+    "CREATE TABLE backstop_place (
+        key TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        PRIMARY KEY (key, number)) WITHOUT ROWID",
+    "CREATE INDEX backstop_place_job ON backstop_place (id)",
 ];
 
 /// The version of our tables in the file behind `conn`; none when there are none yet.

@@ -9,7 +9,7 @@ macro_rules! state_columns {
     () => {
         "s.seq, s.id, s.lane, s.status, s.run_at, s.expires_at, s.attempt, s.crashes, s.deferrals, s.runs, \
          s.redrives, s.fence, s.worker, s.claimed_at, s.started_at, s.last_failed_run, s.progress, \
-         s.paused_from, s.finished_at, s.reason, s.cancel_reason, s.superseded_by, s.marks"
+         s.paused_from, s.finished_at, s.reason, s.cancel_reason, s.superseded_by, s.marks, s.ordering_key"
     };
 }
 
@@ -105,7 +105,8 @@ pub(crate) const LANE_MARK: &str = "UPDATE backstop_lane SET empty_since = ?2, r
 pub(crate) const STATE_IS_THERE: &str = "SELECT 1 FROM backstop_state WHERE id = ?1";
 pub(crate) const STATE_INSERT: &str = "INSERT INTO backstop_state (id, lane, status, run_at, expires_at, \
      attempt, crashes, \
-     deferrals, runs, redrives, fence, business_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+     deferrals, runs, redrives, fence, business_key, ordering_key) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
      ON CONFLICT (id) DO NOTHING";
 pub(crate) const JOB_INSERT: &str = "INSERT INTO backstop_job (seq, created_at, payload, policy, expires_at, \
      idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of, papers) \
@@ -156,6 +157,32 @@ pub(crate) const STATE_UPDATE_HELD_LISTED: &str =
     concat!(update_held!(), "WHERE ?2 > 0 AND seq IN (SELECT value FROM json_each(?1))");
 pub(crate) const STATE_UPDATE_DONE_LISTED: &str =
     concat!(update_done!(), "WHERE ?2 > 0 AND seq IN (SELECT value FROM json_each(?1))");
+
+// Lines (L21). A line of more jobs than 10,000 is not counted to its end.
+
+pub(crate) const PLACE_INSERT: &str = "INSERT INTO backstop_place (key, number, id) VALUES (?1, (SELECT coalesce(max(number), 0) + 1 FROM backstop_place \
+     WHERE key = ?1), ?2)";
+pub(crate) const PLACE_DELETE: &str = "DELETE FROM backstop_place WHERE id = ?1";
+pub(crate) const PLACE_FIRST: &str = "SELECT id FROM backstop_place WHERE key = ?1 AND NOT EXISTS \
+     (SELECT 1 FROM backstop_line l WHERE l.key = ?1) ORDER BY key, number LIMIT 1";
+pub(crate) const HEAD_INSERT: &str = "INSERT INTO backstop_line (key, head, blocked) VALUES (?1, ?2, ?3)";
+pub(crate) const HEAD_DELETE: &str = "DELETE FROM backstop_line WHERE key = ?1 AND head = ?2";
+pub(crate) const HEAD_MARK: &str = "UPDATE backstop_line SET blocked = ?3 WHERE key = ?1 AND head = ?2";
+macro_rules! heads {
+    ($blocked:literal) => {
+        concat!(
+            "SELECT l.key, l.head, s.status, (SELECT count(*) FROM (SELECT 1 FROM backstop_place p \
+             WHERE p.key = l.key LIMIT 10000)) FROM backstop_line l JOIN backstop_state s ON s.id = l.head WHERE ",
+            $blocked,
+            "l.key > ?1 ORDER BY l.key LIMIT ?2"
+        )
+    };
+}
+pub(crate) const HEADS: &str = heads!("");
+pub(crate) const HEADS_BLOCKED: &str = heads!("l.blocked <> 0 AND ");
+pub(crate) const LINE_PLACE: &str = "SELECT l.head, s.status, (SELECT count(*) FROM (SELECT 1 FROM backstop_place p \
+     WHERE p.key = ?1 AND p.number < (SELECT q.number FROM backstop_place q WHERE q.id = ?2) LIMIT 10000)) \
+     FROM (SELECT 1) LEFT JOIN backstop_line l ON l.key = ?1 LEFT JOIN backstop_state s ON s.id = l.head";
 
 // Claim. The index is (lane, run_at, id) over pending jobs: a lane's future and foreign jobs are never read.
 

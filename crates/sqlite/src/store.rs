@@ -15,9 +15,9 @@ use backstop_core::job::{
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NameRange, NewWorker,
-    Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, StoreInfo,
-    Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
+    NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView,
+    Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 
 use crate::context::StoreContext;
@@ -28,8 +28,8 @@ use crate::readers::{Readers, cannot_spawn};
 use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
-    archive, check, claim, document, duty, fence, finish, incident, open, operate, purge, queue, submit,
-    worker,
+    archive, check, claim, document, duty, fence, finish, incident, lines, open, operate, purge, queue,
+    submit, worker,
 };
 
 /// A store in one SQLite file.
@@ -298,6 +298,10 @@ impl InspectStore for SqliteStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         self.read(|snapshot| snapshot.held_lanes())
+    }
+
+    fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {
+        self.read(move |snapshot| lines::lines(snapshot.conn, &range))
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {

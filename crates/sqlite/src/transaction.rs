@@ -3,6 +3,7 @@
 //! It loads and saves records, sums up the counts of lanes and collects what is to be told after the commit. It
 //! must not open or end transactions: that is for the writer, or for the caller whose transaction it is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backstop_core::alert::Notice;
@@ -18,6 +19,7 @@ use rusqlite::{CachedStatement, Connection, params};
 use crate::error::SqliteFailure;
 use crate::held_records::HeldRecords;
 use crate::lanes::LaneCache;
+use crate::lines;
 use crate::rows::{self, StateRow};
 use crate::sql;
 use crate::tally::{IncidentTally, LaneTally};
@@ -98,6 +100,8 @@ pub(crate) struct WriteTransaction<'c> {
     pub(crate) incidents: IncidentTally,
     /// Records that are saved and not yet written.
     updates: Option<UpdateBatch>,
+    /// Lines whose turn may have to pass on (L21).
+    pub(crate) changed_lines: BTreeSet<Arc<str>>,
     statements: PreparedStatements<'c>,
 }
 
@@ -121,12 +125,14 @@ impl<'c> WriteTransaction<'c> {
             counts: LaneTally::default(),
             incidents: IncidentTally::default(),
             updates: None,
+            changed_lines: BTreeSet::new(),
             statements: PreparedStatements::default(),
         }
     }
 
     /// Writes what was only summed up so far. Needed before counts are read and before the commit.
     pub(crate) fn flush(&mut self) -> Result<(), SqliteFailure> {
+        lines::advance(self)?;
         self.write_updates()?;
         self.counts.write(self.conn)?;
         self.incidents.write_open(self.conn)
@@ -152,6 +158,7 @@ impl<'c> WriteTransaction<'c> {
     ) -> Result<T, SqliteFailure> {
         let (told, work_arrived) = (self.news.events.len(), self.news.work_arrived);
         let (counts, incidents) = (self.counts.clone(), self.incidents.clone());
+        let changed_lines = self.changed_lines.clone();
         self.write_updates()?;
         self.conn.execute_batch("SAVEPOINT batch")?;
         let answer = work(self)?;
@@ -164,6 +171,7 @@ impl<'c> WriteTransaction<'c> {
             self.news.work_arrived = work_arrived;
             self.counts = counts;
             self.incidents = incidents;
+            self.changed_lines = changed_lines;
         }
         self.conn.execute_batch("RELEASE batch")?;
         Ok(answer)
@@ -213,7 +221,7 @@ impl<'c> WriteTransaction<'c> {
         self.counts.moved(stored.lane, before.state, record.state);
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
-        Ok(())
+        lines::follow(self, stored, before)
     }
 
     /// Stores a job whose checks have passed; none when its id is there already, which changes nothing.
@@ -235,6 +243,7 @@ impl<'c> WriteTransaction<'c> {
         if let Some(key) = &spec.idempotency_key {
             self.conn.prepare_cached(sql::IDEMPOTENCY_INSERT)?.execute(params![key, spec.id.as_bytes()])?;
         }
+        lines::join(self, spec)?;
         self.counts.arrived(lane, record.state);
         self.news.work_arrived = true;
         let now = self.now;
@@ -253,7 +262,7 @@ impl<'c> WriteTransaction<'c> {
         conn.prepare_cached(sql::STATE_DELETE)?.execute([seq])?;
         self.counts.left(stored.lane, stored.record.state);
         self.incidents.moved(stored.record.incident(), None);
-        Ok(())
+        lines::leave(self, spec.ordering_key.as_ref(), stored.id)
     }
 
     /// Adds an ended run to the ledger.

@@ -29,6 +29,7 @@ pub mod growth;
 pub mod incident;
 pub mod keys;
 pub mod leadership;
+pub mod lines;
 pub mod lists;
 pub mod operate;
 pub mod purge;
@@ -321,6 +322,28 @@ macro_rules! conformance {
                 a_waiting_job_is_a_pending_one_to_people
                 any_kind_takes_from_a_held_lane
                 the_oldest_due_job_is_not_a_waiting_one
+            ]
+            lines: [
+                jobs_of_one_key_run_one_after_the_other
+                lines_do_not_wait_for_each_other
+                the_order_of_submits_counts_and_nothing_else
+                the_head_keeps_its_turn_until_it_has_ended_well
+                a_crashed_head_keeps_its_turn
+                a_prefetched_head_keeps_its_turn
+                a_failed_head_blocks_its_line_until_it_is_retried
+                a_head_that_is_given_up_lets_the_next_one_go
+                a_paused_head_blocks_its_line
+                a_waiting_job_can_leave_its_line
+                a_waiting_job_can_be_paused
+                a_paused_job_gets_its_turn_and_keeps_the_line_waiting
+                a_head_that_is_not_there_any_more_lets_the_next_one_go
+                a_waiting_job_expires_when_its_turn_has_come
+                a_job_tells_where_it_stands_in_its_line
+                lines_are_listed_in_pages
+                lines_survive_a_reopened_store
+                racing_clients_make_one_line
+                children_join_lines_too
+                a_refused_batch_leaves_no_line
             ]
             lists: [
                 names_and_states_agree_with_the_whole

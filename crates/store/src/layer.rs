@@ -16,9 +16,9 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, NewWorker, Note,
-    Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed, Signal, Store,
-    StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
+    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
+    Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 
 macro_rules! verbs {
@@ -119,6 +119,7 @@ verbs! {
         retire(worker: WorkerId) -> ();
         lead(node: WorkerId, duties: Vec<Duty>, ttl: Duration) -> Vec<Option<Term>>;
         fold(limit: usize) -> usize;
+        advance_lines(limit: usize) -> usize;
         orphans(limit: usize) -> Vec<Orphan>;
         handed_out() -> Vec<HandedRun>;
         rescue(term: Term, endings: Vec<Finish>) -> Vec<Result<State, Stale>>;
@@ -153,6 +154,7 @@ verbs! {
         prunable(keep: Duration, most: usize) -> usize;
         archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
         held_lanes() -> Vec<HeldLane>;
+        lines(range: LineRange) -> Page<LineView, String>;
         check() -> Vec<Finding>;
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - [`contract`]: the two traits, with the promise of each verb.
-//! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`query`]: what the verbs take and answer.
+//! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`line`], [`query`]: what the verbs take and answer.
 //! - [`document`]: small documents of the engine's own, changed together with jobs. `admission`: what queues let in, as
 //!   one of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
@@ -28,6 +28,7 @@ pub mod encryption;
 pub mod error;
 pub mod finish;
 mod layer;
+pub mod line;
 pub mod model;
 pub mod observer;
 pub mod query;
@@ -48,6 +49,7 @@ pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};
 pub use layer::Layer;
+pub use line::{LineRange, LineView};
 pub use model::ModelStore;
 pub use observer::{Observer, Silent};
 pub use query::{

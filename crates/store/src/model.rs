@@ -8,6 +8,7 @@
 //! - `tables`: the maps, and what all verbs ask of them.
 //! - `submit`, `claim`, `finish`, `operate`, `worker`, `duty`, `archive`: the verbs that write.
 //! - `incident`, `document`: what belongs to failures and to the engine itself.
+//! - `lines`: whose turn it is among jobs of one ordering key.
 //! - `query`, `lanes`: the verbs that read, and the counts they show.
 
 mod archive;
@@ -17,6 +18,7 @@ mod duty;
 mod finish;
 mod incident;
 mod lanes;
+mod lines;
 mod operate;
 mod query;
 mod submit;
@@ -41,8 +43,9 @@ use crate::show::{PauseNote, queue_page};
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
     Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, Level,
-    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
-    Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore, WorkerView,
+    LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange,
+    QueueView, Renewed, Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore,
+    WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -84,6 +87,7 @@ impl ModelStore {
         let mut shared = self.lock();
         let mut commit = ModelCommit::at(self.clock.now(), shared.observer.wants_alerts());
         let answer = verb(&mut shared.tables, &mut commit)?;
+        shared.tables.advance_lines(&mut commit);
         if !shared.observer.wants_events() {
             commit.events.retain(Event::is_of_expiry);
         }
@@ -329,6 +333,10 @@ impl InspectStore for ModelStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.held_lanes(now))) })
+    }
+
+    fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {
+        Box::pin(async move { self.read(|tables, _| tables.lines_like(&range)) })
     }
 
     fn check(&self) -> Answer<'_, Vec<Finding>> {

@@ -164,7 +164,7 @@ impl JobDetail {
     /// The job as it may be shown.
     #[must_use]
     pub fn masked(&self, mask: &Mask<'_>) -> Self {
-        Self { view: self.view.masked(mask), counters: self.counters.clone() }
+        Self { view: self.view.masked(mask), counters: self.counters.clone(), line: self.line }
     }
 }
 

@@ -11,6 +11,7 @@ mod followed;
 mod ledger;
 mod marks;
 mod masked;
+mod papers;
 mod policy;
 mod priority;
 mod provenance;
@@ -23,6 +24,7 @@ mod state;
 mod summary;
 mod transition;
 mod view;
+mod waiting;
 
 #[cfg(test)]
 mod record_tests;
@@ -35,6 +37,7 @@ pub use followed::read_document;
 pub use ledger::Attempt;
 pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
 pub use masked::{Mask, Masking};
+pub use papers::Papers;
 pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use provenance::{Provenance, Signature, is_trace_parent};
@@ -47,3 +50,4 @@ pub use state::{State, UnknownState};
 pub use summary::JobSummary;
 pub use transition::{IllegalTransition, PausedFrom, TABLE, Trigger, next};
 pub use view::{JobDetail, JobView};
+pub use waiting::{LinePlace, WaitReason, WaitingFor};

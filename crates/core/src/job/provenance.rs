@@ -1,6 +1,7 @@
 //! What travels with a job without being part of it: who vouches for it, and which trace it belongs to.
 //!
-//! Owns the words in which stores keep it. It must not decide whether a signature is right: see [`crate::signing`].
+//! It must not decide whether a signature is right: see [`crate::signing`]. Stores keep it with the
+//! [papers](super::Papers) of a job.
 
 use std::sync::Arc;
 
@@ -35,20 +36,6 @@ impl Provenance {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.signature.is_none() && self.trace.is_none()
-    }
-
-    /// As stores keep it; none when it says nothing.
-    #[must_use]
-    pub fn to_text(&self) -> Option<String> {
-        if self.is_empty() { None } else { serde_json::to_string(self).ok() }
-    }
-
-    /// From what a store kept. What a later program wrote beside it is passed by.
-    ///
-    /// # Errors
-    /// Those of the decoder.
-    pub fn from_text(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
     }
 }
 
@@ -108,22 +95,5 @@ mod tests {
         ] {
             assert!(!is_trace_parent(&text), "{why}: {text}");
         }
-    }
-
-    #[test]
-    fn provenance_goes_round() {
-        let trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
-        let signature = Some(Signature { key: "k1".into(), mac: "ab".into() });
-        for provenance in [
-            Provenance { trace: trace.clone(), ..Provenance::default() },
-            Provenance { signature: signature.clone(), ..Provenance::default() },
-            Provenance { signature, trace, damage: None },
-        ] {
-            let text = provenance.to_text().expect("it says something");
-            assert_eq!(Provenance::from_text(&text).expect("written by us"), provenance);
-        }
-        assert_eq!(Provenance::default().to_text(), None);
-        let later = r#"{"trace":"t","stamp":{"by":"another"}}"#;
-        assert_eq!(Provenance::from_text(later).expect("what is known of it").trace.as_deref(), Some("t"));
     }
 }

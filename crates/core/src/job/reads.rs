@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::followed::value_or_text;
-use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State};
+use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State, WaitingFor};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
 use crate::time::Timestamp;
@@ -87,6 +87,9 @@ pub struct JobJson {
     pub idempotency_key: Option<String>,
     /// Unique among live jobs (L11).
     pub business_key: Option<String>,
+    /// Jobs with the same one run one at a time, in the order of their submits (L21).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<String>,
     /// Ties it to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// The job that took its place (L22).
@@ -102,6 +105,9 @@ pub struct JobJson {
     /// True when it waits because no live worker of its queue knows its kind and version (H10).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_for_code: bool,
+    /// What it waits for, while it is waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
     /// How many runs ended by each cause, over its whole life; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<Cause, u64>>,
@@ -196,12 +202,14 @@ impl JobView {
             params: params.map_or_else(|| Value::Object(serde_json::Map::new()), value_or_text),
             idempotency_key: spec.idempotency_key.clone(),
             business_key: spec.business_key.clone(),
+            ordering_key: spec.ordering_key.as_deref().map(ToOwned::to_owned),
             correlation_id: spec.correlation_id.clone(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,
             trace_parent: spec.trace().map(|trace| trace.to_string()),
             signed_by: spec.signature().map(|signature| signature.key.to_string()),
             waits_for_code: self.waits_for_code,
+            waiting_for: self.waiting_for(),
             counters: None,
             left_out: BTreeMap::new(),
         }
@@ -212,7 +220,11 @@ impl JobDetail {
     /// The job as every interface shows it, with its counters.
     #[must_use]
     pub fn reads(&self) -> JobJson {
-        JobJson { counters: Some(self.counters.clone()), ..self.view.reads() }
+        JobJson {
+            counters: Some(self.counters.clone()),
+            waiting_for: self.waiting_for(),
+            ..self.view.reads()
+        }
     }
 }
 

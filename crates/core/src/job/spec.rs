@@ -34,6 +34,9 @@ pub struct Spec {
     pub idempotency_key: Option<String>,
     /// Unique among live jobs (L11).
     pub business_key: Option<String>,
+    /// Jobs with the same one run one at a time, in the order of their submits (L21).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<Arc<str>>,
     /// Ties the job to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// Words to find it by.
@@ -64,6 +67,7 @@ impl Spec {
             expires_at: None,
             idempotency_key: None,
             business_key: None,
+            ordering_key: None,
             correlation_id: None,
             tags: Vec::new(),
             params: None,

@@ -40,7 +40,7 @@ pub enum Trigger {
     Release,
 }
 
-/// The two states that can be paused, and so restored by a resume (L8).
+/// The states that can be paused, and so restored by a resume (L8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PausedFrom {
@@ -48,6 +48,8 @@ pub enum PausedFrom {
     Pending,
     /// It was a dead letter.
     Failed,
+    /// Something else than a free worker was missing, such as its turn (L21).
+    Waiting,
 }
 
 impl PausedFrom {
@@ -57,6 +59,7 @@ impl PausedFrom {
         match self {
             Self::Pending => State::Pending,
             Self::Failed => State::Failed,
+            Self::Waiting => State::Waiting,
         }
     }
 
@@ -66,13 +69,14 @@ impl PausedFrom {
         match state {
             State::Pending => Some(Self::Pending),
             State::Failed => Some(Self::Failed),
+            State::Waiting => Some(Self::Waiting),
             _ => None,
         }
     }
 }
 
 /// Every trigger, in the order of the documentation.
-pub const TABLE: [Trigger; 13] = [
+pub const TABLE: [Trigger; 14] = [
     Trigger::Claim,
     Trigger::Succeed,
     Trigger::Retry,
@@ -82,6 +86,7 @@ pub const TABLE: [Trigger; 13] = [
     Trigger::Pause,
     Trigger::Resume { into: PausedFrom::Pending },
     Trigger::Resume { into: PausedFrom::Failed },
+    Trigger::Resume { into: PausedFrom::Waiting },
     Trigger::Redrive,
     Trigger::Expire,
     Trigger::Hold,
@@ -100,7 +105,7 @@ pub const fn next(state: State, trigger: Trigger) -> Result<State, IllegalTransi
         (Running, Trigger::Retry | Trigger::Return) => Ok(Pending),
         (Running, Trigger::Die) => Ok(Failed),
         (Pending | Running | Paused | Waiting, Trigger::Cancel) => Ok(Canceled),
-        (Pending | Failed | Paused, Trigger::Pause) => Ok(Paused),
+        (Pending | Failed | Waiting | Paused, Trigger::Pause) => Ok(Paused),
         (Paused, Trigger::Resume { into }) => Ok(into.state()),
         (Failed, Trigger::Redrive) => Ok(Pending),
         (Pending | Waiting, Trigger::Expire) => Ok(Failed),
@@ -132,6 +137,7 @@ impl fmt::Display for Trigger {
             Self::Pause => "be paused",
             Self::Resume { into: PausedFrom::Pending } => "resume to pending",
             Self::Resume { into: PausedFrom::Failed } => "resume to failed",
+            Self::Resume { into: PausedFrom::Waiting } => "resume to waiting",
             Self::Redrive => "be driven again",
             Self::Expire => "expire",
             Self::Hold => "be held",
@@ -147,7 +153,7 @@ mod tests {
     /// The table as a person would draw it: one row a trigger, one column a state of [`State::ALL`].
     /// `.` is refused; a letter is the first of the state it leads to (P, R, S, F, p = paused, C, W).
     #[rustfmt::skip]
-    const DRAWN: [(Trigger, &str); 13] = [
+    const DRAWN: [(Trigger, &str); 14] = [
         //                                            PRSFpCW
         (Trigger::Claim,                             "R......"),
         (Trigger::Succeed,                           ".S....."),
@@ -155,9 +161,10 @@ mod tests {
         (Trigger::Return,                            ".P....."),
         (Trigger::Die,                               ".F....."),
         (Trigger::Cancel,                            "CC..C.C"),
-        (Trigger::Pause,                             "p..pp.."),
+        (Trigger::Pause,                             "p..pp.p"),
         (Trigger::Resume { into: PausedFrom::Pending }, "....P.."),
         (Trigger::Resume { into: PausedFrom::Failed },  "....F.."),
+        (Trigger::Resume { into: PausedFrom::Waiting }, "....W.."),
         (Trigger::Redrive,                           "...P..."),
         (Trigger::Expire,                            "F.....F"),
         (Trigger::Hold,                              "W......"),
@@ -179,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_pair_is_as_drawn() {
-        // L1, L7, L8, L9: all 91 pairs.
+        // L1, L7, L8, L9: all 98 pairs.
         assert_eq!(DRAWN.map(|(trigger, _)| trigger), TABLE);
         for (trigger, row) in DRAWN {
             let actual: String = State::ALL.map(|state| letter(next(state, trigger))).iter().collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{FailureRecord, Record, State, StoredJob};
+use super::{FailureRecord, LinePlace, Record, State, StoredJob};
 use crate::failure::Cause;
 use crate::id::WorkerId;
 use crate::time::Timestamp;
@@ -52,6 +52,8 @@ pub struct JobDetail {
     pub view: JobView,
     /// How many runs ended by each cause, over its whole life.
     pub counters: BTreeMap<Cause, u64>,
+    /// Where it stands in its line, while it waits for its turn (L21).
+    pub line: Option<LinePlace>,
 }
 
 impl Serialize for JobView {

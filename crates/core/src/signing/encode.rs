@@ -25,6 +25,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         expires_at,
         idempotency_key,
         business_key,
+        ordering_key,
         correlation_id,
         tags,
         params,
@@ -54,6 +55,11 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     let trace =
         provenance.as_deref().and_then(|Provenance { signature: _, trace, damage: _ }| trace.as_deref());
     option(trace, put, text);
+    // Behind everything else, and only when there is one: jobs without it have the bytes they always had.
+    if let Some(key) = ordering_key {
+        text("ordering key", put);
+        text(key, put);
+    }
 }
 
 fn policy(promised: &Policy, put: Put<'_>) {

@@ -30,7 +30,7 @@ const ENQUEUER: [(&str, &[&str]); 3] = [
             "tag",
         ],
     ),
-    ("INSERT", &["lane", "job", "ready", "tally", "tag", "idempotency", "business"]),
+    ("INSERT", &["lane", "job", "ready", "tally", "tag", "idempotency", "business", "place", "line_change"]),
     ("UPDATE", &["lane", "tag", "ready", "record", "claim", "business"]),
 ];
 

@@ -46,7 +46,7 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
             "GRANT SELECT ON backstop.meta, backstop.lane, backstop.job, backstop.ready, backstop.claim, \
              backstop.record, backstop.done, backstop.idempotency, backstop.business, backstop.archive TO $role",
             "GRANT INSERT ON backstop.lane, backstop.job, backstop.ready, backstop.tally, backstop.tag, \
-             backstop.idempotency, backstop.business TO $role",
+             backstop.idempotency, backstop.business, backstop.place, backstop.line_change TO $role",
             // A lock on the job that holds a key asks for the right to update something of its row.
             "GRANT UPDATE (rowed) ON backstop.ready TO $role",
             "GRANT UPDATE (lane) ON backstop.record TO $role",
@@ -91,6 +91,12 @@ pub(crate) const AS_BEFORE: &str = as_on!("backstop.incident", "backstop.documen
 /// Whoever may claim may use cursors.
 pub(crate) const CURSORS_AS_CLAIMS: &str =
     as_on!("backstop.claim", "backstop.arrival", "backstop.arrival_floor", "backstop.cursor");
+
+/// Whoever may claim may give the turn on in a line.
+pub(crate) const LINES_AS_CLAIMS: &str = as_on!("backstop.claim", "backstop.line");
+
+/// Whoever may bring a business key may bring an ordering key.
+pub(crate) const PLACES_AS_KEYS: &str = as_on!("backstop.business", "backstop.place", "backstop.line_change");
 
 /// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
 ///

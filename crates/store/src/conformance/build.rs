@@ -90,6 +90,10 @@ impl JobDraft {
         })
     }
 
+    pub(super) fn in_order(self, ordering_key: &str) -> Self {
+        self.with(|new| new.spec.ordering_key = Some(ordering_key.into()))
+    }
+
     pub(super) fn supersedes(self, number: u64) -> Self {
         self.with(|new| new.supersedes = Some(id(number)))
     }

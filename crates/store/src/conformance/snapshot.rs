@@ -6,7 +6,7 @@ use backstop_core::job::State;
 use super::build::worker_id;
 use super::command::said;
 use super::fixture::{claim, room};
-use crate::{DocumentRange, Drawer, JobFilter, PageRequest, Store};
+use crate::{DocumentRange, Drawer, JobFilter, LineRange, PageRequest, Store};
 
 /// Everything that can be asked of a store, with a name for each answer. Nothing lists what is archived: `named` are
 /// the jobs to look for there.
@@ -53,6 +53,10 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     state.push(("prunable".into(), said(store.prunable(std::time::Duration::ZERO, 1_000).await)));
     state.push(("survey".into(), said(store.survey(JobFilter::default(), 1_000).await)));
     state.push(("held lanes".into(), said(store.held_lanes().await)));
+    for blocked in [false, true] {
+        let range = LineRange { blocked, limit: 1_000, ..LineRange::default() };
+        state.push((format!("lines, blocked: {blocked}"), said(store.lines(range).await)));
+    }
     state.push(("orphans".into(), said(store.orphans(1_000).await)));
     state
 }

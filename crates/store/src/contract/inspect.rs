@@ -9,8 +9,8 @@ use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView, Operated, Oper
 use backstop_core::{JobId, Refusal};
 
 use crate::{
-    Answer, Archived, Finding, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, Page, PageRequest,
-    QueueRange, QueueView, Survey, Terms, WorkerView,
+    Answer, Archived, Finding, HeldLane, Holdings, Incident, IncidentFilter, JobFilter, LineRange, LineView,
+    Page, PageRequest, QueueRange, QueueView, Survey, Terms, WorkerView,
 };
 
 /// What people ask, from the command line, over HTTP or in code. Its promises are those of [`Store`](crate::Store).
@@ -127,6 +127,12 @@ pub trait InspectStore: Send + Sync + 'static {
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all
     /// priorities, by queue, kind and version.
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>>;
+
+    /// Lists the lines that have a head, by key (L21).
+    ///
+    /// # Errors
+    /// [`crate::Error::TooMany`] for a page over `Limits::page`.
+    fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>>;
 
     /// What `doctor` says of this store.
     fn check(&self) -> Answer<'_, Vec<Finding>>;

@@ -34,6 +34,10 @@ pub trait WorkStore: Send + Sync + 'static {
     /// remember its idempotency key. A job that the same item supersedes does not stand in the way of its business
     /// key. `Submitted::state` is the stored state, which knows nothing of held lanes.
     ///
+    /// A job with an ordering key is stored as waiting and joins the end of its line (L21). The first of a line has its
+    /// turn (`Record::take_turn`) until it has succeeded, was canceled, or is not hot any more; so a dead letter keeps
+    /// its place, and the line stands still. A job that waits for its turn does not expire before it has it.
+    ///
     /// An idempotency key is remembered for ever: when its job is archived, the answer has that job's id and the
     /// state it was archived in. An id is remembered while its job is hot: a submit that brings an archived id and
     /// no known key stores a new job, and the archival of that one will replace the document of the earlier.
@@ -143,6 +147,17 @@ pub trait WorkStore: Send + Sync + 'static {
     /// Counts are exact before and after; it keeps them cheap to read. Any number of nodes may call it at once. A
     /// store that keeps its counts in one place has nothing to add.
     fn fold(&self, limit: usize) -> Answer<'_, usize>;
+
+    /// Moves on up to `limit` lines that have changed and were not moved on since, and says how many changes it has
+    /// looked at: fewer than `limit` means that it has caught up (L21).
+    ///
+    /// Every verb moves on the lines that it has changed, before it answers. What is left are changes that were made in
+    /// a transaction of the caller's, or by a process that died right after its commit. Any number of nodes may call it
+    /// at once. A store that moves lines on in the transaction that changes them has nothing to do.
+    fn advance_lines(&self, limit: usize) -> Answer<'_, usize> {
+        let _ = limit;
+        Box::pin(std::future::ready(Ok(0)))
+    }
 
     /// Jobs whose worker has stopped renewing, by the moment of the claim and then by id (L15).
     fn orphans(&self, limit: usize) -> Answer<'_, Vec<Orphan>>;

@@ -41,7 +41,7 @@ impl Tables {
         for attempt in self.runs(id) {
             *counters.entry(attempt.cause).or_default() += 1;
         }
-        Some(JobDetail { view, counters })
+        Some(JobDetail { view, counters, line: self.line_place(id) })
     }
 
     pub(super) fn job_summaries(&self, id: JobId) -> Option<JobSummary> {
@@ -96,6 +96,7 @@ impl Tables {
             workers_for_kind,
             workers_with_code: self.workers.values().filter(able).filter(new_enough).count(),
             key_holder: key_holder.map(|(job, row)| KeyHolder { job, state: row.record.state }),
+            line: self.line_place(id),
             holder,
             last_decision: self.runs(id).next_back().and_then(|run| run.decision.clone()),
         };

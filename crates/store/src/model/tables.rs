@@ -10,6 +10,7 @@ use backstop_core::failure::Fingerprint;
 use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
+use super::lines::ModelLine;
 use crate::show::PauseNote;
 use crate::working_set::LaneKey;
 use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
@@ -24,6 +25,8 @@ pub(super) struct Tables {
     pub(super) archive: BTreeMap<JobId, Archived>,
     /// Lanes that jobs have left, with their marks: a lane that ever had a job stays known.
     pub(super) lanes: BTreeMap<LaneKey, LaneMark>,
+    /// Jobs in the order of their submits, by ordering key (L21).
+    pub(super) lines: BTreeMap<Arc<str>, ModelLine>,
     /// Idempotency keys, kept for ever (L10).
     pub(super) idempotency_keys: BTreeMap<String, JobId>,
     /// Purged jobs that an idempotency key still names, with how they had ended (L10, D5).
@@ -137,6 +140,7 @@ impl Tables {
         commit.work_arrived = true;
         let job = Arc::new(StoredJob { spec: new.spec.clone(), created_at: commit.now });
         self.jobs.insert(new.spec.id, ModelJob { job, record });
+        self.join_line(&new.spec);
     }
 
     /// Stores a callback, once (F14).

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use backstop_core::explain::{ExplainContext, Holder, KeyHolder};
 use backstop_core::failure::Decision;
-use backstop_core::job::JobView;
+use backstop_core::job::{JobView, LinePlace};
 use backstop_core::{Timestamp, WorkerId};
 
 use crate::{KnownKind, WorkerView};
@@ -111,13 +111,15 @@ impl Roster {
         self.rows.into_iter().map(view).collect()
     }
 
-    /// What surrounds a job (F20). `paused` is none for an open queue; `key_holder` a live job with its business key.
+    /// What surrounds a job (F20). `paused` is none for an open queue; `key_holder` a live job with its business key;
+    /// `line` where it waits for its turn.
     #[must_use]
     pub fn around(
         &self,
         view: &JobView,
         paused: Option<PauseNote>,
         key_holder: Option<KeyHolder>,
+        line: Option<LinePlace>,
         last_decision: Option<Decision>,
     ) -> ExplainContext {
         let spec = &view.job.spec;
@@ -136,6 +138,7 @@ impl Roster {
             workers_for_kind,
             workers_with_code,
             key_holder: key_holder.filter(|holder| holder.job != spec.id),
+            line,
             holder,
             last_decision,
         }

@@ -48,7 +48,7 @@ pub use fences::Fences;
 pub use held_jobs::HeldJobs;
 pub use incident::{Aftermath, IncidentCount, Seen};
 pub use submit::SubmitNeeds;
-pub use writes::{Done, LaneKey, ReadyRow, RecordRow, Writes};
+pub use writes::{Done, LaneKey, LineWrites, ReadyRow, RecordRow, Writes};
 
 /// A job with its record, as it was loaded.
 #[derive(Debug, Clone)]
@@ -94,6 +94,8 @@ pub struct WorkingSet {
     claims: BTreeMap<Fence, ClaimRow>,
     changed_claims: HashSet<Fence>,
     new_keys: Vec<(String, JobId)>,
+    /// New jobs with an ordering key, in the order of the submits (L21).
+    joined_lines: Vec<(Arc<str>, JobId)>,
     runs: Vec<(JobId, Attempt)>,
     /// Runs that had ended before, of leases that are shown again.
     ended: HashMap<(JobId, Fence), Attempt>,
@@ -136,6 +138,7 @@ impl WorkingSet {
             claims: BTreeMap::new(),
             changed_claims: HashSet::new(),
             new_keys: Vec::new(),
+            joined_lines: Vec::new(),
             runs: Vec::new(),
             ended: HashMap::new(),
             incidents: BTreeMap::new(),
@@ -248,9 +251,25 @@ impl WorkingSet {
         if let Some(key) = &spec.business_key {
             self.holders.insert(key.clone(), spec.id);
         }
+        if let Some(key) = &spec.ordering_key {
+            self.joined_lines.push((key.clone(), spec.id));
+        }
         self.work_arrived = true;
         self.tell(|| event::enqueued(new, &record, now));
         Some(record.state)
+    }
+
+    /// Gives a job its turn (L21): it must be in the working set. Answers whether it was in a line, and whether it
+    /// blocks that line.
+    pub fn take_turn(&mut self, id: JobId) -> Option<bool> {
+        let mut record = self.job(id)?.record.clone();
+        if !record.take_turn() {
+            return None;
+        }
+        let blocked = record.blocks_line();
+        self.work_arrived |= record.state == State::Pending;
+        self.save(id, record);
+        Some(blocked)
     }
 
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).

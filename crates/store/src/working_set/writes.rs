@@ -1,12 +1,12 @@
 //! The sum of what a transaction changed, as rows to write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
-use backstop_core::job::{Attempt, Priority, Record, State, StoredJob};
+use backstop_core::job::{Attempt, Priority, Record, Spec, State, StoredJob};
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
@@ -99,10 +99,48 @@ pub struct Writes {
     pub alerts: Vec<Notice>,
     /// How the counts of lanes change.
     pub tally: BTreeMap<LaneKey, Tally>,
+    /// How lines change (L21).
+    pub lines: LineWrites,
     /// What to tell after the commit.
     pub events: Vec<Event>,
     /// True when something may have become claimable (L13).
     pub work_arrived: bool,
+}
+
+/// How lines change (L21).
+#[derive(Debug, Default)]
+pub struct LineWrites {
+    /// Jobs that join a line, in the order of their submits.
+    pub joined: Vec<(Arc<str>, JobId)>,
+    /// Jobs that leave their line, from whatever place.
+    pub left: Vec<(Arc<str>, JobId)>,
+    /// Whether a job blocks its line, if it is the head.
+    pub blocked: Vec<(Arc<str>, JobId, bool)>,
+}
+
+impl LineWrites {
+    /// The lines whose turn may have to pass on.
+    #[must_use]
+    pub fn changed(&self) -> BTreeSet<&Arc<str>> {
+        self.joined.iter().chain(&self.left).map(|(key, _)| key).collect()
+    }
+
+    /// Notes that a job that was there is not there any more.
+    pub fn leave(&mut self, spec: &Spec) {
+        self.left.extend(spec.ordering_key.as_ref().map(|key| (key.clone(), spec.id)));
+    }
+
+    /// Notes that the record of a job has changed.
+    fn moved(&mut self, spec: &Spec, before: Option<&Record>, after: &Record) {
+        let Some(key) = &spec.ordering_key else { return };
+        if after.leaves_line() {
+            self.leave(spec);
+        } else if let Some(before) = before
+            && before.blocks_line() != after.blocks_line()
+        {
+            self.blocked.push((key.clone(), spec.id, after.blocks_line()));
+        }
+    }
 }
 
 impl Writes {
@@ -153,6 +191,7 @@ impl WorkingSet {
             idempotency: std::mem::take(&mut self.new_keys),
             incidents: std::mem::take(&mut self.incidents).into_values().collect(),
             alerts: std::mem::take(&mut self.alerts),
+            lines: LineWrites { joined: std::mem::take(&mut self.joined_lines), ..LineWrites::default() },
             ..Writes::default()
         };
         writes.idempotency.sort_unstable();
@@ -182,6 +221,7 @@ impl Writes {
         let before = origin.map(|origin| &origin.record);
         self.count(&lane, before.map(|record| record.state), Some(after.state));
         self.add_keys(loaded, before);
+        self.lines.moved(spec, before, after);
         self.count_open(before.and_then(Record::incident), after.incident());
         let ready = |record: &Record, rowed: bool| ReadyRow {
             lane: lane.clone(),

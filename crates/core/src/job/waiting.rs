@@ -1,0 +1,73 @@
+//! What a waiting job waits for, other than its time and a free worker.
+
+use serde::{Deserialize, Serialize};
+
+use super::{JobDetail, JobView, State};
+use crate::id::JobId;
+use crate::time::Timestamp;
+
+/// What kind of thing is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[non_exhaustive]
+pub enum WaitReason {
+    /// The jobs before it with the same ordering key (L21).
+    OrderingKey,
+    /// A worker whose code knows it (H10).
+    Code,
+}
+
+/// What a waiting job waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WaitingFor {
+    /// What kind of thing is missing.
+    pub reason: WaitReason,
+    /// Which one: the ordering key, or the kind that nobody knows.
+    pub key: String,
+    /// The job that has what this one waits for; only where one job is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<JobId>,
+    /// When it is certain to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// How many others are before it, the holder among them; only where one job is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+}
+
+/// Where a job stands among those with its ordering key (L21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinePlace {
+    /// The job whose turn it is, and where it is; none while the line moves on.
+    pub head: Option<(JobId, State)>,
+    /// How many are before it, the head among them.
+    pub before: u64,
+}
+
+impl JobView {
+    /// What it waits for; none unless it is [waiting](State::Waiting).
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<WaitingFor> {
+        let spec = &self.job.spec;
+        let (reason, key) = match (&spec.ordering_key, self.record.state) {
+            (Some(key), State::Waiting) => (WaitReason::OrderingKey, key.to_string()),
+            _ if self.waits_for_code => (WaitReason::Code, spec.kind.to_string()),
+            _ => return None,
+        };
+        Some(WaitingFor { reason, key, holder: None, until: None, position: None })
+    }
+}
+
+impl JobDetail {
+    /// The same, with who has what it waits for.
+    #[must_use]
+    pub fn waiting_for(&self) -> Option<WaitingFor> {
+        let waiting = self.view.waiting_for()?;
+        let Some(line) = self.line.filter(|_| waiting.reason == WaitReason::OrderingKey) else {
+            return Some(waiting);
+        };
+        Some(WaitingFor { holder: line.head.map(|(id, _)| id), position: Some(line.before), ..waiting })
+    }
+}
