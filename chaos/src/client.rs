@@ -13,6 +13,9 @@ use crate::work::{CampaignJob, SLOW, policy};
 /// How many business keys the clients of a campaign fight for.
 const BUSINESS_KEYS: u64 = 12;
 
+/// How many ordering keys their jobs queue up for (L21).
+const ORDERING_KEYS: u64 = 40;
+
 /// How a client behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientBehaviour {
@@ -52,8 +55,10 @@ pub async fn submit_once(
     behaviour: ClientBehaviour,
 ) -> Option<JobId> {
     let key = format!("k{:016x}", dice.u64(..));
-    let mut job =
-        engine.enqueue(CampaignJob { number: dice.u64(..SLOW) }).policy(policy()).idempotency_key(key);
+    let work = CampaignJob { number: dice.u64(..SLOW) };
+    // A dead letter would hold up its line until a person looks after it.
+    let may_wait = !work.never_works();
+    let mut job = engine.enqueue(work).policy(policy()).idempotency_key(key);
     if dice.u64(..6) == 0 {
         let answer = [OnConflict::Reject, OnConflict::Skip, OnConflict::Replace][dice.usize(..3)];
         job = job.business_key(format!("b{}", dice.u64(..BUSINESS_KEYS))).on_conflict(answer);
@@ -61,7 +66,9 @@ pub async fn submit_once(
     if dice.u64(..10) == 0 {
         job = job.delay(Duration::from_millis(dice.u64(100..1_500)));
     }
-    if dice.u64(..12) == 0 {
+    if may_wait && dice.u64(..5) == 0 {
+        job = job.ordering_key(format!("o{}", dice.u64(..ORDERING_KEYS)));
+    } else if dice.u64(..12) == 0 {
         job = job.expires_in(Duration::from_millis(dice.u64(1..400)));
     }
     let mut job = job.into_new_job().ok()?;

@@ -90,6 +90,8 @@ pub struct TriedSubmit {
     pub idempotency_key: Option<String>,
     /// Its key among live jobs.
     pub business_key: Option<String>,
+    /// Its key among those that run one at a time.
+    pub ordering_key: Option<String>,
     /// How long it must wait, by the store's clock.
     pub delay_ms: u64,
 }
@@ -105,6 +107,7 @@ impl From<&NewJob> for TriedSubmit {
             payload: new.spec.payload.to_string(),
             idempotency_key: new.spec.idempotency_key.clone(),
             business_key: new.spec.business_key.clone(),
+            ordering_key: new.spec.ordering_key.as_deref().map(ToOwned::to_owned),
             delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         }
     }

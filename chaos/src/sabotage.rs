@@ -60,6 +60,7 @@ impl SabotagedStore {
             match self.bug {
                 Some(Bug::IdempotencyKeyIgnored) => job.spec.idempotency_key = None,
                 Some(Bug::BusinessKeyIgnored) => job.spec.business_key = None,
+                Some(Bug::OrderingKeyIgnored) => job.spec.ordering_key = None,
                 Some(Bug::DelayIgnored) => job.start = Start::Now,
                 Some(Bug::PayloadMixedUp) if self.fourth(Bug::PayloadMixedUp) => {
                     job.spec.payload = r#"{"number":3}"#.into();

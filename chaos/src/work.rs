@@ -20,6 +20,14 @@ pub struct CampaignJob {
     pub number: u64,
 }
 
+impl CampaignJob {
+    /// True when it becomes a dead letter.
+    #[must_use]
+    pub const fn never_works(&self) -> bool {
+        self.number % 10 == 2
+    }
+}
+
 impl Job for CampaignJob {
     const KIND: &'static str = "toil";
     type Context = Arc<Journal>;

@@ -16,8 +16,8 @@ use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Ending, Operation, Progress, Retention};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
-    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, NewWorker, Note, PageRequest, QueueRange,
-    Submit,
+    Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, LineRange, NewWorker, Note, PageRequest,
+    QueueRange, Submit,
 };
 use backstop_testbed::Proxy;
 use tokio::task::JoinSet;
@@ -74,6 +74,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(lead(worker, Duty::ALL.to_vec(), Duration::from_millis(1)));
     call!(terms());
     call!(fold(10));
+    call!(advance_lines(10));
     call!(orphans(10));
     call!(handed_out());
     let (rescues, expires, archives) = (term(Duty::Rescue), term(Duty::Expire), term(Duty::Archive));
@@ -97,6 +98,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(workers());
     call!(incidents(10));
     call!(held_lanes());
+    call!(lines(LineRange { limit: 10, ..LineRange::default() }));
     call!(check());
     calls.join_all().await
 }

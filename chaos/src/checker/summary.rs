@@ -13,6 +13,10 @@ use crate::journal::{self, JournalEntry, TriedSubmit};
 #[derive(Debug, Default)]
 pub struct JournalSummary {
     pub(super) tried: HashMap<JobId, TriedSubmit>,
+    /// When each submit was first tried.
+    pub(super) tried_at: HashMap<JobId, u64>,
+    /// When each submit that made a job was first acknowledged.
+    pub(super) stored_at: HashMap<JobId, u64>,
     /// What each acknowledged submit was answered.
     pub(super) acked: HashMap<JobId, BTreeSet<JobId>>,
     /// What was answered for each idempotency key.
@@ -66,6 +70,9 @@ impl JournalSummary {
         for line in journal::read_all(folder).into_iter().flat_map(|(_, lines)| lines) {
             if let JournalEntry::Acked { job, answer } = line.entry {
                 answered.push((job, answer));
+                if job == answer {
+                    summary.stored_at.entry(job).and_modify(|at| *at = line.at.min(*at)).or_insert(line.at);
+                }
             } else {
                 summary.note(line.at, line.entry);
             }
@@ -83,7 +90,10 @@ impl JournalSummary {
 
     fn note(&mut self, at: u64, entry: JournalEntry) {
         match entry {
-            JournalEntry::Trying(tried) => drop(self.tried.insert(tried.job, tried)),
+            JournalEntry::Trying(tried) => {
+                self.tried_at.entry(tried.job).and_modify(|first| *first = at.min(*first)).or_insert(at);
+                self.tried.insert(tried.job, tried);
+            }
             JournalEntry::Acked { .. } => {}
             JournalEntry::Held(lease) => *self.held.entry(lease).or_default() += 1,
             JournalEntry::Began { lease, run } => {

@@ -1,6 +1,6 @@
 //! What concerns many jobs: acknowledgements, keys, holds, counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use backstop::{JobId, Timestamp};
@@ -27,6 +27,7 @@ pub(super) fn check(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, viol
     check_holders(summary, violations);
     check_idempotency(jobs, summary, violations);
     check_business(jobs, summary, violations);
+    check_lines(jobs, summary, violations);
 }
 
 /// One fence of one job has one holder.
@@ -79,12 +80,56 @@ fn check_business(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, violat
     }
 }
 
+/// Jobs with one ordering key run one at a time, and one that was stored before another was tried runs before it (L21).
+fn check_lines(jobs: &BTreeMap<JobId, Kept>, summary: &JournalSummary, violations: &mut Vec<String>) {
+    let mut lines: HashMap<&str, Vec<(Timestamp, Timestamp, JobId)>> = HashMap::new();
+    for (id, kept) in jobs {
+        let tried = summary.tried.get(id);
+        if let Some(key) = tried.and_then(|tried| tried.ordering_key.as_deref()) {
+            lines
+                .entry(key)
+                .or_default()
+                .extend(kept.rows.iter().map(|row| (row.started_at, row.finished_at, *id)));
+        }
+    }
+    for (key, runs) in &mut lines {
+        runs.sort();
+        for pair in runs.windows(2) {
+            let ((_, ended, one), (started, _, other)) = (pair[0], pair[1]);
+            if started < ended {
+                violations.push(format!("ordering key {key}: {one} and {other} ran at once"));
+            }
+        }
+        let mut order: Vec<JobId> = runs.iter().map(|(_, _, id)| *id).collect();
+        order.dedup();
+        let seen: HashSet<JobId> = order.iter().copied().collect();
+        if seen.len() < order.len() {
+            violations.push(format!("ordering key {key}: others ran between two runs of one job"));
+        }
+        for (place, later) in order.iter().enumerate() {
+            let Some(stored) = summary.stored_at.get(later) else { continue };
+            let before =
+                order[..place].iter().find(|id| summary.tried_at.get(*id).is_some_and(|at| at > stored));
+            if let Some(before) = before {
+                violations.push(format!(
+                    "ordering key {key}: {before} was submitted after {later}, and ran before"
+                ));
+            }
+        }
+    }
+}
+
 /// The kept counts of queues are what a recount finds.
 pub(super) fn check_counts(jobs: &BTreeMap<JobId, Kept>, queues: &[QueueView], violations: &mut Vec<String>) {
     for queue in queues {
         let count = |state: State| {
             let here = jobs.values().filter(|kept| *kept.view.job.spec.queue == *queue.name);
-            here.filter(|kept| kept.view.record.state == state).count() as u64
+            // Those that wait for their turn are counted with those that wait for a worker.
+            let shown = |kept: &&Kept| match kept.view.record.state {
+                State::Waiting => State::Pending,
+                other => other,
+            };
+            here.filter(|kept| shown(kept) == state).count() as u64
         };
         let kept = [
             queue.pending + queue.waiting,

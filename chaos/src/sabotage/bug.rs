@@ -25,6 +25,8 @@ pub enum Bug {
     IdempotencyKeyIgnored,
     /// Business keys are thrown away.
     BusinessKeyIgnored,
+    /// Ordering keys are thrown away.
+    OrderingKeyIgnored,
     /// Every fourth submit is stored twice, under two ids.
     StoredTwice,
     /// Every fourth payload is another one.
@@ -53,7 +55,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::FenceDropped,
         Self::ExpiredLeaseAccepted,
         Self::AckBeforeCommit,
@@ -65,6 +67,7 @@ impl Bug {
         Self::NoPolling,
         Self::IdempotencyKeyIgnored,
         Self::BusinessKeyIgnored,
+        Self::OrderingKeyIgnored,
         Self::StoredTwice,
         Self::PayloadMixedUp,
         Self::DelayIgnored,

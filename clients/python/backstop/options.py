@@ -41,6 +41,7 @@ class SubmitOptions(TypedDict, total=False):
     max_wait_ms: int
     idempotency_key: str
     business_key: str
+    ordering_key: str
     on_conflict: str  # "reject", "skip" or "replace"
     replaces: str
     tags: List[str]

@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, migrate, queue,
-    redrive, rule, token, up, worker,
+    alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, key, migrate,
+    queue, redrive, rule, token, up, worker,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -86,6 +86,9 @@ pub(crate) enum CliCommand {
     /// List, inspect, cancel and retry jobs.
     #[command(subcommand)]
     Job(job::JobCommand),
+    /// List ordering keys, and let a blocked one go on.
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// List, pause and resume queues.
     #[command(subcommand)]
     Queue(queue::QueueCommand),

@@ -38,6 +38,7 @@ mod loops;
 mod maintenance;
 pub mod marks;
 mod open;
+pub mod ordering;
 mod outcome;
 mod parts;
 mod poll_interval;

@@ -206,6 +206,12 @@ impl<T> Enqueue<T> {
         self.with(|job| job.spec.business_key = Some(key.into()))
     }
 
+    /// Jobs with the same key run one at a time, in the order of their submits; one that fails for good holds up those
+    /// behind it until it is retried or skipped (L21). See [`Backstop::ordering_keys`](crate::Backstop::ordering_keys).
+    pub fn ordering_key(self, key: impl Into<Arc<str>>) -> Self {
+        self.with(|job| job.spec.ordering_key = Some(key.into()))
+    }
+
     /// What to do when a live job holds the business key (L11).
     pub fn on_conflict(self, policy: OnConflict) -> Self {
         self.with(|job| job.on_conflict = policy)

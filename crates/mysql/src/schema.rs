@@ -278,7 +278,7 @@ const SIXTH: &[&str] = &[
         id BINARY(16) NOT NULL,
         PRIMARY KEY (name, number),
         KEY place_number (number),
-        KEY place_job (id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+        UNIQUE KEY place_job (id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
     "CREATE TABLE IF NOT EXISTS backstop_line_change (
         number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
         name VARBINARY(1024) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",

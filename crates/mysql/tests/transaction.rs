@@ -14,7 +14,7 @@ use backstop_store::conformance::StorePlace;
 use backstop_store::{InspectStore, Submit, Submitted, WorkStore};
 
 use place::InDatabase;
-use world::{Carrier, Outcome, Step, World, job, keyed, note, success};
+use world::{Carrier, Outcome, Step, World, job, keyed, note, ordered, success};
 
 /// Makes each test once for each carrier and isolation.
 macro_rules! over_every_carrier {
@@ -48,6 +48,7 @@ over_every_carrier!(
     the_completion_commits_with_what_the_handler_wrote,
     a_completion_after_progress_leaves_one_record,
     a_completion_of_a_canceled_job_is_stale,
+    an_open_transaction_holds_up_nobodys_line,
 );
 
 async fn store_one(world: &World, new: backstop_core::job::NewJob) -> Submitted {
@@ -241,4 +242,32 @@ fn without_a_transaction_nothing_is_stored() {
         assert!(error.to_string().contains("no transaction is open"), "{error}");
         assert_eq!((world.state(1).await, world.pending().await), (None, 0));
     });
+}
+
+async fn an_open_transaction_holds_up_nobodys_line(carrier: Carrier) {
+    // L14, L21
+    let world = World::new().await;
+    store_one(&world, ordered(1, "busy")).await;
+    store_one(&world, ordered(2, "busy")).await;
+    let held = world.claim_one().await;
+    assert_eq!(held.lease.job, JobId::from_u128(1));
+    let meanwhile = async {
+        let jobs = vec![ordered(4, "line"), ordered(5, "busy"), ordered(6, "other")];
+        world.store.submit(Submit { jobs, atomic: true }).await.expect("nobody waits for that transaction");
+        let states = (world.state(2).await, world.state(4).await, world.state(6).await);
+        assert_eq!(states, (Some(State::Waiting), Some(State::Pending), Some(State::Pending)));
+    };
+    let steps = vec![
+        Step::Look,
+        Step::Submit(vec![ordered(3, "line")]),
+        Step::Finish(vec![success(&held)]),
+        Step::Wait(Box::pin(meanwhile)),
+    ];
+    let outcomes = world.transaction(carrier, true, steps).await;
+    assert!(matches!(&outcomes[2], Outcome::Finished(Ok(ends)) if ends[0].is_ok()), "{outcomes:?}");
+    assert_eq!(world.state(2).await, Some(State::Waiting), "nobody has heard of the commit");
+    assert_eq!(world.store.advance_lines(10).await.expect("maintenance"), 2, "both lines are noted");
+    assert_eq!(world.store.advance_lines(10).await.expect("maintenance"), 0);
+    let states = (world.state(2).await, world.state(3).await, world.state(5).await);
+    assert_eq!(states, (Some(State::Pending), Some(State::Waiting), Some(State::Waiting)));
 }

@@ -316,9 +316,9 @@ pub(crate) const PLACES_FIRST: &str = "SELECT n.key, p.id FROM unnest($1::text[]
      (SELECT p.id FROM backstop.place p WHERE p.key = n.key ORDER BY p.key, p.number LIMIT 1) p \
      WHERE NOT EXISTS (SELECT 1 FROM backstop.line l WHERE l.key = n.key)";
 pub(crate) const HEADS: &str =
-    "SELECT l.key, l.head FROM backstop.line l WHERE l.key > $1 ORDER BY l.key LIMIT $2";
-pub(crate) const HEADS_BLOCKED: &str =
-    "SELECT l.key, l.head FROM backstop.line l WHERE l.blocked AND l.key > $1 ORDER BY l.key LIMIT $2";
+    "SELECT l.key, l.head FROM backstop.line l WHERE l.key >= $1 AND l.key < $2 ORDER BY l.key LIMIT $3";
+pub(crate) const HEADS_BLOCKED: &str = "SELECT l.key, l.head FROM backstop.line l \
+     WHERE l.blocked AND l.key >= $1 AND l.key < $2 ORDER BY l.key LIMIT $3";
 pub(crate) const LINE_LENGTHS: &str = "SELECT n.key, c.jobs FROM unnest($1::text[]) n(key) CROSS JOIN LATERAL \
      (SELECT count(*) AS jobs FROM (SELECT 1 FROM backstop.place p WHERE p.key = n.key LIMIT 10000) w) c";
 pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l WHERE l.key = $1), (SELECT count(*) FROM \

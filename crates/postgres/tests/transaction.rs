@@ -15,7 +15,7 @@ use backstop_core::{JobId, Refusal};
 use backstop_store::{InspectStore, Submit, WorkStore};
 
 use drivers::{Driver, Outcome, Step};
-use world::{World, death, job, keyed, success};
+use world::{World, death, job, keyed, ordered, success};
 
 /// Makes each test once for each driver.
 macro_rules! over_every_driver {
@@ -47,6 +47,7 @@ over_every_driver!(
     the_completion_commits_with_what_the_handler_wrote,
     a_completion_of_a_canceled_job_is_stale,
     a_failure_in_the_callers_transaction_is_counted,
+    an_open_transaction_holds_up_nobodys_line,
 );
 
 async fn commit_makes_the_job_and_rollback_leaves_none<D: Driver>() {
@@ -230,4 +231,29 @@ fn a_call_without_a_transaction_is_refused() {
         }
         assert_eq!(world.state(1).await, None);
     });
+}
+
+async fn an_open_transaction_holds_up_nobodys_line<D: Driver>() {
+    // L14, L21
+    let world = World::new().await;
+    for new in [ordered(1, "busy"), ordered(2, "busy")] {
+        world.store.submit(Submit { jobs: vec![new], atomic: true }).await.expect("stored");
+    }
+    let held = world.claim_one().await;
+    assert_eq!(held.lease.job, JobId::from_u128(1));
+    let steps = [Step::Submit(vec![ordered(3, "line")]), Step::Finish(vec![success(&held)])];
+    let meanwhile = async {
+        let jobs = vec![ordered(4, "line"), ordered(5, "busy"), ordered(6, "other")];
+        world.store.submit(Submit { jobs, atomic: true }).await.expect("nobody waits for that transaction");
+        let states = (world.state(2).await, world.state(4).await, world.state(6).await);
+        assert_eq!(states, (Some(State::Waiting), Some(State::Pending), Some(State::Pending)));
+    };
+    let mut driver = D::connect(&world).await;
+    let outcomes = driver.transaction(&world, &steps, Box::pin(meanwhile), true).await;
+    assert!(matches!(&outcomes[1], Outcome::Finished(Ok(ends)) if ends[0].is_ok()), "{outcomes:?}");
+    assert_eq!(world.state(2).await, Some(State::Waiting), "nobody has heard of the commit");
+    assert_eq!(world.store.advance_lines(10).await.expect("maintenance"), 2, "both lines are noted");
+    assert_eq!(world.store.advance_lines(10).await.expect("maintenance"), 0);
+    let states = (world.state(2).await, world.state(3).await, world.state(5).await);
+    assert_eq!(states, (Some(State::Pending), Some(State::Waiting), Some(State::Waiting)));
 }

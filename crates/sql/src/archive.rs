@@ -44,7 +44,7 @@ pub(crate) async fn archive(
     for JobDetail { view, .. } in &details {
         writes.count(&lane_of(&view.job.spec), Some(view.record.state), None);
         writes.count_open(view.record.incident(), None);
-        writes.lines.leave(&view.job.spec);
+        writes.lines.leave(&view.job.spec, Some(&view.record));
     }
     tx.write_after(requests, writes, now).await?;
     Ok(ids.len())

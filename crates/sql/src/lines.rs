@@ -16,7 +16,7 @@ use backstop_core::JobId;
 use backstop_core::job::{JobView, LinePlace, State};
 use backstop_store::line::MOST_COUNTED;
 use backstop_store::show::{self, Roster};
-use backstop_store::{LineRange, LineView, Page};
+use backstop_store::{LineRange, LineView, NameRange, Page};
 
 use crate::columns::Columns;
 use crate::failure::SqlFailure;
@@ -95,10 +95,8 @@ pub(crate) async fn lines(
     show::page_limit(range.limit)?;
     let now = tx.now().await?;
     let statement = if range.blocked { Statement::BlockedHeads } else { Statement::Heads };
-    let page = vec![
-        Value::text(range.after.as_deref().unwrap_or_default()),
-        Value::count(range.limit.saturating_add(1)),
-    ];
+    let NameRange { from, end } = range.span();
+    let page = vec![Value::text(from), Value::text(end), Value::count(range.limit.saturating_add(1))];
     let mut heads: Vec<(String, JobId)> = Vec::new();
     for mut row in tx.ask(statement.with(page)).await? {
         heads.push((row.text()?, row.job()?));
@@ -112,8 +110,9 @@ pub(crate) async fn lines(
     let ids: Vec<JobId> = heads.iter().map(|(_, id)| *id).collect();
     let jobs = query::views(tx, &ids, &roster).await?;
     let view = |((key, head), job): ((String, JobId), Option<JobView>)| {
-        let (waiting, state) = (lengths.get(&key).copied().unwrap_or_default(), job?.record.state);
-        Some(LineView { key: key.into(), head, state, waiting })
+        let JobView { job, record, .. } = job?;
+        let (waiting, state) = (lengths.get(&key).copied().unwrap_or_default(), record.state);
+        Some(LineView { key: key.into(), head, state, queue: job.spec.queue, kind: job.spec.kind, waiting })
     };
     let views: Vec<LineView> = heads.into_iter().zip(jobs).filter_map(view).collect();
     Ok(show::cut(views, range.limit, |view| view.key.to_string()))

@@ -56,7 +56,7 @@ pub(crate) async fn purge(
     for LoadedJob { job, record, .. } in &leaving {
         writes.count(&lane_of(&job.spec), Some(record.state), None);
         writes.count_open(record.incident(), None);
-        writes.lines.leave(&job.spec);
+        writes.lines.leave(&job.spec, Some(record));
     }
     let mut requests = leave(leaving.iter().map(|loaded| &loaded.job.spec));
     requests.extend(forget(&gone));

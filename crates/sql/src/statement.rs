@@ -98,7 +98,7 @@ pub enum Statement {
     DeleteLineChanges,
     /// Rows `key`: `key, id` of the first that waits in each line that has no head.
     FirstPlaces,
-    /// `after, limit`: `key, id` of heads, by key.
+    /// `from, end, limit`: `key, id` of heads, by key.
     Heads,
     /// The same of those that block their lines.
     BlockedHeads,

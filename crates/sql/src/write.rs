@@ -147,7 +147,7 @@ impl Out {
         self.rows(Statement::DeletePlaces, &lines.left, |row, (_, id)| {
             row.job(*id);
         });
-        self.rows(Statement::DeleteHeads, &lines.left, |row, (key, id)| {
+        self.rows(Statement::DeleteHeads, &lines.heads_left, |row, (key, id)| {
             row.text(key).job(*id);
         });
         self.rows(Statement::MarkHeads, &lines.blocked, |row, (key, id, blocked)| {

@@ -10,7 +10,7 @@ use backstop_core::JobId;
 use backstop_core::job::{LinePlace, Record, Spec, State};
 use backstop_store::line::MOST_COUNTED;
 use backstop_store::show;
-use backstop_store::{LineRange, LineView, Page};
+use backstop_store::{LineRange, LineView, NameRange, Page};
 use rusqlite::{Connection, params};
 
 use crate::error::SqliteFailure;
@@ -86,10 +86,12 @@ pub(crate) fn advance(tx: &mut WriteTransaction<'_>) -> Result<(), SqliteFailure
 pub(crate) fn lines(conn: &Connection, range: &LineRange) -> Result<Page<LineView, String>, SqliteFailure> {
     show::page_limit(range.limit)?;
     let statement = if range.blocked { sql::HEADS_BLOCKED } else { sql::HEADS };
-    let values = params![range.after.as_deref().unwrap_or_default(), rows::limit(range.limit) + 1];
+    let NameRange { from, end } = range.span();
+    let values = params![from, end, rows::limit(range.limit) + 1];
     let views = rows::collect(&mut *conn.prepare_cached(statement)?, values, |row| {
         let (head, state) = (rows::job_id(row, 1)?, state_of(row.get(2)?)?);
-        Ok(LineView { key: row.get(0)?, head, state, waiting: rows::count(row, 3)? })
+        let (queue, kind) = (row.get(4)?, row.get(5)?);
+        Ok(LineView { key: row.get(0)?, head, state, queue, kind, waiting: rows::count(row, 3)? })
     })?;
     Ok(show::cut(views, range.limit, |view| view.key.to_string()))
 }

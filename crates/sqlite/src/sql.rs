@@ -172,9 +172,10 @@ macro_rules! heads {
     ($blocked:literal) => {
         concat!(
             "SELECT l.key, l.head, s.status, (SELECT count(*) FROM (SELECT 1 FROM backstop_place p \
-             WHERE p.key = l.key LIMIT 10000)) FROM backstop_line l JOIN backstop_state s ON s.id = l.head WHERE ",
+             WHERE p.key = l.key LIMIT 10000)), n.queue, n.kind FROM backstop_line l \
+             CROSS JOIN backstop_state s ON s.id = l.head CROSS JOIN backstop_lane n ON n.id = s.lane WHERE ",
             $blocked,
-            "l.key > ?1 ORDER BY l.key LIMIT ?2"
+            "l.key >= ?1 AND l.key < ?2 ORDER BY l.key LIMIT ?3"
         )
     };
 }

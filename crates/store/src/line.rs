@@ -5,6 +5,8 @@ use std::sync::Arc;
 use backstop_core::JobId;
 use backstop_core::job::State;
 
+use crate::NameRange;
+
 /// Jobs of one line that are counted at most: whoever looks at a line of millions is told that it is long.
 pub const MOST_COUNTED: u64 = 10_000;
 
@@ -13,10 +15,20 @@ pub const MOST_COUNTED: u64 = 10_000;
 pub struct LineRange {
     /// True for those alone whose head failed or is paused.
     pub blocked: bool,
+    /// Those whose keys begin with this.
+    pub prefix: String,
     /// Those behind this key.
     pub after: Option<String>,
     /// So many at most.
     pub limit: usize,
+}
+
+impl LineRange {
+    /// The keys it lists.
+    #[must_use]
+    pub fn span(&self) -> NameRange {
+        NameRange::under(&self.prefix).behind(self.after.as_deref())
+    }
 }
 
 /// A line as people see it.
@@ -28,6 +40,10 @@ pub struct LineView {
     pub head: JobId,
     /// Where that job is.
     pub state: State,
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Its kind.
+    pub kind: Arc<str>,
     /// How many jobs wait behind it, counted up to [`MOST_COUNTED`].
     pub waiting: u64,
 }

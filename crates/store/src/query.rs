@@ -248,11 +248,7 @@ impl QueueRange {
     /// The names that it is about, whatever its page.
     #[must_use]
     pub fn span(&self) -> NameRange {
-        let mut span = NameRange::under(&self.prefix);
-        if let Some(after) = &self.after {
-            span.from = span.from.max(just_after(after));
-        }
-        span
+        NameRange::under(&self.prefix).behind(self.after.as_deref())
     }
 }
 
@@ -291,6 +287,15 @@ impl NameRange {
     #[must_use]
     pub fn one(name: &str) -> Self {
         Self { from: name.to_owned(), end: just_after(name) }
+    }
+
+    /// Those of them that come after a name, if one is given.
+    #[must_use]
+    pub fn behind(mut self, name: Option<&str>) -> Self {
+        if let Some(name) = name {
+            self.from = self.from.max(just_after(name));
+        }
+        self
     }
 
     /// True when every name is in it.

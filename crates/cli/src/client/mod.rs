@@ -59,9 +59,19 @@ impl Client {
 
     /// Reads a list to its end, page by page. The path has no query.
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Problem> {
+        self.list_where(path, ("", None)).await
+    }
+
+    /// The same of those for which a condition holds, if there is one.
+    pub(crate) async fn list_where<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        (name, wanted): (&str, Option<&str>),
+    ) -> Result<Vec<T>, Problem> {
         let (mut items, mut cursor) = (Vec::new(), None);
         loop {
-            let which = query([("limit", Some(PageLimit::MOST.to_string())), ("cursor", cursor)]);
+            let wanted = (name, wanted.map(ToOwned::to_owned));
+            let which = query([wanted, ("limit", Some(PageLimit::MOST.to_string())), ("cursor", cursor)]);
             let page: shape::Items<T> = self.get(&format!("{path}{which}")).await?;
             items.extend(page.items);
             cursor = page.next_cursor;

@@ -71,6 +71,9 @@ pub(crate) struct EnqueueOptions {
     /// Allow only one live job with this key.
     #[arg(long, value_name = "KEY")]
     business_key: Option<String>,
+    /// Run jobs with the same key one at a time, in the order they were submitted.
+    #[arg(long, value_name = "KEY")]
+    ordering_key: Option<String>,
     /// What to do when a live job holds the business key: reject, skip or replace.
     #[arg(long, value_name = "POLICY", value_parser = on_conflict)]
     on_conflict: Option<OnConflict>,
@@ -193,6 +196,7 @@ impl EnqueueOptions {
             max_wait_ms: self.max_wait_ms,
             idempotency_key: self.idempotency_key.clone(),
             business_key: self.business_key.clone(),
+            ordering_key: self.ordering_key.clone(),
             on_conflict: self.on_conflict,
             tags: self.tags.clone(),
             params,

@@ -444,11 +444,18 @@ impl Record {
             self.state = state;
             return true;
         }
-        let in_line = self.state == State::Paused && self.paused_from == Some(PausedFrom::Waiting);
+        let in_line = self.is_in_line();
         if in_line {
             self.paused_from = Some(PausedFrom::Pending);
         }
         in_line
+    }
+
+    /// True while it waits for its turn, paused or not (L21).
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        let paused = self.state == State::Paused && self.paused_from == Some(PausedFrom::Waiting);
+        self.state == State::Waiting || paused
     }
 
     /// True when it makes room for the next of its line: nothing but a success, or a person who gives it up, lets

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::perform::DutyParts;
 use super::running::{MaintenanceSlot, RunningMaintenance};
 use super::state::{MaintenanceState, SHORTEST_LEASE};
-use super::{alert_loop, counts, leadership_loop, redrive, rescue, upkeep};
+use super::{alert_loop, counts, leadership_loop, lines, redrive, rescue, upkeep};
 use crate::config::WorkerTimes;
 use crate::engine::Backstop;
 use crate::loops::{Health, HealthWatch, LoopHeartbeat, Loops};
@@ -122,6 +122,9 @@ fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
         }),
         starter.supervise("counts", |parts, state, heartbeat| async move {
             counts::run(&*parts.engine.store, &state, &heartbeat).await;
+        }),
+        starter.supervise("lines", |parts, state, heartbeat| async move {
+            lines::run(&*parts.engine.store, &state, &heartbeat).await;
         }),
         starter.supervise("upkeep", |parts, state, heartbeat| async move {
             upkeep::run(&parts, &state, &heartbeat).await;

@@ -1,8 +1,8 @@
 //! Duties that one node at a time does for all (L17), one file each.
 //!
 //! Every process that serves the store takes part, with a worker in it or not: [`handle`] starts the loops, once for
-//! each engine. [`leadership_loop`] asks for what somebody has to lead all the time; [`rescue`], [`redrive`] and
-//! [`counts`] do it while they lead. [`upkeep`] leads the rest for as long as it takes, and tells the store what queues
+//! each engine. [`leadership_loop`] asks for what somebody has to lead all the time; [`rescue`], [`redrive`],
+//! [`counts`] and [`lines`] do it while they lead. [`upkeep`] leads the rest for as long as it takes, and tells the store what queues
 //! let in ([`gates`]); what each duty is stands in [`perform`]. Nothing that takes long holds up a rescue.
 
 mod alert;
@@ -16,6 +16,7 @@ mod gates;
 mod handle;
 mod leadership;
 mod leadership_loop;
+mod lines;
 mod perform;
 mod prune;
 mod redrive;

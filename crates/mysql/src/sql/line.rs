@@ -35,9 +35,9 @@ pub(crate) const LINE_CHANGES_DELETE: Bulk =
 pub(crate) const PLACE_FIRST: &str = "SELECT p.name, p.id FROM backstop_place p FORCE INDEX (PRIMARY) WHERE p.name = ? \
      AND NOT EXISTS (SELECT 1 FROM backstop_line l WHERE l.name = p.name) ORDER BY p.number LIMIT 1";
 pub(crate) const HEADS: &str =
-    "SELECT l.name, l.head FROM backstop_line l WHERE l.name > ? ORDER BY l.name LIMIT ?";
+    "SELECT l.name, l.head FROM backstop_line l WHERE l.name >= ? AND l.name < ? ORDER BY l.name LIMIT ?";
 pub(crate) const HEADS_BLOCKED: &str = "SELECT l.name, l.head FROM backstop_line l FORCE INDEX (line_blocked) \
-     WHERE l.blocked = 1 AND l.name > ? ORDER BY l.name LIMIT ?";
+     WHERE l.blocked = 1 AND l.name >= ? AND l.name < ? ORDER BY l.name LIMIT ?";
 pub(crate) const LINE_LENGTH: &str = "SELECT w.name, COUNT(*) FROM (SELECT p.name FROM backstop_place p \
      FORCE INDEX (PRIMARY) WHERE p.name = ? LIMIT 10000) w GROUP BY w.name";
 pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop_line l WHERE l.name = ?), \

@@ -198,6 +198,13 @@ pub(crate) fn keyed(number: u128, key: &str) -> NewJob {
     new
 }
 
+/// A job in a line.
+pub(crate) fn ordered(number: u128, ordering_key: &str) -> NewJob {
+    let mut new = job(number);
+    new.spec.ordering_key = Some(ordering_key.into());
+    new
+}
+
 /// A job with something in every field.
 pub(crate) fn full_job(number: u128) -> NewJob {
     let mut new = job(number);

@@ -137,6 +137,13 @@ pub(crate) fn keyed(number: u128, key: &str) -> NewJob {
     new
 }
 
+/// A job in a line.
+pub(crate) fn ordered(number: u128, ordering_key: &str) -> NewJob {
+    let mut new = job(number);
+    new.spec.ordering_key = Some(ordering_key.into());
+    new
+}
+
 /// A job with something in every field.
 pub(crate) fn full_job(number: u128) -> NewJob {
     let mut new = job(number);
@@ -149,6 +156,7 @@ pub(crate) fn full_job(number: u128) -> NewJob {
     spec.expires_at = Some(Timestamp::from_micros(4_000_000_000_000_000));
     spec.idempotency_key = Some("once".into());
     spec.business_key = Some("ada".into());
+    spec.ordering_key = Some("accounts".into());
     spec.correlation_id = Some("trace-1".into());
     spec.tags = vec!["red".into(), "blue".into()];
     spec.params = Some("{\"a\":1}".into());

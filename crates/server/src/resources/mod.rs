@@ -14,6 +14,7 @@ pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod names;
 pub(crate) mod openapi;
+pub(crate) mod ordering_keys;
 pub(crate) mod queues;
 pub(crate) mod redrives;
 pub(crate) mod routes;

@@ -14,7 +14,7 @@ use crate::api::Api;
 use crate::error::ApiError;
 
 /// The parts of a job's document that hold keys.
-const KEYS: [&str; 3] = ["idempotency_key", "business_key", "correlation_id"];
+const KEYS: [&str; 4] = ["idempotency_key", "business_key", "ordering_key", "correlation_id"];
 
 /// Refuses a name of the engine's own.
 ///
@@ -81,8 +81,13 @@ pub(crate) fn job(caller: &Caller, mut job: JobJson) -> Option<JobJson> {
         return Some(job);
     }
     job.queue = queue.into();
-    for key in [&mut job.idempotency_key, &mut job.business_key, &mut job.correlation_id] {
+    let keys =
+        [&mut job.idempotency_key, &mut job.business_key, &mut job.ordering_key, &mut job.correlation_id];
+    for key in keys {
         *key = key.take().map(|key| own_key(caller, &key).to_owned());
+    }
+    if let Some(waiting) = &mut job.waiting_for {
+        waiting.key = own_key(caller, &waiting.key).to_owned();
     }
     Some(job)
 }
@@ -100,6 +105,9 @@ pub(crate) fn document(caller: &Caller, job: &mut Value) -> bool {
             job[name] = Value::from(own_key(caller, key).to_owned());
         }
     }
+    if let Some(key) = job["waiting_for"]["key"].as_str() {
+        job["waiting_for"]["key"] = Value::from(own_key(caller, key).to_owned());
+    }
     true
 }
 
@@ -108,7 +116,8 @@ pub(crate) fn sentences(caller: &Caller, view: &JobView, explanation: &mut Expla
     let Some(tenant) = caller.tenant() else { return };
     let spec = &view.job.spec;
     let incident = format!("{tenant}/{}", spec.kind);
-    let stored = [Some(&*spec.queue), spec.business_key.as_deref(), Some(&*incident)];
+    let stored =
+        [Some(&*spec.queue), spec.business_key.as_deref(), spec.ordering_key.as_deref(), Some(&*incident)];
     let own = |text: &mut String| {
         for name in stored.into_iter().flatten() {
             *text = text.replace(name, own_key(caller, name));

@@ -273,6 +273,7 @@ async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Re
     let keys = [
         ("idempotency_key", &job.idempotency_key),
         ("business_key", &job.business_key),
+        ("ordering_key", &job.ordering_key),
         ("correlation_id", &job.correlation_id),
     ];
     for (field, key) in keys {
@@ -347,6 +348,7 @@ fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, Ap
         max_wait_ms: max_wait (Duration::from_millis);
         idempotency_key: idempotency_key (|key| names::stored_key(caller, key));
         business_key: business_key (|key| names::stored_key(caller, key));
+        ordering_key: ordering_key (|key| names::stored_key(caller, key));
         correlation_id: correlation_id (|key| names::stored_key(caller, key));
         on_conflict: on_conflict;
         replaces: replaces;
@@ -374,9 +376,6 @@ fn check_together(job: &SubmitJob<'_>) -> Result<(), ApiError> {
     };
     if job.run_at.is_some() && job.delay_ms.is_some() {
         return Err(refused("delay_ms", "it cannot be combined with run_at; leave one out"));
-    }
-    if job.ordering_key.is_some() {
-        return Err(refused("ordering_key", "jobs cannot be ordered by a key yet; leave it out"));
     }
     Ok(())
 }

@@ -65,6 +65,9 @@ pub struct SubmitJob<'a> {
     /// No two live jobs share this key (L11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub business_key: Option<String>,
+    /// Jobs with the same key run one at a time, in the order of their submits (L21).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<String>,
     /// What to do when a live job holds the business key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,
@@ -87,10 +90,6 @@ pub struct SubmitJob<'a> {
     /// The job to store when this one has failed for good, in the same transaction (F14).
     #[serde(borrow, default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<CallbackJob<'a>>,
-    /// Reserved: refused until jobs can be ordered.
-    #[serde(default, skip_serializing)]
-    #[schema(ignore)]
-    pub ordering_key: Option<String>,
 }
 
 /// A priority as it may be said: a level, a word, or nothing.

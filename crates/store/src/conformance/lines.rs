@@ -34,7 +34,7 @@ impl Fixture {
     }
 
     async fn lines(&self, blocked: bool) -> Vec<LineView> {
-        let range = LineRange { blocked, after: None, limit: 100 };
+        let range = LineRange { blocked, limit: 100, ..LineRange::default() };
         self.store.lines(range).await.expect("lines").items
     }
 
@@ -133,7 +133,8 @@ pub async fn a_failed_head_blocks_its_line_until_it_is_retried(w: Fixture) {
     assert!(w.lines(true).await.is_empty(), "nothing blocks yet");
     let head = w.dead_head().await;
     assert_eq!(w.states(&[1, 2, 3]).await, [State::Failed, State::Waiting, State::Waiting]);
-    let blocked = LineView { key: "line".into(), head, state: State::Failed, waiting: 2 };
+    let (queue, kind) = ("default".into(), "work".into());
+    let blocked = LineView { key: "line".into(), head, state: State::Failed, queue, kind, waiting: 2 };
     assert!(blocked.is_blocked());
     assert_eq!(w.lines(true).await, [blocked]);
     assert_eq!(w.lines(false).await.len(), 2);
@@ -282,6 +283,10 @@ pub async fn lines_are_listed_in_pages(w: Fixture) {
         }
     }
     assert_eq!(seen, ["B", "a", "b", "c d", "é"], "by their bytes");
+    let some = LineRange { prefix: "b".to_owned(), limit: 10, ..LineRange::default() };
+    let keys: Vec<_> =
+        w.store.lines(some).await.expect("lines").items.into_iter().map(|line| line.key).collect();
+    assert_eq!(keys, ["b".into()], "those that begin so");
     let refused = w.store.lines(LineRange { limit: 100_000, ..LineRange::default() }).await;
     assert_eq!(refused.expect_err("over the limit").code(), "too_large");
 }

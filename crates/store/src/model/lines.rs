@@ -59,11 +59,18 @@ impl Tables {
     pub(super) fn lines_like(&self, range: &LineRange) -> Result<Page<LineView, String>, Error> {
         let view = |(key, line): (&Arc<str>, &ModelLine)| {
             let head = line.head?;
-            let state = self.jobs.get(&head)?.record.state;
-            Some(LineView { key: key.clone(), head, state, waiting: capped(line.waiting.len()) })
+            let row = self.jobs.get(&head)?;
+            Some(LineView {
+                key: key.clone(),
+                head,
+                state: row.record.state,
+                queue: row.job.spec.queue.clone(),
+                kind: row.job.spec.kind.clone(),
+                waiting: capped(line.waiting.len()),
+            })
         };
-        let behind = |view: &LineView| range.after.as_deref().is_none_or(|after| &*view.key > after);
-        let wanted = |view: &LineView| behind(view) && (!range.blocked || view.is_blocked());
+        let span = range.span();
+        let wanted = |view: &LineView| span.holds(&view.key) && (!range.blocked || view.is_blocked());
         let views = self.lines.iter().filter_map(view).filter(wanted);
         cut(views, range.limit, |view| view.key.to_string())
     }

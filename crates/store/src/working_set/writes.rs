@@ -112,8 +112,10 @@ pub struct Writes {
 pub struct LineWrites {
     /// Jobs that join a line, in the order of their submits.
     pub joined: Vec<(Arc<str>, JobId)>,
-    /// Jobs that leave their line, from whatever place.
+    /// Jobs that leave their line while they wait for their turn.
     pub left: Vec<(Arc<str>, JobId)>,
+    /// Heads that leave their line.
+    pub heads_left: Vec<(Arc<str>, JobId)>,
     /// Whether a job blocks its line, if it is the head.
     pub blocked: Vec<(Arc<str>, JobId, bool)>,
 }
@@ -122,19 +124,26 @@ impl LineWrites {
     /// The lines whose turn may have to pass on.
     #[must_use]
     pub fn changed(&self) -> BTreeSet<&Arc<str>> {
-        self.joined.iter().chain(&self.left).map(|(key, _)| key).collect()
+        self.joined.iter().chain(&self.left).chain(&self.heads_left).map(|(key, _)| key).collect()
     }
 
-    /// Notes that a job that was there is not there any more.
-    pub fn leave(&mut self, spec: &Spec) {
-        self.left.extend(spec.ordering_key.as_ref().map(|key| (key.clone(), spec.id)));
+    /// Notes that a job that had this record leaves its line. Each place is named alone: a caller's transaction must
+    /// not lock what it does not change.
+    pub fn leave(&mut self, spec: &Spec, before: Option<&Record>) {
+        let Some(key) = &spec.ordering_key else { return };
+        match before {
+            Some(before) if before.is_in_line() => self.left.push((key.clone(), spec.id)),
+            Some(_) => self.heads_left.push((key.clone(), spec.id)),
+            // It came and went in one transaction.
+            None => self.joined.retain(|(_, id)| *id != spec.id),
+        }
     }
 
     /// Notes that the record of a job has changed.
     fn moved(&mut self, spec: &Spec, before: Option<&Record>, after: &Record) {
         let Some(key) = &spec.ordering_key else { return };
         if after.leaves_line() {
-            self.leave(spec);
+            self.leave(spec, before);
         } else if let Some(before) = before
             && before.blocks_line() != after.blocks_line()
         {

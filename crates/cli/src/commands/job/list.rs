@@ -1,7 +1,7 @@
 //! `backstop job list`.
 
 use backstop::{State, Timestamp};
-use backstop_core::job::JobJson;
+use backstop_core::job::{JobJson, WaitReason};
 use backstop_server::shape::Items;
 
 use crate::app::App;
@@ -77,14 +77,17 @@ fn note(job: &JobJson) -> String {
     let said = match job.status {
         State::Succeeded => job.warning.clone(),
         State::Canceled => job.cancel_reason.clone(),
-        State::Waiting if job.waits_for_code => Some("waits for code".to_owned()),
+        State::Waiting => job.waiting_for.as_ref().map(|waiting| match waiting.reason {
+            WaitReason::OrderingKey => format!("waits for its turn ({})", waiting.key),
+            _ => "waits for code".to_owned(),
+        }),
         State::Running => job.progress.as_ref().map(|p| format!("{}% {}", p.percent, p.note)),
         State::Failed => {
             let reason = job.terminal_reason.map_or("failed", backstop::TerminalReason::as_str);
             let error = job.last_error.as_ref();
             Some(error.map_or_else(|| reason.to_owned(), |message| format!("{reason}: {message}")))
         }
-        State::Pending | State::Waiting | State::Paused => job.last_error.clone(),
+        State::Pending | State::Paused => job.last_error.clone(),
     };
     said.unwrap_or_default()
 }

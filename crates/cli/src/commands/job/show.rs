@@ -73,6 +73,7 @@ fn submitted(facts: &mut Properties, job: &JobJson) {
     }
     facts.text("idempotency key", job.idempotency_key.as_deref());
     facts.text("business key", job.business_key.as_deref());
+    facts.text("ordering key", job.ordering_key.as_deref());
     facts.text("correlation id", job.correlation_id.as_deref());
     if let Some(parent) = job.callback_of {
         facts.add("callback of", parent.to_string());

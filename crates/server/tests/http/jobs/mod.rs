@@ -6,6 +6,7 @@ mod described;
 mod ids;
 mod look;
 mod operate;
+mod ordering_keys;
 mod submit;
 mod tenants;
 

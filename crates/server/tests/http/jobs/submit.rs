@@ -112,7 +112,8 @@ async fn refusals_name_the_field_and_the_holder() {
         (json!({ "kind": "mail", "run_at": "soon" }), "run_at"),
         (json!({ "kind": "mail", "run_at": "2999-01-01T00:00:00Z", "delay_ms": 1 }), "delay_ms"),
         (json!({ "kind": "mail", "timeout_ms": 0 }), "timeout_ms"),
-        (json!({ "kind": "mail", "ordering_key": "o" }), "ordering_key"),
+        (json!({ "kind": "mail", "ordering_key": "" }), "ordering_key"),
+        (json!({ "kind": "mail", "ordering_key": "a\nb" }), "ordering_key"),
         (json!({ "kind": "mail", "colour": "red" }), "colour"),
         (json!({ "kind": "mail", "on_success": {"queue": "x"} }), "on_success.kind"),
     ] {
@@ -150,7 +151,7 @@ async fn a_batch_is_stored_as_a_whole_or_not_at_all() {
     assert_eq!(refused.json()["error"]["details"]["index"], 1);
     assert_eq!(count().await, 2, "nothing of it was stored");
     let partial = batch(json!({
-        "jobs": [{"kind": "c"}, {"kind": ""}, {"kind": "d", "ordering_key": "o"}, {"kind": "e"}], "partial": true
+        "jobs": [{"kind": "c"}, {"kind": ""}, {"kind": "d", "ordering_key": ""}, {"kind": "e"}], "partial": true
     }))
     .await;
     assert_eq!(partial.status, 207);
