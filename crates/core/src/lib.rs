@@ -20,6 +20,7 @@
 
 pub mod admit;
 pub mod alert;
+pub mod depth;
 pub mod envelope;
 pub mod event;
 pub mod explain;

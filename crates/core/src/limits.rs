@@ -38,6 +38,8 @@ pub struct Limits {
     pub kinds_per_tenant: usize,
     /// Incidents of one tenant; failures of other sorts are gathered in one for each kind (E13).
     pub incidents_per_tenant: usize,
+    /// Jobs of one tenant that may wait, in all its queues together; any number unless set (H12).
+    pub max_depth_per_tenant: Option<u64>,
 }
 
 impl Limits {
@@ -80,6 +82,7 @@ impl Default for Limits {
             queues_per_tenant: 1_000,
             kinds_per_tenant: 1_000,
             incidents_per_tenant: 10_000,
+            max_depth_per_tenant: None,
         }
     }
 }

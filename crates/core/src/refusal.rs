@@ -1,7 +1,10 @@
 //! Refusals: what a caller asked for and cannot have, each with a code, a cause and a way out (E10).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use crate::depth::DepthScope;
 use crate::id::JobId;
 use crate::job::State;
 use crate::signing::SignatureError;
@@ -81,6 +84,16 @@ pub enum Refusal {
         /// The job.
         job: JobId,
     },
+    /// As many jobs wait there as may (H12).
+    #[error("{scope} is full ({depth} waiting, the limit is {limit})")]
+    QueueFull {
+        /// Where.
+        scope: DepthScope,
+        /// How many wait.
+        depth: u64,
+        /// How many may.
+        limit: u64,
+    },
     /// An item was fine, but its batch was not, and the batch is all or nothing.
     #[error("not stored: item {index} of the same batch was refused")]
     BatchRefused {
@@ -90,6 +103,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// How long to wait before a submit to a full queue is tried again. Nobody knows when there is room; this is soon
+    /// enough for a queue that moves, and costs one that does not little.
+    pub const WHEN_FULL: Duration = Duration::from_secs(1);
+
     /// A refusal of one field's value.
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Invalid { field, problem: problem.into() }
@@ -108,6 +125,7 @@ impl Refusal {
             Self::NoSuchJob { .. } => "no_such_job",
             Self::WrongState { .. } => "wrong_state",
             Self::MovedOn { .. } => "moved_on",
+            Self::QueueFull { .. } => "queue_full",
             Self::BatchRefused { .. } => "batch_refused",
         }
     }
@@ -129,6 +147,9 @@ impl Refusal {
             Self::WrongState { state: State::Running, verb: "paused", .. } => "cancel it instead",
             Self::WrongState { .. } => "look at it with `backstop job show`",
             Self::MovedOn { .. } => "nothing: it has had its turn",
+            Self::QueueFull { .. } => {
+                "submit again later: nothing was stored; or start more workers, or raise the limit"
+            }
             Self::BatchRefused { .. } => "correct the refused item, or submit with `partial`",
         }
     }
@@ -149,6 +170,14 @@ impl Refusal {
             Self::NotReplaceable { job, state } => json!({ "id": job, "status": state }),
             Self::NoSuchJob { job } | Self::MovedOn { job } => json!({ "id": job }),
             Self::WrongState { job, state, verb } => json!({ "id": job, "status": state, "verb": verb }),
+            Self::QueueFull { scope, depth, limit } => {
+                let (what, name) = match scope {
+                    DepthScope::Queue(name) => ("queue", name),
+                    DepthScope::Tenant(name) => ("tenant", name),
+                };
+                let wait = u64::try_from(Self::WHEN_FULL.as_millis()).unwrap_or(u64::MAX);
+                json!({ what: name, "depth": depth, "limit": limit, "retry_after_ms": wait })
+            }
             Self::BatchRefused { index } => json!({ "index": index }),
         }
     }

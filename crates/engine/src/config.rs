@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use backstop_core::Limits;
 use backstop_core::admit::AllowedKinds;
+use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
 use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Retention};
+use backstop_core::{Limits, tenant};
 use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
@@ -133,6 +134,8 @@ pub struct QueueConfig {
     pub defaults: JobDefaults,
     /// True makes a kind that no worker knows a failed attempt instead of a wait (H10).
     pub fail_unknown_kind: bool,
+    /// Further submits are refused while so many jobs wait here (H12); any number may unless set.
+    pub max_depth: Option<u64>,
 }
 
 impl Default for Config {
@@ -311,6 +314,16 @@ impl Config {
         if rows > limit { Err(StoreError::TooMany { what: "page", actual: rows, limit }) } else { Ok(()) }
     }
 
+    /// How many jobs may wait where a job of this queue would (H12).
+    pub(crate) fn depth_limits(&self, queue: &str) -> Vec<DepthLimit> {
+        let of_queue = self.queues.get(queue).and_then(|queue| queue.max_depth);
+        let of_queue = of_queue.map(|most| DepthLimit { scope: DepthScope::Queue(queue.into()), most });
+        let of_tenant = tenant::of_queue(queue).zip(self.limits.max_depth_per_tenant);
+        let of_tenant =
+            of_tenant.map(|(name, most)| DepthLimit { scope: DepthScope::Tenant(name.into()), most });
+        of_queue.into_iter().chain(of_tenant).collect()
+    }
+
     pub(crate) fn gate(&self, queue: &str) -> AllowedKinds {
         self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
     }
@@ -336,6 +349,13 @@ impl QueueConfig {
     #[must_use]
     pub fn policy(mut self, defaults: impl Into<JobDefaults>) -> Self {
         self.defaults = defaults.into();
+        self
+    }
+
+    /// Refuses further submits while so many jobs wait here, due or not (H12).
+    #[must_use]
+    pub const fn max_depth(mut self, jobs: u64) -> Self {
+        self.max_depth = Some(jobs);
         self
     }
 

@@ -306,6 +306,7 @@ impl<T> Enqueue<T> {
             let due = job.start.run_at(now).max(now);
             job.spec.expires_at = job.spec.expires_at.or_else(|| Some(due.after(defaults.expires_in?)));
             admit(&job, &config.limits, &config.gate(&job.spec.queue))?;
+            job.depth_limits = config.depth_limits(&job.spec.queue);
             // Sealed first: what is signed is what is stored.
             sealing::close(config, &mut job.spec)?;
             signing::vouch(config, &mut job.spec);

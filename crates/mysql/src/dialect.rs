@@ -9,7 +9,7 @@ use crate::error::NO_TRANSACTION;
 use crate::list;
 use crate::shape::StatementShape::{self, Each, Insert, Once, Rows};
 use crate::shape::queries;
-use crate::sql::{self, archive, document, duty, incident, line, worker};
+use crate::sql::{self, archive, depth, document, duty, incident, line, worker};
 
 /// The dialect of MariaDB and MySQL.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +86,8 @@ statement_table! {
         InsertBusinessKeys => &[Rows(sql::KEYS_INSERT)],
         DeleteBusinessKeys => &[Each(sql::KEY_DELETE)],
         InsertReady => &[Insert(&encode::READY, "")],
+        LockDepths => &[Rows(depth::LOCK)],
+        Depths => &[Rows(depth::DEPTHS)],
         InsertPlaces => &[Rows(line::PLACES_INSERT)],
         DeletePlaces => &[Rows(line::PLACES_DELETE)],
         InsertHeads => &[Rows(line::HEADS_INSERT)],

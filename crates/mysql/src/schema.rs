@@ -279,6 +279,8 @@ const SIXTH: &[&str] = &[
         PRIMARY KEY (name, number),
         KEY place_number (number),
         UNIQUE KEY place_job (id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    // H12: a row for each place whose waiting jobs were ever counted, to be locked while they are.
+    "CREATE TABLE IF NOT EXISTS backstop_depth (name VARBINARY(1024) NOT NULL PRIMARY KEY) ENGINE=InnoDB",
     "CREATE TABLE IF NOT EXISTS backstop_line_change (
         number BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
         name VARBINARY(1024) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",

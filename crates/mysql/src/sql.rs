@@ -24,6 +24,7 @@ macro_rules! clock {
 }
 
 pub(crate) mod archive;
+pub(crate) mod depth;
 pub(crate) mod document;
 pub(crate) mod duty;
 pub(crate) mod incident;

@@ -84,6 +84,8 @@ statement_table! {
         InsertIdempotencyKeys => &[sql::IDEMPOTENCY_INSERT],
         InsertBusinessKeys => &[sql::KEYS_INSERT],
         DeleteBusinessKeys => &[sql::KEYS_DELETE],
+        LockDepths => &[sql::DEPTHS_LOCK],
+        Depths => &[sql::DEPTHS],
         InsertPlaces => &[sql::PLACES_INSERT],
         DeletePlaces => &[sql::PLACES_DELETE],
         InsertHeads => &[sql::HEADS_INSERT],

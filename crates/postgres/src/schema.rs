@@ -327,6 +327,8 @@ const THIRTEENTH: &[&str] = &[
         key text COLLATE \"C\" NOT NULL)",
     roles::LINES_AS_CLAIMS,
     roles::PLACES_AS_KEYS,
+    // H12: what the function that submits may find full.
+    function::ENQUEUE_BOUNDED,
 ];
 
 /// How an index is made beside everything that is going on.

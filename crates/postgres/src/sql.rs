@@ -294,6 +294,16 @@ pub(crate) const CLAIM_RENUMBER: &str = "UPDATE backstop.claim SET fence = nextv
      edits = edits + 1 WHERE fence = $1 AND worker = $2 RETURNING fence";
 pub(crate) const CLAIMS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
 
+// How many jobs wait (H12).
+
+/// In one order, so that two never wait for each other.
+pub(crate) const DEPTHS_LOCK: &str = "SELECT pg_advisory_xact_lock(n.lock)::text FROM (SELECT DISTINCT \
+     hashtextextended('backstop.depth/' || n.name, 72508239) AS lock FROM unnest($1::text[]) n(name) ORDER BY 1) n";
+pub(crate) const DEPTHS: &str = "SELECT n.first, ((SELECT coalesce(sum(l.pending + l.waiting), 0) FROM backstop.lane l \
+     WHERE l.queue >= n.first AND l.queue < n.behind) + (SELECT coalesce(sum(t.pending + t.waiting), 0) \
+     FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane WHERE l.queue >= n.first AND l.queue < n.behind))::bigint \
+     FROM unnest($1::text[], $2::text[]) n(first, behind)";
+
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
 /// The numbers of places grow in the order of the rows.

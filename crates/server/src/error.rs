@@ -115,9 +115,16 @@ impl From<Refusal> for ApiError {
             | Refusal::Signature(_)
             | Refusal::KindNotAllowed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::NoSuchJob { .. } => StatusCode::NOT_FOUND,
+            Refusal::QueueFull { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::CONFLICT,
         };
-        Self::new(status, refusal.code(), refusal.to_string()).hint(refusal.hint()).details(refusal.details())
+        let error = Self::new(status, refusal.code(), refusal.to_string())
+            .hint(refusal.hint())
+            .details(refusal.details());
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            return error.retry_after(Refusal::WHEN_FULL.as_secs());
+        }
+        error
     }
 }
 

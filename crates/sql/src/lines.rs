@@ -16,7 +16,7 @@ use backstop_core::JobId;
 use backstop_core::job::{JobView, LinePlace, State};
 use backstop_store::line::MOST_COUNTED;
 use backstop_store::show::{self, Roster};
-use backstop_store::{LineRange, LineView, NameRange, Page};
+use backstop_store::{Error, LineRange, LineView, NameRange, Page};
 
 use crate::columns::Columns;
 use crate::failure::SqlFailure;
@@ -35,16 +35,45 @@ const BATCH: usize = 1_000;
 /// Moves lines on after a commit that has changed some. When that fails, the notes are still there: the next commit that
 /// changes a line, or maintenance, finds them.
 pub(crate) async fn advance_now(shared: &Arc<Shared>) {
-    let call = Call::write().for_group();
-    while let Ok(looked_at) = shared.transact(call, |tx| Box::pin(advance(tx, BATCH))).await {
-        if looked_at < BATCH {
-            return;
+    while let Ok(BATCH) = advance_apart(shared, Call::write().for_group(), BATCH).await {}
+}
+
+/// Moves lines on, in up to `limit` places, and answers how many it has looked at. One that the database refuses to move
+/// keeps no other from its turn (C7): the batch is tried in halves until that one is alone, and then its note goes behind
+/// all others, where it is found the next time.
+pub(crate) async fn advance_apart(shared: &Arc<Shared>, call: Call, limit: usize) -> Result<usize, Error> {
+    let (mut all, mut size) = (0, limit.max(1));
+    loop {
+        match shared.transact(call, move |tx| Box::pin(advance(tx, size))).await {
+            Ok(looked_at) => {
+                all += looked_at;
+                if looked_at < size || all >= limit {
+                    return Ok(all);
+                }
+            }
+            Err(Error::Corrupt { .. } | Error::Backend { .. }) if size > 1 => size /= 2,
+            Err(Error::Corrupt { .. } | Error::Backend { .. }) => {
+                shared.transact(call, |tx| Box::pin(postpone(tx))).await?;
+                return Ok(all);
+            }
+            Err(away) => return Err(away),
         }
     }
 }
 
+/// Puts the first note behind all others.
+async fn postpone(tx: &mut Transaction) -> Result<(), SqlFailure> {
+    let (mut gone, mut again) = (Columns::default(), Columns::default());
+    for mut row in tx.ask(Statement::LockLineChanges.with(vec![Value::count(1)])).await? {
+        gone.row().int(row.int()?);
+        again.row().text(&row.text()?);
+    }
+    let requests = vec![Statement::DeleteLineChanges.rows(gone), Statement::InsertLineChanges.rows(again)];
+    tx.commit(requests).await.map(drop)
+}
+
 /// Gives the turn on in lines that have changed; answers how many notes it has looked at.
-pub(crate) async fn advance(tx: &mut Transaction, limit: usize) -> Result<usize, SqlFailure> {
+async fn advance(tx: &mut Transaction, limit: usize) -> Result<usize, SqlFailure> {
     let mut notes: Vec<(i64, String)> = Vec::new();
     for mut row in tx.ask(Statement::LockLineChanges.with(vec![Value::count(limit)])).await? {
         notes.push((row.int()?, row.text()?));

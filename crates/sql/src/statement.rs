@@ -80,6 +80,10 @@ pub enum Statement {
     DeleteBusinessKeys,
     /// Rows in the order of [`encode::READY`](crate::encode::READY).
     InsertReady,
+    /// Rows `name`: whoever counts the jobs that wait in these places waits until our transaction has ended (H12).
+    LockDepths,
+    /// Rows `from, end` of queues: `from, count` of jobs that wait there.
+    Depths,
     /// Rows `key, id`: jobs that join lines, in this order (L21).
     InsertPlaces,
     /// Rows `id`: jobs that do not wait in a line any more.

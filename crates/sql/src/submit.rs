@@ -1,9 +1,13 @@
 //! Storing jobs (L10-L12, L22).
 
+use std::collections::{BTreeSet, HashMap};
+
+use backstop_core::depth::DepthScope;
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::working_set::{SubmitNeeds, WorkingSet, Writes};
-use backstop_store::{Submit, Submitted};
+use backstop_store::{NameRange, Submit, Submitted};
 
+use crate::columns::Columns;
 use crate::decode::state_of;
 use crate::failure::SqlFailure;
 use crate::lanes::Lanes;
@@ -52,10 +56,44 @@ pub async fn decide(tx: &mut Transaction, submit: &Submit, optimistic: bool) -> 
     // A lane that has to be made first would stay when a job turns out to be there already.
     let plain = optimistic && SubmitNeeds::are_plain(&submit.jobs) && shared.lanes.know_all_of(&submit.jobs);
     if !plain {
+        lock_depths(tx, submit).await?;
         load_needs(tx, &shared.lanes, &mut set, submit).await?;
     }
     let answers = set.submit(submit)?;
     Ok(Decided { answers, writes: set.into_writes(), now })
+}
+
+/// Lets nobody else count the jobs that wait where this submit may find no room (H12). Not for callers' transactions,
+/// which stay open for long: what they store is counted when it has been committed.
+async fn lock_depths(session: &mut dyn Session, submit: &Submit) -> Result<(), SqlFailure> {
+    let scopes = SubmitNeeds::of(&submit.jobs).depths;
+    let names = Value::texts(scopes.iter().map(ToString::to_string));
+    if !scopes.is_empty() {
+        session.ask(Statement::LockDepths.each(names)).await?;
+    }
+    Ok(())
+}
+
+/// Adds how many jobs wait in places that are limited to the working set.
+async fn load_depths(
+    session: &mut dyn Session,
+    set: &mut WorkingSet,
+    scopes: BTreeSet<DepthScope>,
+) -> Result<(), SqlFailure> {
+    let mut places: HashMap<String, DepthScope> = HashMap::new();
+    let mut ranges = Columns::default();
+    for scope in scopes {
+        let NameRange { from, end } = NameRange::of_depth(&scope);
+        ranges.row().text(&from).text(&end);
+        places.insert(from, scope);
+    }
+    for mut row in session.ask(Statement::Depths.rows(ranges)).await? {
+        let (from, depth) = (row.text()?, row.int()?);
+        if let Some(scope) = places.remove(&from) {
+            set.put_depth(scope, u64::try_from(depth).unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 /// Adds everything to the working set that a submit asks about.
@@ -66,6 +104,7 @@ pub(crate) async fn load_needs(
     submit: &Submit,
 ) -> Result<(), SqlFailure> {
     let mut needs = SubmitNeeds::of(&submit.jobs);
+    load_depths(session, set, std::mem::take(&mut needs.depths)).await?;
     let mut known: Vec<JobId> = std::mem::take(&mut needs.jobs);
     let mut owners: Vec<JobId> = Vec::new();
     let keys = || Value::texts(&needs.idempotency_keys);

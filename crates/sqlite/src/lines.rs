@@ -64,10 +64,19 @@ pub(crate) fn advance(tx: &mut WriteTransaction<'_>) -> Result<(), SqliteFailure
         })?;
         let Some(id) = first else { continue };
         tx.conn.prepare_cached(sql::PLACE_DELETE)?.execute([id.as_bytes()])?;
-        let Some(mut stored) = tx.find(id)? else {
-            // A place without a job: the next one is looked for.
-            tx.changed_lines.insert(key);
-            continue;
+        let mut stored = match tx.find(id) {
+            Ok(Some(stored)) => stored,
+            Ok(None) => {
+                // A place without a job: the next one is looked for.
+                tx.changed_lines.insert(key);
+                continue;
+            }
+            Err(SqliteFailure::Unreadable(_)) => {
+                // It blocks its own line, and not whoever makes room for it (C7).
+                tx.conn.prepare_cached(sql::HEAD_INSERT)?.execute(params![&*key, id.as_bytes(), true])?;
+                continue;
+            }
+            Err(failure) => return Err(failure),
         };
         let before = stored.record.clone();
         if !stored.record.take_turn() {

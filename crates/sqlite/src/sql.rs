@@ -158,6 +158,11 @@ pub(crate) const STATE_UPDATE_HELD_LISTED: &str =
 pub(crate) const STATE_UPDATE_DONE_LISTED: &str =
     concat!(update_done!(), "WHERE ?2 > 0 AND seq IN (SELECT value FROM json_each(?1))");
 
+// How many jobs wait (H12).
+
+pub(crate) const DEPTH: &str =
+    "SELECT coalesce(sum(pending + waiting), 0) FROM backstop_lane WHERE queue >= ?1 AND queue < ?2";
+
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
 pub(crate) const PLACE_INSERT: &str = "INSERT INTO backstop_place (key, number, id) VALUES (?1, (SELECT coalesce(max(number), 0) + 1 FROM backstop_place \

@@ -14,6 +14,9 @@ pub struct QueueAdmission {
     /// Whether a job needs a signature there (E9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<bool>,
+    /// How many jobs may wait there (H12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u64>,
 }
 
 impl QueueAdmission {

@@ -22,6 +22,7 @@ pub mod callbacks;
 pub mod children;
 pub mod claim;
 pub mod code;
+pub mod depth;
 pub mod document;
 pub mod events;
 pub mod expiry;
@@ -322,6 +323,16 @@ macro_rules! conformance {
                 a_waiting_job_is_a_pending_one_to_people
                 any_kind_takes_from_a_held_lane
                 the_oldest_due_job_is_not_a_waiting_one
+            ]
+            depth: [
+                a_full_queue_takes_no_more
+                running_and_ended_jobs_do_not_count
+                what_is_known_already_is_answered_by_a_full_queue
+                a_batch_gets_what_places_there_are
+                an_atomic_batch_needs_a_place_for_each
+                a_tenant_is_counted_over_all_its_queues
+                racing_clients_never_exceed_a_depth
+                children_and_callbacks_find_a_place
             ]
             lines: [
                 jobs_of_one_key_run_one_after_the_other

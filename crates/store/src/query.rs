@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use backstop_core::depth::DepthScope;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::{Incident, IncidentState};
 use backstop_core::job::{Attempt, JobDetail, State};
@@ -281,6 +282,15 @@ impl NameRange {
             }
         }
         Self { from: prefix.to_owned(), end: behind_all() }
+    }
+
+    /// The names of the queues whose jobs are counted there.
+    #[must_use]
+    pub fn of_depth(scope: &DepthScope) -> Self {
+        match scope {
+            DepthScope::Queue(name) => Self::one(name),
+            DepthScope::Tenant(tenant) => QueueRange::of_tenant(tenant).span(),
+        }
     }
 
     /// This name alone.

@@ -23,6 +23,10 @@ pub(super) fn take(limits: &mut Limits, word: &str, value: &PlainValue) -> Resul
         return Ok(());
     }
     let PlainValue::Count(count) = value else { return Ok(()) };
+    if word == "max_depth_per_tenant" {
+        limits.max_depth_per_tenant = Some(at_most(*count, u64::MAX)?);
+        return Ok(());
+    }
     let (place, most) = match word {
         "payload_bytes" => (&mut limits.payload_bytes, 64 * MIB),
         "result_bytes" => (&mut limits.result_bytes, 16 * MIB),

@@ -86,6 +86,7 @@ const QUEUE: &[ConfigKey] = &[
     value("expires_in", ValueKind::Span),
     value("expires_in_ms", ValueKind::Millis),
     value("unknown_kind", ValueKind::Word(&["wait", "fail"])),
+    value("max_depth", ValueKind::Count),
 ];
 
 const KIND: &[ConfigKey] = &[
@@ -129,6 +130,7 @@ const LIMITS: &[ConfigKey] = &[
     value("queues_per_tenant", ValueKind::Count),
     value("kinds_per_tenant", ValueKind::Count),
     value("incidents_per_tenant", ValueKind::Count),
+    value("max_depth_per_tenant", ValueKind::Count),
 ];
 
 const COMMAND: &[ConfigKey] = &[

@@ -254,6 +254,10 @@ impl Settings {
             (["prefetch"], PlainValue::Count(count)) => {
                 self.prefetch.insert(name.to_owned(), usize::try_from(*count).unwrap_or(CONCURRENCY));
             }
+            (["max_depth"], PlainValue::Count(0)) => {
+                return Err("a queue in which no job may wait takes none: the minimum is 1".to_owned());
+            }
+            (["max_depth"], PlainValue::Count(count)) => queue.max_depth = Some(*count),
             (rest, value) => defaults::take(&mut queue.defaults, rest, value)?,
         }
         Ok(())

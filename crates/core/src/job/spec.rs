@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Policy, Priority, Provenance, Signature};
+use crate::depth::DepthLimit;
 use crate::id::JobId;
 use crate::time::Timestamp;
 
@@ -149,13 +150,17 @@ pub struct NewJob {
     pub on_conflict: OnConflict,
     /// The unstarted job to cancel in the same transaction (L22).
     pub supersedes: Option<JobId>,
+    /// It is refused where so many wait already (H12).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depth_limits: Vec<DepthLimit>,
 }
 
 impl NewJob {
     /// Submits `spec` to run at once.
     #[must_use]
     pub const fn new(spec: Spec) -> Self {
-        Self { spec, start: Start::Now, on_conflict: OnConflict::Reject, supersedes: None }
+        let (start, on_conflict) = (Start::Now, OnConflict::Reject);
+        Self { spec, start, on_conflict, supersedes: None, depth_limits: Vec::new() }
     }
 }
 

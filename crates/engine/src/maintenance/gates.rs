@@ -49,7 +49,9 @@ pub(super) async fn publish(store: &dyn WorkStore, config: &Config) -> Result<()
 /// What is said once these settings have been told. A program without keys says nothing of signatures.
 fn gates(config: &Config, mut gates: BTreeMap<String, QueueAdmission>) -> BTreeMap<String, QueueAdmission> {
     for (name, queue) in &config.queues {
-        gates.entry(QueueAdmission::key_of(name)).or_default().kinds.clone_from(&queue.gate.kinds);
+        let gate = gates.entry(QueueAdmission::key_of(name)).or_default();
+        gate.kinds.clone_from(&queue.gate.kinds);
+        gate.max_depth = queue.max_depth;
     }
     if let Some(signing) = &config.signing {
         gates.entry(QueueAdmission::EVERYWHERE.to_owned()).or_default().signed = Some(signing.required);

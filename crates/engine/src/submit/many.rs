@@ -72,8 +72,10 @@ async fn submit_made(
 ) -> Result<Vec<Result<Submitted, Refusal>>, StoreError> {
     check_count(parts, jobs.len())?;
     let config = &parts.config;
-    let admitted = jobs.into_iter().map(|job| {
+    let admitted = jobs.into_iter().map(|mut job| {
         let gate = config.gate(&job.spec.queue);
+        // Those of this program count, not those of whoever made it.
+        job.depth_limits = config.depth_limits(&job.spec.queue);
         admit_vouched(&job, &config.limits, &gate, |spec| signing::vouched(config, spec))
             .map(|()| job)
             .inspect_err(|refusal| parts.figures.refused(refusal))

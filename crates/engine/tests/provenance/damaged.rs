@@ -71,6 +71,39 @@ async fn unreadable(engine: &backstop::Backstop, jobs: &[JobId]) -> usize {
     count
 }
 
+#[tokio::test]
+async fn one_bad_row_in_ten_thousand_stops_no_other_and_can_be_removed() {
+    // C7, F17, D5
+    const JOBS: usize = 10_000;
+    for place in Place::all("one_bad").await {
+        let (name, engine) = (place.name(), place.open(Config::default()).await);
+        let mut ids = Vec::with_capacity(JOBS);
+        for _ in 0..JOBS / 1_000 {
+            let jobs = (0..1_000).map(|_| engine.enqueue(work("well")).tag("red")).collect();
+            let answers = engine.submit_all(jobs, true).await.expect("stored");
+            ids.extend(answers.into_iter().map(|answer| answer.expect("admitted").id));
+        }
+        let bad = ids[JOBS / 2];
+        place.sql(&overwritten(&place, bad, "tags", "'{'")).await;
+        drain(&engine, &Arc::new(App::default())).await;
+        let queue = engine.queues().list().await.expect("queues").remove(0);
+        assert_eq!((queue.succeeded, queue.pending), (JOBS as u64 - 1, 1), "{name}");
+        let filter = JobFilter { state: Some(State::Pending), ..JobFilter::default() };
+        let left = engine.jobs(filter, PageRequest::first(10)).await.expect("a list").items;
+        assert_eq!(
+            left.iter().map(|view| view.job.spec.id).collect::<Vec<_>>(),
+            [bad],
+            "{name}: a person sees it"
+        );
+        let found = &left[0].last_failure.as_ref().expect("what was found").message;
+        assert!(found.starts_with("its stored `tags` cannot be read"), "{name}: {found}");
+        assert!(engine.cancel(bad, "it cannot be read").await.expect("canceled").changed, "{name}");
+        let purged = engine.store().purge(vec![bad], None).await.expect("purged");
+        assert_eq!(purged, [Ok(State::Canceled)], "{name}: and removes it");
+        place.done().await;
+    }
+}
+
 /// SQL after which the database refuses to write the end of a job that has not started.
 fn refuse_to_end(place: &Place, id: JobId) -> String {
     let id = place.id(id);

@@ -28,10 +28,15 @@ const ENQUEUER: [(&str, &[&str]); 3] = [
             "archive",
             "purged",
             "tag",
+            "tally",
+            "depth",
         ],
     ),
-    ("INSERT", &["lane", "job", "ready", "tally", "tag", "idempotency", "business", "place", "line_change"]),
-    ("UPDATE", &["lane", "tag", "ready", "record", "claim", "business"]),
+    (
+        "INSERT",
+        &["lane", "job", "ready", "tally", "tag", "idempotency", "business", "place", "line_change", "depth"],
+    ),
+    ("UPDATE", &["lane", "tag", "ready", "record", "claim", "business", "depth"]),
 ];
 
 /// The statements that make the roles of a store, or bring them up to date. Run them after `migrate`, as a user that

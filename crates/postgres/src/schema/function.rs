@@ -235,11 +235,10 @@ pub(crate) const GATE_RIGHTS: &str = "DO $grants$ DECLARE allowed record; BEGIN
     LOOP EXECUTE format('GRANT SELECT ON backstop.gate TO %s', allowed.whom); END LOOP;
 END $grants$";
 
-/// The same with the checks of every other submit, in their order (L12). No key is kept in the database, so a job that
-/// needs a signature cannot come this way.
-pub(crate) const ENQUEUE_GUARDED: &str = enqueue!(
-    "CREATE OR REPLACE FUNCTION",
-    r#"    IF enqueue.kind LIKE 'backstop.%' OR enqueue.queue LIKE 'backstop.%' THEN
+/// The checks of every other submit, in their order (L12), and where the job belongs.
+macro_rules! guards {
+    () => {
+        r#"    IF enqueue.kind LIKE 'backstop.%' OR enqueue.queue LIKE 'backstop.%' THEN
         RAISE EXCEPTION 'kind or queue is invalid: names that begin with `backstop.` are the engine''s own'
             USING ERRCODE = 'ZB001', HINT = 'choose another name';
     ELSIF coalesce(
@@ -254,8 +253,31 @@ pub(crate) const ENQUEUE_GUARDED: &str = enqueue!(
     END IF;
     SELECT l.id INTO of_lane FROM backstop.lane l WHERE l.queue = enqueue.queue AND l.kind = enqueue.kind
         AND l.version = enqueue.version AND l.priority = enqueue.priority;
+"#
+    };
+}
+
+/// The same with the checks of every other submit, in their order (L12). No key is kept in the database, so a job that
+/// needs a signature cannot come this way.
+pub(crate) const ENQUEUE_GUARDED: &str = enqueue!("CREATE OR REPLACE FUNCTION", guards!(), keep_for_later!());
+
+/// The same with a limit of what may wait in its queue (H12), after everything that answers a repeated submit. What
+/// other open transactions store is counted when they have been committed.
+pub(crate) const ENQUEUE_BOUNDED: &str = enqueue!(
+    "CREATE OR REPLACE FUNCTION",
+    guards!(),
+    concat!(
+        r#"    SELECT least((g.said->>'max_depth')::numeric, 2147483647)::integer INTO most FROM backstop.gate g
+        WHERE g.name = 'queue/' || enqueue.queue;
+    IF most <= (SELECT coalesce(sum(l.pending + l.waiting), 0) FROM backstop.lane l WHERE l.queue = enqueue.queue)
+        + (SELECT coalesce(sum(t.pending + t.waiting), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane
+            WHERE l.queue = enqueue.queue) THEN
+        RAISE EXCEPTION 'queue % is full (the limit is %)', enqueue.queue, most
+            USING ERRCODE = 'ZB001', HINT = 'submit again later: nothing was stored';
+    END IF;
 "#,
-    keep_for_later!()
+        keep_for_later!()
+    )
 );
 
 #[cfg(test)]

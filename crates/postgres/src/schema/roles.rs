@@ -44,7 +44,8 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
         &[
             "GRANT USAGE ON SCHEMA backstop. TO $role",
             "GRANT SELECT ON backstop.meta, backstop.lane, backstop.job, backstop.ready, backstop.claim, \
-             backstop.record, backstop.done, backstop.idempotency, backstop.business, backstop.archive TO $role",
+             backstop.record, backstop.done, backstop.idempotency, backstop.business, backstop.archive, \
+             backstop.tally TO $role",
             "GRANT INSERT ON backstop.lane, backstop.job, backstop.ready, backstop.tally, backstop.tag, \
              backstop.idempotency, backstop.business, backstop.place, backstop.line_change TO $role",
             // A lock on the job that holds a key asks for the right to update something of its row.
@@ -95,8 +96,9 @@ pub(crate) const CURSORS_AS_CLAIMS: &str =
 /// Whoever may claim may give the turn on in a line.
 pub(crate) const LINES_AS_CLAIMS: &str = as_on!("backstop.claim", "backstop.line");
 
-/// Whoever may bring a business key may bring an ordering key.
-pub(crate) const PLACES_AS_KEYS: &str = as_on!("backstop.business", "backstop.place", "backstop.line_change");
+/// Whoever may bring a business key may bring an ordering key, and count what waits.
+pub(crate) const PLACES_AS_KEYS: &str =
+    as_on!("backstop.business", "backstop.place", "backstop.line_change", "backstop.tally");
 
 /// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
 ///

@@ -151,7 +151,11 @@ fn what_a_queue_lets_in_is_asked_in_the_order_of_every_submit() {
             world.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.expect("written");
         };
         let kinds = Some(vec!["mail".to_owned(), "sms".to_owned()]);
-        say(QueueAdmission::key_of("post"), QueueAdmission { kinds: kinds.clone(), signed: None }).await;
+        say(
+            QueueAdmission::key_of("post"),
+            QueueAdmission { kinds: kinds.clone(), ..QueueAdmission::default() },
+        )
+        .await;
         enqueue(&client, &world, "'mail', queue => 'post'").await.expect("on the list");
         enqueue(&client, &world, "'fax', queue => 'other'").await.expect("no list");
         let refused = async |arguments: &str| {
@@ -167,16 +171,42 @@ fn what_a_queue_lets_in_is_asked_in_the_order_of_every_submit() {
         // One that is there already is refused all the same: the list comes before the key.
         enqueue(&client, &world, "'fax', queue => 'other', idempotency_key => 'k'").await.expect("stored");
         assert_eq!(refused("'fax', queue => 'post', idempotency_key => 'k'").await, "kind fax");
-        say(QueueAdmission::EVERYWHERE.to_owned(), QueueAdmission { kinds: None, signed: Some(true) }).await;
+        say(
+            QueueAdmission::EVERYWHERE.to_owned(),
+            QueueAdmission { signed: Some(true), ..QueueAdmission::default() },
+        )
+        .await;
         assert_eq!(refused("'fax', queue => 'post'").await, "the signature");
         assert_eq!(refused("'fax', queue => 'other'").await, "the signature");
-        say(QueueAdmission::key_of("post"), QueueAdmission { kinds, signed: Some(false) }).await;
+        say(QueueAdmission::key_of("post"), QueueAdmission { kinds, signed: Some(false), max_depth: None })
+            .await;
         enqueue(&client, &world, "'sms', queue => 'post'").await.expect("this queue goes without");
         assert_eq!(refused("'fax', queue => 'post'").await, "kind fax");
         say(QueueAdmission::EVERYWHERE.to_owned(), QueueAdmission::default()).await;
         say(QueueAdmission::key_of("post"), QueueAdmission::default()).await;
         enqueue(&client, &world, "'fax', queue => 'post'").await.expect("nothing is said any more");
         assert_eq!(world.pending().await, 5);
+    });
+}
+
+#[test]
+fn a_full_queue_is_refused() {
+    // H12
+    block_on(async {
+        let world = World::new().await;
+        let client = world.connect().await;
+        let gate = QueueAdmission { max_depth: Some(2), ..QueueAdmission::default() };
+        let (key, body) = (QueueAdmission::key_of("post"), gate.to_body());
+        let edit = Edit { drawer: Drawer::Gates, key, expect: Expect::Any, body };
+        world.store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.expect("written");
+        for arguments in ["'work', queue => 'post', idempotency_key => 'k'", "'work', queue => 'post'"] {
+            enqueue(&client, &world, arguments).await.expect("there is room");
+        }
+        let error = enqueue(&client, &world, "'work', queue => 'post'").await.expect_err("full");
+        assert_eq!((error.code().code(), error.message()), ("ZB001", "queue post is full (the limit is 2)"));
+        enqueue(&client, &world, "'work', queue => 'post', idempotency_key => 'k'").await.expect("known");
+        enqueue(&client, &world, "'work'").await.expect("another queue");
+        assert_eq!(world.pending().await, 3);
     });
 }
 

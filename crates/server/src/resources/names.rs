@@ -3,6 +3,7 @@
 
 use axum::http::StatusCode;
 use backstop::Refusal;
+use backstop_core::depth::DepthScope;
 use backstop_core::explain::Explanation;
 use backstop_core::job::{Attempt, AttemptJson, JobJson, JobView};
 use backstop_core::tenant;
@@ -138,6 +139,10 @@ pub(crate) fn refusal(caller: &Caller, refusal: Refusal) -> Refusal {
         Refusal::KindNotAllowed { kind, queue } => {
             let queue = caller.sees(&queue).map(str::to_owned).unwrap_or(queue);
             Refusal::KindNotAllowed { kind, queue }
+        }
+        Refusal::QueueFull { scope: DepthScope::Queue(queue), depth, limit } => {
+            let own = caller.sees(&queue).map(Into::into);
+            Refusal::QueueFull { scope: DepthScope::Queue(own.unwrap_or(queue)), depth, limit }
         }
         other => other,
     }

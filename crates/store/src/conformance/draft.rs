@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::{Backoff, Cause, Decision, Failure, TerminalReason, Verdict};
 use backstop_core::job::{Callback, Ending, NewJob, OnConflict, Priority, Spec, Start};
 
@@ -37,6 +38,10 @@ impl Script {
         new.start = self.start();
         new.on_conflict = self.dice.one_of(&[OnConflict::Reject, OnConflict::Skip, OnConflict::Replace]);
         new.supersedes = self.dice.percent(8).then(|| self.job());
+        if number % 7 == 0 {
+            let scope = DepthScope::Queue(new.spec.queue.clone());
+            new.depth_limits = vec![DepthLimit { scope, most: number % 5 + 1 }];
+        }
         new
     }
 

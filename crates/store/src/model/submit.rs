@@ -1,11 +1,12 @@
 //! Storing jobs: the checks that need the store, and the writes that follow them.
 
+use backstop_core::depth::DepthScope;
 use backstop_core::event;
-use backstop_core::job::{NewJob, OnConflict, Operation, Record};
+use backstop_core::job::{NewJob, OnConflict, Operation, Record, State};
 use backstop_core::{JobId, Limits, Refusal};
 
-use super::tables::{ModelCommit, Tables};
-use crate::{Error, Submit, Submitted};
+use super::tables::{ModelCommit, ModelJob, Tables};
+use crate::{Error, NameRange, Submit, Submitted};
 
 /// What an item leads to once every check has been made.
 enum Plan {
@@ -55,6 +56,9 @@ impl Tables {
             Plan::Deduplicated(answer) => return Ok(answer),
             Plan::Store { superseded } => superseded,
         };
+        for limit in &new.depth_limits {
+            limit.check(self.depth(&limit.scope))?;
+        }
         for (id, record) in superseded {
             self.supersede(id, record, undo, commit);
         }
@@ -65,6 +69,13 @@ impl Tables {
         undo.inserted.push(new.clone());
         let state = self.jobs[&new.spec.id].record.state;
         Ok(Submitted { id: new.spec.id, state, deduplicated: false })
+    }
+
+    /// How many jobs wait in a place (H12).
+    fn depth(&self, scope: &DepthScope) -> u64 {
+        let names = NameRange::of_depth(scope);
+        let waits = |row: &&ModelJob| matches!(row.record.state, State::Pending | State::Waiting);
+        super::lanes::count(self.jobs.values().filter(waits).filter(|row| names.holds(&row.job.spec.queue)))
     }
 
     /// Makes every check of an item without writing anything (L10, L11, L22).

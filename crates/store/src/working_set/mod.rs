@@ -36,6 +36,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use backstop_core::alert::Notice;
+use backstop_core::depth::DepthScope;
 use backstop_core::event::{self, Event};
 use backstop_core::job::{Attempt, FailureRecord, NewJob, Record, Spec, Stale, State, StoredJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
@@ -90,6 +91,8 @@ pub struct WorkingSet {
     dequeued: HashSet<JobId>,
     idempotency: HashMap<String, JobId>,
     holders: HashMap<String, JobId>,
+    /// How many jobs wait in each place that is limited (H12).
+    depths: HashMap<DepthScope, u64>,
     archived: HashMap<JobId, State>,
     claims: BTreeMap<Fence, ClaimRow>,
     changed_claims: HashSet<Fence>,
@@ -134,6 +137,7 @@ impl WorkingSet {
             dequeued: HashSet::new(),
             idempotency: HashMap::new(),
             holders: HashMap::new(),
+            depths: HashMap::new(),
             archived: HashMap::new(),
             claims: BTreeMap::new(),
             changed_claims: HashSet::new(),
@@ -188,6 +192,11 @@ impl WorkingSet {
     /// The live job that holds a business key.
     pub fn put_business_key(&mut self, key: String, holder: JobId) {
         self.holders.insert(key, holder);
+    }
+
+    /// How many jobs wait in a place that is limited (H12).
+    pub fn put_depth(&mut self, scope: DepthScope, depth: u64) {
+        self.depths.insert(scope, depth);
     }
 
     /// The state in which a job was archived.

@@ -1,5 +1,8 @@
 //! Storing jobs: the checks that need the store, and what follows from them (L10-L12, L22).
 
+use std::collections::BTreeSet;
+
+use backstop_core::depth::DepthScope;
 use backstop_core::job::{NewJob, OnConflict, Operation, Record, State};
 use backstop_core::{JobId, Limits, Refusal, event};
 
@@ -15,6 +18,8 @@ pub struct SubmitNeeds {
     pub idempotency_keys: Vec<String>,
     /// Business keys.
     pub business_keys: Vec<String>,
+    /// Places where waiting jobs are counted (H12).
+    pub depths: BTreeSet<DepthScope>,
 }
 
 impl SubmitNeeds {
@@ -27,6 +32,7 @@ impl SubmitNeeds {
             needs.jobs.extend(new.supersedes);
             needs.idempotency_keys.extend(new.spec.idempotency_key.clone());
             needs.business_keys.extend(new.spec.business_key.clone());
+            needs.depths.extend(new.depth_limits.iter().map(|limit| limit.scope.clone()));
         }
         needs.jobs.sort_unstable();
         needs.jobs.dedup();
@@ -41,7 +47,10 @@ impl SubmitNeeds {
     #[must_use]
     pub fn are_plain(jobs: &[NewJob]) -> bool {
         let plain = |new: &NewJob| {
-            new.supersedes.is_none() && new.spec.idempotency_key.is_none() && new.spec.business_key.is_none()
+            new.supersedes.is_none()
+                && new.spec.idempotency_key.is_none()
+                && new.spec.business_key.is_none()
+                && new.depth_limits.is_empty()
         };
         jobs.iter().all(plain)
     }
@@ -87,6 +96,14 @@ impl WorkingSet {
             Effect::Deduplicated(id) => return self.deduplicated(id).map(Ok),
             Effect::Store { superseded } => superseded,
         };
+        for limit in &new.depth_limits {
+            if let Err(refusal) = limit.check(self.depths.get(&limit.scope).copied().unwrap_or_default()) {
+                return Ok(Err(refusal));
+            }
+        }
+        for limit in &new.depth_limits {
+            *self.depths.entry(limit.scope.clone()).or_default() += 1;
+        }
         for (id, record) in superseded {
             let reason = record.cancel_reason.clone().unwrap_or_default();
             let header = self.job(id).map(|loaded| loaded.job.spec.header());

@@ -2,11 +2,12 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use backstop::{Backoff, Config, JobId, Policy};
-use backstop_server::ServerSettings;
+use backstop::{Backoff, Config, JobId, Policy, QueueConfig};
+use backstop_server::{Scope, ServerSettings};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+use super::holder;
 use crate::harness::Harness;
 
 #[tokio::test]
@@ -220,4 +221,35 @@ async fn names_of_the_engine_are_nobody_elses() {
             "{queue} {kind}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_full_queue_answers_429_and_says_when_to_come_again() {
+    // H12
+    let mut config = Config::default().queue("mail", QueueConfig::default().max_depth(1));
+    config.limits.max_depth_per_tenant = Some(2);
+    let harness = Harness::with(config, ServerSettings::default()).await;
+    let job = json!({ "kind": "send", "queue": "mail" });
+    harness.post("/api/v1/jobs", job.clone()).await.ok();
+    let refused = harness.post("/api/v1/jobs", job.clone()).await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (429, "queue_full".to_owned()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    let error = &refused.json()["error"];
+    assert_eq!(error["message"], "queue `mail` is full (1 waiting, the limit is 1)");
+    assert_eq!(error["details"], json!({ "queue": "mail", "depth": 1, "limit": 1, "retry_after_ms": 1_000 }));
+    let partial = json!({ "jobs": [job.clone(), {"kind": "send"}], "partial": true });
+    let batch = harness.post("/api/v1/jobs/batch", partial).await;
+    assert_eq!(
+        (batch.status.as_u16(), &batch.json()["items"][0]["error"]["code"]),
+        (207, &json!("queue_full"))
+    );
+    let acme = holder(&Scope::ALL, Some("acme"), None);
+    for queue in ["a", "b"] {
+        harness.post_as(&acme, "/api/v1/jobs", json!({ "kind": "send", "queue": queue })).await.ok();
+    }
+    let refused = harness.post_as(&acme, "/api/v1/jobs", json!({ "kind": "send", "queue": "c" })).await;
+    assert_eq!(
+        (refused.code(), &refused.json()["error"]["details"]["tenant"]),
+        ("queue_full".to_owned(), &json!("acme"))
+    );
 }

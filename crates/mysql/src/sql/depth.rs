@@ -1,0 +1,20 @@
+//! How many jobs wait (H12).
+
+use super::UNION;
+use crate::shape::Bulk;
+
+/// A row that is there is locked like one that is new, and stays as it is.
+pub(crate) const LOCK: Bulk = Bulk {
+    head: "INSERT INTO backstop_depth (name) VALUES ",
+    row: "(?)",
+    between: ",",
+    tail: " ON DUPLICATE KEY UPDATE name = VALUES(name)",
+};
+pub(crate) const DEPTHS: Bulk = Bulk {
+    head: "",
+    row: "SELECT ?1, CAST((SELECT COALESCE(SUM(l.pending + l.waiting), 0) FROM backstop_lane l \
+          WHERE l.queue >= ?1 AND l.queue < ?2) + (SELECT COALESCE(SUM(t.pending + t.waiting), 0) \
+          FROM backstop_tally t JOIN backstop_lane l ON l.id = t.lane WHERE l.queue >= ?1 AND l.queue < ?2) AS SIGNED)",
+    between: UNION,
+    tail: "",
+};
