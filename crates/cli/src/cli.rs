@@ -7,7 +7,7 @@ use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
     alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, key, migrate,
-    queue, redrive, rule, token, up, worker,
+    queue, redrive, rule, token, up, work, worker,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -81,6 +81,8 @@ impl GlobalOptions {
 pub(crate) enum CliCommand {
     /// Start the engine: a worker, maintenance and the HTTP API.
     Up(up::UpOptions),
+    /// Run worker processes of a program: as many as the backlog needs.
+    Work(work::WorkOptions),
     /// Enqueue a job, or many.
     Enqueue(Box<enqueue::EnqueueOptions>),
     /// List, inspect, cancel and retry jobs.

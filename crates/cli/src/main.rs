@@ -6,7 +6,7 @@
 //! - [`commands`]: one file per command group, thin.
 //! - [`config`]: `backstop.toml`. [`app`]: settings and output together, and the way to an open engine.
 //! - [`output`]: tables, pages, JSON, colours. [`problem`]: errors and exit codes.
-//! - [`otlp`]: traces to a collector.
+//! - [`otlp`]: traces to a collector. [`supervise`]: the worker processes of `work`.
 //! - [`demo`]: the workload of `up --demo`. [`bench`]: the measures of `bench`.
 
 mod app;
@@ -21,6 +21,7 @@ mod logging;
 mod otlp;
 mod output;
 mod problem;
+mod supervise;
 
 use std::process::ExitCode;
 

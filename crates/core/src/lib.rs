@@ -15,7 +15,7 @@
 //! - [`explain`]: why a job is where it is, and what happens next.
 //! - [`envelope`]: the dead letter as other systems read it.
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
-//! - [`tenant`]: which queue is whose.
+//! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`limits`]: every bound, by name.
 
 pub mod admit;
@@ -33,6 +33,7 @@ pub mod limits;
 mod openapi;
 pub mod redrive;
 pub mod refusal;
+pub mod scale;
 pub mod sealing;
 pub mod signing;
 pub mod tenant;

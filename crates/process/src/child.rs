@@ -5,7 +5,9 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, set_parent_process_death_signal, waitid,
+};
 use rustix::thread::set_no_new_privs;
 use tokio::sync::oneshot;
 
@@ -40,8 +42,25 @@ impl ChildProcess {
     /// When it cannot be started or limited.
     pub async fn start(mut command: Command, mark: String, limits: &ProcessLimits) -> io::Result<Self> {
         command.env(MARK, &mark).process_group(0);
-        let (unreaped, exit) = spawn(move || Unreaped::new(command.spawn()?, mark)).await?;
+        let (unreaped, exit) = spawn(move || {
+            // Children inherit that, and no other thread of this process does.
+            set_no_new_privs(true)?;
+            Unreaped::new(command.spawn()?, mark)
+        })
+        .await?;
         limits.apply(unreaped.tree.root())?;
+        Ok(Self { exit, unreaped })
+    }
+
+    /// Starts a process in a group of its own, under `mark`, which must be no other's. It may do what this process may,
+    /// and gets SIGTERM when this process dies, in whatever way: nobody else would ask it to end then.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start_bound(mut command: Command, mark: String) -> io::Result<Self> {
+        command.env(MARK, &mark).process_group(0);
+        bind(&mut command);
+        let (unreaped, exit) = spawn(move || Unreaped::new(command.spawn()?, mark)).await?;
         Ok(Self { exit, unreaped })
     }
 
@@ -142,19 +161,27 @@ impl Drop for Unreaped {
     }
 }
 
-/// Starts a child from a thread of its own, which gives up the right to gain rights first: children inherit that,
-/// and no other thread of this process does. The thread stays to wait for the child's end, without reaping it.
+/// Lets the kernel send SIGTERM to the process when the thread that starts it ends, which is not before its own end.
+#[allow(unsafe_code, reason = "no safe call does something between fork and exec")]
+fn bind(command: &mut Command) {
+    let parent = getpid();
+    let bound = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // A parent that died before that call is never told of.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    };
+    // SAFETY: it makes two system calls, and neither allocates nor takes a lock.
+    unsafe { command.pre_exec(bound) };
+}
+
+/// Starts a child from a thread of its own, which stays to wait for the child's end, without reaping it.
 async fn spawn(
     start: impl FnOnce() -> io::Result<Unreaped> + Send + 'static,
 ) -> io::Result<(Unreaped, oneshot::Receiver<()>)> {
     let (told, answer) = oneshot::channel::<io::Result<Unreaped>>();
     let (ended, exit) = oneshot::channel();
-    let begin = move || {
-        set_no_new_privs(true)?;
-        start()
-    };
     std::thread::Builder::new().name("backstop-child".to_owned()).spawn(move || {
-        let child = begin();
+        let child = start();
         let root = child.as_ref().ok().map(|child| child.tree.root());
         // When the run was dropped meanwhile the child is dropped here, and that kills it.
         let wanted = told.send(child).is_ok();

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 
 /// The variable that marks every process of a tree.
 pub const MARK: &str = "BACKSTOP_RUN";
@@ -50,6 +52,12 @@ impl ProcessTree {
     /// True when a process of it is left.
     pub fn any_alive(&self) -> bool {
         !self.alive().is_empty()
+    }
+
+    /// Asks the child alone to end: what it started is its own to end.
+    pub fn terminate_root(&self) {
+        // The number is the root's as long as that is not reaped.
+        let _ = kill_process(self.root, Signal::TERM);
     }
 
     /// Asks all of them to end.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::{Backstop, Health};
+use backstop_core::scale::ScaleSettings;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{AccessSettings, Tokens};
@@ -29,6 +30,8 @@ pub struct ServerSettings {
     /// How long this process may be silent before others take over the maintenance that it leads; as long as a worker
     /// unless told.
     pub lease: Option<Duration>,
+    /// What one worker process takes, to say how many are wanted.
+    pub scale: ScaleSettings,
 }
 
 /// The engine behind the API and how it is served. Clones are cheap and share everything.

@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 21] = [
+const TAGS: [(&str, &str); 22] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -37,6 +37,7 @@ const TAGS: [(&str, &str); 21] = [
     ("queues", "List, pause and resume queues."),
     ("redrives", "Plans that drive dead letters again, carefully."),
     ("rules", "What becomes of failures, without a deploy."),
+    ("scale", "What waits and runs, for whoever starts and stops workers."),
     ("submit", "Storing jobs."),
     ("tokens", "Who may call, and what they may do."),
     ("webhooks", "Subscriptions that are told what happens."),

@@ -56,6 +56,7 @@ fn all() -> Routes {
     let routes = resources::redrives::routes(routes);
     let routes = resources::rules::routes(routes);
     let routes = resources::workers::routes(routes);
+    let routes = resources::scale::routes(routes);
     let routes = resources::submit::routes(routes);
     let routes = resources::jobs::routes(routes);
     let routes = resources::dead::routes(routes);

@@ -23,6 +23,7 @@ pub(crate) mod rule;
 pub(crate) mod token;
 mod unserved;
 pub(crate) mod up;
+pub(crate) mod work;
 pub(crate) mod worker;
 
 use crate::app::App;
@@ -33,6 +34,7 @@ use crate::problem::{Exit, Problem};
 pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem> {
     match command {
         CliCommand::Up(args) => up::run(args, app).await,
+        CliCommand::Work(args) => work::run(args, app).await,
         CliCommand::Enqueue(args) => enqueue::run(*args, app).await,
         CliCommand::Job(command) => job::run(command, app).await,
         CliCommand::Queue(command) => queue::run(command, app).await,

@@ -38,6 +38,9 @@ pub(crate) struct UpOptions {
     /// Serve the HTTP API only, without a worker.
     #[arg(long, conflicts_with = "demo")]
     no_worker: bool,
+    /// Start a worker only, without the HTTP API.
+    #[arg(long, conflicts_with_all = ["demo", "no_worker", "listen"])]
+    no_api: bool,
     /// The address of the HTTP API [default: server.listen, or 127.0.0.1:7700].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
@@ -74,7 +77,7 @@ async fn serve_and_work(
     app: &App,
 ) -> Result<Exit, Problem> {
     // A demo that ends by itself serves nobody, unless it is told to.
-    if args.once && args.listen.is_none() {
+    if args.no_api || (args.once && args.listen.is_none()) {
         return work(args, engine, Box::pin(asked), Surroundings { exporter, api: None }, app).await;
     }
     let (listening, open) = ListeningApi::start(engine, args.listen, exporter, app).await?;

@@ -26,6 +26,16 @@ pub(super) fn name(path: &[&str]) -> String {
     format!("{PREFIX}{}", path.join(BETWEEN).to_uppercase())
 }
 
+/// The variable that a value came from.
+pub(super) fn variable(found: &FileValue) -> String {
+    let mut path: Vec<&str> = found.path.iter().map(String::as_str).collect();
+    // The path has the name of a duration without its `_ms`.
+    if let Some(last) = path.last_mut() {
+        *last = found.key.name;
+    }
+    name(&path)
+}
+
 fn is_setting(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(BETWEEN))
 }

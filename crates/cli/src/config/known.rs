@@ -53,6 +53,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
         "kinds.mail.memory_limit" => "'256MB'",
         "limits.page" => "300",
+        "workers.processes" => "'2..5'",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
             KeyShape::Value(ValueKind::Count) => "3",

@@ -7,6 +7,7 @@
 //! - [`defaults`]: retries, backoff and times by kind and queue. [`isolation`]: processes of their own. [`limits`]:
 //!   `[limits]`.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
+//! - [`scale`]: how many worker processes there are to be.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
 //! - [`server`]: the door of the HTTP API. [`keys`]: `[signing]`, `[encryption]` and `[masking]`.
 //! - [`veil`]: the file without its secrets, to quote from.
@@ -23,6 +24,7 @@ mod limits;
 pub(crate) mod nearest;
 pub(crate) mod read;
 pub(crate) mod reference;
+mod scale;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod settings;

@@ -200,6 +200,10 @@ fn plain(kind: ValueKind, value: &DeValue<'_>) -> Result<PlainValue, String> {
             .filter(|given| words.contains(&given.as_str()))
             .map(PlainValue::Text)
             .ok_or_else(|| format!("one of \"{}\"", words.join("\", \""))),
+        ValueKind::Range => text(value)
+            .or_else(|| count(value).map(|number| number.to_string()))
+            .map(PlainValue::Text)
+            .ok_or_else(|| "a number, or a range in quotes such as \"1..8\"".to_owned()),
         ValueKind::Jitter => text(value)
             .filter(|given| given.parse::<Jitter>().is_ok())
             .map(PlainValue::Text)

@@ -34,6 +34,8 @@ pub(crate) enum ValueKind {
     Word(&'static [&'static str]),
     /// A jitter: a word or a percentage.
     Jitter,
+    /// A number, or a range as a string: `"1..8"`.
+    Range,
 }
 
 /// One key.
@@ -276,6 +278,11 @@ pub(crate) const FILE: &[ConfigKey] = &[
             value("stuck_after_ms", ValueKind::Millis),
             value("aging", ValueKind::Span),
             value("aging_ms", ValueKind::Millis),
+            value("processes", ValueKind::Range),
+            value("scale_up_after", ValueKind::Span),
+            value("scale_up_after_ms", ValueKind::Millis),
+            value("scale_down_after", ValueKind::Span),
+            value("scale_down_after_ms", ValueKind::Millis),
         ]),
     ),
 ];

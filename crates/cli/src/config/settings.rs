@@ -9,6 +9,7 @@ use backstop::{Config, QueueConfig};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::StandardRedactor;
 use backstop_core::job::Aging;
+use backstop_core::scale::ScaleSettings;
 use backstop_kinds::Kinds;
 use miette::LabeledSpan;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
-use super::{alerts, defaults, env, handlers, isolation, keys, limits};
+use super::{alerts, defaults, env, handlers, isolation, keys, limits, scale};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -66,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) prefetch: BTreeMap<String, usize>,
     /// Concurrency by queue.
     pub(crate) queues: BTreeMap<String, usize>,
+    /// How many worker processes there are to be.
+    pub(crate) scale: ScaleSettings,
     pub(crate) engine: Config,
     /// What the built-in kinds may do.
     pub(crate) kinds: Kinds,
@@ -79,12 +82,14 @@ impl Settings {
     /// Reads everything there is.
     pub(crate) fn load(given: &GivenSettings) -> Result<Self, Problem> {
         let said = env::settings(&given.variables).map_err(|faults| wrong_variables(&faults))?;
+        let variables: Vec<(String, String)> =
+            said.iter().map(|one| (one.path.join("."), env::variable(one))).collect();
         let mut settings = match file(given)? {
             None => Self::build(given, said, None)
-                .map_err(|faults| faulty(Path::new(FILE_NAME), String::new(), faults)),
+                .map_err(|faults| wrong(&variables, Path::new(FILE_NAME), String::new(), faults)),
             Some((path, text)) => read(&text)
                 .and_then(|found| Self::build(given, over(said, found), Some(path.clone())))
-                .map_err(|faults| faulty(&path, text, faults)),
+                .map_err(|faults| wrong(&variables, &path, text, faults)),
         }?;
         settings.remote = remote(given)?;
         Ok(settings)
@@ -102,6 +107,7 @@ impl Settings {
             stuck_after: pace.stuck_after,
             prefetch: BTreeMap::new(),
             queues: BTreeMap::new(),
+            scale: ScaleSettings::default(),
             engine: Config::default(),
             kinds: Kinds::default(),
             otlp: None,
@@ -160,6 +166,7 @@ impl Settings {
         }
         // Jobs that name no queue go there: a section for another queue does not leave them without a worker.
         settings.queues.entry("default".to_owned()).or_insert(CONCURRENCY);
+        settings.scale.slots = scale::slots(&settings.queues);
         if let Some((store, source)) = &given.store {
             settings.store.clone_from(store);
             settings.rows.retain(|row| row.key != "store.url");
@@ -191,6 +198,7 @@ impl Settings {
             (["workers", "poll"], PlainValue::Span(span)) => self.poll = *span,
             (["workers", "stuck_after"], PlainValue::Span(span)) => self.stuck_after = *span,
             (["workers", "aging"], PlainValue::Span(span)) => self.engine.aging = Aging(*span),
+            (["workers", word], value) => scale::take(&mut self.scale, word, value)?,
             (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
             (["retention", "succeeded"], PlainValue::Span(span)) => {
                 self.engine.retention.succeeded = Some(*span)
@@ -294,6 +302,9 @@ impl Settings {
             ("workers.poll".to_owned(), json!(exact(self.poll))),
             ("workers.stuck_after".to_owned(), json!(exact(self.stuck_after))),
             ("workers.aging".to_owned(), json!(exact(self.engine.aging.0))),
+            ("workers.processes".to_owned(), json!(self.scale.processes.to_string())),
+            ("workers.scale_up_after".to_owned(), json!(exact(self.scale.up_after))),
+            ("workers.scale_down_after".to_owned(), json!(exact(self.scale.down_after))),
             ("alerts.gap".to_owned(), json!(exact(self.engine.alerts.gap))),
             ("alerts.log".to_owned(), json!(false)),
             ("handlers.command.allow".to_owned(), json!([])),
@@ -362,6 +373,16 @@ fn over(said: Vec<FileValue>, mut file: Vec<FileValue>) -> Vec<FileValue> {
     file.retain(|one| !said.iter().any(|other| other.path == one.path));
     file.extend(said);
     file
+}
+
+/// What is wrong with the file, or with the variables that go before it, each with the key that it stands for.
+fn wrong(variables: &[(String, String)], path: &Path, text: String, faults: Vec<ConfigFault>) -> Problem {
+    let of_variable = |fault: &ConfigFault| {
+        let (_, name) = variables.iter().find(|(key, _)| *key == fault.key)?;
+        Some(format!("{name}: {}", fault.message))
+    };
+    let of_variables: Vec<String> = faults.iter().filter_map(of_variable).collect();
+    if of_variables.is_empty() { faulty(path, text, faults) } else { wrong_variables(&of_variables) }
 }
 
 fn wrong_variables(faults: &[String]) -> Problem {

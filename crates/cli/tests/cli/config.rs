@@ -78,7 +78,7 @@ fn an_unknown_key_is_an_error_that_points_at_it() {
 #[test]
 fn what_would_do_nothing_is_refused() {
     let program = Program::new();
-    for text in ["[bridges]\nkafka = 'abc'\n", "[queues.mail]\nrate = 5\n", "[workers]\nprocesses = 2\n"] {
+    for text in ["[bridges]\nkafka = 'abc'\n", "[queues.mail]\nrate = 5\n", "[workers]\nprocessors = 2\n"] {
         program.write("backstop.toml", text);
         program.run(&["config", "check"]).exits(2).tells(&["unknown key"]);
     }
@@ -98,6 +98,11 @@ fn every_setting_can_come_from_the_environment() {
     program.run(&["enqueue", "send", large]).exits(0);
     let wrong = [("BACKSTOP_WORKERS__LEESE", "9s")];
     program.run_with(&["config", "check"], &wrong).exits(2).tells(&["BACKSTOP_WORKERS__LEESE", "`lease`"]);
+    // What no setting can be is the fault of the variable, not of the file.
+    let wrong = [("BACKSTOP_LIMITS__PAYLOAD_BYTES", "0")];
+    let told =
+        program.run_with(&["config", "check", "--json"], &wrong).exits(2).error()["message"].to_string();
+    assert!(told.contains("BACKSTOP_LIMITS__PAYLOAD_BYTES: ") && !told.contains("backstop.toml"), "{told}");
 }
 
 #[test]

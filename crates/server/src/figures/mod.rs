@@ -38,7 +38,7 @@ pub(crate) async fn scrape(api: &Api) -> Arc<str> {
 
 async fn gather(api: &Api) -> Vec<Family> {
     let mut families = api.engine().figures().families();
-    families.extend(stored::families(api.engine()).await);
+    families.extend(stored::families(api).await);
     families.extend(loops(api));
     families.extend(of_requests(api));
     families.extend(api.reporting().webhooks.families());

@@ -8,7 +8,11 @@ use std::time::Duration;
 use backstop::figures::{Family, Sample, Sort, float};
 use backstop::{Backstop, DutyHealth, Timestamp};
 use backstop_core::incident::IncidentState;
+use backstop_core::scale::ScaleSettings;
 use backstop_store::{Error, Incident, QueueView, WorkerView};
+
+use crate::api::Api;
+use crate::shape::QueueScale;
 
 /// Queues that are shown one by one; the rest is added up.
 const MOST_QUEUES: usize = 200;
@@ -20,8 +24,9 @@ const MOST_INCIDENTS: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the store says, or that it says nothing.
-pub(crate) async fn families(engine: &Backstop) -> Vec<Family> {
-    let read = tokio::time::timeout(PATIENCE, read(engine)).await;
+pub(crate) async fn families(api: &Api) -> Vec<Family> {
+    let engine = api.engine();
+    let read = tokio::time::timeout(PATIENCE, read(engine, &api.settings().scale)).await;
     let answered = matches!(&read, Ok(Ok(_)));
     let up = gauge(
         "backstop_store_up",
@@ -34,10 +39,10 @@ pub(crate) async fn families(engine: &Backstop) -> Vec<Family> {
     families
 }
 
-async fn read(engine: &Backstop) -> Result<Vec<Family>, Error> {
+async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, Error> {
     let now = engine.store().now().await?;
     let most = MOST_INCIDENTS.min(engine.config().limits.page);
-    let mut families = queues(engine.queues().list().await?, now);
+    let mut families = queues(engine.queues().list().await?, now, scale);
     families.extend(incidents(&engine.incidents().list(most).await?));
     families.extend(workers(&engine.workers().await?, now));
     families.push(duties(&engine.duties().await?));
@@ -50,7 +55,7 @@ fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family
 
 type Pick = fn(&QueueView) -> u64;
 
-fn queues(mut views: Vec<QueueView>, now: Timestamp) -> Vec<Family> {
+fn queues(mut views: Vec<QueueView>, now: Timestamp, scale: &ScaleSettings) -> Vec<Family> {
     // The fullest ones are those that a person looks for.
     views.sort_by_key(|view| std::cmp::Reverse(view.pending + view.running + view.failed));
     let (shown, rest) = views.split_at(views.len().min(MOST_QUEUES));
@@ -76,6 +81,13 @@ fn queues(mut views: Vec<QueueView>, now: Timestamp) -> Vec<Family> {
             |view: &QueueView| Sample::number(vec![("queue", view.name.as_str().into())], value(view, now));
         shown.iter().map(one).collect()
     };
+    let of_scale = |value: fn(&QueueScale) -> u64| -> Vec<Sample> {
+        let one = |view: &QueueView| {
+            let row = QueueScale::of(view, &view.name, scale, now);
+            Sample::number(vec![("queue", view.name.as_str().into())], float(value(&row)))
+        };
+        shown.iter().map(one).collect()
+    };
     let oldest =
         |view: &QueueView, now: Timestamp| view.oldest_due.map_or(0.0, |due| now.since(due).as_secs_f64());
     vec![
@@ -91,6 +103,16 @@ fn queues(mut views: Vec<QueueView>, now: Timestamp) -> Vec<Family> {
             of(|view, _| float(view.workers)),
         ),
         gauge("backstop_queue_paused", "1 when a queue is paused.", of(|view, _| f64::from(view.paused))),
+        gauge(
+            "backstop_queue_depth",
+            "Jobs that may be claimed; 0 while none is due or the queue is paused.",
+            of_scale(|row| row.depth),
+        ),
+        gauge(
+            "backstop_wanted_processes",
+            "Processes that have slots for what runs and for what waits too long.",
+            of_scale(|row| row.wanted),
+        ),
     ]
 }
 

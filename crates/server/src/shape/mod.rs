@@ -14,6 +14,7 @@ mod job;
 mod ordering_key;
 mod redrive;
 mod rule;
+mod scale;
 mod submit;
 mod token;
 mod webhook;
@@ -41,6 +42,7 @@ pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQ
 pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
 pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};
+pub use scale::{QueueScale, ScaleQuery, ScaleTotal, ScaleView};
 pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob};
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};

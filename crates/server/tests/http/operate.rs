@@ -3,6 +3,7 @@
 mod incidents;
 mod redrives;
 mod rules;
+mod scale;
 mod workers;
 
 use std::collections::BTreeSet;

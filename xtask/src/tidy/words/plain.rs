@@ -34,7 +34,7 @@ const HTTP: &str = "\
 
 const SYSTEM: &str = "\
     app block cli command completions config daemon doctor exit file folder global launch memory metered node \
-    process processor program reload screen section setting signal span tick timestamp trace";
+    process processor program reload restart scale screen section setting signal span tick timestamp trace";
 
 const SECURITY: &str = "\
     access activity actor admission admit authority caller certificate encryption identity protect redaction \

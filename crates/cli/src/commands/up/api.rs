@@ -36,6 +36,7 @@ impl ListeningApi {
         }
         settings.limits.grace = app.settings.grace;
         settings.lease = Some(app.settings.lease);
+        settings.scale = app.settings.scale.clone();
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         let api = Api::new(engine.clone(), settings);
         if let Some(exporter) = exporter {

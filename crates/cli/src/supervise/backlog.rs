@@ -1,0 +1,116 @@
+//! What waits and runs, look by look. A look that takes long keeps nobody from being started or stopped.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use backstop_server::shape::{QueueScale, Worker};
+use tokio::sync::mpsc;
+
+use crate::client::{Client, query};
+use crate::commands::worker::WORKERS;
+use crate::problem::Problem;
+
+const SCALE: &str = "/api/v1/scale";
+
+/// Queues that the engine keeps for itself, which no program serves.
+const RESERVED: &str = "backstop.";
+
+/// How long a look may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to look, and for which queues.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    /// All of them, if none is named.
+    pub(crate) queues: Vec<String>,
+    /// How often.
+    pub(crate) every: Duration,
+}
+
+/// What one look has found.
+#[derive(Debug)]
+pub(super) struct BacklogLook {
+    pub(super) queues: Result<Vec<QueueScale>, Problem>,
+    /// The ids of live workers, when somebody wants to know and they could be read.
+    pub(super) workers: Option<BTreeSet<String>>,
+}
+
+/// Looks, one after the other.
+#[derive(Debug)]
+pub(super) struct BacklogLooks {
+    looks: mpsc::Receiver<BacklogLook>,
+    with_workers: Arc<AtomicBool>,
+}
+
+impl BacklogLooks {
+    /// Begins to look.
+    pub(super) fn begin(backlog: Backlog, client: Client) -> Self {
+        let (to, looks) = mpsc::channel(1);
+        let with_workers = Arc::new(AtomicBool::new(false));
+        tokio::spawn(look_on(backlog, client, with_workers.clone(), to));
+        Self { looks, with_workers }
+    }
+
+    /// The next one.
+    pub(super) async fn next(&mut self) -> BacklogLook {
+        match self.looks.recv().await {
+            Some(look) => look,
+            // It looks as long as there is somebody to tell.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether looks tell of workers too.
+    pub(super) fn tell_workers(&self, wanted: bool) {
+        self.with_workers.store(wanted, Ordering::Relaxed);
+    }
+}
+
+async fn look_on(
+    backlog: Backlog,
+    client: Client,
+    with_workers: Arc<AtomicBool>,
+    to: mpsc::Sender<BacklogLook>,
+) {
+    loop {
+        tokio::time::sleep(backlog.every).await;
+        let queues = in_time(backlog.read(&client)).await;
+        let workers = if with_workers.load(Ordering::Relaxed) {
+            in_time(client.list::<Worker>(WORKERS)).await.ok().map(live)
+        } else {
+            None
+        };
+        if to.send(BacklogLook { queues, workers }).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Backlog {
+    async fn read(&self, client: &Client) -> Result<Vec<QueueScale>, Problem> {
+        if self.queues.is_empty() {
+            let mut all: Vec<QueueScale> = client.list(SCALE).await?;
+            all.retain(|row| !row.queue.starts_with(RESERVED));
+            return Ok(all);
+        }
+        let mut found = Vec::with_capacity(self.queues.len());
+        for queue in &self.queues {
+            let path = format!("{SCALE}{}", query([("queue", Some(queue.clone()))]));
+            let page: backstop_server::shape::ScaleView = client.get(&path).await?;
+            found.extend(page.items);
+        }
+        Ok(found)
+    }
+}
+
+fn live(workers: Vec<Worker>) -> BTreeSet<String> {
+    workers.into_iter().filter(|worker| worker.live).map(|worker| worker.id.to_string()).collect()
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    tokio::time::timeout(PATIENCE, call)
+        .await
+        .unwrap_or_else(|_| Err(Problem::failed("no_answer", "no answer within 10 s")))
+}

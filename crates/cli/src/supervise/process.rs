@@ -1,0 +1,131 @@
+//! One process from its start to its end.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use backstop_process::ChildProcess;
+use tokio::sync::watch;
+use tokio::task::{Id, JoinSet};
+use tokio::time::Instant;
+
+use super::program::WorkerProgram;
+
+/// How long a killed process may take to be gone.
+const GONE: Duration = Duration::from_secs(5);
+
+/// What a process is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessOrder {
+    Run,
+    Drain,
+    Kill,
+}
+
+/// A process that runs.
+#[derive(Debug)]
+pub(super) struct WorkerProcess {
+    /// The task that looks after it.
+    pub(super) task: Id,
+    /// Its number.
+    pub(super) pid: i32,
+    /// Which of the rolls it came with.
+    pub(super) generation: u64,
+    /// When it was started.
+    pub(super) started: Instant,
+    /// True when it was told to stop.
+    pub(super) draining: bool,
+    order: watch::Sender<ProcessOrder>,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) struct ProcessEnd {
+    /// Its exit code or signal.
+    pub(super) status: io::Result<ExitStatus>,
+    /// True when it did not stop in time, or was not given any.
+    pub(super) killed: bool,
+}
+
+impl WorkerProcess {
+    /// Starts one. It has `grace` to stop when it is told to; its end is the end of its task.
+    pub(super) async fn start(
+        program: &WorkerProgram,
+        generation: u64,
+        grace: Duration,
+        tasks: &mut JoinSet<ProcessEnd>,
+    ) -> io::Result<Self> {
+        let mark = format!("worker-{}", backstop::job_id());
+        let child = ChildProcess::start_bound(program.command()?, mark).await?;
+        let pid = child.tree().root().as_raw_nonzero().get();
+        let (order, orders) = watch::channel(ProcessOrder::Run);
+        let task = tasks.spawn(look_after(child, orders, grace)).id();
+        Ok(Self { task, pid, generation, started: Instant::now(), draining: false, order })
+    }
+
+    /// Tells it to stop, once.
+    pub(super) fn drain(&mut self) {
+        if !self.draining {
+            self.draining = true;
+            self.order.send_replace(ProcessOrder::Drain);
+        }
+    }
+
+    /// Kills it and all that it started.
+    pub(super) fn kill(&mut self) {
+        self.draining = true;
+        self.order.send_replace(ProcessOrder::Kill);
+    }
+}
+
+impl ProcessEnd {
+    /// In words.
+    pub(super) fn how(&self) -> String {
+        match &self.status {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exited with code {code}"),
+                (None, Some(signal)) => format!("was killed by signal {signal}"),
+                (None, None) => "ended".to_owned(),
+            },
+            Err(problem) => format!("could not be waited for ({problem})"),
+        }
+    }
+}
+
+async fn look_after(
+    mut child: ChildProcess,
+    mut orders: watch::Receiver<ProcessOrder>,
+    grace: Duration,
+) -> ProcessEnd {
+    let mut deadline = None;
+    let killed = loop {
+        tokio::select! {
+            () = child.exited() => break false,
+            () = at(deadline) => break true,
+            changed = orders.changed() => match (changed.is_ok(), *orders.borrow_and_update()) {
+                // Its runs may have processes of their own, which it alone knows how to end well.
+                (true, ProcessOrder::Drain) => {
+                    child.tree().terminate_root();
+                    deadline = Some(Instant::now() + grace);
+                }
+                (true, ProcessOrder::Run) => {}
+                (true, ProcessOrder::Kill) | (false, _) => break true,
+            },
+        }
+    };
+    // Nothing of it may stay behind, however it ended.
+    child.kill().await;
+    if killed {
+        let _ = tokio::time::timeout(GONE, child.exited()).await;
+    }
+    ProcessEnd { status: child.reap().map(|ended| ended.status), killed }
+}
+
+/// Resolves at a moment; never without one.
+pub(super) async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,138 @@
+//! `/api/v1/scale`, and the same figures on `/metrics`.
+
+use std::time::Duration;
+
+use backstop_core::scale::ScaleSettings;
+use backstop_server::{Scope, ServerSettings};
+use backstop_testing::TestEngine;
+use serde_json::{Value, json};
+
+use super::{holder, refused, send_as};
+use crate::harness::Harness;
+
+const SCALE: &str = "/api/v1/scale";
+
+/// An API on a manual clock, whose processes have two slots for `mail` and four for the rest.
+fn harness(test: &TestEngine) -> Harness {
+    let mut settings = ServerSettings::default();
+    let mut scale = ScaleSettings::default();
+    (scale.slots.otherwise, scale.up_after) = (4, Duration::from_secs(2));
+    scale.slots.queues.insert("mail".to_owned(), 2);
+    settings.scale = scale;
+    Harness::of(test.engine().clone(), settings)
+}
+
+async fn submit(test: &TestEngine, queue: &str, jobs: u32, delay: Duration) {
+    for _ in 0..jobs {
+        test.engine().enqueue_raw("send", "{}").queue(queue).delay(delay).submit().await.unwrap();
+    }
+}
+
+fn row(queue: &str, depth: u64, oldest_wait_ms: u64, wanted: u64) -> Value {
+    json!({ "queue": queue, "depth": depth, "oldest_wait_ms": oldest_wait_ms, "running": 0, "wanted": wanted })
+}
+
+#[tokio::test]
+async fn queues_are_told_with_how_many_processes_they_want() {
+    // H9
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    let empty = harness.get(SCALE).await.ok();
+    let nothing = json!({ "depth": 0, "oldest_wait_ms": 0, "running": 0, "wanted": 0 });
+    assert_eq!(empty, json!({ "items": [], "next_cursor": null, "total": nothing }));
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    submit(&test, "reports", 9, Duration::ZERO).await;
+    submit(&test, "later", 50, Duration::from_secs(3_600)).await;
+    test.advance(Duration::from_secs(1));
+    let soon = harness.get(SCALE).await.ok();
+    assert_eq!(soon["total"]["wanted"], 0, "nothing has waited long enough: {soon}");
+    assert_eq!(soon["items"][0], row("later", 0, 0, 0), "none of them is due");
+    test.advance(Duration::from_secs(11));
+    let late = harness.get(SCALE).await.ok();
+    let items = json!([row("later", 0, 0, 0), row("mail", 7, 12_000, 4), row("reports", 9, 12_000, 3)]);
+    assert_eq!(late["items"], items);
+    let total = json!({ "depth": 16, "oldest_wait_ms": 12_000, "running": 0, "wanted": 4 });
+    assert_eq!(late["total"], total);
+    let one = harness.get("/api/v1/scale?queue=reports").await.ok();
+    assert_eq!((&one["items"], &one["total"]["wanted"]), (&json!([row("reports", 9, 12_000, 3)]), &json!(3)));
+    // A name that only begins a queue's name is no queue.
+    assert_eq!(harness.get("/api/v1/scale?queue=rep").await.ok(), empty);
+    test.engine().queues().pause("mail").await.unwrap();
+    let paused = harness.get("/api/v1/scale?queue=mail").await.ok();
+    assert_eq!(paused["items"][0], row("mail", 0, 0, 0), "more processes would not help a paused queue");
+}
+
+#[tokio::test]
+async fn every_page_tells_the_total_of_all() {
+    // H9
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    for queue in ["a", "b", "c"] {
+        submit(&test, queue, 1, Duration::ZERO).await;
+    }
+    let first = harness.get("/api/v1/scale?limit=2").await.ok();
+    assert_eq!((&first["next_cursor"], &first["total"]["depth"]), (&json!("b"), &json!(3)));
+    let last = harness.get("/api/v1/scale?limit=2&cursor=b").await.ok();
+    assert_eq!((&last["items"][0]["queue"], &last["next_cursor"]), (&json!("c"), &json!(null)));
+    assert_eq!(last["total"], first["total"]);
+    for query in ["limit=0", "slots=4"] {
+        assert_eq!(harness.get(&format!("{SCALE}?{query}")).await.status, 422, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_sees_its_own_queues_and_a_token_those_it_names() {
+    // H9
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    for queue in ["acme/mail", "acme/reports", "other/mail", "mail"] {
+        submit(&test, queue, 1, Duration::ZERO).await;
+    }
+    let acme = holder(&[Scope::Read], Some("acme"), None);
+    let own = send_as(&harness, &acme, "GET", SCALE, None).await.ok();
+    let names: Vec<_> = own["items"].as_array().unwrap().iter().map(|row| row["queue"].clone()).collect();
+    assert_eq!((names, &own["total"]["depth"]), (vec![json!("mail"), json!("reports")], &json!(2)));
+    let one = send_as(&harness, &acme, "GET", "/api/v1/scale?queue=mail", None).await.ok();
+    assert_eq!(one["total"]["depth"], 1);
+    let mail = holder(&[Scope::Read], Some("acme"), Some(&["mail"]));
+    assert_eq!(send_as(&harness, &mail, "GET", SCALE, None).await.ok()["total"]["depth"], 1);
+    let foreign = send_as(&harness, &mail, "GET", "/api/v1/scale?queue=reports", None).await;
+    refused(&foreign, 403, "forbidden", None);
+    let writer = holder(&[Scope::Submit], None, None);
+    refused(&send_as(&harness, &writer, "GET", SCALE, None).await, 403, "forbidden", None);
+}
+
+#[tokio::test]
+async fn the_example_for_keda_finds_its_figure() {
+    // H9
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    test.advance(Duration::from_secs(12));
+    let path = format!("{}/../../examples/deploy/kubernetes/shop-workers.yaml", env!("CARGO_MANIFEST_DIR"));
+    let example = std::fs::read_to_string(path).unwrap();
+    let value = |key: &str| {
+        let line = example.lines().find_map(|line| line.trim().strip_prefix(key));
+        line.unwrap_or_else(|| panic!("no {key}")).trim().trim_matches('"').to_owned()
+    };
+    let answer = harness.get(value("url:").strip_prefix("http://backstop:7700").unwrap()).await.ok();
+    let pointer = format!("/{}", value("valueLocation:").replace('.', "/"));
+    assert_eq!((answer.pointer(&pointer), value("targetValue:").as_str()), (Some(&json!(4)), "1"));
+}
+
+#[tokio::test]
+async fn the_same_figures_are_scraped() {
+    // H9, V3
+    let test = TestEngine::new();
+    let harness = harness(&test);
+    submit(&test, "mail", 7, Duration::ZERO).await;
+    test.advance(Duration::from_secs(12));
+    let text = harness.get("/metrics").await.text;
+    for line in [
+        "backstop_queue_depth{queue=\"mail\"} 7",
+        "backstop_wanted_processes{queue=\"mail\"} 4",
+        "backstop_oldest_wait_seconds{queue=\"mail\"} 12",
+    ] {
+        assert!(text.lines().any(|one| one == line), "no {line} in\n{text}");
+    }
+}
