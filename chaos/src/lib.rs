@@ -7,6 +7,7 @@
 //! - [`journal_layer`]: the layer over a store that writes the journal. [`stall`]: how long a campaign waits.
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
+//! - [`suspects`]: jobs that die together, of which one is to blame.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -27,6 +28,7 @@ pub mod replicas;
 pub mod sabotage;
 pub mod secrets;
 pub mod stall;
+pub mod suspects;
 pub mod work;
 
 /// How many rounds a campaign runs: `quick` in the ordinary tests, `full` under `cargo xtask torture`.

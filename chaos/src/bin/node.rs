@@ -11,7 +11,7 @@ use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::work::CampaignJob;
-use backstop_chaos::{journal_layer, processes, remote};
+use backstop_chaos::{journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
@@ -36,6 +36,8 @@ async fn main() -> JobResult {
         "serve" => serve(&url, &folder, lease, false).await?,
         "serve-and-submit" => serve(&url, &folder, lease, true).await?,
         "remote" => remote::work(&folder, lease),
+        "suspects" => suspects::work(&url, lease).await?,
+        "remote-suspects" => suspects::work_remotely(&folder, lease),
         "stale" => stale::run(&Backstop::open(&url).await?, lease).await?,
         "retire" => retire::run(&Backstop::open(&url).await?, &folder, lease).await?,
         "disk-full" => disk_full::run(&url, &folder).await?,

@@ -203,14 +203,24 @@ fn running(view: &JobView, around: &ExplainContext) -> Sentences {
         return ("a worker holds it".into(), "its worker reports how it ended".into(), None);
     };
     let who = format!("worker {} ({})", holder.name, holder.worker);
+    // Whoever has crashed is held by its claim, and started by itself (C3).
+    let suspect = started.is_none() && !view.record.starts_when_claimed();
     let because = match started {
         Some(at) => format!("{who} has been running it since {at}"),
+        None if suspect => format!(
+            "{who} holds it and has not started it: it has crashed ({} so far), and may have to run alone",
+            view.record.crashes
+        ),
         None => format!("{who} has claimed it and not started it yet"),
     };
     if holder.until < around.now {
         let next =
             "its worker stopped renewing: any other worker takes it back by the crash rules".to_owned();
         return (because, next, Some(around.now));
+    }
+    if suspect {
+        let next = "it starts when nothing else runs in that worker, or goes back uncharged".to_owned();
+        return (because, next, None);
     }
     let next = format!(
         "its worker reports how it ended, or loses it when its lease is not renewed by {}",

@@ -84,6 +84,24 @@ pub fn worker_id() -> WorkerId {
     WorkerId::from_uuid(next())
 }
 
+/// Which bits of a batch's id say whose it is: the upper ones of those that are free to choose at the end, so that the
+/// steps between ids of one millisecond are left.
+const OWNER: u128 = ((1 << 28) - 1) << 34;
+
+/// The id of jobs that the worker `of` takes together (E7).
+pub(crate) fn batch_id(of: WorkerId) -> WorkerId {
+    WorkerId::from_u128((next().as_u128() & !OWNER) | (number(of) & OWNER))
+}
+
+/// True when a batch is of the worker `of`. Two workers in a quarter of a billion are taken for each other.
+pub(crate) fn is_batch_of(batch: WorkerId, of: WorkerId) -> bool {
+    number(batch) & OWNER == number(of) & OWNER
+}
+
+fn number(id: WorkerId) -> u128 {
+    u128::from_be_bytes(*id.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +142,20 @@ mod tests {
         let of =
             |order: &mut Order| (0..1_000).map(|_| order.next(3)).collect::<std::collections::HashSet<_>>();
         assert!(of(&mut one).is_disjoint(&of(&mut other)));
+    }
+
+    #[test]
+    fn a_batch_says_whose_it_is() {
+        let workers = ["one", "two", "three"].map(|name| WorkerId::named("", name));
+        for of in workers {
+            let batches: std::collections::HashSet<WorkerId> = (0..10_000).map(|_| batch_id(of)).collect();
+            assert_eq!(batches.len(), 10_000, "no two are the same");
+            for batch in batches {
+                let uuid = Uuid::from_bytes(*batch.as_bytes());
+                assert_eq!((uuid.get_version_num(), uuid.get_variant()), (7, uuid::Variant::RFC4122));
+                let owners: Vec<_> = workers.iter().filter(|worker| is_batch_of(batch, **worker)).collect();
+                assert_eq!(owners, [&of]);
+            }
+        }
     }
 }

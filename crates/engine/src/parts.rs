@@ -18,6 +18,7 @@ use crate::figures::{Figures, Metered};
 use crate::loops::ErrorThrottle;
 use crate::redrive::mark::MarksCompared;
 use crate::rule::cache::RuleCache;
+use crate::run::suspects::ClearedSuspects;
 use crate::runs::LocalRuns;
 use crate::tenant_incidents::TenantIncidents;
 
@@ -28,6 +29,7 @@ pub(crate) struct EngineParts {
     pub(crate) events: Arc<EventChannel>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) runs: LocalRuns,
+    pub(crate) cleared_suspects: ClearedSuspects,
     pub(crate) rules: RuleCache,
     pub(crate) budgets: Budgets,
     pub(crate) tenant_incidents: TenantIncidents,
@@ -57,6 +59,7 @@ impl EngineParts {
             events,
             figures,
             runs: LocalRuns::default(),
+            cleared_suspects: ClearedSuspects::default(),
             rules: RuleCache::default(),
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),

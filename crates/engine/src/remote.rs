@@ -16,6 +16,7 @@ mod heartbeat;
 pub(crate) mod memory;
 mod overtime;
 mod presence;
+pub(crate) mod suspect;
 mod taken;
 mod work;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use backstop::{Backstop, Ended, Finished, Handed, LostReason, RemoteWorker, WorkRequest};
+use backstop::{Backoff, Backstop, Cause, Ended, Finished, Handed, LostReason, RemoteWorker, WorkRequest};
 use backstop_core::job::State;
-use backstop_store::KnownKind;
+use backstop_store::{DocumentRange, Drawer, KnownKind, PageRequest};
 
 const QUEUE: &str = "remote";
 
@@ -76,6 +76,101 @@ async fn serves_remote_workers(engine: Backstop) {
     assert!(remote.claim(waited).await.expect("the store is there").is_empty());
 }
 
+/// Nobody but the server keeps the time of a worker that is not kind: over its limit the run ends by a timeout.
+async fn keeps_the_time_of_runs(engine: &Backstop) {
+    let limit = Duration::from_millis(1);
+    let job = engine.enqueue_raw("mail", "{}").queue(QUEUE).timeout(limit).max_retries(0);
+    let id = job.submit().await.expect("stored").id;
+    let taken = take(engine, "slow").await;
+    assert_eq!(taken.len(), 1);
+    let node = backstop::worker_id();
+    let detail = async || engine.job(id).await.expect("the store is there").expect("the job is there");
+    while detail().await.view.state() == State::Running {
+        engine.maintain(node, Duration::from_millis(10)).await.expect("the store is there");
+    }
+    let record = detail().await.view.record;
+    assert_eq!((record.state, record.attempt, record.runs), (State::Failed, 1, 1));
+    let run = engine.attempts(id, PageRequest::first(5)).await.expect("the store is there").items.remove(0);
+    assert_eq!(run.cause, Cause::Timeout);
+    assert_eq!(run.failure.expect("evidence").message, "the run took longer than 1ms");
+    let grants = vec![taken[0].grant.clone()];
+    let kept = engine.remote().heartbeat(&named("slow"), grants).await.expect("the store is there");
+    assert_eq!((kept.held.len(), kept.lost.len()), (0, 1), "the lease is over");
+    let late = vec![end(&taken[0], Ended::Succeeded { result: None })];
+    assert!(engine.remote().finish(late).await.expect("the store is there")[0].is_err());
+}
+
+fn named(name: &str) -> RemoteWorker {
+    RemoteWorker { name: name.into(), ..worker() }
+}
+
+/// What a worker gets at once.
+async fn take(engine: &Backstop, name: &str) -> Vec<Handed> {
+    let request = WorkRequest { wait: Duration::ZERO, worker: named(name), ..request(10) };
+    engine.remote().claim(request).await.expect("the store is there")
+}
+
+async fn succeed(engine: &Backstop, handed: &Handed) {
+    let done = vec![end(handed, Ended::Succeeded { result: None })];
+    let answers = engine.remote().finish(done).await.expect("the store is there");
+    assert_eq!(answers, [Ok(State::Succeeded)]);
+}
+
+async fn runs_suspects_alone(engine: Backstop) {
+    let submit = async || {
+        let job = engine.enqueue_raw("mail", "{}").queue(QUEUE).backoff(Backoff::none());
+        job.submit().await.expect("stored").id
+    };
+    let node = backstop::worker_id();
+    let ids = [submit().await, submit().await, submit().await];
+    let died = take(&engine, "doomed").await;
+    assert_eq!(died.len(), 3);
+    // As if its process had died and its lease had run out.
+    engine.store().retire(died[0].grant.lease.worker).await.expect("the store is there");
+    engine.maintain(node, Duration::from_secs(60)).await.expect("the store is there");
+
+    let alone = take(&engine, "far-away").await;
+    assert_eq!(alone.len(), 1, "one suspect and nothing else");
+    assert_eq!((alone[0].view.record.crashes, alone[0].view.record.runs), (1, 2));
+    let fresh = submit().await;
+    assert!(take(&engine, "far-away").await.is_empty(), "nothing beside a suspect");
+    let beside = take(&engine, "other").await;
+    assert_eq!(beside.iter().map(|handed| handed.grant.lease.job).collect::<Vec<_>>(), [fresh]);
+    assert!(take(&engine, "other").await.is_empty(), "a suspect waits for it to be done");
+    let grants = vec![beside[0].grant.clone()];
+    let kept = engine.remote().heartbeat(&named("other"), grants).await.expect("the store is there");
+    assert_eq!(kept.held.len(), 1);
+
+    succeed(&engine, &alone[0]).await;
+    let released = take(&engine, "far-away").await;
+    assert_eq!(released.len(), 1, "cleared by the success of one that died beside it");
+    assert!(take(&engine, "other").await.is_empty());
+    succeed(&engine, &beside[0]).await;
+    let waited = take(&engine, "other").await;
+    assert_eq!(waited.len(), 1, "now it is alone");
+    let noted = engine.remote().progress(&waited[0].grant, 50, "on the way").await;
+    assert_eq!(noted.expect("the store is there"), Ok(()), "its start is counted");
+    succeed(&engine, &waited[0]).await;
+    succeed(&engine, &released[0]).await;
+    for id in ids {
+        let record = engine.job(id).await.expect("the store is there").expect("the job is there").view.record;
+        assert_eq!((record.state, record.runs, record.attempt), (State::Succeeded, 2, 0));
+    }
+    assert_eq!(rows(&engine).await.1, 0, "every batch went with its last job");
+    engine.maintain(node, Duration::from_secs(60)).await.expect("the store is there");
+    let range = DocumentRange::first(Drawer::Suspects, 5);
+    let kept = engine.store().documents(range).await.expect("the store is there");
+    assert_eq!(kept.items, [], "nothing is left of who ran alone");
+}
+
+#[tokio::test]
+async fn suspects_and_times_in_memory() {
+    // C3, E7, F10
+    let engine = Backstop::open("memory:").await.expect("memory");
+    keeps_the_time_of_runs(&engine).await;
+    runs_suspects_alone(engine).await;
+}
+
 #[tokio::test]
 async fn in_memory() {
     // E7
@@ -85,11 +180,13 @@ async fn in_memory() {
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn on_sqlite() {
-    // E7
+    // E7, C3, F10
     let name = format!("remote-{}.db", std::process::id());
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
-    serves_remote_workers(engine).await;
+    serves_remote_workers(engine.clone()).await;
+    keeps_the_time_of_runs(&engine).await;
+    runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }
@@ -98,16 +195,19 @@ async fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
-    // E7
+    // E7, C3, F10
     let schema = format!("remote_{}", std::process::id());
     let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
-    serves_remote_workers(Backstop::open(&url).await.expect("a server")).await;
+    let engine = Backstop::open(&url).await.expect("a server");
+    serves_remote_workers(engine.clone()).await;
+    keeps_the_time_of_runs(&engine).await;
+    runs_suspects_alone(engine).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
-    // E7
+    // E7, C3, F10
     use backstop::mysql::mysql_async::prelude::Queryable as _;
     use backstop::mysql::mysql_async::{Conn, Opts};
 
@@ -116,7 +216,10 @@ async fn on_mysql() {
     let name = format!("remote_{}", std::process::id());
     conn.query_drop(format!("CREATE DATABASE {name}")).await.expect("a new name");
     let (place, _) = server.rsplit_once('/').expect("a URL with a database");
-    serves_remote_workers(Backstop::open(&format!("{place}/{name}")).await.expect("a server")).await;
+    let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
+    serves_remote_workers(engine.clone()).await;
+    keeps_the_time_of_runs(&engine).await;
+    runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");
 }

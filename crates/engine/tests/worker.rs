@@ -24,6 +24,8 @@ mod health;
 mod leases;
 #[path = "runtime/maintenance.rs"]
 mod maintenance;
+#[path = "runtime/quarantine.rs"]
+mod quarantine;
 #[path = "runtime/queues.rs"]
 mod queues;
 #[path = "runtime/rules.rs"]

@@ -307,8 +307,11 @@ const TWELFTH: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS incident_kind ON backstop.incident (kind COLLATE \"C\")",
 ];
 
-/// Lines of jobs with one ordering key (L21): who has its turn, who waits, and where the turn may have to pass on.
-/// Programs of earlier versions go on beside it, but give no turn on: ordering keys are for when all have been replaced.
+/// Lines of jobs with one ordering key (L21): who has its turn, who waits, and where the turn may have to pass on. Claims
+/// hold suspects without starting them (C3), and the function that submits finds queues full (H12).
+///
+/// Programs of earlier versions go on beside it: they do not say that they hold suspects, and start what they take. But
+/// they give no turn on: ordering keys are for when all have been replaced.
 const THIRTEENTH: &[&str] = &[
     // No two jobs of a line can have their turn, whatever the code does.
     "CREATE TABLE backstop.line (
@@ -327,8 +330,8 @@ const THIRTEENTH: &[&str] = &[
         key text COLLATE \"C\" NOT NULL)",
     roles::LINES_AS_CLAIMS,
     roles::PLACES_AS_KEYS,
-    // H12: what the function that submits may find full.
     function::ENQUEUE_BOUNDED,
+    cursor::TAKE,
 ];
 
 /// How an index is made beside everything that is going on.

@@ -1,7 +1,7 @@
 //! A claim in one statement (L2-L5): `backstop.take` takes the jobs and writes the claim, and nothing is around it.
 //!
-//! For what most claims are: jobs that start as they are claimed. All else is left to [`claim`](crate::claim), which
-//! decides in a transaction.
+//! For what most claims are: jobs that start as they are claimed, and suspects, which are only held (C3). All else is
+//! left to [`claim`](crate::claim), which decides in a transaction.
 
 use backstop_core::{Fence, Timestamp, event};
 use backstop_sql::claim::{Room, hand_out, in_order, row_of};
@@ -35,7 +35,7 @@ pub(crate) async fn take(
     let claimed = answer.hand_out(state, &shared, claim, rooms, &start)?;
     if state.short_claims && !claimed.jobs.is_empty() {
         let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
-        tx.tell_of(claimed.jobs.iter().map(started).collect());
+        tx.tell_of(claimed.jobs.iter().filter(|of| of.is_started()).map(started).collect());
     }
     Ok(claimed)
 }
@@ -77,8 +77,8 @@ impl TakenClaim {
         if found.is_empty() {
             return Ok(Claimed { jobs: Vec::new(), now });
         }
-        let taken = found.iter().map(|(_, loaded)| (loaded.job.spec.id, true)).collect();
-        let mut row = row_of(claim.worker, now, taken);
+        let taken = found.iter().map(|(_, loaded)| (loaded.job.spec.id, loaded.record.starts_when_claimed()));
+        let mut row = row_of(claim.worker, now, taken.collect());
         row.fence = fence;
         in_order(claim, &mut found);
         let jobs: Vec<LoadedJob> = found.into_iter().map(|(_, loaded)| loaded).collect();

@@ -337,7 +337,9 @@ pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l 
 
 // Claim. See `schema::cursor`.
 
-pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb, $10) \
+/// Programs of earlier versions start all that they take, and do not say that they hold suspects.
+pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, \
+     coalesce($9::text::jsonb, '{}') || '{\"holds_suspects\": true}'::jsonb, $10) \
      p(now bigint, id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
 pub(crate) const PEEK: &str =
     "SELECT p.now, p.next_due, p.news FROM backstop.peek($1, $2, $3, $4, $5, $6::text::jsonb) p";

@@ -73,8 +73,8 @@ pub fn take(
     set.expect(found.len());
     for (room, loaded) in found {
         let (id, queue) = (loaded.job.spec.id, rooms[room].queue);
+        let started = started_of[room] < queue.start && loaded.record.starts_when_claimed();
         set.put_dequeued(loaded);
-        let started = started_of[room] < queue.start;
         set.take(id, started);
         taken.push((id, started));
         started_of[room] += usize::from(started);

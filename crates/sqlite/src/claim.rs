@@ -54,12 +54,14 @@ impl Taking<'_> {
         lanes: &[Arc<LaneRow>],
     ) -> Result<(), SqliteFailure> {
         let mut merge = Merge::over(self.claim, lanes, wanted.limit);
-        let mut taken = 0;
+        let (mut taken, mut at_once) = (0, 0);
         while taken < wanted.limit
             && let Some((stored, job)) = merge.next(tx)?
         {
-            self.take(tx, stored, job, taken < wanted.start)?;
+            let started = at_once < wanted.start && stored.record.starts_when_claimed();
+            self.take(tx, stored, job, started)?;
             taken += 1;
+            at_once += usize::from(started);
         }
         Ok(())
     }

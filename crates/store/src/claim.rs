@@ -27,7 +27,8 @@ pub struct ClaimQueue {
     pub queue: Arc<str>,
     /// Jobs to take at most.
     pub limit: usize,
-    /// How many of them start at once; the rest is prefetched and started by `WorkStore::start` (C2, C5).
+    /// How many of them start at once; the rest is prefetched and started by `WorkStore::start` (C2, C5). So is every
+    /// suspect, and it takes no place of those that start at once (C3): see `Record::starts_when_claimed`.
     pub start: usize,
     /// True to take kinds that the worker does not know too, for a queue that fails them (H10).
     pub any_kind: bool,

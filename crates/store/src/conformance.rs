@@ -204,6 +204,7 @@ macro_rules! conformance {
                 a_started_orphan_is_a_crash
                 a_prefetched_orphan_goes_back_without_blame
                 the_eleventh_crash_poisons
+                a_suspect_is_held_and_started_by_itself
                 only_orphans_are_rescued
                 a_canceled_orphan_is_not_rescued
                 enlisting_again_replaces_the_row

@@ -41,11 +41,13 @@ pub enum Drawer {
     Webhooks,
     /// What queues let in (L12), by [`crate::QueueAdmission::key_of`].
     Gates,
+    /// The job that a remote worker runs alone (C3), by the id of the worker's name.
+    Suspects,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -58,6 +60,7 @@ impl Drawer {
         Self::Secrets,
         Self::Webhooks,
         Self::Gates,
+        Self::Suspects,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -82,6 +85,7 @@ impl Drawer {
             Self::Secrets => "secret",
             Self::Webhooks => "webhook",
             Self::Gates => "gate",
+            Self::Suspects => "suspect",
         }
     }
 }

@@ -10,6 +10,7 @@ mod decision;
 mod reason;
 mod retry_budget;
 mod rules;
+mod suspicion;
 
 pub mod fingerprint;
 pub mod redact;
@@ -25,3 +26,4 @@ pub use fingerprint::Fingerprint;
 pub use reason::{TerminalReason, UnknownReason};
 pub use retry_budget::{BudgetError, BudgetSettings, RetryBudget};
 pub use rules::{InvalidRuleId, Rule, RuleAction, RuleError, RuleId, RuleInput, RuleMatch, RuleSet};
+pub use suspicion::Suspicion;

@@ -176,6 +176,13 @@ impl Record {
         self.expires_at.is_some_and(|moment| moment < now)
     }
 
+    /// True when a claim that has room for it starts it at once. A suspect is only held: its start is counted when its
+    /// worker lets it run, alone or in a process of its own (C3, C5).
+    #[must_use]
+    pub const fn starts_when_claimed(&self) -> bool {
+        self.crashes == 0
+    }
+
     /// Takes the job for `worker`. A `started` claim counts the run at once; otherwise [`Record::start`] does (C5).
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::{alert, archive, audit, counts, expire, forget, prune, redrive, rescu
 use crate::engine::Backstop;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
-use crate::remote::Remote;
+use crate::remote::{Remote, suspect};
 
 /// What duties work on: the engine, and the runs of remote workers, whose time nobody else keeps.
 #[derive(Clone)]
@@ -77,7 +77,8 @@ async fn perform(
         Duty::Expire => expire::expire(store, term, &mut PassedBy::default(), heartbeat).await,
         Duty::WatchCode => {
             watch_code::watch(store, &engine.events).await?;
-            forget::forget(store).await
+            forget::forget(store).await?;
+            suspect::sweep(store).await
         }
         Duty::Archive => archive::archive(store, config.retention, term, heartbeat).await,
         Duty::Prune => {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::WorkerId;
 use backstop_core::job::JobView;
+use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, NewWorker};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::Remote;
 use super::finish::RemoteEnding;
+use super::suspect::SuspectTurn;
 use super::taken::Taken;
 use super::work::{Grant, Handed, WorkRequest};
 use crate::outcome::{Failed, Reply};
@@ -46,10 +47,12 @@ impl Remote {
                 self.present(&request).await?;
                 told = Some(Instant::now());
             }
+            let suspect = self.suspect_turn(&request.worker, request.lease).await?;
             let look = self.ask(&request, NOBODY, &request.queues, request.limit);
             let peek = self.parts.store.peek(&look).await?;
-            if peek.has_work() {
-                let taken = self.take(&request).await?;
+            let waits = matches!(suspect, SuspectTurn::Wait);
+            if !waits && (peek.has_work() || matches!(suspect, SuspectTurn::Ready(..))) {
+                let taken = self.take(&request, suspect).await?;
                 if !taken.jobs.is_empty() {
                     self.busy(&request.worker, request.lease).await;
                     return Ok(taken.keep());
@@ -60,7 +63,7 @@ impl Remote {
                 return Ok(Vec::new());
             }
             // Work that others were quicker to take looks due until they have it: that is no reason to spin.
-            let due = peek.next_due.filter(|_| !peek.has_work()).map(|due| peek.now.until(due));
+            let due = peek.next_due.filter(|_| !waits && !peek.has_work()).map(|due| peek.now.until(due));
             let look = interval.pause();
             let woken = rest(&mut arrivals, due.unwrap_or(look).min(look).min(left)).await;
             fruitless = if woken { fruitless.saturating_add(1) } else { 0 };
@@ -71,16 +74,39 @@ impl Remote {
     }
 
     /// Takes what there is, in a task of its own: a claim that is under way is always seen to its end.
-    async fn take(&self, request: &Arc<WorkRequest>) -> Result<Taken, StoreError> {
+    async fn take(&self, request: &Arc<WorkRequest>, suspect: SuspectTurn) -> Result<Taken, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let (remote, request) = (self.clone(), request.clone());
-        let batch = crate::ids::worker_id();
+        let batch = crate::ids::batch_id(request.worker.id());
         let nothing = Taken::new(self.parts.store.clone(), batch);
         tokio::spawn(async move {
+            let taken = match suspect {
+                SuspectTurn::Ready(suspect, batch) => remote.take_suspect(&request, *suspect, batch).await,
+                SuspectTurn::None | SuspectTurn::Wait => remote.take_batch(&request, batch).await,
+            };
             // When nobody listens any more, what was taken is dropped here, and so handed back.
-            let _ = sender.send(remote.take_batch(&request, batch).await);
+            let _ = sender.send(taken);
         });
         receiver.await.unwrap_or(Ok(nothing))
+    }
+
+    /// Hands out the suspect that waited for its worker to be alone.
+    async fn take_suspect(
+        &self,
+        request: &WorkRequest,
+        suspect: ClaimedJob,
+        batch: u32,
+    ) -> Result<Taken, StoreError> {
+        let mut taken = Taken::new(self.parts.store.clone(), suspect.lease.worker);
+        // The lease runs from here on: it has waited for a while.
+        let renewed = self.parts.store.renew(suspect.lease.worker, request.lease, Vec::new()).await;
+        match renewed {
+            Ok(_) => self.start_alone(request, suspect, batch, &mut taken).await?,
+            Err(StoreError::NotEnlisted { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.add_failures(&mut taken.jobs).await;
+        Ok(taken)
     }
 
     async fn take_batch(&self, request: &WorkRequest, batch: WorkerId) -> Result<Taken, StoreError> {
@@ -88,14 +114,15 @@ impl Remote {
         let since = Instant::now();
         store.enlist(introduction(request, batch)).await?;
         let mut taken = Taken::new(self.parts.store.clone(), batch);
-        let mut refused = Vec::new();
+        let (mut refused, mut alone) = (Vec::new(), Vec::new());
         for queue in &request.queues {
             let room = request.limit.saturating_sub(taken.jobs.len());
-            if room == 0 {
+            if room == 0 || !alone.is_empty() {
                 break;
             }
             match self.take_from(request, batch, queue, room).await {
                 Ok(claimed) => {
+                    let claimed = self.part_suspects(claimed, &mut alone).await;
                     let left = request.lease.saturating_sub(since.elapsed());
                     self.sort(request, claimed, left, &mut taken, &mut refused).await;
                 }
@@ -110,13 +137,88 @@ impl Remote {
             }
         }
         self.close(refused).await;
-        let size = u32::try_from(taken.jobs.len()).unwrap_or(u32::MAX);
+        let held = self.keep_suspect(request, alone, &mut taken).await;
+        let size = u32::try_from(taken.jobs.len() + usize::from(held)).unwrap_or(u32::MAX);
         taken.jobs.iter_mut().for_each(|handed| handed.grant.batch = size);
         if size == 0 {
             let _ = store.retire(batch).await;
         }
         self.add_failures(&mut taken.jobs).await;
         Ok(taken)
+    }
+
+    /// Starts those suspects that may run beside others, and leaves those that may not in `alone` (C3).
+    async fn part_suspects(&self, claimed: Claimed, alone: &mut Vec<ClaimedJob>) -> Claimed {
+        let EngineParts { store, cleared_suspects, .. } = &*self.parts;
+        let (mut started, suspects): (Vec<ClaimedJob>, Vec<ClaimedJob>) =
+            claimed.jobs.into_iter().partition(ClaimedJob::is_started);
+        for mut suspect in suspects {
+            let found = cleared_suspects.look_into(&**store, &suspect.job, &suspect.record).await;
+            // What cannot be looked into is never wrong alone.
+            let released = found.is_ok_and(|found| !found.alone)
+                && store.start(vec![suspect.lease]).await.is_ok_and(|answers| answers == [Ok(())])
+                && suspect.note_started();
+            if released { started.push(suspect) } else { alone.push(suspect) }
+        }
+        Claimed { jobs: started, now: claimed.now }
+    }
+
+    /// Keeps one suspect for the worker, and hands the others back. It starts at once if the worker has nothing else;
+    /// otherwise it waits, and this answers true.
+    async fn keep_suspect(
+        &self,
+        request: &WorkRequest,
+        mut alone: Vec<ClaimedJob>,
+        taken: &mut Taken,
+    ) -> bool {
+        if alone.is_empty() {
+            return false;
+        }
+        let others = alone.split_off(1);
+        self.hand_back(&others, Duration::ZERO).await;
+        let Some(suspect) = alone.pop() else { return false };
+        let batch = u32::try_from(taken.jobs.len() + 1).unwrap_or(u32::MAX);
+        let kept = async {
+            let claimed_at = suspect.record.hold.map_or(Timestamp::MIN, |hold| hold.claimed_at);
+            self.note_suspect(&request.worker, suspect.lease, batch, claimed_at).await?;
+            Ok(taken.jobs.is_empty() && !self.has_others(&request.worker, suspect.lease).await?)
+        };
+        let back = std::slice::from_ref(&suspect);
+        match kept.await {
+            Ok(false) => true,
+            Ok(true) => {
+                if let Err(error) = self.start_alone(request, suspect, batch, taken).await {
+                    tracing::warn!(%error, "a suspect is requeued when its lease expires");
+                }
+                false
+            }
+            Err(StoreError::NotEnlisted { .. }) => false,
+            Err(error) => {
+                tracing::warn!(%error, job = %suspect.lease.job, "a suspect could not be kept for its worker");
+                self.hand_back(back, Duration::ZERO).await;
+                false
+            }
+        }
+    }
+
+    /// Counts the start of a suspect, and hands it out.
+    async fn start_alone(
+        &self,
+        request: &WorkRequest,
+        mut suspect: ClaimedJob,
+        batch: u32,
+        taken: &mut Taken,
+    ) -> Result<(), StoreError> {
+        let started = self.parts.store.start(vec![suspect.lease]).await?;
+        if started != [Ok(())] || !suspect.note_started() {
+            return Ok(());
+        }
+        let mut refused = Vec::new();
+        let claimed = Claimed { jobs: vec![suspect], now: self.parts.store.now().await? };
+        self.sort(request, claimed, request.lease, taken, &mut refused).await;
+        taken.jobs.iter_mut().for_each(|handed| handed.grant.batch = batch);
+        self.close(refused).await;
+        Ok(())
     }
 
     async fn take_from(
@@ -169,7 +271,7 @@ impl Remote {
         let ClaimedJob { job, record, lease } = claimed;
         let first = record.runs == 1;
         let ending = self.end(job, record, Reply(Err(failed)), None, request.code_version.clone()).await;
-        RemoteEnding { finish: Finish { lease, ending }, first }
+        RemoteEnding { finish: Finish { lease, ending }, first, suspect: None }
     }
 
     /// Writes the ends of runs that were refused. What cannot be written is found by the lease.

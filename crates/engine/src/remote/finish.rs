@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use backstop_core::Lease;
 use backstop_core::failure::{Cause, Failure, HookAnswer};
 use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
+use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
@@ -33,6 +33,8 @@ pub(super) struct RemoteEnding {
     pub(super) finish: Finish,
     /// True when this was the job's first run: retries are a share of those (F19).
     pub(super) first: bool,
+    /// The job, when it has crashed before (C3).
+    pub(super) suspect: Option<Box<(Arc<StoredJob>, Record)>>,
 }
 
 impl Remote {
@@ -59,8 +61,13 @@ impl Remote {
             }
         }
         let (places, reports): (Vec<usize>, Vec<RemoteEnding>) = first.into_iter().unzip();
-        for (place, answer) in places.into_iter().zip(self.write(reports).await?) {
+        let died_with = self.died_with(&reports).await?;
+        for ((place, died_with), answer) in places.into_iter().zip(died_with).zip(self.write(reports).await?)
+        {
             answers[place] = answer.ok();
+            if let Some(died_with) = died_with.filter(|_| answers[place].is_some()) {
+                self.parts.cleared_suspects.note(died_with);
+            }
         }
         let (places, repeated): (Vec<usize>, Vec<Finish>) = again.into_iter().unzip();
         for (place, answer) in places.into_iter().zip(self.ask_again(repeated).await?) {
@@ -114,13 +121,29 @@ impl Remote {
         Ok(answers)
     }
 
+    /// Who each of those died with that were suspects and have succeeded (C3).
+    async fn died_with(&self, reports: &[RemoteEnding]) -> Result<Vec<Option<WorkerId>>, StoreError> {
+        let mut all = Vec::with_capacity(reports.len());
+        for report in reports {
+            all.push(match &report.suspect {
+                Some(suspect) if report.finish.ending.cause == Cause::Succeeded => {
+                    let (job, record) = &**suspect;
+                    self.parts.cleared_suspects.look_into(&*self.parts.store, job, record).await?.died_with
+                }
+                _ => None,
+            });
+        }
+        Ok(all)
+    }
+
     async fn ending(&self, result: Finished, detail: JobDetail) -> RemoteEnding {
         let Finished { grant, ended, logs } = result;
         let output = self.output(&detail.view.record, &logs);
         let (job, record) = (Arc::new(detail.view.job), detail.view.record);
         let first = record.runs == 1;
+        let suspect = (record.crashes > 0).then(|| Box::new((job.clone(), record.clone())));
         let ending = self.end(job, record, reply(ended), output, grant.code_version).await;
-        RemoteEnding { finish: Finish { lease: grant.lease, ending }, first }
+        RemoteEnding { finish: Finish { lease: grant.lease, ending }, first, suspect }
     }
 
     /// The ending of a run that is over, as it was the first time: nothing follows from it.

@@ -76,6 +76,7 @@ impl Remote {
         }
         if !answer.held.is_empty() {
             self.busy(worker, longest).await;
+            self.heed_patience(worker).await?;
         }
         let gone: Vec<&Grant> = grants.iter().filter(|grant| lost.contains(&grant.lease)).collect();
         self.let_go(gone).await;

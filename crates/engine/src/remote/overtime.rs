@@ -70,7 +70,7 @@ impl Remote {
             let first = record.runs == 1;
             let reply = Reply(Err(Failed::plain(overtime(limit))));
             let ending = self.end(job, record, reply, None, code_version).await;
-            reports.push(RemoteEnding { finish: Finish { lease, ending }, first });
+            reports.push(RemoteEnding { finish: Finish { lease, ending }, first, suspect: None });
         }
         self.write(reports).await.map(drop)
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::EventKind;
-use backstop_core::failure::{Cause, Failure, HookAnswer, Verdict};
-use backstop_core::job::{Ending, StoredJob};
+use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, Verdict};
+use backstop_core::job::{Ending, Record, StoredJob};
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::context::Run;
 use crate::engine::Backstop;
 #[cfg(target_os = "linux")]
 use crate::isolate::pool::ChildProcesses;
+use crate::isolate::settings::RunLimits;
 use crate::outcome::{Failed, Reply, classify};
 use crate::parts::EngineParts;
 use crate::registry::ReplyFuture;
@@ -237,10 +238,22 @@ impl Executor {
         left
     }
 
+    /// True when the next run of a job has a process of its own (E2).
+    pub(super) fn gives_a_process_to(&self, job: &StoredJob, record: &Record) -> bool {
+        let found = self.kinds.find(&job.spec.kind, job.spec.version);
+        found.is_some_and(|found| self.limits_of(&found, record.crashes).is_some())
+    }
+
+    /// What a run may use in a process of its own; none when it has none.
+    fn limits_of(&self, found: &HandledKind, crashes: u32) -> Option<RunLimits> {
+        let isolates = self.isolates && cfg!(target_os = "linux");
+        found.isolation.of_run(crashes).filter(|_| isolates)
+    }
+
     /// What the handler comes to, in this process or in one of its own (E2).
     fn reply(&self, run: &Arc<Run>, found: &HandledKind, payload: Arc<str>) -> ReplyFuture {
         #[cfg(target_os = "linux")]
-        if let Some(limits) = found.isolation.of_run(run.record.crashes).filter(|_| self.isolates) {
+        if let Some(limits) = self.limits_of(found, run.record.crashes) {
             let (children, run) = (self.children.clone(), run.clone());
             return Box::pin(async move { children.run(run, payload, limits).await });
         }
@@ -321,9 +334,9 @@ fn payload_text(payload: &(dyn Any + Send)) -> String {
     payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
-/// A job that was claimed but never started, handed back without blame (C2).
-pub(crate) fn hand_back(claimed: &ClaimedJob) -> Finish {
-    let decision = backstop_core::failure::Decision::handed_back();
+/// A job that was claimed but never started, handed back without blame, to be claimed again after `delay` (C2).
+pub(crate) fn hand_back(claimed: &ClaimedJob, delay: Duration) -> Finish {
+    let decision = Decision { verdict: Verdict::Defer { delay }, ..Decision::handed_back() };
     let ending = Ending::plain(claimed.job.spec.header(), Cause::Interrupted, decision);
     Finish { lease: claimed.lease, ending }
 }

@@ -55,6 +55,7 @@ impl RunningWorker {
             for queue in &self.queues {
                 lock(&queue.buffer).retain(|claimed| claimed.lease != *lease);
             }
+            self.quarantine.lose(*lease);
         }
     }
 }

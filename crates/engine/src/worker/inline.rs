@@ -71,8 +71,11 @@ impl InlineWorker {
         let mut next = None;
         for queue in &self.queues {
             let claimed = store.claim(self.claim(worker, queue)).await?;
-            if let Some(job) = claimed.jobs.into_iter().next() {
-                next = Some(self.run(job).await?);
+            if let Some(mut job) = claimed.jobs.into_iter().next() {
+                // A suspect is alone here by itself (C3).
+                let started = job.is_started()
+                    || (store.start(vec![job.lease]).await?.iter().all(Result::is_ok) && job.note_started());
+                next = if started { Some(self.run(job).await?) } else { None };
                 break;
             }
         }

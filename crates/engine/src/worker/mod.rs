@@ -2,8 +2,8 @@
 //!
 //! One file per actor: `builder` makes a worker, `kinds` are what it can run, `fetch` claims, `execute` runs one job,
 //! `completion` asks what became of one that the handler committed itself, `report` writes endings, `heartbeat` renews,
-//! `lost_answers` looks for what a claim took whose answer was lost, `runtime` starts and stops them all. How a run may
-//! begin and how it ends is in [`crate::run`].
+//! `quarantine` runs suspects alone, `lost_answers` looks for what a claim took whose answer was lost, `runtime` starts
+//! and stops them all. How a run may begin and how it ends is in [`crate::run`].
 
 mod builder;
 mod completion;
@@ -15,6 +15,7 @@ mod inline;
 pub(crate) mod kinds;
 mod lost_answers;
 mod parts;
+mod quarantine;
 mod report;
 mod runtime;
 mod slots;

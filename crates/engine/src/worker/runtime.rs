@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backstop_core::failure::Cause;
 use backstop_core::{JobId, Lease, WorkerId};
 use backstop_store::{ClaimedJob, KnownKind, NewWorker, Store};
 use tokio::sync::Notify;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::execute::{Closing, Executor, hand_back};
 use super::parts::WorkerParts;
+use super::quarantine::Quarantine;
 use super::report::{Outbox, PendingEnding};
 use super::slots::{QueueSlots, RunSlot};
 use crate::error::Error;
@@ -35,6 +37,8 @@ pub(crate) struct RunningWorker {
     pub(crate) name: String,
     pub(crate) identity: Mutex<WorkerId>,
     pub(crate) running: Mutex<HashMap<JobId, Running>>,
+    /// Suspects that must run alone (C3).
+    pub(crate) quarantine: Quarantine,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) freed: Arc<Notify>,
     pub(crate) idle: Notify,
@@ -80,6 +84,7 @@ impl RunningWorker {
             name: parts.name,
             identity: Mutex::new(crate::ids::worker_id()),
             running: Mutex::new(HashMap::new()),
+            quarantine: Quarantine::default(),
             outbox: Outbox::new(),
             freed,
             idle: Notify::new(),
@@ -122,6 +127,7 @@ impl RunningWorker {
         for queue in &self.queues {
             held.extend(lock(&queue.buffer).iter().map(|claimed| claimed.lease));
         }
+        held.extend(self.quarantine.leases());
         held
     }
 
@@ -136,8 +142,17 @@ impl RunningWorker {
             let slot = Arc::new(slot);
             let closing =
                 worker.executor.execute(claimed, canceled, worker.interrupt.clone(), slot.clone()).await;
+            let succeeded = match &closing {
+                Closing::Write(finish) => finish.ending.cause == Cause::Succeeded,
+                Closing::Completed => true,
+                Closing::Lost => false,
+            };
             if let Closing::Write(finish) = closing {
                 worker.outbox.push(PendingEnding::new(*finish, first, Some(slot)));
+            }
+            if let Some(died_with) = worker.quarantine.ended(lease).filter(|_| succeeded) {
+                worker.parts().cleared_suspects.note(died_with);
+                worker.quarantine.look_again(died_with);
             }
             worker.parts().runs.remove(job);
             let none_left = {
@@ -173,6 +188,7 @@ impl RunningWorker {
         for queue in &self.queues {
             lock(&queue.buffer).clear();
         }
+        drop(self.quarantine.take_all());
     }
 }
 
@@ -314,10 +330,9 @@ impl Control for RunningWorker {
                 () = tokio::time::sleep_until(over.min(Instant::now() + LAST_CLAIM)) => {}
                 () = hurry.cancelled() => {}
             }
-            for queue in &self.queues {
-                for claimed in lock(&queue.buffer).drain(..) {
-                    self.outbox.push(PendingEnding::new(hand_back(&claimed), false, None));
-                }
+            let ahead = self.queues.iter().flat_map(|queue| std::mem::take(&mut *lock(&queue.buffer)));
+            for claimed in ahead.chain(self.quarantine.take_all()) {
+                self.outbox.push(PendingEnding::new(hand_back(&claimed, Duration::ZERO), false, None));
             }
             let graceful = tokio::select! {
                 () = self.all_idle() => true,

@@ -70,8 +70,8 @@ async fn prefetched_jobs_of_a_dead_worker_return_with_no_blame() {
     // L15, C2
     let engine = engine();
     let mut ids = Vec::new();
-    for _ in 0..3 {
-        ids.push(engine.enqueue(act(&["hang", "ok"])).policy(quick()).submit().await.expect("admitted").id);
+    for script in [&["hang", "ok"][..], &["ok"], &["ok"]] {
+        ids.push(engine.enqueue(act(script)).policy(quick()).submit().await.expect("admitted").id);
     }
     let app = Arc::new(App::default());
     let building = engine.worker(app.clone()).register::<Act>().queue("default", 1).prefetch(2);

@@ -127,7 +127,8 @@ macro_rules! open_lanes {
 ///
 /// The first row is about the caller: the moment, until when its worker lives, the fence if a claim was written, and
 /// news for its cursors. A worker that does not live gets nothing else. A whole claim has its jobs in the order of
-/// their ids, and never more than `ClaimRow::MOST`. What has expired is passed by, also by the cursors: nobody takes it
+/// their ids, and never more than `ClaimRow::MOST`; for a caller that says so, suspects are held and not started, as
+/// `Record::starts_when_claimed` has it. What has expired is passed by, also by the cursors: nobody takes it
 /// any more, and the duty that fails it finds it by another way.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
@@ -164,6 +165,7 @@ DECLARE
     with_past boolean[];
     of_lanes integer[];
     all_ids bytea;
+    all_slots bytea;
     new_fence bigint;
     reached jsonb;",
     look_behind!(),
@@ -198,8 +200,11 @@ DECLARE
     gone AS (
         DELETE FROM backstop.ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM picked p))
         RETURNING r.id, r.lane, r.rowed)
-        SELECT array_agg(g.id), array_agg(g.rowed), array_agg(g.lane), string_agg(uuid_send(g.id), '')
-        INTO ids, with_past, of_lanes, all_ids
+        SELECT array_agg(g.id), array_agg(g.rowed), array_agg(g.lane), string_agg(uuid_send(g.id), ''),
+            string_agg(CASE WHEN g.rowed AND (cursors ->> 'holds_suspects')::boolean
+                AND EXISTS (SELECT 1 FROM backstop.record r WHERE r.id = g.id AND r.crashes > 0)
+                THEN decode('0001', 'hex') ELSE decode('0002', 'hex') END, '')
+        INTO ids, with_past, of_lanes, all_ids, all_slots
         FROM (SELECT * FROM gone ORDER BY gone.id) g;
         SELECT jsonb_agg(jsonb_build_array(l.lane, coalesce(r.run_at, due),
             coalesce(r.id, '00000000-0000-0000-0000-000000000000'))) INTO reached
@@ -214,7 +219,7 @@ DECLARE
     END IF;
     IF whole AND ids IS NOT NULL THEN
         INSERT INTO backstop.claim (worker, claimed_at, jobs, slots)
-        VALUES (worker, due, all_ids, decode(repeat('0002', cardinality(ids)), 'hex')) RETURNING fence INTO new_fence;
+        VALUES (worker, due, all_ids, all_slots) RETURNING fence INTO new_fence;
         INSERT INTO backstop.tally (lane, pending, running, succeeded, failed, paused, canceled, waiting)
         SELECT l.lane, -count(*), count(*), 0, 0, 0, 0, 0 FROM unnest(of_lanes) l(lane) GROUP BY l.lane;
     END IF;

@@ -135,7 +135,12 @@ impl Fixture {
 
     /// Claims and starts exactly one job.
     pub(super) async fn take(&self, worker: WorkerId) -> ClaimedJob {
-        self.claim(worker, 1).await.pop().expect("a job is due")
+        let mut claimed = self.claim(worker, 1).await.pop().expect("a job is due");
+        if !claimed.record.starts_when_claimed() {
+            let started = self.store.start(vec![claimed.lease]).await.expect("start");
+            assert!(started == [Ok(())] && claimed.note_started(), "a suspect is started by itself (C3)");
+        }
+        claimed
     }
 
     /// Claims exactly one job without starting it.

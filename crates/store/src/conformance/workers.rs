@@ -4,7 +4,7 @@ use backstop_core::failure::{Cause, TerminalReason};
 use backstop_core::job::{Operation, State};
 
 use super::build::{WorkerDraft, ends_by, handed_back, id, job, number, other_fence, success, worker_id};
-use super::fixture::{Fixture, LEASE, secs};
+use super::fixture::{Fixture, LEASE, claim, secs};
 use crate::{ClaimedJob, Error, KnownKind};
 
 /// L15: a worker is shown with all it said, and with what it holds.
@@ -185,6 +185,50 @@ pub async fn the_eleventh_crash_poisons(w: Fixture) {
     assert_eq!((detail.view.record.runs, detail.view.record.crashes), (11, 11));
     assert_eq!(detail.view.record.reason, Some(TerminalReason::Poisoned));
     assert_eq!(detail.counters[&Cause::Crash], 11);
+}
+
+/// C3, C2, C5: a claim starts what never crashed and only holds what did, whatever room there is; a suspect takes no
+/// place from those that start, and goes back with no blame until it is started.
+pub async fn a_suspect_is_held_and_started_by_itself(w: Fixture) {
+    let worker = w.worker(1).await;
+    w.offer_all(false, [job(1), job(2)]).await;
+    let taken = w.claim(worker, 2).await;
+    w.pass(LEASE);
+    for one in &taken {
+        w.rescue(one.lease, ends_by(one, Cause::Crash)).await.expect("an orphan");
+    }
+    w.offer_all(false, [job(3), job(4), job(5)]).await;
+    w.pass(secs(60));
+    let worker = w.worker(2).await;
+    w.told.take();
+    let mut wanted = claim(worker, 5);
+    wanted.queues[0].start = 2;
+    let claimed = w.claim_with(wanted).await.jobs;
+    let mut started: Vec<_> =
+        claimed.iter().map(|one| (number(one.job.spec.id), one.is_started(), one.record.runs)).collect();
+    started.sort_unstable();
+    assert_eq!(started, [(1, false, 1), (2, false, 1), (3, true, 1), (4, true, 1), (5, false, 0)]);
+    assert_eq!(w.told.take().len(), 2, "two starts are told");
+    let of = |wanted| claimed.iter().find(|one| number(one.job.spec.id) == wanted).expect("taken").clone();
+    let (suspect, other) = (of(1), of(2));
+    assert_eq!(w.store.start(vec![suspect.lease]).await.expect("start"), [Ok(())]);
+    w.pass(LEASE);
+    let orphans = w.store.orphans(10).await.expect("orphans");
+    let hold = |id| {
+        let orphan = orphans.iter().find(|orphan| orphan.job.spec.id == id).expect("an orphan");
+        orphan.record.hold.expect("held").started_at.is_some()
+    };
+    assert_eq!((hold(id(1)), hold(id(2))), (true, false));
+    w.rescue(other.lease, handed_back(&other)).await.expect("an orphan");
+    let record = w.record(id(2)).await;
+    assert_eq!((record.state, record.crashes, record.runs), (State::Pending, 1, 1));
+    // All that is taken starts at once, as far as it may: the way that most claims go.
+    let worker = w.worker(3).await;
+    let again = w.claim(worker, 5).await;
+    assert_eq!(
+        again.iter().map(|one| (number(one.job.spec.id), one.is_started())).collect::<Vec<_>>(),
+        [(2, false)]
+    );
 }
 
 /// L15: what a live worker holds cannot be rescued, nor what is no orphan of that very hold.

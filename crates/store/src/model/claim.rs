@@ -29,13 +29,13 @@ impl Tables {
         claimed: &mut Claimed,
         commit: &mut ModelCommit,
     ) {
-        let mut taken = 0;
+        let (mut taken, mut at_once) = (0, 0);
         for id in self.candidates(claim, wanted, commit.now) {
             if taken == wanted.limit {
                 return;
             }
             let Some(row) = self.jobs.get_mut(&id) else { continue };
-            let started = taken < wanted.start;
+            let started = at_once < wanted.start && row.record.starts_when_claimed();
             if row.record.claim(claim.worker, fence, commit.now, started).is_err() {
                 continue;
             }
@@ -48,6 +48,7 @@ impl Tables {
                 lease: Lease { job: id, worker: claim.worker, fence },
             });
             taken += 1;
+            at_once += usize::from(started);
         }
     }
 

@@ -83,7 +83,7 @@ impl RunningWorker {
     }
 
     async fn until_room(&self) {
-        if self.room() == 0 {
+        if self.room() == 0 && !self.quarantine.has_arrivals() {
             tokio::select! {
                 () = self.freed.notified() => {}
                 () = self.pause(self.executor.times.poll) => {}

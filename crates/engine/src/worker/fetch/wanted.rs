@@ -38,13 +38,21 @@ impl RunningWorker {
         self.queues.iter().any(|queue| queue.prefetch > 0)
     }
 
+    /// Room for what is claimed; none for anybody while a suspect is to run alone (C3).
     pub(super) fn room(&self) -> usize {
+        if self.quarantine.is_closed() {
+            return 0;
+        }
         self.queues.iter().map(|queue| queue.slots.room()).sum()
     }
 
     /// Starts what was claimed ahead, and sets aside what room is left.
     pub(super) async fn prepare(self: &Arc<Self>) -> Result<Wanted, StoreError> {
         loop {
+            self.sort_suspects().await?;
+            if !self.run_suspects().await? {
+                return Ok(self.want());
+            }
             self.start_buffered().await?;
             self.gather_room().await;
             let wanted = self.want();
@@ -79,10 +87,11 @@ impl RunningWorker {
     pub(super) fn want(&self) -> Wanted {
         let mut wanted = Vec::new();
         let mut room = Vec::with_capacity(self.queues.len());
+        let most = if self.quarantine.is_closed() { 0 } else { BATCH };
         for queue in &self.queues {
-            let reserved = queue.slots.reserve(BATCH);
+            let reserved = queue.slots.reserve(most);
             let ahead = queue.prefetch.saturating_sub(lock(&queue.buffer).len());
-            let limit = reserved.count().saturating_add(ahead).min(BATCH);
+            let limit = reserved.count().saturating_add(ahead).min(most);
             if limit > 0 {
                 wanted.push(ClaimQueue {
                     queue: queue.slots.queue.clone(),
@@ -109,6 +118,8 @@ impl RunningWorker {
             if claimed.is_started() {
                 let slot = room[place].take();
                 self.launch(claimed, slot);
+            } else if !claimed.record.starts_when_claimed() {
+                self.quarantine.hold(claimed);
             } else {
                 lock(&self.queues[place].buffer).push(claimed);
             }
