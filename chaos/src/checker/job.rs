@@ -201,7 +201,7 @@ fn check_lease(row: &Attempt, summary: &JournalSummary, found: &mut Vec<String>)
         ));
     }
     let own = !matches!(row.cause, Cause::Crash | Cause::LeaseLost | Cause::Canceled);
-    if let (true, Some(limit)) = (own, lease.at_most)
+    if let (true, Some(limit)) = (own, lease.at_most())
         && moment > limit
     {
         found.push(format!(

@@ -53,12 +53,35 @@ pub(super) struct HoldReports {
 }
 
 /// What is known of one worker's lease, by the store's clock.
+///
+/// The lease of a remote worker's jobs may be renewed by another server than the one that gave it: journals are read in
+/// any order, and the latest moment of all of them counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeaseRenewals {
     /// It surely ran until this moment.
     pub(super) surely: Timestamp,
-    /// It may have run until this one; none while the outcome of a renewal is unknown.
-    pub(super) at_most: Option<Timestamp>,
+    latest: Timestamp,
+    /// A renewal was asked for in the journal that is being read, and not answered.
+    is_asked: bool,
+    /// One was never answered.
+    is_unknown: bool,
+}
+
+impl LeaseRenewals {
+    const NONE: Self =
+        Self { surely: Timestamp::MIN, latest: Timestamp::MIN, is_asked: false, is_unknown: false };
+
+    /// It may have run until this moment; none when the outcome of a renewal is unknown.
+    pub(super) fn at_most(&self) -> Option<Timestamp> {
+        let known = !self.is_asked && !self.is_unknown && self.latest > Timestamp::MIN;
+        known.then_some(self.latest)
+    }
+
+    fn extend(&mut self, surely: Timestamp, latest: Timestamp) {
+        self.surely = self.surely.max(surely);
+        self.latest = self.latest.max(latest);
+        self.is_asked = false;
+    }
 }
 
 impl JournalSummary {
@@ -67,15 +90,19 @@ impl JournalSummary {
     pub fn read(folder: &Path) -> Self {
         let mut summary = Self::default();
         let mut answered = Vec::new();
-        for line in journal::read_all(folder).into_iter().flat_map(|(_, lines)| lines) {
-            if let JournalEntry::Acked { job, answer } = line.entry {
-                answered.push((job, answer));
-                if job == answer {
-                    summary.stored_at.entry(job).and_modify(|at| *at = line.at.min(*at)).or_insert(line.at);
+        for (_, lines) in journal::read_all(folder) {
+            for line in lines {
+                if let JournalEntry::Acked { job, answer } = line.entry {
+                    answered.push((job, answer));
+                    if job == answer {
+                        let first = summary.stored_at.entry(job).or_insert(line.at);
+                        *first = line.at.min(*first);
+                    }
+                } else {
+                    summary.note(line.at, line.entry);
                 }
-            } else {
-                summary.note(line.at, line.entry);
             }
+            summary.end_of_journal();
         }
         for (job, answer) in answered {
             summary.acked.entry(job).or_default().insert(answer);
@@ -114,16 +141,25 @@ impl JournalSummary {
             JournalEntry::Broken(error) => self.broken.push(error),
             JournalEntry::Live(key, jobs) => self.live.push((key, jobs)),
             JournalEntry::Enlisted { worker, earliest, latest } => {
-                self.leases.insert(worker, LeaseRenewals { surely: earliest, at_most: Some(latest) });
+                self.lease(worker).extend(earliest, latest);
             }
             JournalEntry::Renewing(worker) => {
-                self.leases.entry(worker).and_modify(|lease| lease.at_most = None);
+                self.lease(worker).is_asked = true;
             }
             JournalEntry::Renewed(worker, until) => {
-                self.leases
-                    .entry(worker)
-                    .and_modify(|lease| *lease = LeaseRenewals { surely: until, at_most: Some(until) });
+                self.lease(worker).extend(until, until);
             }
+        }
+    }
+
+    fn lease(&mut self, worker: WorkerId) -> &mut LeaseRenewals {
+        self.leases.entry(worker).or_insert(LeaseRenewals::NONE)
+    }
+
+    /// A journal has been read to its end: what was not answered in it never was.
+    fn end_of_journal(&mut self) {
+        for lease in self.leases.values_mut() {
+            lease.is_unknown |= std::mem::take(&mut lease.is_asked);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::depth::DepthLimit;
 use crate::job::{Callback, NewJob, Spec, is_trace_parent};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -59,6 +60,17 @@ pub fn admit_vouched(
         return Err(Refusal::KindNotAllowed { kind: spec.kind.to_string(), queue: spec.queue.to_string() });
     }
     Ok(())
+}
+
+/// Refuses one more job where so many wait (H12). The store asks, last of all checks.
+///
+/// # Errors
+/// [`Refusal::QueueFull`].
+pub fn depth(limit: &DepthLimit, depth: u64) -> Result<(), Refusal> {
+    if depth < limit.most {
+        return Ok(());
+    }
+    Err(Refusal::QueueFull { scope: limit.scope.clone(), depth, limit: limit.most })
 }
 
 /// Checks the name of a queue that is named without a job, such as one to pause.

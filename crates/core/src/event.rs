@@ -39,7 +39,7 @@ impl Event {
     pub fn tenant(&self) -> &str {
         match (&self.job, &self.what) {
             (Some(job), _) => job.tenant(),
-            (None, EventKind::WaitingForCode { queue, .. }) => tenant::shown(queue),
+            (None, EventKind::WaitDetailCode { queue, .. }) => tenant::shown(queue),
             (None, EventKind::IncidentOpened { kind, .. } | EventKind::IncidentRegressed { kind, .. }) => {
                 tenant::shown(kind)
             }
@@ -193,7 +193,7 @@ pub enum EventKind {
         data: Value,
     },
     /// Jobs wait because no live worker of their queue knows their kind (H10).
-    WaitingForCode {
+    WaitDetailCode {
         /// The kind.
         kind: String,
         /// The queue.
@@ -255,7 +255,7 @@ impl EventKind {
             Self::CallbackFailed { .. } => "callback_failed",
             Self::HookFailed { .. } => "hook_failed",
             Self::Published { .. } => "published",
-            Self::WaitingForCode { .. } => "waiting_for_code",
+            Self::WaitDetailCode { .. } => "waiting_for_code",
         }
     }
 }

@@ -299,10 +299,10 @@ pub(crate) const CLAIMS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence =
 /// In one order, so that two never wait for each other.
 pub(crate) const DEPTHS_LOCK: &str = "SELECT pg_advisory_xact_lock(n.lock)::text FROM (SELECT DISTINCT \
      hashtextextended('backstop.depth/' || n.name, 72508239) AS lock FROM unnest($1::text[]) n(name) ORDER BY 1) n";
-pub(crate) const DEPTHS: &str = "SELECT n.first, ((SELECT coalesce(sum(l.pending + l.waiting), 0) FROM backstop.lane l \
-     WHERE l.queue >= n.first AND l.queue < n.behind) + (SELECT coalesce(sum(t.pending + t.waiting), 0) \
-     FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane WHERE l.queue >= n.first AND l.queue < n.behind))::bigint \
-     FROM unnest($1::text[], $2::text[]) n(first, behind)";
+pub(crate) const DEPTHS: &str = "SELECT n.behind, ((SELECT coalesce(sum(l.pending + l.waiting), 0) \
+     FROM backstop.lane l WHERE l.queue >= n.first AND l.queue < n.behind) + \
+     (SELECT coalesce(sum(t.pending + t.waiting), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane \
+     WHERE l.queue >= n.first AND l.queue < n.behind))::bigint FROM unnest($1::text[], $2::text[]) n(first, behind)";
 
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
@@ -331,9 +331,9 @@ pub(crate) const HEADS_BLOCKED: &str = "SELECT l.key, l.head FROM backstop.line 
      WHERE l.blocked AND l.key >= $1 AND l.key < $2 ORDER BY l.key LIMIT $3";
 pub(crate) const LINE_LENGTHS: &str = "SELECT n.key, c.jobs FROM unnest($1::text[]) n(key) CROSS JOIN LATERAL \
      (SELECT count(*) AS jobs FROM (SELECT 1 FROM backstop.place p WHERE p.key = n.key LIMIT 10000) w) c";
-pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l WHERE l.key = $1), (SELECT count(*) FROM \
-     (SELECT 1 FROM backstop.place p WHERE p.key = $2 AND p.number < (SELECT q.number FROM backstop.place q \
-     WHERE q.id = $3) LIMIT 10000) w)";
+pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l WHERE l.key = $1), \
+     (SELECT count(*) FROM (SELECT 1 FROM backstop.place p WHERE p.key = $2 AND p.number < \
+     (SELECT q.number FROM backstop.place q WHERE q.id = $3) LIMIT 10000) w)";
 
 // Claim. See `schema::cursor`.
 

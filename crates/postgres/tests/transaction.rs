@@ -257,3 +257,26 @@ async fn an_open_transaction_holds_up_nobodys_line<D: Driver>() {
     let states = (world.state(2).await, world.state(3).await, world.state(5).await);
     assert_eq!(states, (Some(State::Pending), Some(State::Waiting), Some(State::Waiting)));
 }
+
+#[test]
+fn a_locked_job_holds_up_its_own_line_alone() {
+    // C7, L21
+    world::block_on(async {
+        let world = World::new().await;
+        for (number, key) in [(1, "a"), (2, "a"), (3, "b"), (4, "b")] {
+            let jobs = vec![ordered(number, key)];
+            world.store.submit(Submit { jobs, atomic: true }).await.expect("stored");
+        }
+        let heads = [world.claim_one().await, world.claim_one().await];
+        let stranger = world.connect().await;
+        let lock = "BEGIN; SELECT 1 FROM backstop.record \
+                    WHERE id = '00000000-0000-0000-0000-000000000002' FOR UPDATE";
+        stranger.batch_execute(&world.schema.text(lock)).await.expect("locked");
+        world.store.finish(heads.iter().map(success).collect()).await.expect("nobody waits for the stranger");
+        let states = (world.state(2).await, world.state(4).await);
+        assert_eq!(states, (Some(State::Waiting), Some(State::Pending)));
+        stranger.batch_execute("ROLLBACK").await.expect("let go");
+        world.store.advance_lines(10).await.expect("maintenance");
+        assert_eq!(world.state(2).await, Some(State::Pending));
+    });
+}

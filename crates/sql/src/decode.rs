@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, JobSummary, Marks, Papers, PausedFrom, Record, Spec, State, StoredJob,
+    Attempt, Damage, FailureRecord, JobExtras, JobSummary, Marks, PausedFrom, Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp};
 use backstop_store::show::WorkerRow;
@@ -73,8 +73,8 @@ fn extras(row: &mut Row, spec: &mut Spec) -> Result<(), SqlFailure> {
     spec.on_success = damage.decode("on_success", row.maybe_text()?.as_deref());
     spec.on_failure = damage.decode("on_failure", row.maybe_text()?.as_deref());
     spec.callback_of = row.maybe_job()?;
-    if let Some(papers) = damage.decode::<Papers>("papers", row.maybe_text()?.as_deref()) {
-        papers.put_into(spec);
+    if let Some(extras) = damage.decode::<JobExtras>("papers", row.maybe_text()?.as_deref()) {
+        extras.put_into(spec);
     }
     damage.mark(spec);
     Ok(())

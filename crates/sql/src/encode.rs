@@ -4,7 +4,7 @@
 //! [`decode`](crate::decode).
 
 use backstop_core::failure::TerminalReason;
-use backstop_core::job::{Attempt, Marks, Papers, Policy, Record, State, StoredJob};
+use backstop_core::job::{Attempt, JobExtras, Marks, Policy, Record, State, StoredJob};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::working_set::{Done, IncidentCount, ReadyRow, RecordRow};
 
@@ -115,7 +115,7 @@ pub(crate) fn job(
         .json(spec.on_success.as_ref())?
         .json(spec.on_failure.as_ref())?
         .id(spec.callback_of.map(|id| id.as_uuid()))
-        .maybe_text(Papers::text_of(spec).as_deref());
+        .maybe_text(JobExtras::text_of(spec).as_deref());
     Ok(())
 }
 

@@ -32,17 +32,23 @@ use crate::worker;
 /// Notes that are looked at in one transaction.
 const BATCH: usize = 1_000;
 
-/// Moves lines on after a commit that has changed some. When that fails, the notes are still there: the next commit that
-/// changes a line, or maintenance, finds them.
+/// Into how many parts a batch is divided that could not be moved on as a whole. Each try may wait for a lock.
+const PARTS: usize = 32;
+
+/// Notes that are put behind all others in one go: those that follow may be the same ones again.
+const MOST_POSTPONED: usize = 3;
+
+/// Moves lines on after a commit that has changed some. When that fails, the notes are still there: the next commit
+/// that changes a line, or maintenance, finds them.
 pub(crate) async fn advance_now(shared: &Arc<Shared>) {
     while let Ok(BATCH) = advance_apart(shared, Call::write().for_group(), BATCH).await {}
 }
 
-/// Moves lines on, in up to `limit` places, and answers how many it has looked at. One that the database refuses to move
-/// keeps no other from its turn (C7): the batch is tried in halves until that one is alone, and then its note goes behind
-/// all others, where it is found the next time.
+/// Moves lines on, by up to `limit` notes, and answers how many it has looked at. One that the database refuses to
+/// move, or whose next job a stranger's transaction has locked, keeps no other from its turn (C7): the batch is tried
+/// in parts until that one is alone, and then its note goes behind all others, where it is found the next time.
 pub(crate) async fn advance_apart(shared: &Arc<Shared>, call: Call, limit: usize) -> Result<usize, Error> {
-    let (mut all, mut size) = (0, limit.max(1));
+    let (mut all, mut size, mut postponed) = (0, limit.max(1), 0);
     loop {
         match shared.transact(call, move |tx| Box::pin(advance(tx, size))).await {
             Ok(looked_at) => {
@@ -50,15 +56,25 @@ pub(crate) async fn advance_apart(shared: &Arc<Shared>, call: Call, limit: usize
                 if looked_at < size || all >= limit {
                     return Ok(all);
                 }
+                size = (size * 2).min(limit - all);
             }
-            Err(Error::Corrupt { .. } | Error::Backend { .. }) if size > 1 => size /= 2,
-            Err(Error::Corrupt { .. } | Error::Backend { .. }) => {
+            Err(error) if !is_of_one(&error) => return Err(error),
+            Err(_) if size > 1 => size = (size / PARTS).max(1),
+            Err(_) => {
                 shared.transact(call, |tx| Box::pin(postpone(tx))).await?;
-                return Ok(all);
+                postponed += 1;
+                if postponed == MOST_POSTPONED {
+                    return Ok(all);
+                }
+                size = limit - all;
             }
-            Err(away) => return Err(away),
         }
     }
+}
+
+/// True when the fault may be that of one line.
+const fn is_of_one(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::Backend { .. } | Error::Busy { .. })
 }
 
 /// Puts the first note behind all others.

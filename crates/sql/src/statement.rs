@@ -82,7 +82,7 @@ pub enum Statement {
     InsertReady,
     /// Rows `name`: whoever counts the jobs that wait in these places waits until our transaction has ended (H12).
     LockDepths,
-    /// Rows `from, end` of queues: `from, count` of jobs that wait there.
+    /// Rows `from, end` of queues: `end, count` of jobs that wait there.
     Depths,
     /// Rows `key, id`: jobs that join lines, in this order (L21).
     InsertPlaces,

@@ -219,7 +219,7 @@ impl WorkStore for ServerStore {
     }
 
     fn advance_lines(&self, limit: usize) -> Answer<'_, usize> {
-        let call = Call::new(Mode::Write, Class::Duty);
+        let call = Call::new(Mode::Write, Class::Duty).for_group();
         Box::pin(lines::advance_apart(&self.shared, call, limit))
     }
 

@@ -85,11 +85,11 @@ async fn load_depths(
     for scope in scopes {
         let NameRange { from, end } = NameRange::of_depth(&scope);
         ranges.row().text(&from).text(&end);
-        places.insert(from, scope);
+        places.insert(end, scope);
     }
     for mut row in session.ask(Statement::Depths.rows(ranges)).await? {
-        let (from, depth) = (row.text()?, row.int()?);
-        if let Some(scope) = places.remove(&from) {
+        let (end, depth) = (row.text()?, row.int()?);
+        if let Some(scope) = places.remove(&end) {
             set.put_depth(scope, u64::try_from(depth).unwrap_or_default());
         }
     }

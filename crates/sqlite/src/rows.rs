@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Fingerprint, TerminalReason};
 use backstop_core::incident::Standing;
 use backstop_core::job::{
-    Attempt, Damage, FailureRecord, Hold, JobSummary, Marks, NewJob, Papers, PausedFrom, Policy, Priority,
+    Attempt, Damage, FailureRecord, Hold, JobExtras, JobSummary, Marks, NewJob, PausedFrom, Policy, Priority,
     Record, Spec, State, StoredJob,
 };
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
@@ -214,8 +214,8 @@ pub(crate) fn job(row: &Row<'_>, id: JobId, lane: &LaneRow) -> Result<StoredJob,
     spec.on_success = decoded(row, AT + 9, "on_success", &mut damage)?;
     spec.on_failure = decoded(row, AT + 10, "on_failure", &mut damage)?;
     spec.callback_of = maybe_job_id(row, AT + 11)?;
-    if let Some(papers) = decoded::<Papers>(row, AT + 12, "papers", &mut damage)? {
-        papers.put_into(&mut spec);
+    if let Some(extras) = decoded::<JobExtras>(row, AT + 12, "papers", &mut damage)? {
+        extras.put_into(&mut spec);
     }
     damage.mark(&mut spec);
     Ok(StoredJob { spec, created_at: moment(row, AT)? })
@@ -273,7 +273,7 @@ pub(crate) fn insert_job(
         on_success,
         on_failure,
         spec.callback_of.as_ref().map(JobId::as_bytes),
-        Papers::text_of(spec),
+        JobExtras::text_of(spec),
     ])?;
     Ok(())
 }

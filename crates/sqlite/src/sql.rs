@@ -165,8 +165,8 @@ pub(crate) const DEPTH: &str =
 
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
-pub(crate) const PLACE_INSERT: &str = "INSERT INTO backstop_place (key, number, id) VALUES (?1, (SELECT coalesce(max(number), 0) + 1 FROM backstop_place \
-     WHERE key = ?1), ?2)";
+pub(crate) const PLACE_INSERT: &str = "INSERT INTO backstop_place (key, number, id) VALUES (?1, \
+     (SELECT coalesce(max(number), 0) + 1 FROM backstop_place WHERE key = ?1), ?2)";
 pub(crate) const PLACE_DELETE: &str = "DELETE FROM backstop_place WHERE id = ?1";
 pub(crate) const PLACE_FIRST: &str = "SELECT id FROM backstop_place WHERE key = ?1 AND NOT EXISTS \
      (SELECT 1 FROM backstop_line l WHERE l.key = ?1) ORDER BY key, number LIMIT 1";

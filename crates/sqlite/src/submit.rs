@@ -1,10 +1,7 @@
 //! Storing jobs: the checks that need the store, and the writes that follow them (L10-L12, L22).
 
-use std::collections::HashMap;
-
-use backstop_core::depth::DepthScope;
 use backstop_core::job::{NewJob, OnConflict, Record, State};
-use backstop_core::{JobId, Limits, Refusal};
+use backstop_core::{JobId, Limits, Refusal, admit};
 use backstop_store::{Error, NameRange, Submit, Submitted};
 
 use crate::error::SqliteFailure;
@@ -38,34 +35,20 @@ pub(crate) fn submit(tx: &mut WriteTransaction<'_>, submit: &Submit) -> Result<A
 
 /// Stores jobs one by one, each for itself.
 pub(crate) fn each(tx: &mut WriteTransaction<'_>, jobs: &[NewJob]) -> Result<Answers, SqliteFailure> {
-    let mut depths = Depths::default();
-    jobs.iter().map(|new| one(tx, new, &mut depths)).collect()
+    jobs.iter().map(|new| one(tx, new)).collect()
 }
 
-/// How many jobs wait in places that are limited, as far as they were counted for this batch (H12).
-type Depths = HashMap<DepthScope, u64>;
-
-/// Takes a place for a job wherever places are limited, or says why there is none.
-fn take_places(
-    tx: &mut WriteTransaction<'_>,
-    new: &NewJob,
-    depths: &mut Depths,
-) -> Result<Result<(), Refusal>, SqliteFailure> {
+/// Refuses a job where as many wait as may (H12).
+fn find_room(tx: &mut WriteTransaction<'_>, new: &NewJob) -> Result<Result<(), Refusal>, SqliteFailure> {
     for limit in &new.depth_limits {
-        if !depths.contains_key(&limit.scope) {
-            // The counts of lanes are about to be read.
-            tx.flush()?;
-            let NameRange { from, end } = NameRange::of_depth(&limit.scope);
-            let depth: Option<i64> = rows::value(&mut *tx.conn.prepare_cached(sql::DEPTH)?, [from, end])?;
-            let depth = u64::try_from(depth.unwrap_or_default()).unwrap_or_default();
-            depths.insert(limit.scope.clone(), depth);
-        }
-        if let Err(refusal) = limit.check(depths.get(&limit.scope).copied().unwrap_or_default()) {
+        // The counts of lanes are about to be read.
+        tx.flush()?;
+        let NameRange { from, end } = NameRange::of_depth(&limit.scope);
+        let depth: Option<i64> = rows::value(&mut *tx.conn.prepare_cached(sql::DEPTH)?, [from, end])?;
+        let depth = u64::try_from(depth.unwrap_or_default()).unwrap_or_default();
+        if let Err(refusal) = admit::depth(limit, depth) {
             return Ok(Err(refusal));
         }
-    }
-    for limit in &new.depth_limits {
-        *depths.entry(limit.scope.clone()).or_default() += 1;
     }
     Ok(Ok(()))
 }
@@ -74,11 +57,7 @@ fn can_be_refused(new: &NewJob) -> bool {
     new.supersedes.is_some() || new.spec.business_key.is_some() || !new.depth_limits.is_empty()
 }
 
-fn one(
-    tx: &mut WriteTransaction<'_>,
-    new: &NewJob,
-    depths: &mut Depths,
-) -> Result<Result<Submitted, Refusal>, SqliteFailure> {
+fn one(tx: &mut WriteTransaction<'_>, new: &NewJob) -> Result<Result<Submitted, Refusal>, SqliteFailure> {
     let id = new.spec.id;
     if !can_be_refused(new) && new.spec.idempotency_key.is_none() {
         // The insert itself finds a repeated id.
@@ -91,7 +70,7 @@ fn one(
         Plan::Refused(refusal) => Ok(Err(refusal)),
         Plan::Deduplicated { by, ended } => deduplicated(tx, by, ended).map(Ok),
         Plan::Store { superseded } => {
-            if let Err(refusal) = take_places(tx, new, depths)? {
+            if let Err(refusal) = find_room(tx, new)? {
                 return Ok(Err(refusal));
             }
             for (stored, before) in &superseded {

@@ -2,7 +2,7 @@
 //!
 //! Every figure is measured when it is asked for, on fresh files with synchronous=FULL. Floor and Backstop take turns,
 //! so that a machine that slows down slows both.
-//! - [`enqueue`], [`drain`], [`single`], [`latency`], [`backlog`]: one measure each.
+//! - [`enqueue`], [`drain`], [`single`], [`latency`], [`isolated`], [`backlog`]: one measure each.
 //! - [`sizes`]: how much work, and what each measure needs to count it. [`workload`]: the job that does nothing.
 //!   [`report`]: the table. [`folder`]: the directory of the files.
 
@@ -10,6 +10,7 @@ mod backlog;
 mod drain;
 mod enqueue;
 mod folder;
+mod isolated;
 mod latency;
 mod report;
 mod single;
@@ -20,6 +21,7 @@ use clap::ValueEnum;
 
 pub(crate) use backlog::child;
 pub(crate) use folder::BenchFolder;
+pub(crate) use isolated::serve;
 pub(crate) use report::{BenchFigure, table};
 pub(crate) use sizes::BenchSizes;
 
@@ -36,6 +38,8 @@ pub(crate) enum BenchMeasure {
     Single,
     /// From submit to the start of the handler on an idle engine.
     Latency,
+    /// What a process of its own costs a run.
+    Isolated,
     /// A large backlog against a small one, and peak memory.
     Backlog,
 }
@@ -53,6 +57,7 @@ impl BenchMeasure {
             Self::Drain => drain::measure(sizes, place, step).await,
             Self::Single => single::measure(sizes, place, step).await,
             Self::Latency => latency::measure(sizes, place, step).await,
+            Self::Isolated => isolated::measure(sizes, place, step).await,
             Self::Backlog => backlog::measure(sizes, place, step).await,
         }
     }

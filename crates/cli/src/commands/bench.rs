@@ -32,6 +32,10 @@ pub(crate) async fn run(args: BenchOptions, app: &App) -> Result<Exit, Problem> 
         app.out.document(&bench::child(path, backlog).await?)?;
         return Ok(Exit::Done);
     }
+    if backstop::is_isolated_child() {
+        bench::serve().await?;
+        return Ok(Exit::Done);
+    }
     app.no_server()?;
     let sizes = BenchSizes::new(args.quick);
     let place = BenchFolder::new(args.dir.as_deref())?;

@@ -257,7 +257,7 @@ impl<'a> Supervisor<'a> {
         self.generation += 1;
         self.roll.get_or_insert(Roll::Next);
         let old = u64::try_from(self.serving().count()).unwrap_or(u64::MAX);
-        let text = format!("rolling: {} are replaced one after the other", counted_processes(old));
+        let text = format!("rolling: replacing {}, one at a time", counted_processes(old));
         self.tell(SupervisorNotice::new("rolling", text, json!({ "processes": old })));
     }
 
@@ -331,8 +331,8 @@ impl<'a> Supervisor<'a> {
         self.roll = None;
         let generation = self.generation;
         self.processes.iter_mut().for_each(|process| process.generation = generation);
-        let text = "the roll was given up, because a new process ended at once; the old ones go on. Correct the \
-                    program and send SIGHUP again";
+        let text = "the roll was given up because a new process did not stay up; the old ones go on: fix the program, \
+                    then send SIGHUP again";
         self.tell(SupervisorNotice::new("roll_given_up", text, json!({})).warning());
     }
 }

@@ -21,6 +21,20 @@ fn latency_is_measured() {
 }
 
 #[test]
+fn what_a_process_of_its_own_costs_is_measured() {
+    // E2
+    let program = Program::new();
+    let bench =
+        program.run(&["bench", "--quick", "--only", "isolated", "--dir", ".", "--json"]).exits(0).json();
+    let items = bench["items"].as_array().expect("items");
+    let names: Vec<_> = items.iter().filter_map(|item| item["name"].as_str()).collect();
+    assert_eq!(names, ["run_inside", "run_isolated", "isolation_cost"]);
+    assert!(items[0]["backstop"].as_f64() < items[1]["backstop"].as_f64(), "{bench}");
+    assert_eq!(items[2]["goal"]["below"], 2.0);
+    assert_eq!(std::fs::read_dir(program.path(".")).expect("the directory").count(), 0);
+}
+
+#[test]
 fn single_submits_are_measured_against_the_floor() {
     let program = Program::new();
     program.run(&["bench", "--quick", "--only", "single", "--dir", "."]).exits(0).says(&[

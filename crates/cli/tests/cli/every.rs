@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 54] = [
+const LINES: [&str; 57] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -29,6 +29,9 @@ const LINES: [&str; 54] = [
     "queue list",
     "queue pause mail",
     "queue resume mail",
+    "enqueue mail --ordering-key k",
+    "key list",
+    "key skip k",
     "dead list",
     "dead show LETTER",
     "dead export",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::depth::DepthScope;
 use crate::id::JobId;
 use crate::job::Start;
 use crate::signing::SignatureError;
@@ -94,4 +95,18 @@ fn the_allow_list_comes_last() {
     let code = |job| admit_vouched(job, &limits, &gate, unsigned).expect_err("refused").code();
     assert_eq!((code(&broken), code(&job())), ("invalid", "signature"));
     assert!(gate.allows("other") && AllowedKinds::default().allows("anything"));
+}
+
+#[test]
+fn the_last_free_place_is_given_and_no_more() {
+    // H12
+    let limit = DepthLimit { scope: DepthScope::Queue("mail".into()), most: 2 };
+    assert_eq!((depth(&limit, 0), depth(&limit, 1)), (Ok(()), Ok(())));
+    let refused = depth(&limit, 2).expect_err("full");
+    assert_eq!(refused.code(), "queue_full");
+    assert_eq!(refused.to_string(), "queue `mail` is full (2 waiting, the limit is 2)");
+    let details = serde_json::json!({ "queue": "mail", "depth": 2, "limit": 2, "retry_after_ms": 1_000 });
+    assert_eq!(refused.details(), details);
+    let tenant = DepthLimit { scope: DepthScope::Tenant("acme".into()), most: 1 };
+    assert_eq!(depth(&tenant, 7).expect_err("full").details()["tenant"], "acme");
 }

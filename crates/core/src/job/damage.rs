@@ -51,6 +51,6 @@ mod tests {
         assert_eq!(damage.decode::<u32>("tags", Some("")), None);
         damage.mark(&mut spec);
         assert!(spec.damage().is_some_and(|damage| damage.starts_with("its stored `policy` cannot be read")));
-        assert_eq!(super::super::Papers::text_of(&spec), None, "it is never written");
+        assert_eq!(super::super::JobExtras::text_of(&spec), None, "it is never written");
     }
 }

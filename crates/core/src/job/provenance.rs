@@ -1,7 +1,7 @@
 //! What travels with a job without being part of it: who vouches for it, and which trace it belongs to.
 //!
-//! It must not decide whether a signature is right: see [`crate::signing`]. Stores keep it with the
-//! [papers](super::Papers) of a job.
+//! It must not decide whether a signature is right: see [`crate::signing`]. Stores keep it with what else
+//! a job may have ([`super::JobExtras`]).
 
 use std::sync::Arc;
 

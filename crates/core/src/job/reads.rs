@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::followed::value_or_text;
-use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State, WaitingFor};
+use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State, WaitDetail};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
 use crate::time::Timestamp;
@@ -107,7 +107,7 @@ pub struct JobJson {
     pub waits_for_code: bool,
     /// What it waits for, while it is waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting_for: Option<WaitingFor>,
+    pub waiting_for: Option<WaitDetail>,
     /// How many runs ended by each cause, over its whole life; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<Cause, u64>>,

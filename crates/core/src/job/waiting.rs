@@ -21,7 +21,7 @@ pub enum WaitReason {
 /// What a waiting job waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct WaitingFor {
+pub struct WaitDetail {
     /// What kind of thing is missing.
     pub reason: WaitReason,
     /// Which one: the ordering key, or the kind that nobody knows.
@@ -49,25 +49,25 @@ pub struct LinePlace {
 impl JobView {
     /// What it waits for; none unless it is [waiting](State::Waiting).
     #[must_use]
-    pub fn waiting_for(&self) -> Option<WaitingFor> {
+    pub fn waiting_for(&self) -> Option<WaitDetail> {
         let spec = &self.job.spec;
         let (reason, key) = match (&spec.ordering_key, self.record.state) {
             (Some(key), State::Waiting) => (WaitReason::OrderingKey, key.to_string()),
             _ if self.waits_for_code => (WaitReason::Code, spec.kind.to_string()),
             _ => return None,
         };
-        Some(WaitingFor { reason, key, holder: None, until: None, position: None })
+        Some(WaitDetail { reason, key, holder: None, until: None, position: None })
     }
 }
 
 impl JobDetail {
     /// The same, with who has what it waits for.
     #[must_use]
-    pub fn waiting_for(&self) -> Option<WaitingFor> {
+    pub fn waiting_for(&self) -> Option<WaitDetail> {
         let waiting = self.view.waiting_for()?;
         let Some(line) = self.line.filter(|_| waiting.reason == WaitReason::OrderingKey) else {
             return Some(waiting);
         };
-        Some(WaitingFor { holder: line.head.map(|(id, _)| id), position: Some(line.before), ..waiting })
+        Some(WaitDetail { holder: line.head.map(|(id, _)| id), position: Some(line.before), ..waiting })
     }
 }

@@ -8,7 +8,7 @@ use backstop::{Cause, Config, JobId, State};
 use backstop_store::{JobFilter, PageRequest};
 
 use crate::changed::overwritten;
-use crate::place::{App, Place, after, detail, drain, work};
+use crate::place::{App, Place, Work, after, detail, drain, work};
 
 /// Columns of a job that hold JSON, and what may stand there instead.
 const COLUMNS: [&str; 5] = ["policy", "tags", "on_success", "on_failure", "papers"];
@@ -85,8 +85,16 @@ async fn one_bad_row_in_ten_thousand_stops_no_other_and_can_be_removed() {
         }
         let bad = ids[JOBS / 2];
         place.sql(&overwritten(&place, bad, "tags", "'{'")).await;
-        drain(&engine, &Arc::new(App::default())).await;
-        let queue = engine.queues().list().await.expect("queues").remove(0);
+        let worker = engine.worker(Arc::new(App::default())).register::<Work>().queue("default", 500);
+        let worker = worker.start().await.expect("a worker");
+        let queue = loop {
+            let queue = engine.queues().list().await.expect("queues").remove(0);
+            if queue.running == 0 && queue.pending <= 1 {
+                break queue;
+            }
+            tokio::task::yield_now().await;
+        };
+        worker.stop().await;
         assert_eq!((queue.succeeded, queue.pending), (JOBS as u64 - 1, 1), "{name}");
         let filter = JobFilter { state: Some(State::Pending), ..JobFilter::default() };
         let left = engine.jobs(filter, PageRequest::first(10)).await.expect("a list").items;
@@ -156,6 +164,62 @@ async fn an_expiry_that_the_database_refuses_stops_no_other() {
         place.sql(&mended).await;
         engine.maintain(node, Duration::from_secs(30)).await.expect("every duty goes on");
         assert_eq!(detail(&engine, stuck).await.view.record.state, State::Failed, "{name}: once it is fixed");
+        place.done().await;
+    }
+}
+
+/// SQL after which the database refuses to make a job pending; none where the turn passes on in one transaction with
+/// whatever made room.
+fn refuse_the_turn(place: &Place, id: JobId) -> Option<String> {
+    let id = place.id(id);
+    match place {
+        Place::Sqlite(_) => None,
+        Place::Postgres(schema) => Some(format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'refused by a trigger'; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT ON {schema}.ready FOR EACH ROW WHEN (NEW.id = {id}) \
+             EXECUTE FUNCTION {schema}.refuse()"
+        )),
+        Place::Mysql(_) => Some(format!(
+            "CREATE TRIGGER refuse BEFORE INSERT ON backstop_ready FOR EACH ROW BEGIN IF NEW.id = {id} THEN \
+             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by a trigger'; END IF; END"
+        )),
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_the_database_refuses_to_move_on_stops_no_other() {
+    // C7, L21
+    for place in Place::all("lines").await {
+        let (name, engine) = (place.name(), place.open(Config::default()).await);
+        let mut jobs = Vec::new();
+        for key in ["a", "b", "c", "a", "b", "c"] {
+            let job = engine.enqueue(work("well")).ordering_key(key);
+            jobs.push(job.submit().await.expect("admitted").id);
+        }
+        let Some(refuse) = refuse_the_turn(&place, jobs[3]) else {
+            place.done().await;
+            continue;
+        };
+        place.sql(&refuse).await;
+        let app = Arc::new(App::default());
+        drain(&engine, &app).await;
+        for (place_in_list, id) in jobs.iter().enumerate() {
+            let expected = if place_in_list == 3 { State::Waiting } else { State::Succeeded };
+            assert_eq!(detail(&engine, *id).await.view.record.state, expected, "{name}: {place_in_list}");
+        }
+        let mended = match &place {
+            Place::Postgres(schema) => format!("DROP TRIGGER refuse ON {schema}.ready"),
+            _ => "DROP TRIGGER refuse".to_owned(),
+        };
+        place.sql(&mended).await;
+        engine.store().advance_lines(100).await.expect("maintenance");
+        drain(&engine, &app).await;
+        assert_eq!(
+            detail(&engine, jobs[3]).await.view.record.state,
+            State::Succeeded,
+            "{name}: once it is fixed"
+        );
         place.done().await;
     }
 }

@@ -10,10 +10,11 @@ pub(crate) const LOCK: Bulk = Bulk {
     between: ",",
     tail: " ON DUPLICATE KEY UPDATE name = VALUES(name)",
 };
+/// Digits stand for columns here, so nothing is not written as a number.
 pub(crate) const DEPTHS: Bulk = Bulk {
     head: "",
-    row: "SELECT ?1, CAST((SELECT COALESCE(SUM(l.pending + l.waiting), 0) FROM backstop_lane l \
-          WHERE l.queue >= ?1 AND l.queue < ?2) + (SELECT COALESCE(SUM(t.pending + t.waiting), 0) \
+    row: "SELECT ?2, CAST((SELECT COALESCE(SUM(l.pending + l.waiting), FALSE) FROM backstop_lane l \
+          WHERE l.queue >= ?1 AND l.queue < ?2) + (SELECT COALESCE(SUM(t.pending + t.waiting), FALSE) \
           FROM backstop_tally t JOIN backstop_lane l ON l.id = t.lane WHERE l.queue >= ?1 AND l.queue < ?2) AS SIGNED)",
     between: UNION,
     tail: "",

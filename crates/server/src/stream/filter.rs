@@ -35,7 +35,7 @@ impl EventFilter {
 pub(crate) fn about(event: &Event) -> (Option<&str>, Option<&str>) {
     match (&event.job, &event.what) {
         (Some(job), _) => (Some(&job.queue), Some(&job.kind)),
-        (None, EventKind::WaitingForCode { kind, queue, .. }) => (Some(queue), Some(kind)),
+        (None, EventKind::WaitDetailCode { kind, queue, .. }) => (Some(queue), Some(kind)),
         _ => (None, None),
     }
 }

@@ -34,9 +34,9 @@ pub trait WorkStore: Send + Sync + 'static {
     /// remember its idempotency key. A job that the same item supersedes does not stand in the way of its business
     /// key. `Submitted::state` is the stored state, which knows nothing of held lanes.
     ///
-    /// Last of all, a job is refused where as many wait as its `depth_limits` allow (H12), whatever else of its batch was
-    /// stored before it. Callers on several nodes are counted exactly; what a caller's own transaction stores is counted
-    /// when it has been committed.
+    /// Last of all, a job is refused where as many wait as its `depth_limits` allow (H12), those of its batch that were
+    /// stored before it among them. Callers on several nodes are counted exactly; what a caller's own transaction
+    /// stores is counted when it has been committed.
     ///
     /// A job with an ordering key is stored as waiting and joins the end of its line (L21). The first of a line has its
     /// turn (`Record::take_turn`) until it has succeeded, was canceled, or is not hot any more; so a dead letter keeps

@@ -3,7 +3,7 @@
 use backstop_core::depth::DepthScope;
 use backstop_core::event;
 use backstop_core::job::{NewJob, OnConflict, Operation, Record, State};
-use backstop_core::{JobId, Limits, Refusal};
+use backstop_core::{JobId, Limits, Refusal, admit};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
 use crate::{Error, NameRange, Submit, Submitted};
@@ -57,7 +57,7 @@ impl Tables {
             Plan::Store { superseded } => superseded,
         };
         for limit in &new.depth_limits {
-            limit.check(self.depth(&limit.scope))?;
+            admit::depth(limit, self.depth(&limit.scope))?;
         }
         for (id, record) in superseded {
             self.supersede(id, record, undo, commit);

@@ -222,8 +222,22 @@ impl WorkingSet {
         let origin = || Some(Origin { record: loaded.record.clone(), rowed: loaded.rowed });
         self.origins.entry(id).or_insert_with(origin);
         self.follow_key(id, &record);
+        if let Some((queue, before)) =
+            self.jobs.get(&id).map(|loaded| (loaded.job.spec.queue.clone(), loaded.record.state))
+        {
+            self.follow_depth(&queue, Some(before), record.state);
+        }
         if let Some(loaded) = self.jobs.get_mut(&id) {
             loaded.record = record;
+        }
+    }
+
+    /// Keeps track of how many jobs wait where that is limited, while one of them moves (H12).
+    fn follow_depth(&mut self, queue: &str, before: Option<State>, after: State) {
+        let waits = |state: State| matches!(state, State::Pending | State::Waiting);
+        let (was, is) = (before.is_some_and(waits), waits(after));
+        for (_, depth) in self.depths.iter_mut().filter(|(scope, _)| was != is && scope.holds(queue)) {
+            *depth = if is { depth.saturating_add(1) } else { depth.saturating_sub(1) };
         }
     }
 
@@ -263,6 +277,7 @@ impl WorkingSet {
         if let Some(key) = &spec.ordering_key {
             self.joined_lines.push((key.clone(), spec.id));
         }
+        self.follow_depth(&spec.queue, None, record.state);
         self.work_arrived = true;
         self.tell(|| event::enqueued(new, &record, now));
         Some(record.state)

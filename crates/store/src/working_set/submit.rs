@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use backstop_core::depth::DepthScope;
 use backstop_core::job::{NewJob, OnConflict, Operation, Record, State};
-use backstop_core::{JobId, Limits, Refusal, event};
+use backstop_core::{JobId, Limits, Refusal, admit, event};
 
 use super::WorkingSet;
 use crate::{Error, Submit, Submitted};
@@ -97,12 +97,10 @@ impl WorkingSet {
             Effect::Store { superseded } => superseded,
         };
         for limit in &new.depth_limits {
-            if let Err(refusal) = limit.check(self.depths.get(&limit.scope).copied().unwrap_or_default()) {
+            let depth = self.depths.get(&limit.scope).copied().unwrap_or_default();
+            if let Err(refusal) = admit::depth(limit, depth) {
                 return Ok(Err(refusal));
             }
-        }
-        for limit in &new.depth_limits {
-            *self.depths.entry(limit.scope.clone()).or_default() += 1;
         }
         for (id, record) in superseded {
             let reason = record.cancel_reason.clone().unwrap_or_default();

@@ -7,11 +7,11 @@ pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SE
 const EVERYDAY: &str = "\
     about add allow and at backstop begin by call change choice class close colour compare comparison complete \
     condition conflict danger decided detail done draft earlier edit empty entry equal explain explanation \
-    fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
+    extra fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
     number observe of on one open origin over page part passes patience pending phase place plain play point \
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
-    seen served settled share show shown sighting silent size sort standard start step stop strict summary \
+    seen served settled share show shown sighting silent size skip sort standard start step stop strict summary \
     support survey taken target time total trial try unknown unread up update use user view wait watch way \
     with written";
 

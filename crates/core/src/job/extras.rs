@@ -8,27 +8,27 @@ use super::{Provenance, Spec};
 
 /// The column `papers` of a stored job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Papers {
+pub struct JobExtras {
     #[serde(flatten)]
     provenance: Provenance,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordering_key: Option<Arc<str>>,
 }
 
-impl Papers {
-    /// The papers of a job as text; none when it has none.
+impl JobExtras {
+    /// Those of a job as text; none when it has none.
     #[must_use]
     pub fn text_of(spec: &Spec) -> Option<String> {
         let provenance = spec.provenance.as_deref().filter(|provenance| !provenance.is_empty());
         if provenance.is_none() && spec.ordering_key.is_none() {
             return None;
         }
-        let papers = Self {
+        let extras = Self {
             provenance: provenance.cloned().unwrap_or_default(),
             ordering_key: spec.ordering_key.clone(),
         };
         // A struct of texts has no way to fail.
-        serde_json::to_string(&papers).ok()
+        serde_json::to_string(&extras).ok()
     }
 
     /// Gives a job what was read of it.
@@ -45,9 +45,9 @@ mod tests {
     use crate::id::JobId;
 
     #[test]
-    fn papers_read_back_as_they_were() {
+    fn extras_read_back_as_they_were() {
         let plain = Spec::new(JobId::from_u128(1), "work", "{}");
-        assert_eq!(Papers::text_of(&plain), None, "most jobs have none");
+        assert_eq!(JobExtras::text_of(&plain), None, "most jobs have none");
         let mut traced = plain.clone();
         traced.provenance_mut().trace = Some("00-a-b-01".into());
         let mut ordered = plain.clone();
@@ -55,16 +55,17 @@ mod tests {
         let mut both = traced.clone();
         both.ordering_key.clone_from(&ordered.ordering_key);
         for spec in [traced, ordered, both] {
-            let text = Papers::text_of(&spec).expect("it has papers");
+            let text = JobExtras::text_of(&spec).expect("it has some");
             let mut read = plain.clone();
-            serde_json::from_str::<Papers>(&text).expect("written above").put_into(&mut read);
+            serde_json::from_str::<JobExtras>(&text).expect("written above").put_into(&mut read);
             assert_eq!(read, spec, "{text}");
         }
     }
 
     #[test]
     fn what_a_later_program_wrote_beside_them_is_passed_by() {
-        let papers: Papers = serde_json::from_str(r#"{"trace":"t","later":{"deep":[1]}}"#).expect("readable");
-        assert_eq!(papers.provenance.trace.as_deref(), Some("t"));
+        let extras: JobExtras =
+            serde_json::from_str(r#"{"trace":"t","later":{"deep":[1]}}"#).expect("readable");
+        assert_eq!(extras.provenance.trace.as_deref(), Some("t"));
     }
 }
