@@ -114,17 +114,19 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 42] = [
+pub const WITHOUT_DATA: [(&str, &str); 45] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/clock"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/openapi.json"),
+    ("GET", "/api/v1/ordering-keys"),
     ("GET", "/api/v1/queues"),
     ("GET", "/api/v1/redrives"),
     ("GET", "/api/v1/redrives/{id}"),
     ("GET", "/api/v1/redrives/{id}/jobs"),
     ("GET", "/api/v1/rules"),
+    ("GET", "/api/v1/scale"),
     ("GET", "/api/v1/tokens"),
     ("GET", "/api/v1/webhooks"),
     ("GET", "/api/v1/workers"),
@@ -139,6 +141,7 @@ pub const WITHOUT_DATA: [(&str, &str); 42] = [
     ("POST", "/api/v1/jobs/{id}/pause"),
     ("POST", "/api/v1/jobs/{id}/resume"),
     ("POST", "/api/v1/jobs/{id}/retry"),
+    ("POST", "/api/v1/ordering-keys/{key}/skip"),
     ("POST", "/api/v1/queues/{name}/pause"),
     ("POST", "/api/v1/queues/{name}/resume"),
     ("POST", "/api/v1/redrives/{id}/cancel"),

@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - [`contract`]: the two traits, with the promise of each verb.
-//! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`line`], [`query`]: what the verbs take and answer.
+//! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`mod@line`], [`query`]: what the verbs take and answer.
 //! - [`document`]: small documents of the engine's own, changed together with jobs. `admission`: what queues let in, as
 //!   one of them.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.

@@ -28,7 +28,7 @@ pub(super) async fn run(store: &dyn WorkStore, state: &MaintenanceState, heartbe
 }
 
 /// Moves on all that there is.
-async fn advance(store: &dyn WorkStore, heartbeat: &LoopHeartbeat) -> Result<(), StoreError> {
+pub(super) async fn advance(store: &dyn WorkStore, heartbeat: &LoopHeartbeat) -> Result<(), StoreError> {
     while store.advance_lines(BATCH).await? == BATCH {
         heartbeat.record();
     }

@@ -7,7 +7,9 @@ use backstop_core::WorkerId;
 use backstop_store::{Duty, Error as StoreError, Term};
 
 use super::expire::PassedBy;
-use super::{alert, archive, audit, counts, expire, forget, prune, redrive, rescue, retire, watch_code};
+use super::{
+    alert, archive, audit, counts, expire, forget, lines, prune, redrive, rescue, retire, watch_code,
+};
 use crate::engine::Backstop;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
@@ -92,7 +94,11 @@ async fn perform(
         }
         Duty::Alert => alert::alert(engine, term, span).await,
         Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
-        Duty::Count => counts::fold(store, heartbeat).await.map(drop),
+        Duty::Count => {
+            counts::fold(store, heartbeat).await?;
+            // Whoever leads the counts also looks after lines.
+            lines::advance(store, heartbeat).await
+        }
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

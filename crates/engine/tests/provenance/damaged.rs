@@ -213,7 +213,7 @@ async fn a_line_that_the_database_refuses_to_move_on_stops_no_other() {
             _ => "DROP TRIGGER refuse".to_owned(),
         };
         place.sql(&mended).await;
-        engine.store().advance_lines(100).await.expect("maintenance");
+        engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty goes on");
         drain(&engine, &app).await;
         assert_eq!(
             detail(&engine, jobs[3]).await.view.record.state,

@@ -28,7 +28,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 /// Ordering keys whose jobs wait or run, by key, each with the job whose turn it is.
-#[utoipa::path(get, path = "/api/v1/ordering-keys", tag = "ordering keys", params(OrderingKeysQuery),
+#[utoipa::path(get, path = "/api/v1/ordering-keys", tag = "ordering-keys", params(OrderingKeysQuery),
     responses((status = 200, body = Items<OrderingKeyJson>), (status = 422, body = ErrorBody)))]
 async fn list_ordering_keys(
     State(api): State<Api>,
@@ -60,7 +60,7 @@ async fn list_ordering_keys(
 }
 
 /// Gives up the job whose turn it is, wherever it is, so that the next one goes: it ends canceled.
-#[utoipa::path(post, path = "/api/v1/ordering-keys/{key}/skip", tag = "ordering keys",
+#[utoipa::path(post, path = "/api/v1/ordering-keys/{key}/skip", tag = "ordering-keys",
     params(("key" = String, Path, description = "The ordering key.")),
     request_body = Option<GivenReason>,
     responses((status = 200, body = SkippedJob),

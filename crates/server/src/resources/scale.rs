@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use backstop_core::admit::queue_name;
 use backstop_store::{QueueRange, QueueView};
 use utoipa_axum::routes;
 
@@ -56,6 +57,7 @@ async fn asked_for(api: &Api, caller: &Caller, queue: Option<&str>) -> Result<Ve
         let range = caller.tenant().map(QueueRange::of_tenant).unwrap_or_default();
         return Ok(api.engine().queues().page(range).await?.items);
     };
+    queue_name(queue, &api.engine().config().limits)?;
     let name = caller.queue(queue)?;
     // Of all names that begin like this one, it is the first.
     let range = QueueRange { limit: Some(1), ..QueueRange::under(name.as_str()) };
