@@ -74,6 +74,17 @@ async fn check(engine: &Backstop, jobs: &[JobHandle<usize>], what: &str) -> Vec<
     innocent
 }
 
+/// Checks that each of the innocent ones died once, beside the guilty one, and then ran with nothing else.
+async fn each_ran_alone(engine: &Backstop, jobs: &[JobHandle<usize>], deaths: usize, what: &str) {
+    for record in check(engine, jobs, what).await {
+        assert_eq!((record.crashes, record.runs), (1, 2), "{what}");
+    }
+    for (number, job) in jobs.iter().enumerate().filter(|(number, _)| *number != OF / 2) {
+        assert_eq!(job.result().await.expect("it succeeded"), 1, "{what}: job {number} ran alone");
+    }
+    assert_eq!(deaths, FORGIVEN as usize + 1, "{what}");
+}
+
 /// Jobs that have one crash to spare stand beside one death and no more: they run alone from then on.
 async fn one_kills_its_worker(kind: StoreKind) {
     let location = StoreLocation::new(kind, "suspects");
@@ -84,13 +95,7 @@ async fn one_kills_its_worker(kind: StoreKind) {
     let deaths = work_off(start, &jobs).await;
     caretaker.stop().await;
     let what = kind.to_string();
-    for record in check(&engine, &jobs, &what).await {
-        assert_eq!((record.crashes, record.runs), (1, 2), "{what}");
-    }
-    for (number, job) in jobs.iter().enumerate().filter(|(number, _)| *number != OF / 2) {
-        assert_eq!(job.result().await.expect("it succeeded"), 1, "{what}: job {number} ran alone");
-    }
-    assert_eq!(deaths, FORGIVEN as usize + 1, "{what}");
+    each_ran_alone(&engine, &jobs, deaths, &what).await;
 }
 
 #[tokio::test]
@@ -139,13 +144,7 @@ async fn one_kills_its_remote_worker(kind: StoreKind) {
     }
     let deaths = work_off(NodeStart { mode: "remote-suspects", ..start }, &jobs).await;
     let what = format!("remote, {kind}");
-    for record in check(&engine, &jobs, &what).await {
-        assert_eq!((record.crashes, record.runs), (1, 2), "{what}");
-    }
-    for (number, job) in jobs.iter().enumerate().filter(|(number, _)| *number != OF / 2) {
-        assert_eq!(job.result().await.expect("it succeeded"), 1, "{what}: job {number} ran alone");
-    }
-    assert_eq!(deaths, FORGIVEN as usize + 1, "{what}");
+    each_ran_alone(&engine, &jobs, deaths, &what).await;
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ mod tests {
         let offers = Offers::default();
         let (number, answered) = offers.leave(claim("mail"));
         assert!(offers.are_for(&job("mail")));
-        assert!(!offers.are_for(&job("video")), "whoever stores those need not wait for each other");
+        assert!(!offers.are_for(&job("video")), "submits to other queues need not wait for each other");
         assert!(offers.meet(&[job("video")]).is_none());
         let offer = offers.meet(&[job("video"), job("mail")]).expect("it waits for the second");
         assert!(offers.meet(&[job("mail")]).is_none());

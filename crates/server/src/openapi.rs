@@ -38,7 +38,7 @@ const TAGS: [(&str, &str); 23] = [
     ("queues", "List, pause and resume queues."),
     ("redrives", "Plans that drive dead letters again, carefully."),
     ("rules", "What becomes of failures, without a deploy."),
-    ("scale", "What waits and runs, for whoever starts and stops workers."),
+    ("scale", "The backlog and the number of worker processes it needs, for autoscalers."),
     ("submit", "Storing jobs."),
     ("tokens", "Who may call, and what they may do."),
     ("webhooks", "Subscriptions that are told what happens."),

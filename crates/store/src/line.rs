@@ -52,6 +52,6 @@ impl LineView {
     /// True when nothing goes on until a person does something about the head.
     #[must_use]
     pub const fn is_blocked(&self) -> bool {
-        matches!(self.state, State::Failed | State::Paused)
+        self.state.blocks_line()
     }
 }

@@ -114,7 +114,7 @@ fn a_second_stop_kills_a_process_and_all_that_it_started() {
     assert!(runs(pid) && runs(child));
     work.signal("TERM");
     assert_eq!(work.next("killed")["pid"], pid);
-    assert_eq!(work.exit(), Some(1), "that is no clean end");
+    assert_eq!(work.exit(), Some(1), "processes had to be killed");
     assert!(!runs(pid) && !runs(child));
 }
 

@@ -23,6 +23,7 @@ mod spec;
 mod state;
 mod summary;
 mod transition;
+mod turn;
 mod view;
 mod waiting;
 

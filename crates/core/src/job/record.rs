@@ -444,40 +444,6 @@ impl Record {
         })
     }
 
-    /// Its turn has come: it is the head of its line and waits for nothing but its time and a worker (L21). A person
-    /// who has paused it meanwhile keeps it back as a pending job. Answers whether it was in a line.
-    pub fn take_turn(&mut self) -> bool {
-        if let Ok(state) = next(self.state, Trigger::Release) {
-            self.state = state;
-            return true;
-        }
-        let in_line = self.is_in_line();
-        if in_line {
-            self.paused_from = Some(PausedFrom::Pending);
-        }
-        in_line
-    }
-
-    /// True while it waits for its turn, paused or not (L21).
-    #[must_use]
-    pub fn is_in_line(&self) -> bool {
-        let paused = self.state == State::Paused && self.paused_from == Some(PausedFrom::Waiting);
-        self.state == State::Waiting || paused
-    }
-
-    /// True when it makes room for the next of its line: nothing but a success, or a person who gives it up, lets
-    /// others pass by (L21).
-    #[must_use]
-    pub const fn leaves_line(&self) -> bool {
-        matches!(self.state, State::Succeeded | State::Canceled)
-    }
-
-    /// True when its line stands still, if it is the head, until a person does something about it (L21).
-    #[must_use]
-    pub const fn blocks_line(&self) -> bool {
-        matches!(self.state, State::Failed | State::Paused)
-    }
-
     fn pause(&mut self, job: &StoredJob) -> Result<Operated, Refusal> {
         if self.state == State::Paused {
             return Ok(self.answer(true));

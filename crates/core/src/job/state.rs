@@ -64,6 +64,18 @@ impl State {
         !self.is_terminal()
     }
 
+    /// True when a job in this state counts towards the depth of its queue (H12).
+    #[must_use]
+    pub const fn adds_depth(self) -> bool {
+        matches!(self, Self::Pending | Self::Waiting)
+    }
+
+    /// True when the head of a line in this state holds up the others until a person does something about it (L21).
+    #[must_use]
+    pub const fn blocks_line(self) -> bool {
+        matches!(self, Self::Failed | Self::Paused)
+    }
+
     /// The word used in every interface.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

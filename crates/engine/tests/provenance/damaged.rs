@@ -133,6 +133,15 @@ fn refuse_to_end(place: &Place, id: JobId) -> String {
     }
 }
 
+/// Takes the trigger away.
+async fn refuse_no_more(place: &Place) {
+    let mended = match place {
+        Place::Postgres(schema) => format!("DROP TRIGGER refuse ON {schema}.ready"),
+        _ => "DROP TRIGGER refuse".to_owned(),
+    };
+    place.sql(&mended).await;
+}
+
 #[tokio::test]
 async fn an_expiry_that_the_database_refuses_stops_no_other() {
     // C7, F17, L19: neither those that expire beside it nor those of its lane that are due.
@@ -157,11 +166,7 @@ async fn an_expiry_that_the_database_refuses_stops_no_other() {
             let expected = if *id == stuck { State::Pending } else { State::Failed };
             assert_eq!(detail(&engine, *id).await.view.record.state, expected, "{name}");
         }
-        let mended = match &place {
-            Place::Postgres(schema) => format!("DROP TRIGGER refuse ON {schema}.ready"),
-            _ => "DROP TRIGGER refuse".to_owned(),
-        };
-        place.sql(&mended).await;
+        refuse_no_more(&place).await;
         engine.maintain(node, Duration::from_secs(30)).await.expect("every duty goes on");
         assert_eq!(detail(&engine, stuck).await.view.record.state, State::Failed, "{name}: once it is fixed");
         place.done().await;
@@ -208,11 +213,7 @@ async fn a_line_that_the_database_refuses_to_move_on_stops_no_other() {
             let expected = if place_in_list == 3 { State::Waiting } else { State::Succeeded };
             assert_eq!(detail(&engine, *id).await.view.record.state, expected, "{name}: {place_in_list}");
         }
-        let mended = match &place {
-            Place::Postgres(schema) => format!("DROP TRIGGER refuse ON {schema}.ready"),
-            _ => "DROP TRIGGER refuse".to_owned(),
-        };
-        place.sql(&mended).await;
+        refuse_no_more(&place).await;
         engine.maintain(backstop::worker_id(), Duration::from_secs(30)).await.expect("every duty goes on");
         drain(&engine, &app).await;
         assert_eq!(

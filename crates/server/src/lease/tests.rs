@@ -64,7 +64,7 @@ fn a_token_is_opened_by_whom_it_was_made_for_and_nobody_else() {
         assert_eq!(key(1).open(&other, &token), None, "another tenant");
     }
     let token = key(1).seal(&acme, &grant(1, "acme/mail"));
-    assert_eq!(key(1).open(&nobody, &token), None, "whoever sees all tenants did not take it");
+    assert_eq!(key(1).open(&nobody, &token), None, "a caller without a tenant did not take the lease");
     let elsewhere = Caller::holder("x", BTreeSet::new(), Some("acme".into()), Some(vec!["print".into()]));
     assert_eq!(key(1).open(&elsewhere, &token), None, "a token for other queues");
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/scale`: what waits and runs, for whoever starts and stops workers (H9).
+//! `/api/v1/scale`: the backlog and the number of worker processes it needs, for autoscalers (H9).
 
 use axum::Json;
 use axum::extract::State;

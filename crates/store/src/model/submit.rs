@@ -2,7 +2,7 @@
 
 use backstop_core::depth::DepthScope;
 use backstop_core::event;
-use backstop_core::job::{NewJob, OnConflict, Operation, Record, State};
+use backstop_core::job::{NewJob, OnConflict, Operation, Record};
 use backstop_core::{JobId, Limits, Refusal, admit};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
@@ -74,7 +74,7 @@ impl Tables {
     /// How many jobs wait in a place (H12).
     fn depth(&self, scope: &DepthScope) -> u64 {
         let names = NameRange::of_depth(scope);
-        let waits = |row: &&ModelJob| matches!(row.record.state, State::Pending | State::Waiting);
+        let waits = |row: &&ModelJob| row.record.state.adds_depth();
         super::lanes::count(self.jobs.values().filter(waits).filter(|row| names.holds(&row.job.spec.queue)))
     }
 

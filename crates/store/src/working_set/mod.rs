@@ -234,8 +234,7 @@ impl WorkingSet {
 
     /// Keeps track of how many jobs wait where that is limited, while one of them moves (H12).
     fn follow_depth(&mut self, queue: &str, before: Option<State>, after: State) {
-        let waits = |state: State| matches!(state, State::Pending | State::Waiting);
-        let (was, is) = (before.is_some_and(waits), waits(after));
+        let (was, is) = (before.is_some_and(State::adds_depth), after.adds_depth());
         for (_, depth) in self.depths.iter_mut().filter(|(scope, _)| was != is && scope.holds(queue)) {
             *depth = if is { depth.saturating_add(1) } else { depth.saturating_sub(1) };
         }

@@ -65,7 +65,7 @@ async fn what_cannot_be_read_as_a_request_is_answered_without_a_body_and_closed(
     for (request, expected) in [
         (many.as_str(), 431),
         (long.as_str(), 431),
-        ("this is no request\r\n\r\n", 400),
+        ("not an HTTP request\r\n\r\n", 400),
         ("GET /health/live HTTP/1.1\r\nno colon here\r\n\r\n", 400),
         ("GET /health/live HTTP/1.1\r\nhost: a\r\nx: \u{1}\r\n\r\n", 400),
     ] {

@@ -163,5 +163,5 @@ async fn what_the_engine_stores_for_itself_is_shown_to_those_who_run_it() {
     }
     let queues = stage.call("GET", "/api/v1/queues", Some(&user)).await;
     assert!(!queues.text.contains("backstop."), "{queues:?}");
-    assert!(shown > 10, "whoever runs the engine sees it: {shown}");
+    assert!(shown > 10, "an operator sees them: {shown}");
 }
