@@ -188,6 +188,8 @@ fn init(account: Option<&SystemUser>, folder: &Path) -> Result<(), TestbedError>
         "--skip-name-resolve",
     ]);
     command.arg(format!("--datadir={}", data.display())).current_dir(folder);
+    // It starts a server too, and that one removes the temporary files of others when they share a folder.
+    command.env("TMPDIR", &data);
     client::run(command, "").map(drop)
 }
 
