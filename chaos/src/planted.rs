@@ -122,7 +122,13 @@ async fn claim_one(engine: &Backstop, journal: &Journal) -> JobResult<Option<Fin
         NewWorker { id: worker, name, code_version: None, queues, kinds: kinds.clone(), lease: SHORT_LEASE };
     store.enlist(enlist).await?;
     let queue = ClaimQueue { queue: "naps".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker, queues: vec![queue], kinds, aging: engine.config().aging };
+    let claim = Claim {
+        worker,
+        queues: vec![queue],
+        kinds,
+        aging: engine.config().aging,
+        limits: Default::default(),
+    };
     let Some(claimed) = store.claim(claim).await?.jobs.pop() else { return Ok(None) };
     let (lease, run) = (claimed.lease, claimed.record.runs);
     journal.write_all([JournalEntry::Began { lease, run }, JournalEntry::Ended { lease, run }]);

@@ -80,7 +80,13 @@ async fn claim_all(engine: Backstop, hands: Arc<Hands>) {
     store.enlist(enlist).await.expect("no error");
     while hands.done.load(Ordering::SeqCst) < JOBS {
         let queue = ClaimQueue { queue: "default".into(), limit: BATCH, start: BATCH, any_kind: false };
-        let claim = Claim { worker, queues: vec![queue], kinds: kinds.clone(), aging: engine.config().aging };
+        let claim = Claim {
+            worker,
+            queues: vec![queue],
+            kinds: kinds.clone(),
+            aging: engine.config().aging,
+            limits: Default::default(),
+        };
         let claimed = store.claim(claim).await.expect("no error").jobs;
         if claimed.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -39,7 +39,13 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     let lease = Lease { job, worker, fence: Fence(1) };
     let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let queue = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker, queues: vec![queue], kinds: kinds.clone(), aging: engine.config().aging };
+    let claim = Claim {
+        worker,
+        queues: vec![queue],
+        kinds: kinds.clone(),
+        aging: engine.config().aging,
+        limits: Default::default(),
+    };
     let new = engine.enqueue(CampaignJob { number: 3 }).into_new_job().expect("admitted");
     let ending = Ending::plain(new.spec.header(), Cause::Succeeded, Decision::succeeded());
     let note = Note::progress(lease, Progress { percent: 1, note: String::new() });

@@ -9,6 +9,7 @@ use crate::failure::{Check, Decision, TerminalReason};
 use crate::id::{JobId, WorkerId};
 use crate::incident::{Incident, IncidentState};
 use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State};
+use crate::run_limit::RunLimitView;
 use crate::time::Timestamp;
 
 /// What surrounds a job in its store.
@@ -63,6 +64,8 @@ pub struct ExplainRelated {
     pub incident: Option<Incident>,
     /// Re-drive plans that drove it or still may (D4).
     pub plans: Vec<PlanNote>,
+    /// The limits that are about it (H5).
+    pub limits: Vec<RunLimitView>,
 }
 
 /// A re-drive plan, as far as one job is concerned.
@@ -98,7 +101,7 @@ pub struct Explanation {
 #[must_use]
 pub fn explain(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Explanation {
     let (because, next, next_at) = match view.state() {
-        State::Pending | State::Waiting => waiting(view, around),
+        State::Pending | State::Waiting => waiting(view, around, beyond),
         State::Running => running(view, around),
         State::Succeeded => done(view, "its run succeeded", "nothing: succeeded is final"),
         State::Canceled => {
@@ -124,7 +127,7 @@ pub fn explain(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated)
 
 type Sentences = (String, String, Option<Timestamp>);
 
-fn waiting(view: &JobView, around: &ExplainContext) -> Sentences {
+fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sentences {
     let (spec, record) = (&view.job.spec, &view.record);
     if let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) {
         return in_line(key, around.line);
@@ -168,7 +171,21 @@ fn waiting(view: &JobView, around: &ExplainContext) -> Sentences {
             None,
         );
     }
+    if let Some(sentences) = beyond.limits.iter().filter(|limit| limit.is_full()).map(limited).next() {
+        return sentences;
+    }
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
+}
+
+/// Why a job waits for a limit, and when that lets it go (H5).
+fn limited(limit: &RunLimitView) -> Sentences {
+    let because =
+        format!("it is due, and the limit `{}` has no room: {}", limit.limit.name, limit.describe());
+    let change = format!("`backstop limit set {}` changes it", limit.limit.name);
+    match limit.next_start() {
+        Some(at) => (because, format!("the limit lets another job start at {at}; {change}"), Some(at)),
+        None => (because, format!("a free worker takes it when one of them has ended; {change}"), None),
+    }
 }
 
 /// Why a job waits for others with its ordering key, and what lets them go on (L21).
@@ -323,6 +340,9 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
             _ => "it is the first of its line".to_owned(),
         };
         add("ordering_key", format!("`{key}`: {place}"));
+    }
+    for limit in &beyond.limits {
+        add("limit", format!("`{}`: {}", limit.limit.name, limit.describe()));
     }
     if let Some(successor) = record.superseded_by {
         add("superseded_by", successor.to_string());

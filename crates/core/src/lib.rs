@@ -16,10 +16,12 @@
 //! - [`envelope`]: the dead letter as other systems read it.
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
+//! - [`run_limit`]: how many runs there may be at once, or start in a time.
 //! - [`limits`]: every bound, by name.
 
 pub mod admit;
 pub mod alert;
+pub mod circuit;
 pub mod depth;
 pub mod envelope;
 pub mod event;
@@ -33,6 +35,7 @@ pub mod limits;
 mod openapi;
 pub mod redrive;
 pub mod refusal;
+pub mod run_limit;
 pub mod scale;
 pub mod sealing;
 pub mod signing;

@@ -70,7 +70,13 @@ async fn fill(store: &dyn Store, count: usize) -> Result<(), Failure> {
         let jobs = (0..batch).map(|_| NewJob::new(Spec::new(job_id(), "charge", "{}"))).collect();
         store.submit(Submit { jobs, atomic: true }).await?;
         let room = ClaimQueue { queue: "default".into(), limit: batch, start: batch, any_kind: false };
-        let claim = Claim { worker, queues: vec![room], kinds: kinds.clone(), aging: Aging::default() };
+        let claim = Claim {
+            worker,
+            queues: vec![room],
+            kinds: kinds.clone(),
+            aging: Aging::default(),
+            limits: Default::default(),
+        };
         let taken = store.claim(claim).await?.jobs;
         let endings = taken.iter().zip(dead..).map(|(job, number)| dies(job, number % INCIDENTS)).collect();
         store.finish(endings).await?;

@@ -133,8 +133,13 @@ async fn settle(store: &dyn Store, count: usize) -> Result<(), Failure> {
     for (queue, many) in ends {
         for _ in (0..many).step_by(500) {
             let room = ClaimQueue { queue: queue.into(), limit: 500.min(many), start: 500, any_kind: false };
-            let claim =
-                Claim { worker: WORKER, queues: vec![room], kinds: kinds.clone(), aging: Aging::default() };
+            let claim = Claim {
+                worker: WORKER,
+                queues: vec![room],
+                kinds: kinds.clone(),
+                aging: Aging::default(),
+                limits: Default::default(),
+            };
             let taken = store.claim(claim).await?.jobs;
             store.finish(taken.iter().enumerate().map(ending).collect()).await?;
         }

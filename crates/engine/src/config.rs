@@ -12,6 +12,7 @@ use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
 use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Retention};
+use backstop_core::run_limit::{RunLimit, RunRate};
 use backstop_core::{Limits, tenant};
 use backstop_store::Error as StoreError;
 
@@ -105,6 +106,8 @@ pub struct Config {
     pub retry_budget: Option<BudgetSettings>,
     /// The same for single kinds.
     pub retry_budgets: BTreeMap<String, Option<BudgetSettings>>,
+    /// How runs are limited, beside what queues say (H5).
+    pub run_limits: Vec<RunLimit>,
     /// How long ended jobs stay before they are archived (L16).
     pub retention: Retention,
     /// How long plans, incidents and empty queues stay.
@@ -136,6 +139,8 @@ pub struct QueueConfig {
     pub fail_unknown_kind: bool,
     /// Further submits are refused while so many jobs wait here (H12); any number may unless set.
     pub max_depth: Option<u64>,
+    /// So many of its jobs start in a time, on all workers together (H5); any number may unless set.
+    pub rate: Option<RunRate>,
 }
 
 impl Default for Config {
@@ -149,6 +154,7 @@ impl Default for Config {
             isolation: BTreeMap::new(),
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
+            run_limits: Vec::new(),
             retention: Retention::default(),
             retirement: Retirement::default(),
             audit_retention: Some(AUDIT),
@@ -207,6 +213,13 @@ impl Config {
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {
         self.queues.insert(name.into(), queue);
+        self
+    }
+
+    /// Limits runs over all workers, by queue, kind or both (H5).
+    #[must_use]
+    pub fn run_limit(mut self, limit: RunLimit) -> Self {
+        self.run_limits.push(limit);
         self
     }
 
@@ -324,6 +337,13 @@ impl Config {
         of_queue.into_iter().chain(of_tenant).collect()
     }
 
+    /// How runs are limited (H5).
+    pub(crate) fn run_limits(&self) -> Vec<RunLimit> {
+        let rates = self.queues.iter().filter_map(|(name, queue)| Some((name, queue.rate?)));
+        let of_queues = rates.map(|(name, rate)| RunLimit { rate: Some(rate), ..RunLimit::of_queue(name) });
+        of_queues.chain(self.run_limits.iter().cloned()).collect()
+    }
+
     pub(crate) fn gate(&self, queue: &str) -> AllowedKinds {
         self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
     }
@@ -356,6 +376,13 @@ impl QueueConfig {
     #[must_use]
     pub const fn max_depth(mut self, jobs: u64) -> Self {
         self.max_depth = Some(jobs);
+        self
+    }
+
+    /// So many of its jobs start in a time, on all workers together (H5).
+    #[must_use]
+    pub const fn rate(mut self, count: u64, per: Duration) -> Self {
+        self.rate = Some(RunRate { count, per });
         self
     }
 

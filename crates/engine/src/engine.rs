@@ -162,7 +162,9 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn job(&self, job: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.parts.job(job).await
+        let mut found = self.parts.job(job).await?;
+        self.parts.mark_held(found.iter_mut().map(|detail| &mut detail.view)).await?;
+        Ok(found)
     }
 
     /// Lists jobs, newest first.
@@ -175,7 +177,9 @@ impl Backstop {
         page: PageRequest<JobId>,
     ) -> Result<Page<JobView, JobId>, StoreError> {
         self.parts.config.check_page(page.limit)?;
-        self.parts.store.list(filter, page).await
+        let mut found = self.parts.store.list(filter, page).await?;
+        self.parts.mark_held(&mut found.items).await?;
+        Ok(found)
     }
 
     /// The ledger of a job, latest run first.

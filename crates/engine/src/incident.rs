@@ -138,7 +138,8 @@ impl Backstop {
     /// # Errors
     /// When the store is away.
     pub async fn explain(&self, job: JobId) -> Result<Option<(JobView, Explanation)>, StoreError> {
-        let Some((view, around)) = self.parts.store.surroundings(job).await? else { return Ok(None) };
+        let Some((mut view, around)) = self.parts.store.surroundings(job).await? else { return Ok(None) };
+        self.parts.mark_held([&mut view]).await?;
         let beyond = self.beyond(&view).await?;
         let explanation = explain(&view, &around, &beyond);
         Ok(Some((view, explanation)))
@@ -146,7 +147,8 @@ impl Backstop {
 
     /// What concerns a job and is kept elsewhere: its incident, and the plans that have driven it or will.
     async fn beyond(&self, view: &JobView) -> Result<ExplainRelated, StoreError> {
-        let mut beyond = ExplainRelated::default();
+        let limits = self.parts.limits_about(view).await?;
+        let mut beyond = ExplainRelated { limits, ..ExplainRelated::default() };
         if let Some(failure) = &view.last_failure {
             beyond.incident = self.incidents().get(&failure.fingerprint).await?;
         }

@@ -33,6 +33,7 @@ mod job;
 pub mod keys;
 #[cfg(all(doctest, feature = "macros", feature = "sqlite"))]
 mod learn;
+pub mod limits;
 mod log_throttle;
 mod loops;
 mod maintenance;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::job::{JobDetail, Operated, Operation, StoredJob};
 use backstop_core::{JobId, Refusal};
-use backstop_store::{Error as StoreError, Finish, Observer, Store};
+use backstop_store::{Claim, Error as StoreError, Finish, Observer, Store};
 use tokio::sync::Notify;
 
 use crate::budget::Budgets;
@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::OperateError;
 use crate::events::EventChannel;
 use crate::figures::{Figures, Metered};
+use crate::limits::cache::LimitCache;
 use crate::loops::ErrorThrottle;
 use crate::redrive::mark::MarksCompared;
 use crate::rule::cache::RuleCache;
@@ -31,6 +32,7 @@ pub(crate) struct EngineParts {
     pub(crate) runs: LocalRuns,
     pub(crate) cleared_suspects: ClearedSuspects,
     pub(crate) rules: RuleCache,
+    pub(crate) limits: LimitCache,
     pub(crate) budgets: Budgets,
     pub(crate) tenant_incidents: TenantIncidents,
     /// Rung when somebody here changes a re-drive plan.
@@ -61,6 +63,7 @@ impl EngineParts {
             runs: LocalRuns::default(),
             cleared_suspects: ClearedSuspects::default(),
             rules: RuleCache::default(),
+            limits: LimitCache::default(),
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),
             plans_changed: Notify::new(),
@@ -74,6 +77,18 @@ impl EngineParts {
     pub(crate) async fn place(&self, endings: &mut [Finish]) {
         self.budgets.smear(&*self.store, &self.config, endings).await;
         self.tenant_incidents.gather(&*self.store, &self.config, endings).await;
+    }
+
+    /// Gives a claim the limits in force (H5).
+    pub(crate) async fn limit(&self, claim: &mut Claim) -> Result<(), StoreError> {
+        self.limits.apply(&*self.store, &self.config, claim).await
+    }
+
+    /// Wakes whoever waits for room that limits left none of: runs have ended here (H5).
+    pub(crate) fn runs_ended(&self) {
+        if !self.limits.last_read().is_empty() {
+            self.events.work_arrived();
+        }
     }
 
     /// Publishes an event about a job that no commit carries.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop::limits::RunLimit;
 use backstop::{Backoff, Backstop, Cause, Ended, Finished, Handed, LostReason, RemoteWorker, WorkRequest};
 use backstop_core::job::State;
 use backstop_store::{DocumentRange, Drawer, KnownKind, PageRequest};
@@ -100,6 +101,30 @@ async fn keeps_the_time_of_runs(engine: &Backstop) {
     assert!(engine.remote().finish(late).await.expect("the store is there")[0].is_err());
 }
 
+/// What limits leave no room for is not handed out, to whichever worker; what ends makes room at once.
+async fn keeps_to_limits(engine: &Backstop) {
+    let limit = RunLimit { concurrency: Some(2), ..RunLimit::of_queue(QUEUE) };
+    engine.limits().set(limit).await.expect("a limit");
+    for _ in 0..4 {
+        engine.enqueue_raw("mail", "{}").queue(QUEUE).submit().await.expect("stored");
+    }
+    let first = take(engine, "one").await;
+    assert_eq!(first.len(), 2);
+    assert!(take(engine, "two").await.is_empty());
+    succeed(engine, &first[0]).await;
+    let second = take(engine, "two").await;
+    assert_eq!(second.len(), 1);
+    let (remote, waits) = (engine.remote(), WorkRequest { worker: named("three"), ..request(10) });
+    let waiting = tokio::spawn(async move { remote.claim(waits).await });
+    succeed(engine, &first[1]).await;
+    let third = waiting.await.expect("no panic").expect("the store is there");
+    assert_eq!(third.len(), 1, "who waits for room is woken");
+    for handed in second.iter().chain(&third) {
+        succeed(engine, handed).await;
+    }
+    assert!(engine.limits().delete(&format!("queue:{QUEUE}")).await.expect("the store is there"));
+}
+
 fn named(name: &str) -> RemoteWorker {
     RemoteWorker { name: name.into(), ..worker() }
 }
@@ -171,6 +196,7 @@ async fn suspects_and_times_in_memory() {
     // C3, E7, F10
     let engine = Backstop::open("memory:").await.expect("memory");
     keeps_the_time_of_runs(&engine).await;
+    keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
@@ -183,12 +209,13 @@ async fn in_memory() {
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn on_sqlite() {
-    // E7, C3, F10
+    // E7, C3, F10, H5
     let name = format!("remote-{}.db", std::process::id());
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
     serves_remote_workers(engine.clone()).await;
     keeps_the_time_of_runs(&engine).await;
+    keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
@@ -198,19 +225,20 @@ async fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
-    // E7, C3, F10
+    // E7, C3, F10, H5
     let schema = format!("remote_{}", std::process::id());
     let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
     let engine = Backstop::open(&url).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
     keeps_the_time_of_runs(&engine).await;
+    keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
-    // E7, C3, F10
+    // E7, C3, F10, H5
     use backstop::mysql::mysql_async::prelude::Queryable as _;
     use backstop::mysql::mysql_async::{Conn, Opts};
 
@@ -222,6 +250,7 @@ async fn on_mysql() {
     let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
     keeps_the_time_of_runs(&engine).await;
+    keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");

@@ -22,6 +22,8 @@ mod explained;
 mod health;
 #[path = "runtime/leases.rs"]
 mod leases;
+#[path = "runtime/limits.rs"]
+mod limits;
 #[path = "runtime/maintenance.rs"]
 mod maintenance;
 #[path = "runtime/quarantine.rs"]

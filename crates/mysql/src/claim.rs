@@ -3,51 +3,64 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_sql::claim::{Room, TakenJob, in_order, rooms, rounds, save, take};
+use backstop_sql::claim::{Room, TakenJob, Taking, in_order, save, take, take_all};
 use backstop_sql::columns::Columns;
 use backstop_sql::lanes;
 use backstop_sql::load;
 use backstop_sql::row::no_moment;
 use backstop_sql::statement::{Request, Statement};
-use backstop_sql::{Query, Row, Session, SqlFailure, Transaction, Value};
-use backstop_store::working_set::{ClaimRow, LaneKey, LoadedJob, WorkingSet};
+use backstop_sql::{Pending, Query, Row, Session, SqlFailure, Transaction, Value, run_limits};
+use backstop_store::working_set::{LaneKey, LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::sql;
 
 /// Takes due jobs for a worker.
 pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, SqlFailure> {
-    let mut taking = Taking { claim, set: None, picked: Vec::new(), taken: Vec::new() };
-    for round in rounds(&claim.queues) {
-        let rooms = rooms(&round, ClaimRow::MOST - taking.taken.len());
-        taking.serve(tx, &rooms).await?;
-    }
+    let mut limits = run_limits::lock(tx, claim).await?;
+    let mut taking = MysqlTaking { set: None, picked: Vec::new(), taken: Vec::new() };
+    take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
     let gone = taking.deletes();
     let set = taking.set.ok_or_else(no_moment)?;
-    save(tx, claim.worker, set, taking.taken, vec![gone]).await
+    save(tx, claim.worker, set, taking.taken, vec![gone], &limits).await
 }
 
 /// A claim under way.
-struct Taking<'a> {
-    claim: &'a Claim,
+struct MysqlTaking {
     set: Option<WorkingSet>,
     /// Rows of `ready` that are ours and still to be deleted: lane, due time, id.
     picked: Vec<(i64, Timestamp, JobId)>,
     taken: Vec<TakenJob>,
 }
 
-impl Taking<'_> {
-    /// Takes from queues that differ, all in one go, best first for each of them.
-    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), SqlFailure> {
-        let (lanes, now) = self.reach(tx, rooms).await?;
-        let quotas = self.quotas(tx, rooms, &lanes, now).await?;
-        let mut found = self.pick(tx, quotas, now).await?;
-        in_order(self.claim, &mut found);
-        let set = self.set.get_or_insert_with(|| tx.working_set(now));
-        take(set, found, rooms, &mut self.taken);
-        Ok(())
+impl Taking for MysqlTaking {
+    fn serve<'a>(
+        &'a mut self,
+        tx: &'a mut Transaction,
+        claim: &'a Claim,
+        rooms: &'a [Room<'a>],
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let (lanes, now) = self.reach(tx, claim, rooms).await?;
+            let quotas = quotas(tx, claim, rooms, &lanes, now).await?;
+            let mut found = self.pick(tx, quotas, now).await?;
+            in_order(claim, &mut found);
+            let set = self.set.get_or_insert_with(|| tx.working_set(now));
+            take(set, found, rooms, &mut self.taken);
+            Ok(())
+        })
     }
 
+    fn taken(&mut self) -> &mut Vec<TakenJob> {
+        &mut self.taken
+    }
+
+    fn set(&self) -> Option<&WorkingSet> {
+        self.set.as_ref()
+    }
+}
+
+impl MysqlTaking {
     /// Locks due jobs in `ready`, so many in each lane that nobody else has locked; each with the index of its room.
     async fn pick(
         &mut self,
@@ -82,17 +95,18 @@ impl Taking<'_> {
     async fn reach(
         &mut self,
         tx: &mut Transaction,
+        claim: &Claim,
         rooms: &[Room<'_>],
     ) -> Result<(Vec<(usize, i64, LaneKey)>, Timestamp), SqlFailure> {
         let queues: Vec<&ClaimQueue> = rooms.iter().map(|room| room.queue).collect();
         let question = if queues.len() > FEW_QUEUES { sql::LANES_DUE } else { sql::LANES_OPEN };
-        let look = lanes_of(tx, question, Some(self.claim.worker), &queues);
+        let look = lanes_of(tx, question, Some(claim.worker), &queues);
         let requests = vec![self.deletes(), look.into()];
         let mut answers =
             if tx.is_fresh() { tx.alone(requests).await? } else { tx.ask_all(requests).await? };
-        let seen = seen(self.claim, &queues, answers.pop().unwrap_or_default())?;
+        let seen = seen(claim, &queues, answers.pop().unwrap_or_default())?;
         if self.set.is_none() && seen.live_until.is_none_or(|until| until <= seen.now) {
-            return Err(Error::NotEnlisted { worker: self.claim.worker }.into());
+            return Err(Error::NotEnlisted { worker: claim.worker }.into());
         }
         let now = self.set.as_ref().map_or(seen.now, |set| set.now);
         let due = seen.lanes.into_iter().filter(|lane| lane.due <= now);
@@ -108,49 +122,48 @@ impl Taking<'_> {
         }
         Statement::DeleteReady.rows(rows)
     }
+}
 
-    /// How many to take from each lane: a queue with several is looked at without a lock, best first over all of them.
-    async fn quotas(
-        &self,
-        tx: &mut Transaction,
-        rooms: &[Room<'_>],
-        lanes: &[(usize, i64, LaneKey)],
-        now: Timestamp,
-    ) -> Result<Vec<(usize, i64, usize)>, SqlFailure> {
-        let (mut quotas, mut asked) = (Vec::new(), Vec::new());
-        for mine in lanes.chunk_by(|one, next| one.0 == next.0) {
-            let free = mine.first().and_then(|(place, ..)| rooms.get(*place)).map_or(0, |room| room.free);
-            match mine {
-                _ if free == 0 => {}
-                [(place, lane, _)] => quotas.push((*place, *lane, free)),
-                several => asked.extend(several.iter().map(|lane| (lane, free))),
-            }
+/// How many to take from each lane: a queue with several is looked at without a lock, best first over all of them.
+async fn quotas(
+    tx: &mut Transaction,
+    claim: &Claim,
+    rooms: &[Room<'_>],
+    lanes: &[(usize, i64, LaneKey)],
+    now: Timestamp,
+) -> Result<Vec<(usize, i64, usize)>, SqlFailure> {
+    let (mut quotas, mut asked) = (Vec::new(), Vec::new());
+    for mine in lanes.chunk_by(|one, next| one.0 == next.0) {
+        let free = mine.first().and_then(|(place, ..)| rooms.get(*place)).map_or(0, |room| room.free);
+        match mine {
+            _ if free == 0 => {}
+            [(place, lane, _)] => quotas.push((*place, *lane, free)),
+            several => asked.extend(several.iter().map(|lane| (lane, free))),
         }
-        if asked.is_empty() {
-            return Ok(quotas);
-        }
-        let heads =
-            asked.iter().map(|((_, lane, _), free)| lane_query(sql::HEADS, *lane, now, *free)).collect();
-        let mut ranked = Vec::new();
-        for (((place, lane, key), free), rows) in asked.into_iter().zip(tx.run(heads).await?) {
-            for mut row in rows {
-                let rank = self.claim.aging.rank(key.priority, row.moment()?);
-                ranked.push((*place, rank, row.job()?, *lane, free));
-            }
-        }
-        ranked.sort_unstable();
-        let mut counts: BTreeMap<(usize, i64), usize> = BTreeMap::new();
-        let mut used: HashMap<usize, usize> = HashMap::new();
-        for (place, _, _, lane, free) in ranked {
-            let used = used.entry(place).or_default();
-            if *used < free {
-                *used += 1;
-                *counts.entry((place, lane)).or_default() += 1;
-            }
-        }
-        quotas.extend(counts.into_iter().map(|((place, lane), quota)| (place, lane, quota)));
-        Ok(quotas)
     }
+    if asked.is_empty() {
+        return Ok(quotas);
+    }
+    let heads = asked.iter().map(|((_, lane, _), free)| lane_query(sql::HEADS, *lane, now, *free)).collect();
+    let mut ranked = Vec::new();
+    for (((place, lane, key), free), rows) in asked.into_iter().zip(tx.run(heads).await?) {
+        for mut row in rows {
+            let rank = claim.aging.rank(key.priority, row.moment()?);
+            ranked.push((*place, rank, row.job()?, *lane, free));
+        }
+    }
+    ranked.sort_unstable();
+    let mut counts: BTreeMap<(usize, i64), usize> = BTreeMap::new();
+    let mut used: HashMap<usize, usize> = HashMap::new();
+    for (place, _, _, lane, free) in ranked {
+        let used = used.entry(place).or_default();
+        if *used < free {
+            *used += 1;
+            *counts.entry((place, lane)).or_default() += 1;
+        }
+    }
+    quotas.extend(counts.into_iter().map(|((place, lane), quota)| (place, lane, quota)));
+    Ok(quotas)
 }
 
 /// A question about the due jobs of a lane.
@@ -177,6 +190,8 @@ fn lanes_of(
 struct Seen {
     now: Timestamp,
     live_until: Option<Timestamp>,
+    /// The revision of the document of limits.
+    limits: i64,
     lanes: Vec<SeenLane>,
 }
 
@@ -195,10 +210,11 @@ fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, S
     let rooms: HashMap<&str, usize> = named().map(|(room, wanted)| (&*wanted.queue, room)).collect();
     let any_kind = named().filter(|(_, wanted)| wanted.any_kind);
     let any_kind: HashMap<&str, usize> = any_kind.map(|(room, wanted)| (&*wanted.queue, room)).collect();
-    let (mut now, mut live_until, mut lanes) = (None, None, Vec::new());
+    let (mut now, mut live_until, mut limits, mut lanes) = (None, None, 0, Vec::new());
     for mut row in rows {
         if let Some(moment) = row.maybe_moment()? {
             (now, live_until) = (Some(moment), row.maybe_moment()?);
+            limits = row.maybe_int()?.unwrap_or_default();
             continue;
         }
         row.skip(1);
@@ -210,7 +226,7 @@ fn seen(claim: &Claim, queues: &[&ClaimQueue], rows: Vec<Row>) -> Result<Seen, S
     }
     lanes.sort_by_key(|lane| lane.room);
     let now = now.ok_or_else(no_moment)?;
-    Ok(Seen { now, live_until, lanes })
+    Ok(Seen { now, live_until, limits, lanes })
 }
 
 /// Says, without writing, whether a claim would find work and when the next job becomes due.
@@ -218,5 +234,6 @@ pub(crate) async fn peek(tx: &mut Transaction, claim: &Claim) -> Result<Peek, Sq
     let open: Vec<&ClaimQueue> = claim.queues.iter().filter(|wanted| wanted.limit > 0).collect();
     let look = lanes_of(tx, sql::LANES_DUE, None, &open);
     let seen = seen(claim, &open, tx.one_alone(look).await?)?;
-    Ok(Peek { now: seen.now, next_due: seen.lanes.iter().map(|lane| lane.due).min() })
+    let next_due = seen.lanes.iter().map(|lane| lane.due).min();
+    Ok(Peek { now: seen.now, next_due, limits: seen.limits })
 }

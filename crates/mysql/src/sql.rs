@@ -353,14 +353,15 @@ pub(crate) const CLAIMS_DELETE: Bulk = Bulk {
 // Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
 // lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
 
-/// First the moment and until when a worker lives, then the lanes of queues that are not paused: each with the due time
+/// First the moment, until when a worker lives and the revision of the document of limits, then the lanes of queues that are not paused: each with the due time
 /// of its first job, as the given expression tells it. The first row is there also when no lane is.
 macro_rules! lanes {
     ($($due:tt)*) => {
         concat!(
             "SELECT ",
             clock!("?1"),
-            " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?2)) AS live_until, NULL AS id, \
+            " AS now, (SELECT w.expires_at FROM backstop_worker w WHERE w.id IN (?2)) AS live_until, \
+             (SELECT d.revision FROM backstop_document d WHERE d.drawer = 'run_limit' AND d.name = 'all') AS id, \
              NULL AS queue, NULL AS kind, NULL AS version, NULL AS priority, NULL AS due UNION ALL \
              SELECT NULL, NULL, l.id, l.queue, l.kind, l.version, l.priority, ",
             $($due)*,

@@ -51,7 +51,13 @@ async fn enlist(store: &MysqlStore, worker: WorkerId) {
 
 async fn claim(store: &MysqlStore, worker: WorkerId) -> Vec<ClaimedJob> {
     let room = ClaimQueue { queue: "default".into(), limit: CLAIM, start: CLAIM, any_kind: false };
-    let claim = Claim { worker, queues: vec![room], kinds: kinds(), aging: Aging::default() };
+    let claim = Claim {
+        worker,
+        queues: vec![room],
+        kinds: kinds(),
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     store.claim(claim).await.expect("no lock reaches a caller").jobs
 }
 

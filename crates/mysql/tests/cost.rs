@@ -85,7 +85,7 @@ impl Bench {
     fn wanted(&self, queues: usize) -> Claim {
         let room = |number| ClaimQueue { queue: queue(number), limit: 10, start: 10, any_kind: false };
         let (worker, kinds, queues) = (self.worker, self.kinds.clone(), (0..queues).map(room).collect());
-        Claim { worker, queues, kinds, aging: Default::default() }
+        Claim { worker, queues, kinds, aging: Default::default(), limits: Default::default() }
     }
 }
 

@@ -50,7 +50,13 @@ async fn claim(store: &MysqlStore) -> ClaimedJob {
     };
     store.enlist(worker).await.expect("enlisted");
     let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker: WORKER, queues: vec![room], kinds, aging: Aging::default() };
+    let claim = Claim {
+        worker: WORKER,
+        queues: vec![room],
+        kinds,
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     store.claim(claim).await.expect("claimed").jobs.remove(0)
 }
 

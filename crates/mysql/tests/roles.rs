@@ -63,7 +63,15 @@ async fn work(store: &MysqlStore) -> Result<State, Error> {
     };
     store.enlist(new).await?;
     let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claimed = store.claim(Claim { worker, queues: vec![room], kinds, aging: Aging::default() }).await?;
+    let claimed = store
+        .claim(Claim {
+            worker,
+            queues: vec![room],
+            kinds,
+            aging: Aging::default(),
+            limits: Default::default(),
+        })
+        .await?;
     let job = &claimed.jobs[0];
     let ending = Ending::plain(job.job.spec.header(), Cause::Succeeded, Decision::succeeded());
     let answers = store.finish(vec![Finish { lease: job.lease, ending }]).await?;

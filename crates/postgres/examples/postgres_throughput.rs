@@ -38,7 +38,13 @@ async fn drain(store: Arc<PostgresStore>, number: u128) -> Outcome {
     store.enlist(NewWorker { id: worker, name, code_version: None, queues, kinds: kinds(), lease }).await?;
     loop {
         let room = ClaimQueue { queue: "default".into(), limit: BATCH, start: BATCH, any_kind: false };
-        let claim = Claim { worker, queues: vec![room], kinds: kinds(), aging: Aging::default() };
+        let claim = Claim {
+            worker,
+            queues: vec![room],
+            kinds: kinds(),
+            aging: Aging::default(),
+            limits: Default::default(),
+        };
         let claimed = store.claim(claim).await?;
         if claimed.jobs.is_empty() {
             return Ok(());

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use backstop_core::Fence;
 use backstop_core::Timestamp;
-use backstop_sql::claim::{Room, TakenJob, in_order, rooms, rounds, save, take};
+use backstop_sql::claim::{Room, TakenJob, Taking, in_order, save, take, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
-use backstop_sql::{Query, Row, Session, Shared, SqlFailure, Transaction, Value};
-use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet};
+use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
+use backstop_store::working_set::{LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::cursors::{ClaimStart, CursorUpdate};
@@ -25,21 +25,18 @@ pub(crate) async fn claim(
     claim: &Claim,
 ) -> Result<Claimed, SqlFailure> {
     let start = start(state, &claim.queues);
-    let mut taking = Taking { claim, set: None, taken: Vec::new(), start: &start, update: None };
-    for round in rounds(&claim.queues) {
-        let rooms = rooms(&round, ClaimRow::MOST - taking.taken.len());
-        taking.serve(tx, &rooms).await?;
-    }
-    let Taking { set, taken, update, .. } = taking;
+    let mut limits = run_limits::lock(tx, claim).await?;
+    let mut taking = PostgresTaking { set: None, taken: Vec::new(), start: &start, update: None };
+    take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
+    let PostgresTaking { set, taken, update, .. } = taking;
     let set = set.ok_or_else(|| SqlFailure::Unreadable("a claim gave no answer".to_owned()))?;
-    let claimed = save(tx, claim.worker, set, taken, Vec::new()).await?;
+    let claimed = save(tx, claim.worker, set, taken, Vec::new(), &limits).await?;
     learn(state, &tx.shared, &start, update);
     Ok(claimed)
 }
 
 /// A claim under way.
-struct Taking<'a> {
-    claim: &'a Claim,
+struct PostgresTaking<'a> {
     set: Option<WorkingSet>,
     taken: Vec<TakenJob>,
     start: &'a ClaimStart,
@@ -47,23 +44,37 @@ struct Taking<'a> {
     update: Option<CursorUpdate>,
 }
 
-impl Taking<'_> {
-    /// Takes from queues that differ, all in one go, best first for each of them.
-    async fn serve(&mut self, tx: &mut Transaction, rooms: &[Room<'_>]) -> Result<(), SqlFailure> {
-        let moment = self.set.as_ref().map(|set| set.now);
-        let now = moment.map_or_else(|| tx.shared.moment(), Value::at);
-        let query = take_query(self.claim, now, rooms, self.start, false);
-        let mut picked = tx.one(query).await?.into_iter();
-        // The moment is that of the statement: what was due by it must not seem to start before.
-        let ClaimInfo { now, update, .. } = claim_info(self.claim, picked.next())?;
-        self.update = Some(update);
-        let (shared, picked) = (tx.shared.clone(), picked.collect::<Vec<Row>>());
-        meet_lanes(tx, &shared.lanes, &picked, 1).await?;
-        let mut found = read(&shared, picked, rooms)?;
-        in_order(self.claim, &mut found);
-        let set = self.set.get_or_insert_with(|| tx.working_set(now));
-        take(set, found, rooms, &mut self.taken);
-        Ok(())
+impl Taking for PostgresTaking<'_> {
+    fn serve<'a>(
+        &'a mut self,
+        tx: &'a mut Transaction,
+        claim: &'a Claim,
+        rooms: &'a [Room<'a>],
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let moment = self.set.as_ref().map(|set| set.now);
+            let now = moment.map_or_else(|| tx.shared.moment(), Value::at);
+            let query = take_query(claim, now, rooms, self.start, false);
+            let mut picked = tx.one(query).await?.into_iter();
+            // The moment is that of the statement: what was due by it must not seem to start before.
+            let ClaimInfo { now, update, .. } = claim_info(claim, picked.next())?;
+            self.update = Some(update);
+            let (shared, picked) = (tx.shared.clone(), picked.collect::<Vec<Row>>());
+            meet_lanes(tx, &shared.lanes, &picked, 1).await?;
+            let mut found = read(&shared, picked, rooms)?;
+            in_order(claim, &mut found);
+            let set = self.set.get_or_insert_with(|| tx.working_set(now));
+            take(set, found, rooms, &mut self.taken);
+            Ok(())
+        })
+    }
+
+    fn taken(&mut self) -> &mut Vec<TakenJob> {
+        &mut self.taken
+    }
+
+    fn set(&self) -> Option<&WorkingSet> {
+        self.set.as_ref()
     }
 }
 
@@ -163,7 +174,8 @@ pub(crate) async fn peek(
     ];
     let row = tx.one_alone(Query::new(sql::PEEK, params)).await?.into_iter().next();
     let mut row = row.ok_or_else(|| SqlFailure::Unreadable("a look for work gave no answer".to_owned()))?;
-    let peek = Peek { now: row.moment()?, next_due: row.maybe_moment()? };
+    let (now, next_due) = (row.moment()?, row.maybe_moment()?);
     learn(state, &tx.shared, &start, row.maybe_json()?);
+    let peek = Peek { now, next_due, limits: row.int()? };
     Ok(peek)
 }

@@ -98,7 +98,13 @@ mod tests {
     fn claim(queue: &str) -> Claim {
         let room = ClaimQueue { queue: queue.into(), limit: 1, start: 1, any_kind: false };
         let kinds = Arc::new([KnownKind { kind: "work".into(), version: 1 }]);
-        Claim { worker: WorkerId::from_u128(1), queues: vec![room], kinds, aging: Aging::default() }
+        Claim {
+            worker: WorkerId::from_u128(1),
+            queues: vec![room],
+            kinds,
+            aging: Aging::default(),
+            limits: Default::default(),
+        }
     }
 
     fn job(queue: &str) -> NewJob {

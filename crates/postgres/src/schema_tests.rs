@@ -113,7 +113,13 @@ pub(crate) async fn run(store: &PostgresStore, dies: bool) {
     };
     store.enlist(worker).await.expect("enlisted");
     let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker: WORKER, queues: vec![room], kinds, aging: Aging::default() };
+    let claim = Claim {
+        worker: WORKER,
+        queues: vec![room],
+        kinds,
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     let taken = store.claim(claim).await.expect("live").jobs.remove(0);
     let header = taken.job.spec.header();
     let mut ending = Ending::plain(header.clone(), Cause::Succeeded, Decision::succeeded());

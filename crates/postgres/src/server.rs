@@ -32,7 +32,7 @@ impl Server for PostgresServer {
             let rounds = rounds(&claim.queues);
             let claimed = match &*rounds {
                 // In one statement if that can be, in a transaction otherwise.
-                [round] if short_claim::is_plain(&self.0, &tx.shared, round) => {
+                [round] if short_claim::is_plain(&self.0, &tx.shared, claim, round) => {
                     short_claim::take(tx, &self.0, claim, &rooms(round, usize::MAX)).await
                 }
                 _ => claim::claim(tx, &self.0, claim).await,

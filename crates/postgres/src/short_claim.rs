@@ -14,11 +14,12 @@ use crate::claim::{ClaimInfo, claim_info, learn, read, start, take_query};
 use crate::cursors::{ClaimStart, CursorUpdate};
 use crate::state::ServerState;
 
-/// True when one statement is enough: nothing is claimed ahead, and nobody listens for starts, which would have to be
+/// True when one statement is enough: nothing is claimed ahead, no limit has to be locked (H5), and nobody listens for starts, which would have to be
 /// reported in the order of the commits.
-pub(crate) fn is_plain(state: &ServerState, shared: &Shared, round: &[&ClaimQueue]) -> bool {
+pub(crate) fn is_plain(state: &ServerState, shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
     let unheard = state.short_claims || !shared.observer().wants_events();
-    unheard && round.iter().all(|queue| queue.start >= queue.limit)
+    let unlimited = claim.limits_in_reach().next().is_none();
+    unheard && unlimited && round.iter().all(|queue| queue.start >= queue.limit)
 }
 
 /// Takes due jobs.
@@ -75,13 +76,13 @@ impl TakenClaim {
         let mut found = read(shared, rows, rooms)?;
         learn(state, shared, start, Some(update));
         if found.is_empty() {
-            return Ok(Claimed { jobs: Vec::new(), now });
+            return Ok(Claimed::nothing(now));
         }
         let taken = found.iter().map(|(_, loaded)| (loaded.job.spec.id, loaded.record.starts_when_claimed()));
         let mut row = row_of(claim.worker, now, taken.collect());
         row.fence = fence;
         in_order(claim, &mut found);
         let jobs: Vec<LoadedJob> = found.into_iter().map(|(_, loaded)| loaded).collect();
-        Ok(Claimed { jobs: hand_out(shared, &row, jobs), now })
+        Ok(Claimed { jobs: hand_out(shared, &row, jobs), ..Claimed::nothing(now) })
     }
 }

@@ -304,6 +304,31 @@ pub(crate) const DEPTHS: &str = "SELECT n.behind, ((SELECT coalesce(sum(l.pendin
      (SELECT coalesce(sum(t.pending + t.waiting), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane \
      WHERE l.queue >= n.first AND l.queue < n.behind))::bigint FROM unnest($1::text[], $2::text[]) n(first, behind)";
 
+// Limits on runs (H5).
+
+/// The counts that are kept, and what is still to be added to them.
+macro_rules! run_count {
+    ($state:literal) => {
+        concat!(
+            "((SELECT coalesce(sum(l.",
+            $state,
+            "), 0) FROM backstop.lane l \
+             WHERE (n.queue = '' OR l.queue = n.queue) AND (n.kind = '' OR l.kind = n.kind)) + \
+             (SELECT coalesce(sum(t.",
+            $state,
+            "), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane \
+             WHERE (n.queue = '' OR l.queue = n.queue) AND (n.kind = '' OR l.kind = n.kind)))::bigint"
+        )
+    };
+}
+pub(crate) const RUN_COUNTS: &str = concat!(
+    "SELECT n.queue, n.kind, ",
+    run_count!("running"),
+    ", ",
+    run_count!("pending"),
+    " FROM unnest($1::text[], $2::text[]) n(queue, kind)"
+);
+
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
 /// The numbers of places grow in the order of the rows.
@@ -341,8 +366,8 @@ pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l 
 pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, \
      coalesce($9::text::jsonb, '{}') || '{\"holds_suspects\": true}'::jsonb, $10) \
      p(now bigint, id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
-pub(crate) const PEEK: &str =
-    "SELECT p.now, p.next_due, p.news FROM backstop.peek($1, $2, $3, $4, $5, $6::text::jsonb) p";
+pub(crate) const PEEK: &str = "SELECT p.now, p.next_due, p.news, coalesce((SELECT d.revision FROM backstop.document d \
+     WHERE d.drawer = 'run_limit' AND d.key = 'all'), 0) FROM backstop.peek($1, $2, $3, $4, $5, $6::text::jsonb) p";
 
 // Workers.
 

@@ -129,7 +129,13 @@ impl World {
 
     async fn claim(&self) -> Vec<ClaimedJob> {
         let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-        let claim = Claim { worker: WORKER, queues: vec![room], kinds: kinds(), aging: Aging::default() };
+        let claim = Claim {
+            worker: WORKER,
+            queues: vec![room],
+            kinds: kinds(),
+            aging: Aging::default(),
+            limits: Default::default(),
+        };
         self.store.claim(claim).await.expect("claimed").jobs
     }
 }

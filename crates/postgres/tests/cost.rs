@@ -94,7 +94,7 @@ impl Bench {
     fn wanted(&self) -> Claim {
         let queue = ClaimQueue { queue: "default".into(), limit: BATCH, start: BATCH, any_kind: false };
         let (worker, kinds, queues) = (self.worker, self.kinds.clone(), vec![queue]);
-        Claim { worker, queues, kinds, aging: Default::default() }
+        Claim { worker, queues, kinds, aging: Default::default(), limits: Default::default() }
     }
 
     async fn claim(&mut self) -> Vec<ClaimedJob> {

@@ -126,7 +126,13 @@ fn kinds() -> Arc<[KnownKind]> {
 
 fn claim(limit: usize) -> Claim {
     let queue = ClaimQueue { queue: "default".into(), limit, start: limit, any_kind: false };
-    Claim { worker: WORKER, queues: vec![queue], kinds: kinds(), aging: Aging::default() }
+    Claim {
+        worker: WORKER,
+        queues: vec![queue],
+        kinds: kinds(),
+        aging: Aging::default(),
+        limits: Default::default(),
+    }
 }
 
 fn job(number: u128) -> NewJob {

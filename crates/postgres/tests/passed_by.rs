@@ -79,7 +79,13 @@ impl World {
 async fn claim(store: &PostgresStore, worker: u128, limit: usize) -> Vec<JobId> {
     let queue = ClaimQueue { queue: "default".into(), limit, start: limit, any_kind: false };
     let worker = WorkerId::from_u128(worker);
-    let claim = Claim { worker, queues: vec![queue], kinds: kinds(), aging: Aging::default() };
+    let claim = Claim {
+        worker,
+        queues: vec![queue],
+        kinds: kinds(),
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     let claimed = store.claim(claim).await.expect("claimed");
     claimed.jobs.iter().map(|claimed| claimed.job.spec.id).collect()
 }

@@ -114,11 +114,12 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 45] = [
+pub const WITHOUT_DATA: [(&str, &str); 48] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/clock"),
     ("GET", "/api/v1/doctor"),
+    ("GET", "/api/v1/limits"),
     ("GET", "/api/v1/openapi.json"),
     ("GET", "/api/v1/ordering-keys"),
     ("GET", "/api/v1/queues"),
@@ -157,6 +158,8 @@ pub const WITHOUT_DATA: [(&str, &str); 45] = [
     ("POST", "/api/v1/work/heartbeat"),
     ("POST", "/api/v1/work/log"),
     ("POST", "/api/v1/work/progress"),
+    ("PUT", "/api/v1/limits/{name}"),
+    ("DELETE", "/api/v1/limits/{name}"),
     ("DELETE", "/api/v1/rules/{id}"),
     ("DELETE", "/api/v1/tokens/{name}"),
     ("DELETE", "/api/v1/webhooks/{id}"),

@@ -5,13 +5,17 @@
 use std::collections::{HashMap, HashSet};
 
 use backstop_core::job::State;
+use backstop_core::run_limit::{RunLimit, RunRooms};
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
+use backstop_store::run_limits::{ClaimPortion, part_queues};
 use backstop_store::working_set::claim_row::{Slot, shares};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
 use crate::failure::SqlFailure;
 use crate::row::{self, Row};
+use crate::run_limits::LockedLimits;
+use crate::session::Pending;
 use crate::shared::Shared;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
@@ -81,6 +85,100 @@ pub fn take(
     }
 }
 
+/// A claim under way on one server: how it finds due jobs and takes them out of `ready`.
+pub trait Taking: Send {
+    /// Takes from queues that differ, all in one go, best first for each of them.
+    fn serve<'a>(
+        &'a mut self,
+        tx: &'a mut Transaction,
+        claim: &'a Claim,
+        rooms: &'a [Room<'a>],
+    ) -> Pending<'a, ()>;
+
+    /// What was taken so far.
+    fn taken(&mut self) -> &mut Vec<TakenJob>;
+
+    /// The jobs that were taken; none before the first call of [`Taking::serve`].
+    fn set(&self) -> Option<&WorkingSet>;
+}
+
+/// Takes all that a claim gets, queue by queue where some are named twice or limits may be about them (H5).
+///
+/// # Errors
+/// Those of the connection.
+pub async fn take_all(
+    taking: &mut dyn Taking,
+    tx: &mut Transaction,
+    claim: &Claim,
+    limits: &mut RunRooms,
+) -> Result<(), SqlFailure> {
+    let in_reach: Vec<&RunLimit> = claim.limits_in_reach().collect();
+    for round in rounds(&claim.queues) {
+        let before = taking.taken().len();
+        let (free, limited) = part_queues(&in_reach, &round);
+        if in_reach.is_empty() || !free.is_empty() {
+            let rooms = rooms(&free, ClaimRow::MOST - taking.taken().len());
+            taking.serve(tx, claim, &rooms).await?;
+        }
+        for queue in limited {
+            take_limited(taking, tx, claim, queue.clone(), limits).await?;
+        }
+        if !in_reach.is_empty() {
+            sort_by_queue(taking, claim, before);
+        }
+    }
+    if taking.set().is_none() {
+        // Whether the worker lives, and what time it is, is told all the same.
+        taking.serve(tx, claim, &[]).await?;
+    }
+    Ok(())
+}
+
+/// Takes from a queue that limits may be about, as long as they leave room for more.
+async fn take_limited(
+    taking: &mut dyn Taking,
+    tx: &mut Transaction,
+    claim: &Claim,
+    mut queue: ClaimQueue,
+    limits: &mut RunRooms,
+) -> Result<(), SqlFailure> {
+    loop {
+        let before = taking.taken().len();
+        let most = ClaimRow::MOST - before;
+        let Some(ClaimPortion { claim: portion, limited }) = ClaimPortion::of(claim, &queue, limits, most)
+        else {
+            return Ok(());
+        };
+        let wanted: Vec<&ClaimQueue> = portion.queues.iter().collect();
+        let asked = portion.queues.first().map_or(0, |queue| queue.limit);
+        taking.serve(tx, &portion, &rooms(&wanted, most)).await?;
+        let new = taking.taken().split_off(before);
+        for (id, started) in &new {
+            if let Some(spec) = taking.set().and_then(|set| set.job(*id)).map(|loaded| &loaded.job.spec) {
+                limits.take(&spec.queue, &spec.kind);
+            }
+            queue.limit = queue.limit.saturating_sub(1);
+            queue.start = queue.start.saturating_sub(usize::from(*started));
+        }
+        let filled = new.len() >= asked;
+        taking.taken().extend(new);
+        if !limited || !filled {
+            return Ok(());
+        }
+    }
+}
+
+/// Jobs come in the order of the queues that were asked for, whichever were served first.
+fn sort_by_queue(taking: &mut dyn Taking, claim: &Claim, from: usize) {
+    let mut taken = taking.taken().split_off(from);
+    let place = |queue: &str| claim.queues.iter().position(|wanted| *wanted.queue == *queue);
+    taken.sort_by_cached_key(|(id, _)| {
+        let loaded = taking.set().and_then(|set| set.job(*id));
+        loaded.and_then(|loaded| place(&loaded.job.spec.queue))
+    });
+    taking.taken().extend(taken);
+}
+
 /// A claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
 #[must_use]
 pub fn row_of(worker: WorkerId, now: Timestamp, mut taken: Vec<TakenJob>) -> ClaimRow {
@@ -106,12 +204,14 @@ pub async fn save(
     set: WorkingSet,
     taken: Vec<TakenJob>,
     mut first: Vec<Request>,
+    limits: &LockedLimits,
 ) -> Result<Claimed, SqlFailure> {
-    let now = set.now;
+    let (now, held_until) = (set.now, limits.rooms.held_until());
     if taken.is_empty() {
         tx.commit(first).await?;
-        return Ok(Claimed { jobs: Vec::new(), now });
+        return Ok(Claimed { held_until, ..Claimed::nothing(now) });
     }
+    first.push(limits.keep());
     let jobs: Vec<LoadedJob> = taken.iter().filter_map(|(id, _)| set.job(*id).cloned()).collect();
     let mut writes = set.into_writes();
     for loaded in &jobs {
@@ -122,7 +222,7 @@ pub async fn save(
     // The fence is drawn when the rows are locked, so it is larger than any fence they have had (L5).
     let fence = tx.write_after(first, writes, now).await?.pop().unwrap_or_default();
     row.fence = row::first(fence, Row::int)?.map(Fence).unwrap_or_default();
-    Ok(Claimed { jobs: hand_out(&tx.shared, &row, jobs), now })
+    Ok(Claimed { jobs: hand_out(&tx.shared, &row, jobs), now, held_until })
 }
 
 /// Writes a claim, and answers its fence.

@@ -45,6 +45,7 @@ mod operate;
 mod purge;
 mod query;
 pub mod row;
+pub mod run_limits;
 pub mod server;
 pub mod session;
 pub mod shared;

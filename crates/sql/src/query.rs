@@ -131,6 +131,7 @@ fn show(stored: FoundJob, extras: Extras, roster: &Roster) -> JobView {
     let spec = &stored.job.spec;
     JobView {
         waits_for_code: record.state == State::Pending && roster.holds(&spec.queue, &spec.kind, spec.version),
+        held_by: None,
         last_failure: extras.last_failure,
         result: extras.result.filter(|_| ended),
         warning: extras.warning.filter(|_| ended),

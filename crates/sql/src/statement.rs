@@ -84,6 +84,12 @@ pub enum Statement {
     LockDepths,
     /// Rows `from, end` of queues: `end, count` of jobs that wait there.
     Depths,
+    /// Rows `drawer, key`: `key, revision, body` of documents, locked in one order.
+    LockDocumentBodies,
+    /// Rows `drawer, key`: `key, body` of documents.
+    DocumentBodies,
+    /// Rows `queue, kind`, each of which may be empty for all: both, and `running, pending` (H5).
+    RunCounts,
     /// Rows `key, id`: jobs that join lines, in this order (L21).
     InsertPlaces,
     /// Rows `id`: jobs that do not wait in a line any more.

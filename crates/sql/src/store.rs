@@ -12,6 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
+use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
@@ -29,7 +30,8 @@ use crate::server::Server;
 use crate::shared::Shared;
 use crate::transaction::{Call, Transaction};
 use crate::{
-    archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, submit, worker,
+    archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, run_limits, submit,
+    worker,
 };
 
 /// What a renewal may take at least, however short the lease is.
@@ -403,6 +405,10 @@ impl InspectStore for ServerStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         self.read(|tx| Box::pin(query::held_lanes(tx)))
+    }
+
+    fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
+        self.read(verb!(run_limits::views, limits))
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

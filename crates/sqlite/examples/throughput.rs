@@ -98,7 +98,13 @@ async fn work(store: &SqliteStore, jobs: usize) -> Outcome<Duration> {
     };
     store.enlist(worker).await?;
     let room = ClaimQueue { queue: "default".into(), limit: WORK_BATCH, start: WORK_BATCH, any_kind: false };
-    let claim = Claim { worker: WORKER, queues: vec![room], kinds, aging: Aging::default() };
+    let claim = Claim {
+        worker: WORKER,
+        queues: vec![room],
+        kinds,
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     let start = Instant::now();
     let mut done = 0;
     loop {

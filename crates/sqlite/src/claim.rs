@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use backstop_core::job::{Stale, StoredJob};
+use backstop_core::run_limit::RunRooms;
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
@@ -17,6 +18,7 @@ use crate::error::SqliteFailure;
 use crate::fence;
 use crate::lanes::LaneCache;
 use crate::rows::{self, LaneRow, StateRow};
+use crate::run_limits;
 use crate::sql;
 use crate::transaction::{WriteTransaction, stale};
 use crate::worker::LiveWorkers;
@@ -26,7 +28,8 @@ pub(crate) fn claim(tx: &mut WriteTransaction<'_>, claim: &Claim) -> Result<Clai
     tx.expect_live(claim.worker)?;
     // The counts of lanes are about to be read.
     tx.flush()?;
-    let mut taking = Taking { claim, fence: None, jobs: Vec::new() };
+    let rooms = run_limits::rooms(tx.conn, claim, tx.now)?;
+    let mut taking = Taking { claim, fence: None, jobs: Vec::new(), rooms };
     let mut named: HashSet<&str> = HashSet::new();
     for (wanted, lanes) in reachable(tx.conn, tx.lanes, claim)? {
         if !named.insert(&wanted.queue) {
@@ -35,7 +38,8 @@ pub(crate) fn claim(tx: &mut WriteTransaction<'_>, claim: &Claim) -> Result<Clai
         }
         taking.take_from(tx, wanted, &lanes)?;
     }
-    Ok(Claimed { jobs: taking.jobs, now: tx.now })
+    run_limits::keep(tx.conn, &taking.rooms)?;
+    Ok(Claimed { jobs: taking.jobs, now: tx.now, held_until: taking.rooms.held_until() })
 }
 
 /// A claim under way.
@@ -44,6 +48,8 @@ struct Taking<'a> {
     /// Drawn with the first job that is taken: an idle worker's claims write nothing.
     fence: Option<Fence>,
     jobs: Vec<ClaimedJob>,
+    /// What limits leave room for (H5).
+    rooms: RunRooms,
 }
 
 impl Taking<'_> {
@@ -56,8 +62,9 @@ impl Taking<'_> {
         let mut merge = Merge::over(self.claim, lanes, wanted.limit);
         let (mut taken, mut at_once) = (0, 0);
         while taken < wanted.limit
-            && let Some((stored, job)) = merge.next(tx)?
+            && let Some((stored, job)) = merge.next(tx, &self.rooms)?
         {
+            self.rooms.take(&job.spec.queue, &job.spec.kind);
             let started = at_once < wanted.start && stored.record.starts_when_claimed();
             self.take(tx, stored, job, started)?;
             taken += 1;
@@ -187,13 +194,20 @@ impl<'a> Merge<'a> {
     fn next(
         &mut self,
         tx: &mut WriteTransaction<'_>,
+        rooms: &RunRooms,
     ) -> Result<Option<(StateRow, StoredJob)>, SqliteFailure> {
         while let Some(index) = self.headless.pop() {
             self.show_head(tx, index)?;
         }
-        let Some(Reverse((_, _, index))) = self.heads.pop() else { return Ok(None) };
-        self.headless.push(index);
-        Ok(self.streams[index].ahead.pop_front())
+        while let Some(Reverse((_, _, index))) = self.heads.pop() {
+            let stream = &mut self.streams[index];
+            // A lane that limits leave no room for has given all that this claim gets of it.
+            if rooms.left(&stream.lane.queue, &stream.lane.kind) > 0 {
+                self.headless.push(index);
+                return Ok(stream.ahead.pop_front());
+            }
+        }
+        Ok(None)
     }
 
     fn show_head(&mut self, tx: &mut WriteTransaction<'_>, index: usize) -> Result<(), SqliteFailure> {
@@ -251,7 +265,7 @@ pub(crate) fn peek(
             (a, b) => a.or(b),
         };
     }
-    Ok(Peek { now, next_due })
+    Ok(Peek { now, next_due, limits: run_limits::revision(conn)? })
 }
 
 /// Counts the start of prefetched jobs (C5).

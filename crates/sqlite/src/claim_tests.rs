@@ -69,6 +69,7 @@ fn claim(store: &SqliteStore, queues: impl Iterator<Item = usize>, limit: usize)
         queues: queues.map(room).collect(),
         kinds: kinds(),
         aging: Default::default(),
+        limits: Default::default(),
     };
     let jobs = block_on(store.claim(wanted)).expect("claimed").jobs.len();
     (jobs, runs())

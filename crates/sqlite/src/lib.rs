@@ -42,6 +42,7 @@ mod query;
 mod queue;
 mod readers;
 mod rows;
+mod run_limits;
 mod schema;
 mod sql;
 mod store;

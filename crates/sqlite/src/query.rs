@@ -68,6 +68,7 @@ impl Snapshot<'_> {
                 job: rows::job(row, stored.id, &lane)?,
                 waits_for_code: record.state == State::Pending
                     && roster.holds(&lane.queue, &lane.kind, lane.version),
+                held_by: None,
                 last_failure: rows::failure(row, AT)?,
                 result: if ended { row.get(AT + 3)? } else { None },
                 warning: if ended { row.get(AT + 4)? } else { None },

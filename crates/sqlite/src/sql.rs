@@ -160,6 +160,9 @@ pub(crate) const STATE_UPDATE_DONE_LISTED: &str =
 
 // How many jobs wait (H12).
 
+/// Claimed and pending jobs of a queue and a kind, each of which may be NULL for all.
+pub(crate) const RUN_COUNTS: &str = "SELECT coalesce(sum(running), 0), coalesce(sum(pending), 0) FROM backstop_lane \
+     WHERE (?1 IS NULL OR queue = ?1) AND (?2 IS NULL OR kind = ?2)";
 pub(crate) const DEPTH: &str =
     "SELECT coalesce(sum(pending + waiting), 0) FROM backstop_lane WHERE queue >= ?1 AND queue < ?2";
 
@@ -269,6 +272,7 @@ pub(crate) const DOCUMENT_SAVE: &str = "INSERT INTO backstop_document (drawer, k
      VALUES (?1, ?2, 1, ?3) ON CONFLICT (drawer, key) DO UPDATE SET revision = revision + 1, body = excluded.body";
 pub(crate) const DOCUMENT_PUT: &str =
     "INSERT OR REPLACE INTO backstop_document (drawer, key, revision, body) VALUES (?1, ?2, 1, ?3)";
+pub(crate) const DOCUMENT_BODY: &str = "SELECT body FROM backstop_document WHERE drawer = ?1 AND key = ?2";
 pub(crate) const DOCUMENT_DELETE: &str = "DELETE FROM backstop_document WHERE drawer = ?1 AND key = ?2";
 pub(crate) const DOCUMENTS_FROM: &str = "SELECT key, revision, body FROM backstop_document \
      WHERE drawer = ?1 AND key >= ?2 ORDER BY key LIMIT ?3";

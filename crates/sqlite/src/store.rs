@@ -12,6 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
 };
+use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
@@ -29,7 +30,7 @@ use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
     archive, check, claim, document, duty, fence, finish, incident, lines, open, operate, purge, queue,
-    submit, worker,
+    run_limits, submit, worker,
 };
 
 /// A store in one SQLite file.
@@ -298,6 +299,10 @@ impl InspectStore for SqliteStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         self.read(|snapshot| snapshot.held_lanes())
+    }
+
+    fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
+        self.read(move |snapshot| run_limits::views(snapshot, &limits))
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

@@ -49,7 +49,13 @@ fn succeed(store: &dyn Store) {
     };
     block_on(store.enlist(known)).expect("enlisted");
     let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker: WORKER, queues: vec![room], kinds, aging: Aging::default() };
+    let claim = Claim {
+        worker: WORKER,
+        queues: vec![room],
+        kinds,
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     let claimed = block_on(store.claim(claim)).expect("claimed").jobs.remove(0);
     let ending = Ending::plain(claimed.job.spec.header(), Cause::Succeeded, Decision::succeeded());
     let ended = block_on(store.finish(vec![Finish { lease: claimed.lease, ending }])).expect("ended");

@@ -44,7 +44,13 @@ fn enlist(store: &SqliteStore, worker: WorkerId) {
 
 fn claim(store: &SqliteStore, worker: WorkerId, limit: usize) -> Vec<ClaimedJob> {
     let room = ClaimQueue { queue: "default".into(), limit, start: limit, any_kind: false };
-    let claim = Claim { worker, queues: vec![room], kinds: kinds(), aging: Aging::default() };
+    let claim = Claim {
+        worker,
+        queues: vec![room],
+        kinds: kinds(),
+        aging: Aging::default(),
+        limits: Default::default(),
+    };
     block_on(store.claim(claim)).expect("claimed").jobs
 }
 

@@ -65,7 +65,8 @@ impl Both {
         };
         block_on(self.store.enlist(known)).expect("enlisted");
         let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-        let claim = Claim { worker, queues: vec![room], kinds, aging: Aging::default() };
+        let claim =
+            Claim { worker, queues: vec![room], kinds, aging: Aging::default(), limits: Default::default() };
         block_on(self.store.claim(claim)).expect("claimed").jobs.remove(0)
     }
 }

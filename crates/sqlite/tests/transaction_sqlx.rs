@@ -67,7 +67,8 @@ impl Both {
         };
         self.store.enlist(known).await.expect("enlisted");
         let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-        let claim = Claim { worker, queues: vec![room], kinds, aging: Aging::default() };
+        let claim =
+            Claim { worker, queues: vec![room], kinds, aging: Aging::default(), limits: Default::default() };
         let claimed = self.store.claim(claim).await.expect("claimed").jobs.remove(0);
         let ending = Ending::plain(claimed.job.spec.header(), Cause::Succeeded, Decision::succeeded());
         Finish { lease: claimed.lease, ending }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::job::{Aging, Record, StoredJob};
+use backstop_core::run_limit::RunLimit;
 use backstop_core::{Lease, Timestamp, WorkerId};
 
 use crate::KnownKind;
@@ -18,6 +19,23 @@ pub struct Claim {
     pub kinds: Arc<[KnownKind]>,
     /// How waiting counts against priority.
     pub aging: Aging,
+    /// How runs are limited (H5): what these leave no room for is not taken. See [`crate::run_limits`].
+    pub limits: Arc<[RunLimit]>,
+}
+
+impl Claim {
+    /// The limits that may be about what it asks for.
+    pub fn limits_in_reach(&self) -> impl Iterator<Item = &RunLimit> {
+        let asked = |limit: &&RunLimit| {
+            let mut open = self.queues.iter().filter(|wanted| wanted.limit > 0);
+            let known = |kind: &str| self.kinds.iter().any(|known| *known.kind == *kind);
+            open.any(|wanted| {
+                limit.may_cover_queue(&wanted.queue)
+                    && limit.kind.as_deref().is_none_or(|kind| wanted.any_kind || known(kind))
+            })
+        };
+        self.limits.iter().filter(asked)
+    }
 }
 
 /// Room in one queue.
@@ -41,6 +59,17 @@ pub struct Claimed {
     pub jobs: Vec<ClaimedJob>,
     /// The store's clock at the claim.
     pub now: Timestamp,
+    /// Set when a limit has no room left (H5): the earliest moment at which one of them lets another job start, or
+    /// `Timestamp::MAX` when a run has to end first.
+    pub held_until: Option<Timestamp>,
+}
+
+impl Claimed {
+    /// A claim that took nothing.
+    #[must_use]
+    pub const fn nothing(now: Timestamp) -> Self {
+        Self { jobs: Vec::new(), now, held_until: None }
+    }
 }
 
 /// One job that a worker now holds.
@@ -75,6 +104,8 @@ pub struct Peek {
     pub now: Timestamp,
     /// When the earliest job that this worker could take is or becomes due; none when there is none.
     pub next_due: Option<Timestamp>,
+    /// The revision of the document of limits (H5), 0 when there is none: see [`crate::run_limits`].
+    pub limits: i64,
 }
 
 impl Peek {

@@ -36,6 +36,7 @@ pub mod operate;
 pub mod purge;
 pub mod query;
 pub mod run;
+pub mod run_limits;
 pub mod submit;
 pub mod summary;
 pub mod text;
@@ -334,6 +335,20 @@ macro_rules! conformance {
                 a_tenant_is_counted_over_all_its_queues
                 racing_clients_never_exceed_a_depth
                 children_and_callbacks_find_a_place
+            ]
+            run_limits: [
+                no_more_run_at_once_than_the_limit
+                whatever_ends_a_run_makes_room
+                a_limited_kind_lets_others_pass
+                all_limits_hold_together
+                no_more_start_in_a_time_than_the_rate
+                the_room_of_the_dead_comes_back
+                a_job_that_nobody_takes_holds_no_room
+                a_limit_that_is_lowered_takes_effect_at_the_next_claim
+                racing_claims_never_exceed_a_limit
+                what_is_claimed_ahead_counts
+                limits_show_what_is_used_of_them
+                a_look_tells_the_revision_of_limits
             ]
             lines: [
                 jobs_of_one_key_run_one_after_the_other

@@ -43,11 +43,15 @@ pub enum Drawer {
     Gates,
     /// The job that a remote worker runs alone (C3), by the id of the worker's name.
     Suspects,
+    /// How runs are limited (H5): one document, see [`crate::run_limits`].
+    RunLimits,
+    /// What the rates of limits have left, by the name of the limit.
+    RunBuckets,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -61,6 +65,8 @@ impl Drawer {
         Self::Webhooks,
         Self::Gates,
         Self::Suspects,
+        Self::RunLimits,
+        Self::RunBuckets,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -86,6 +92,8 @@ impl Drawer {
             Self::Webhooks => "webhook",
             Self::Gates => "gate",
             Self::Suspects => "suspect",
+            Self::RunLimits => "run_limit",
+            Self::RunBuckets => "run_bucket",
         }
     }
 }

@@ -12,6 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
+use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
@@ -154,6 +155,7 @@ verbs! {
         prunable(keep: Duration, most: usize) -> usize;
         archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
         held_lanes() -> Vec<HeldLane>;
+        run_limits(limits: Vec<RunLimit>) -> Vec<RunLimitView>;
         lines(range: LineRange) -> Page<LineView, String>;
         check() -> Vec<Finding>;
     }

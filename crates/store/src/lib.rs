@@ -33,6 +33,7 @@ pub mod model;
 pub mod observer;
 pub mod query;
 pub mod retire;
+pub mod run_limits;
 pub mod show;
 pub mod submit;
 pub mod versions;

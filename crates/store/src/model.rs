@@ -21,6 +21,7 @@ mod lanes;
 mod lines;
 mod operate;
 mod query;
+mod run_limits;
 mod submit;
 mod tables;
 mod worker;
@@ -36,6 +37,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
 };
+use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{ModelCommit, Tables};
@@ -333,6 +335,10 @@ impl InspectStore for ModelStore {
 
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.held_lanes(now))) })
+    }
+
+    fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.run_limits(limits, now))) })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

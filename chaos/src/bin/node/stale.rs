@@ -20,7 +20,13 @@ pub(super) async fn run(engine: &Backstop, lease: Duration) -> JobResult {
         .enlist(NewWorker { id: worker, name, code_version: None, queues, kinds: kinds.clone(), lease })
         .await?;
     let queue = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim { worker, queues: vec![queue], kinds, aging: engine.config().aging };
+    let claim = Claim {
+        worker,
+        queues: vec![queue],
+        kinds,
+        aging: engine.config().aging,
+        limits: Default::default(),
+    };
     let claimed = store.claim(claim).await?.jobs.pop().ok_or("there is nothing to claim")?;
     println!("claimed {}", claimed.lease.job);
 

@@ -90,6 +90,15 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// Puts a body at a path.
+    pub(crate) async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Problem> {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
     /// Deletes what is at a path.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         self.call(Method::DELETE, path, None::<&()>).await

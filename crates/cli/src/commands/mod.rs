@@ -16,6 +16,7 @@ pub(crate) mod incident;
 pub(crate) mod job;
 mod json_lines;
 pub(crate) mod key;
+pub(crate) mod limit;
 pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
@@ -39,6 +40,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Job(command) => job::run(command, app).await,
         CliCommand::Queue(command) => queue::run(command, app).await,
         CliCommand::Key(command) => key::run(command, app).await,
+        CliCommand::Limit(command) => limit::run(command, app).await,
         CliCommand::Dead(command) => dead::run(command, app).await,
         CliCommand::Archive(command) => archive::run(command, app).await,
         CliCommand::Alert(command) => alert::run(command, app).await,

@@ -19,6 +19,10 @@ fn walk(keys: &'static [ConfigKey], before: &str, into: &mut Vec<(String, &'stat
         match key.shape {
             KeyShape::Section(keys) => walk(keys, &path, into),
             KeyShape::Named(keys) => walk(keys, &format!("{path}.mail"), into),
+            KeyShape::SectionAndNamed(own, keys) => {
+                walk(own, &path, into);
+                walk(keys, &format!("{path}.mail"), into);
+            }
             KeyShape::Value(_) | KeyShape::Open => into.push((path, key)),
         }
     }
@@ -65,6 +69,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
                 return format!("'{}'", words[words.len() - 2 + usize::from(words.len() == 2)]);
             }
             KeyShape::Value(ValueKind::Jitter) => "'none'",
+            KeyShape::Value(ValueKind::Rate) => "'5/s'",
             _ => "'text'",
         },
     };
@@ -81,6 +86,7 @@ fn beside(path: &str) -> String {
         "server.tls_cert" => "server.tls_key = 'k'\n".to_owned(),
         "server.tls_key" => "server.tls_cert = 'c'\n".to_owned(),
         "signing.required" | "signing.queues.mail.required" => format!("signing.keys = ['{KEY}']\n"),
+        "limits.mail.queue" | "limits.mail.kind" => "limits.mail.concurrency = 2\n".to_owned(),
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         _ => String::new(),
     }

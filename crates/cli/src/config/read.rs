@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
+use super::rate;
 use super::schema::{ConfigKey, FILE, KeyShape, ValueKind};
 use super::source::SettingSource;
 use crate::output::{brief, span};
@@ -111,6 +112,10 @@ impl Walk {
                 Some(table) => self.named(table, keys),
                 None => self.mismatch(value, "a table of tables"),
             },
+            KeyShape::SectionAndNamed(own, keys) => match value.get_ref().as_table() {
+                Some(table) => self.mixed(table, own, keys),
+                None => self.mismatch(value, "a table"),
+            },
             KeyShape::Value(kind) => match plain(kind, value.get_ref()) {
                 Ok(plain) => self.keep(key, kind, plain, value.span()),
                 Err(expected) => self.mismatch(value, &expected),
@@ -138,6 +143,20 @@ impl Walk {
             }
             self.path.pop();
         }
+    }
+
+    /// A table whose keys are known ones, or names of tables.
+    fn mixed(&mut self, table: &DeTable<'_>, own: &'static [ConfigKey], keys: &'static [ConfigKey]) {
+        let is_named = |name: &str, value: &Spanned<DeValue<'_>>| {
+            value.get_ref().is_table() && own.iter().all(|key| key.name != name)
+        };
+        let (mut named, mut plain) = (DeTable::new(), DeTable::new());
+        for (name, value) in table {
+            let into = if is_named(name.get_ref(), value) { &mut named } else { &mut plain };
+            into.insert(name.clone(), value.clone());
+        }
+        self.section(&plain, own);
+        self.named(&named, keys);
     }
 
     fn mismatch(&mut self, value: &Spanned<DeValue<'_>>, expected: &str) {
@@ -204,6 +223,12 @@ fn plain(kind: ValueKind, value: &DeValue<'_>) -> Result<PlainValue, String> {
             .or_else(|| count(value).map(|number| number.to_string()))
             .map(PlainValue::Text)
             .ok_or_else(|| "a number, or a range in quotes such as \"1..8\"".to_owned()),
+        ValueKind::Rate => match (text(value), value) {
+            (Some(given), _) => rate::parse(&given),
+            (None, DeValue::Table(_)) => rate::of_table(&as_json(value)),
+            _ => Err(rate::EXPECTED.to_owned()),
+        }
+        .map(|rate| PlainValue::Other(serde_json::to_value(rate).unwrap_or_default())),
         ValueKind::Jitter => text(value)
             .filter(|given| given.parse::<Jitter>().is_ok())
             .map(PlainValue::Text)

@@ -123,6 +123,7 @@ fn takes(key: &ConfigKey, entry: &ReferenceEntry) -> String {
         KeyShape::Value(ValueKind::Texts) => "list of strings".to_owned(),
         KeyShape::Value(ValueKind::Word(known)) => words(known),
         KeyShape::Value(ValueKind::Range) => "number or range".to_owned(),
+        KeyShape::Value(ValueKind::Rate) => "number in a time".to_owned(),
         KeyShape::Value(ValueKind::Jitter) => "`none`, `full`, `equal` or a percentage".to_owned(),
         _ if entry.value.starts_with('{') => "table".to_owned(),
         _ => "list".to_owned(),

@@ -7,6 +7,8 @@ pub(crate) enum KeyShape {
     Section(&'static [ConfigKey]),
     /// A table of tables: any name, each with these keys.
     Named(&'static [ConfigKey]),
+    /// A table with these keys, and beside them any name, each with the second ones.
+    SectionAndNamed(&'static [ConfigKey], &'static [ConfigKey]),
     /// A plain value.
     Value(ValueKind),
     /// Anything: a later version settles what, or whoever reads it does.
@@ -36,6 +38,8 @@ pub(crate) enum ValueKind {
     Jitter,
     /// A number, or a range as a string: `"1..8"`.
     Range,
+    /// So many in a time, as a string: `"100/1m"`.
+    Rate,
 }
 
 /// One key.
@@ -89,6 +93,7 @@ const QUEUE: &[ConfigKey] = &[
     value("expires_in_ms", ValueKind::Millis),
     value("unknown_kind", ValueKind::Word(&["wait", "fail"])),
     value("max_depth", ValueKind::Count),
+    value("rate", ValueKind::Rate),
 ];
 
 const KIND: &[ConfigKey] = &[
@@ -133,6 +138,14 @@ const LIMITS: &[ConfigKey] = &[
     value("kinds_per_tenant", ValueKind::Count),
     value("incidents_per_tenant", ValueKind::Count),
     value("max_depth_per_tenant", ValueKind::Count),
+];
+
+/// How runs are limited, over all workers (H5).
+const RUN_LIMIT: &[ConfigKey] = &[
+    value("queue", ValueKind::Text),
+    value("kind", ValueKind::Text),
+    value("concurrency", ValueKind::Count),
+    value("rate", ValueKind::Rate),
 ];
 
 const COMMAND: &[ConfigKey] = &[
@@ -211,6 +224,13 @@ pub(crate) fn find(path: &[&str]) -> Option<&'static ConfigKey> {
         match (key.shape, rest) {
             (KeyShape::Section(keys), rest) => below(keys, rest),
             (KeyShape::Named(keys), [_, rest @ ..]) => below(keys, rest),
+            (KeyShape::SectionAndNamed(own, keys), [name, rest @ ..]) => {
+                if own.iter().any(|key| key.name == *name) {
+                    below(own, &path[1..])
+                } else {
+                    below(keys, rest)
+                }
+            }
             (KeyShape::Value(_) | KeyShape::Open, []) => Some(key),
             _ => None,
         }
@@ -241,7 +261,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("masking", KeyShape::Named(&[value("fields", ValueKind::Texts)])),
     key("sanitize", KeyShape::Section(&[value("patterns", ValueKind::Texts)])),
     key("retry_budget", RETRY_BUDGET),
-    key("limits", KeyShape::Section(LIMITS)),
+    key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key(
         "retention",
         KeyShape::Section(&[

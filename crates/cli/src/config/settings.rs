@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::{Config, QueueConfig};
+use backstop::limits::RunLimit;
+use backstop::{Config, Limits, QueueConfig};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::StandardRedactor;
 use backstop_core::job::Aging;
@@ -19,7 +20,7 @@ use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
-use super::{alerts, defaults, env, handlers, isolation, keys, limits, scale};
+use super::{alerts, defaults, env, handlers, isolation, keys, limits, run_limits, scale};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -158,6 +159,9 @@ impl Settings {
             Ok(webhooks) => settings.server.settings.reporting.webhooks = webhooks,
             Err(further) => faults.extend(further),
         }
+        if let Some(fault) = run_limits::idle(&found, &settings.engine.run_limits) {
+            faults.push(fault);
+        }
         if let Err(fault) = keys::take(&found, &mut settings.engine) {
             faults.push(fault);
         }
@@ -200,6 +204,9 @@ impl Settings {
             (["workers", "aging"], PlainValue::Span(span)) => self.engine.aging = Aging(*span),
             (["workers", word], value) => scale::take(&mut self.scale, word, value)?,
             (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
+            (["limits", name, word], value) => {
+                run_limits::take(&mut self.engine.run_limits, name, word, value)?;
+            }
             (["retention", "succeeded"], PlainValue::Span(span)) => {
                 self.engine.retention.succeeded = Some(*span)
             }
@@ -266,6 +273,11 @@ impl Settings {
                 return Err("a queue in which no job may wait takes none: the minimum is 1".to_owned());
             }
             (["max_depth"], PlainValue::Count(count)) => queue.max_depth = Some(*count),
+            (["rate"], value) => {
+                queue.rate = run_limits::rate(value);
+                let limit = RunLimit { rate: queue.rate, ..RunLimit::of_queue(name) };
+                limit.check(&Limits::default()).map_err(|problem| problem.to_string())?;
+            }
             (rest, value) => defaults::take(&mut queue.defaults, rest, value)?,
         }
         Ok(())

@@ -175,6 +175,37 @@ fn the_retry_budget_is_set_checked_and_switched_off() {
 }
 
 #[test]
+fn limits_on_runs_are_read_beside_those_on_jobs() {
+    // H5, L20
+    let settings = load(
+        "[limits]\nbatch = 500\n[limits.partner]\nkind = 'call'\nconcurrency = 5\nrate = { count = 100, per = '1m' }\n\
+         [queues.mail]\nrate = '5/s'",
+    );
+    assert_eq!(settings.engine.limits.batch, 500);
+    let [partner] = &settings.engine.run_limits[..] else { panic!("{:?}", settings.engine.run_limits) };
+    assert_eq!(
+        (&*partner.name, partner.kind.as_deref(), partner.concurrency),
+        ("partner", Some("call"), Some(5))
+    );
+    assert_eq!(partner.rate.map(|rate| (rate.count, rate.per)), Some((100, Duration::from_secs(60))));
+    let mail = settings.engine.queues["mail"].rate.expect("it has one");
+    assert_eq!((mail.count, mail.per), (5, Duration::from_secs(1)));
+    for (text, problem) in [
+        ("[limits.a]\nconcurrency = 0", "0 would let nothing run"),
+        ("[limits.a]\nqueue = 'mail'", "`limits.a` limits nothing; give it `concurrency` or `rate`"),
+        ("[limits.a]\nrate = '0/s'", "a count of 0 would let nothing start"),
+        ("[queues.mail]\nrate = '0/s'", "a count of 0 would let nothing start"),
+        ("[limits.a]\nrate = '5'", "so many in a time, such as \"100/1m\" or \"5/s\""),
+        ("[limits.a]\nconcurency = 5", "unknown key `concurency` in [limits.a]: did you mean `concurrency`?"),
+        ("[limits]\nbach = 5", "unknown key `bach` in [limits]: did you mean `batch`?"),
+    ] {
+        let built = read(text).and_then(|found| Settings::build(&GivenSettings::default(), found, None));
+        let told: Vec<String> = built.expect_err(text).into_iter().map(|fault| fault.message).collect();
+        assert!(told.iter().any(|told| told.contains(problem)), "{text}: {told:?}");
+    }
+}
+
+#[test]
 fn handlers_open_what_they_say_and_faults_name_the_way_out() {
     // E4, E5, E6
     let real =

@@ -39,6 +39,9 @@ fn section(table: &DeTable<'_>, keys: &'static [ConfigKey], places: &mut Vec<Ran
                 let named = table.iter().filter_map(|(_, value)| value.get_ref().as_table());
                 named.for_each(|table| section(table, keys, places));
             }
+            (Some(ConfigKey { shape: KeyShape::SectionAndNamed(own, _), .. }), Some(table)) => {
+                section(table, own, places)
+            }
             _ => places.extend(credentials(value)),
         }
     }
@@ -71,6 +74,7 @@ fn has_secret(name: &str, keys: &[ConfigKey]) -> bool {
     keys.iter().any(|key| match key.shape {
         _ if key.secret => key.name == name,
         KeyShape::Section(keys) | KeyShape::Named(keys) => has_secret(name, keys),
+        KeyShape::SectionAndNamed(own, named) => has_secret(name, own) || has_secret(name, named),
         KeyShape::Value(_) | KeyShape::Open => false,
     })
 }

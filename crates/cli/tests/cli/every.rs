@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 57] = [
+const LINES: [&str; 60] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -32,6 +32,9 @@ const LINES: [&str; 57] = [
     "enqueue mail --ordering-key k",
     "key list",
     "key skip k",
+    "limit set slow --queue mail --rate 100/1m",
+    "limit list",
+    "limit delete slow",
     "dead list",
     "dead show LETTER",
     "dead export",

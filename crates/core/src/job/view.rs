@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{FailureRecord, LinePlace, Record, State, StoredJob};
+use super::{FailureRecord, LinePlace, Record, State, StoredJob, WaitDetail};
 use crate::failure::Cause;
 use crate::id::WorkerId;
 use crate::time::Timestamp;
@@ -18,6 +18,8 @@ pub struct JobView {
     pub record: Record,
     /// True when its lane is held because no live worker of its queue knows its kind and version (H10).
     pub waits_for_code: bool,
+    /// The limit that keeps it from starting (H5), where that was looked for: stores do not.
+    pub held_by: Option<WaitDetail>,
     /// The evidence of [`Record::last_failed_run`].
     pub last_failure: Option<FailureRecord>,
     /// What the latest run returned, as JSON text, once the job has ended.
@@ -29,11 +31,12 @@ pub struct JobView {
 }
 
 impl JobView {
-    /// The state that is shown: a pending job in a held lane is waiting (H10).
+    /// The state that is shown: a pending job in a held lane is waiting (H10), and so is one that a limit keeps from
+    /// starting (H5).
     #[must_use]
     pub fn state(&self) -> State {
         match self.record.state {
-            State::Pending if self.waits_for_code => State::Waiting,
+            State::Pending if self.waits_for_code || self.held_by.is_some() => State::Waiting,
             state => state,
         }
     }

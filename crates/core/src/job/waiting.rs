@@ -14,6 +14,10 @@ use crate::time::Timestamp;
 pub enum WaitReason {
     /// The jobs before it with the same ordering key (L21).
     OrderingKey,
+    /// The end of a run: as many as a limit allows run at once (H5).
+    Concurrency,
+    /// Its turn in a rate: as many as a limit allows have started (H5).
+    Rate,
     /// A worker whose code knows it (H10).
     Code,
 }
@@ -24,7 +28,7 @@ pub enum WaitReason {
 pub struct WaitDetail {
     /// What kind of thing is missing.
     pub reason: WaitReason,
-    /// Which one: the ordering key, or the kind that nobody knows.
+    /// Which one: the ordering key, the name of the limit, or the kind that nobody knows.
     pub key: String,
     /// The job that has what this one waits for; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +58,7 @@ impl JobView {
         let (reason, key) = match (&spec.ordering_key, self.record.state) {
             (Some(key), State::Waiting) => (WaitReason::OrderingKey, key.to_string()),
             _ if self.waits_for_code => (WaitReason::Code, spec.kind.to_string()),
+            (_, State::Pending) => return self.held_by.clone(),
             _ => return None,
         };
         Some(WaitDetail { reason, key, holder: None, until: None, position: None })

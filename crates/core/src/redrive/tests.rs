@@ -42,6 +42,7 @@ fn dead(id: u128, bug: &str) -> JobView {
         job: StoredJob { spec, created_at: at(0) },
         record,
         waits_for_code: false,
+        held_by: None,
         last_failure: Some(failure(bug)),
         result: None,
         warning: None,

@@ -50,6 +50,7 @@ impl Remote {
             let suspect = self.suspect_turn(&request.worker, request.lease).await?;
             let look = self.ask(&request, NOBODY, &request.queues, request.limit);
             let peek = self.parts.store.peek(&look).await?;
+            self.parts.limits.follow(&*self.parts.store, &self.parts.config, &peek).await?;
             let waits = matches!(suspect, SuspectTurn::Wait);
             if !waits && (peek.has_work() || matches!(suspect, SuspectTurn::Ready(..))) {
                 let taken = self.take(&request, suspect).await?;
@@ -160,7 +161,7 @@ impl Remote {
                 && suspect.note_started();
             if released { started.push(suspect) } else { alone.push(suspect) }
         }
-        Claimed { jobs: started, now: claimed.now }
+        Claimed { jobs: started, ..claimed }
     }
 
     /// Keeps one suspect for the worker, and hands the others back. It starts at once if the worker has nothing else;
@@ -214,7 +215,7 @@ impl Remote {
             return Ok(());
         }
         let mut refused = Vec::new();
-        let claimed = Claimed { jobs: vec![suspect], now: self.parts.store.now().await? };
+        let claimed = Claimed { jobs: vec![suspect], ..Claimed::nothing(self.parts.store.now().await?) };
         self.sort(request, claimed, request.lease, taken, &mut refused).await;
         taken.jobs.iter_mut().for_each(|handed| handed.grant.batch = batch);
         self.close(refused).await;
@@ -229,14 +230,15 @@ impl Remote {
         room: usize,
     ) -> Result<Claimed, StoreError> {
         let store = &self.parts.store;
-        let claim = self.ask(request, batch, std::slice::from_ref(queue), room);
+        let mut claim = self.ask(request, batch, std::slice::from_ref(queue), room);
         // One of several queues may well be empty, and a look costs less than a claim.
         if request.queues.len() > 1 {
             let peek = store.peek(&claim).await?;
             if !peek.has_work() {
-                return Ok(Claimed { jobs: Vec::new(), now: peek.now });
+                return Ok(Claimed::nothing(peek.now));
             }
         }
+        self.parts.limit(&mut claim).await?;
         store.claim(claim).await
     }
 
@@ -305,7 +307,13 @@ impl Remote {
             start: limit,
             any_kind: config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind),
         });
-        Claim { worker, queues: queues.collect(), kinds: request.kinds.clone(), aging: config.aging }
+        Claim {
+            worker,
+            queues: queues.collect(),
+            kinds: request.kinds.clone(),
+            aging: config.aging,
+            limits: Default::default(),
+        }
     }
 }
 
@@ -344,6 +352,7 @@ fn handed(
         started_at: record.hold.and_then(|hold| hold.started_at),
         record,
         waits_for_code: false,
+        held_by: None,
         last_failure: None,
         result: None,
         warning: None,

@@ -100,6 +100,7 @@ impl Remote {
         budgets.tell(&**store, config).await;
         self.parts.place(&mut endings).await;
         let written = write_apart(endings, |endings| store.finish(endings)).await?;
+        self.parts.runs_ended();
         for ((finish, answer), first) in written.iter().zip(first) {
             log_end(finish, answer.is_err());
             if first && answer.is_ok() {

@@ -70,7 +70,9 @@ impl InlineWorker {
         store.enlist(self.introduction(worker)).await?;
         let mut next = None;
         for queue in &self.queues {
-            let claimed = store.claim(self.claim(worker, queue)).await?;
+            let mut claim = self.claim(worker, queue);
+            self.executor.engine.parts.limit(&mut claim).await?;
+            let claimed = store.claim(claim).await?;
             if let Some(mut job) = claimed.jobs.into_iter().next() {
                 // A suspect is alone here by itself (C3).
                 let started = job.is_started()
@@ -117,6 +119,7 @@ impl InlineWorker {
             queues: vec![ClaimQueue { queue: queue.clone(), limit: 1, start: 1, any_kind }],
             kinds: self.executor.kinds.known(),
             aging: config.aging,
+            limits: Arc::default(),
         }
     }
 

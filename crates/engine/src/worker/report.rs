@@ -145,6 +145,7 @@ impl Outbox {
             match write_apart(batch.endings, |endings| parts.store.finish(endings)).await {
                 Ok(answers) => {
                     pause = PAUSE_MIN;
+                    parts.runs_ended();
                     let written: Vec<PendingEnding> = self.lock().drain(..count).collect();
                     for (report, (finish, answer)) in written.iter().zip(&answers) {
                         log_end(finish, answer.is_err());

@@ -212,7 +212,7 @@ impl backstop_store::Layer for HeldElsewhere {
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         self.claims.fetch_add(1, Ordering::SeqCst);
         if self.held.load(Ordering::SeqCst) {
-            let nothing = Claimed { jobs: Vec::new(), now: Timestamp::EPOCH };
+            let nothing = Claimed::nothing(Timestamp::EPOCH);
             return Box::pin(std::future::ready(Ok(nothing)));
         }
         self.inner.claim(claim)

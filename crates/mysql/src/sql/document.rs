@@ -19,6 +19,18 @@ pub(crate) const LOCK: Bulk = Bulk {
     tail: ") k STRAIGHT_JOIN backstop_document d FORCE INDEX (PRIMARY) \
            ON d.drawer = k.k0 AND d.name = k.k1 FOR UPDATE",
 };
+pub(crate) const LOCK_BODIES: Bulk = Bulk {
+    head: "SELECT d.name, d.revision, d.body FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: LOCK.row,
+    between: UNION,
+    tail: LOCK.tail,
+};
+pub(crate) const BODIES: Bulk = Bulk {
+    head: "SELECT d.name, d.body FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: LOCK.row,
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_document d FORCE INDEX (PRIMARY) ON d.drawer = k.k0 AND d.name = k.k1",
+};
 /// Meets a duplicate when somebody else has written the same one since it was looked for.
 pub(crate) const INSERT: Bulk = Bulk {
     head: "INSERT INTO backstop_document (drawer, name, revision, body) VALUES ",

@@ -115,7 +115,8 @@ impl World {
         };
         self.store.enlist(known).await.expect("enlisted");
         let room = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-        let claim = Claim { worker, queues: vec![room], kinds, aging: Aging::default() };
+        let claim =
+            Claim { worker, queues: vec![room], kinds, aging: Aging::default(), limits: Default::default() };
         self.store.claim(claim).await.expect("claimed").jobs.remove(0)
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod health;
 mod ids;
 pub(crate) mod incidents;
 pub(crate) mod jobs;
+pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod names;
 pub(crate) mod openapi;

@@ -1,6 +1,7 @@
 //! What people do about failures over HTTP: incidents, re-drive plans, rules; and who is there to work.
 
 mod incidents;
+mod limits;
 mod redrives;
 mod rules;
 mod scale;

@@ -248,6 +248,7 @@ pub(super) fn claim(worker: WorkerId, limit: usize) -> Claim {
         queues: vec![room("default", limit)],
         kinds: knows(&[("work", 1)]),
         aging: Aging::default(),
+        limits: Default::default(),
     }
 }
 

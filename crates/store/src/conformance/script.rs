@@ -8,6 +8,7 @@ use std::time::Duration;
 use backstop_core::failure::{TerminalReason, Verdict};
 use backstop_core::incident::IncidentState;
 use backstop_core::job::{Aging, Operation, Progress, Retention, State};
+use backstop_core::run_limit::{RunLimit, RunRate};
 use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
@@ -84,7 +85,9 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (4, Script::prune),
     (2, |script| ScriptCommand::Survey(Box::new(script.filter()), script.count(40))),
     (1, |script| {
-        ScriptCommand::Documents(DocumentRange::first(script.dice.one_of(&Drawer::ALL), script.count(4)))
+        let drawer = script.dice.one_of(&Drawer::ALL);
+        let drawer = if drawer == Drawer::RunBuckets { Drawer::RunLimits } else { drawer };
+        ScriptCommand::Documents(DocumentRange::first(drawer, script.count(4)))
     }),
     (1, |script| ScriptCommand::ArchivePage(PageRequest { limit: script.count(4), after: None })),
     (1, |_| ScriptCommand::Reopen),
@@ -211,7 +214,26 @@ impl Script {
             queues.extend(queues.first().cloned());
         }
         let aging = Aging(Duration::from_secs(self.dice.one_of(&[0, 3, 900])));
-        Claim { worker: self.enlisted(), queues, kinds: self.kinds(), aging }
+        let limits = self.limits(&mut queues);
+        Claim { worker: self.enlisted(), queues, kinds: self.kinds(), aging, limits }
+    }
+
+    /// Limits for every third claim (H5), by what was thrown for it: no die is thrown for them.
+    fn limits(&self, queues: &mut [ClaimQueue]) -> Arc<[RunLimit]> {
+        let seed: usize = queues.iter().map(|wanted| wanted.limit + 2 * wanted.start).sum();
+        if !seed.is_multiple_of(3) {
+            return Arc::default();
+        }
+        // How limits count kinds that nobody knows is not for a property to say.
+        queues.iter_mut().for_each(|wanted| wanted.any_kind = false);
+        let rate = RunRate { count: 3, per: Duration::from_secs(60) };
+        let first = queues.first().map(|wanted| wanted.queue.clone());
+        let all = [
+            RunLimit { concurrency: Some(4), ..RunLimit::new("all") },
+            RunLimit { kind: Some(KINDS[0].into()), concurrency: Some(2), ..RunLimit::new("kind") },
+            RunLimit { queue: first, rate: Some(rate), ..RunLimit::new("rate") },
+        ];
+        all.into_iter().skip(seed % 2).collect()
     }
 
     /// A hold that a claim once gave: mostly one that may still stand, now and then one that never was.

@@ -6,6 +6,7 @@ use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView, Operated, Operation, State};
+use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_core::{JobId, Refusal};
 
 use crate::{
@@ -127,6 +128,10 @@ pub trait InspectStore: Send + Sync + 'static {
     /// Lanes with pending jobs on a served queue that no live worker knows the kind of (H10), over all
     /// priorities, by queue, kind and version.
     fn held_lanes(&self) -> Answer<'_, Vec<HeldLane>>;
+
+    /// What is used of limits on runs (H5), in the order given. Jobs that are claimed are counted, whatever became of
+    /// their worker.
+    fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>>;
 
     /// Lists the lines that have a head, by key (L21).
     ///

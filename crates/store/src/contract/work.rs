@@ -65,6 +65,11 @@ pub trait WorkStore: Send + Sync + 'static {
     /// start any more is passed by (L19): [`Self::expire`] fails it, so that a claim writes about nothing but what it
     /// takes, and no job that cannot be failed keeps others from their turn (C7).
     ///
+    /// Where a limit of the claim leaves no room (H5), jobs that it is about are passed by, and stay as they are: due,
+    /// uncharged, holding nothing. A limit counts the jobs that are claimed, those of dead workers until their runs are
+    /// ended; its rate counts what was taken, however it went on. Of all claims with limits of one name, one decides at
+    /// a time.
+    ///
     /// All jobs of one claim share one fence. The first claim of a store that takes a job gets fence 1, each later
     /// one that takes a job the next number, also after a restart; a claim that takes none uses no number up. On a
     /// database server a transaction that failed may have used one up.

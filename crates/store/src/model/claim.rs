@@ -2,22 +2,26 @@
 
 use backstop_core::event;
 use backstop_core::job::Stale;
+use backstop_core::run_limit::RunRooms;
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
-use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Error, Peek};
+use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Drawer, Error, Peek, run_limits};
 
 impl Tables {
     pub(super) fn claim(&mut self, claim: &Claim, commit: &mut ModelCommit) -> Result<Claimed, Error> {
         self.expect_live(claim.worker, commit.now)?;
         let fence = Fence(self.latest_fence + 1);
-        let mut claimed = Claimed { jobs: Vec::new(), now: commit.now };
+        let mut claimed = Claimed::nothing(commit.now);
+        let mut rooms = self.run_rooms(claim, commit.now);
         for wanted in &claim.queues {
-            self.claim_queue(claim, wanted, fence, &mut claimed, commit);
+            self.claim_queue(claim, wanted, fence, (&mut rooms, &mut claimed), commit);
         }
         if !claimed.jobs.is_empty() {
             self.latest_fence = fence.0;
         }
+        self.keep_buckets(&rooms);
+        claimed.held_until = rooms.held_until();
         Ok(claimed)
     }
 
@@ -26,7 +30,7 @@ impl Tables {
         claim: &Claim,
         wanted: &ClaimQueue,
         fence: Fence,
-        claimed: &mut Claimed,
+        (rooms, claimed): (&mut RunRooms, &mut Claimed),
         commit: &mut ModelCommit,
     ) {
         let (mut taken, mut at_once) = (0, 0);
@@ -35,6 +39,10 @@ impl Tables {
                 return;
             }
             let Some(row) = self.jobs.get_mut(&id) else { continue };
+            let spec = row.job.spec.clone();
+            if rooms.left(&spec.queue, &spec.kind) == 0 {
+                continue;
+            }
             let started = at_once < wanted.start && row.record.starts_when_claimed();
             if row.record.claim(claim.worker, fence, commit.now, started).is_err() {
                 continue;
@@ -47,6 +55,7 @@ impl Tables {
                 record: row.record.clone(),
                 lease: Lease { job: id, worker: claim.worker, fence },
             });
+            rooms.take(&spec.queue, &spec.kind);
             taken += 1;
             at_once += usize::from(started);
         }
@@ -87,7 +96,9 @@ impl Tables {
 
     pub(super) fn peek(&self, claim: &Claim, now: Timestamp) -> Peek {
         let reached = claim.queues.iter().flat_map(|wanted| self.reach(claim, wanted, now));
-        Peek { now, next_due: reached.map(|(_, row)| row.record.run_at).min() }
+        let limits = self.documents.get(&(Drawer::RunLimits, run_limits::KEY.to_owned()));
+        let limits = limits.map_or(0, |(revision, _)| *revision);
+        Peek { now, next_due: reached.map(|(_, row)| row.record.run_at).min(), limits }
     }
 
     pub(super) fn start(&mut self, leases: &[Lease], commit: &mut ModelCommit) -> Vec<Result<(), Stale>> {

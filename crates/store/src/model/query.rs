@@ -20,6 +20,7 @@ impl Tables {
             job: (*row.job).clone(),
             record: record.clone(),
             waits_for_code: self.waits_for_code(row, now),
+            held_by: None,
             last_failure: failed.and_then(|run| run.failure.clone()),
             result: shown.and_then(|run| run.result.clone()),
             warning: shown.and_then(|run| run.warning.clone()),

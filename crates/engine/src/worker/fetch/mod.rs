@@ -8,7 +8,7 @@ mod wanted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_store::{Claim, Error as StoreError, Peek};
+use backstop_store::{Claim, Claimed, Error as StoreError, Peek};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -65,11 +65,12 @@ impl RunningWorker {
         }
     }
 
-    /// Claims, and starts what comes; answers how many those are.
-    async fn take(self: &Arc<Self>, wanted: Wanted) -> Result<usize, StoreError> {
-        let claimed = self.store().claim(wanted.claim).await?;
-        let taken = claimed.jobs.len();
-        self.dispatch(claimed.jobs, wanted.room);
+    /// Claims, and starts what comes.
+    async fn take(self: &Arc<Self>, mut wanted: Wanted) -> Result<TakenWork, StoreError> {
+        self.parts().limit(&mut wanted.claim).await?;
+        let Claimed { jobs, now, held_until } = self.store().claim(wanted.claim).await?;
+        let taken = TakenWork { jobs: jobs.len(), held_for: held_until.map(|until| now.until(until)) };
+        self.dispatch(jobs, wanted.room);
         Ok(taken)
     }
 
@@ -79,6 +80,11 @@ impl RunningWorker {
         let worker = self.clone();
         let look = tokio::spawn(async move { worker.store().peek(&claim).await });
         let peek = look.await.ok()?.ok()?;
+        // An offer that was left under other limits is withdrawn.
+        let parts = self.parts();
+        if !parts.limits.follow(&*parts.store, &parts.config, &peek).await.ok()? {
+            return None;
+        }
         self.loops.silent(&RESTS_ON).is_none().then_some(peek)
     }
 
@@ -97,6 +103,13 @@ impl RunningWorker {
             () = self.stop.cancelled() => {}
         }
     }
+}
+
+/// What a claim brought.
+struct TakenWork {
+    jobs: usize,
+    /// Limits have no room left, for about this long (H5).
+    held_for: Option<Duration>,
 }
 
 /// Carries out the steps of the table.
@@ -126,13 +139,16 @@ impl Fetcher<'_> {
             FetchStep::Look => {
                 let claim = self.wanted().claim.clone();
                 let peek = self.worker.store().peek(&claim).await?;
+                let parts = self.worker.parts();
+                parts.limits.follow(&*parts.store, &parts.config, &peek).await?;
                 Ok(FetchEvent::Looked { found: Found::of(&peek), now: Instant::now() })
             }
             FetchStep::Claim => {
                 let wanted = self.take_wanted();
                 let asked = wanted.asked();
-                let taken = self.worker.take(wanted).await?;
-                Ok(FetchEvent::Claimed { taken, asked, notified: self.notified(), now: Instant::now() })
+                let TakenWork { jobs: taken, held_for } = self.worker.take(wanted).await?;
+                let (notified, now) = (self.notified(), Instant::now());
+                Ok(FetchEvent::Claimed { taken, asked, held_for, notified, now })
             }
             FetchStep::WorkOff => {
                 let filled = self.work_off().await?;
@@ -215,7 +231,7 @@ impl Fetcher<'_> {
             if goes_on && under_way.len() < AHEAD && self.worker.room() >= BATCH && self.is_ready() {
                 let (worker, wanted) = (self.worker.clone(), self.worker.want());
                 let asked = wanted.asked();
-                under_way.spawn(async move { Ok(worker.take(wanted).await? >= asked) });
+                under_way.spawn(async move { Ok(worker.take(wanted).await?.jobs >= asked) });
                 continue;
             }
             let Some(ended) = under_way.join_next().await else { break };
@@ -240,7 +256,8 @@ impl Fetcher<'_> {
         state: &mut FetchState,
     ) -> Result<WaitResult, StoreError> {
         let (worker, heartbeat) = (self.worker, self.heartbeat);
-        let wanted = self.take_wanted();
+        let mut wanted = self.take_wanted();
+        wanted.claim.limits = worker.parts().limits.last_read();
         let full = wanted.room.iter().any(|room| room.count() == 0);
         let looked_for = wanted.claim.clone();
         let (offer, room) = wanted.at_once();

@@ -60,8 +60,9 @@ pub(super) enum FetchEvent {
     Prepared { asked: usize },
     /// The store was asked whether there is work.
     Looked { found: Found, now: Instant },
-    /// A claim was answered. `notified`: work was announced meanwhile.
-    Claimed { taken: usize, asked: usize, notified: bool, now: Instant },
+    /// A claim was answered. `held_for`: limits have no room left for about this long. `notified`: work was announced
+    /// meanwhile.
+    Claimed { taken: usize, asked: usize, held_for: Option<Duration>, notified: bool, now: Instant },
     /// Claims were made until one was not filled, or no room was left for a whole batch.
     WorkedOff { filled: bool, notified: bool },
     /// There may be room.
@@ -186,6 +187,17 @@ impl FetchState {
             }
             FetchEvent::Looked { found: Found::Nothing { due_in }, now } => {
                 FetchStep::StandBy { until: self.look_again(due_in, now) }
+            }
+            // There is work, and looking for it would only find that. Whoever ends a run here announces it.
+            FetchEvent::Claimed { taken, asked, held_for: Some(span), notified: false, now }
+                if taken < asked =>
+            {
+                if taken > 0 {
+                    self.interval.found_work();
+                }
+                self.idle_until = Some(self.look_again(Some(span), now));
+                (self.work, self.credible) = (Work::Unknown, true);
+                self.begin()
             }
             // If it was seen, somebody else has it in hand: claiming again at once would go on for as long as that
             // lasts.

@@ -107,6 +107,7 @@ impl RunningWorker {
             queues: wanted,
             kinds: self.kinds.clone(),
             aging: self.parts().config.aging,
+            limits: Default::default(),
         };
         Wanted { claim, room }
     }

@@ -196,6 +196,7 @@ async fn what_maintenance_retires_is_in_it() {
         queues: vec![queue],
         kinds: dead.kinds.clone(),
         aging: engine.config().aging,
+        limits: Default::default(),
     };
     engine.store().enlist(dead).await.unwrap();
     assert_eq!(engine.store().claim(claim).await.unwrap().jobs.len(), 1);

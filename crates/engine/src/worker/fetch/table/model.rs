@@ -28,6 +28,10 @@ struct World {
     notice: bool,
     free: u8,
     running: u8,
+    /// Runs that have ended, and the store has not heard of it.
+    unwritten: u8,
+    /// So many may be held at once, by a limit (H5).
+    most: u8,
     buffered: u8,
     /// A slot was freed since the loop last waited for one.
     freed: bool,
@@ -40,7 +44,7 @@ struct World {
 }
 
 impl World {
-    fn new(prefetch: u8) -> Self {
+    fn new(prefetch: u8, most: u8) -> Self {
         Self {
             state: FetchState::new(Duration::from_millis(40), Duration::from_secs(30), prefetch > 0, None),
             step: FetchStep::Begin { afresh: true },
@@ -51,6 +55,8 @@ impl World {
             notice: false,
             free: SLOTS,
             running: 0,
+            unwritten: 0,
+            most,
             buffered: 0,
             freed: false,
             wanted: None,
@@ -61,6 +67,15 @@ impl World {
 
     fn visible(&self) -> u8 {
         self.due + self.unannounced + self.taken
+    }
+
+    fn is_limited(&self) -> bool {
+        self.most < u8::MAX
+    }
+
+    /// What the limit leaves.
+    fn left(&self) -> u8 {
+        self.most - self.running - self.buffered - self.unwritten
     }
 
     fn give_back(&mut self) -> (u8, u8) {
@@ -82,10 +97,11 @@ impl World {
         self.running += starts;
     }
 
-    /// Takes what there is; answers how many.
+    /// Takes what there is; answers how many, of how many.
     fn claim(&mut self) -> (usize, usize) {
         let (start, ahead) = self.give_back();
-        let taken = (start + ahead).min(self.due + self.unannounced);
+        let most = if self.is_limited() { start.min(self.left()) } else { start + ahead };
+        let taken = most.min(self.due + self.unannounced);
         let announced = taken.min(self.due);
         self.due -= announced;
         self.unannounced -= taken - announced;
@@ -121,7 +137,9 @@ impl World {
             }
             FetchStep::Claim => {
                 let (taken, asked) = world.claim();
-                vec![world.then(FetchEvent::Claimed { taken, asked, notified: self.notice, now })]
+                let held_for = (world.left() == 0).then_some(Duration::MAX);
+                let notified = self.notice;
+                vec![world.then(FetchEvent::Claimed { taken, asked, held_for, notified, now })]
             }
             FetchStep::WorkOff => {
                 let mut all = self.clone();
@@ -183,7 +201,8 @@ impl World {
             world.due += 1;
             world.notice = true;
         });
-        let offers = matches!(self.step, FetchStep::StandBy { .. }) && !self.served;
+        // What has limits is never handed over with its submit.
+        let offers = matches!(self.step, FetchStep::StandBy { .. }) && !self.served && !self.is_limited();
         for notice in [self.notice, true] {
             may(own > 0 && offers && self.wanted.is_some_and(|(start, _)| start > 0), &|world| {
                 world.left[0] -= 1;
@@ -214,6 +233,11 @@ impl World {
             world.running -= 1;
             world.free += 1;
             world.freed = true;
+            world.unwritten += u8::from(world.is_limited());
+        });
+        may(self.unwritten > 0, &|world| {
+            world.unwritten -= 1;
+            world.notice = true;
         });
         worlds
     }
@@ -222,7 +246,7 @@ impl World {
     fn complaint(&self) -> Option<&'static str> {
         let (start, ahead) = self.wanted.unwrap_or_default();
         let waits_for_work = matches!(self.step, FetchStep::StandBy { .. });
-        if waits_for_work && self.due > 0 && start + ahead > 0 {
+        if waits_for_work && self.due > 0 && start + ahead > 0 && self.left() > 0 {
             return Some("an announced job is passed by");
         }
         if self.buffered > 0 && start + self.free > 0 {
@@ -261,10 +285,10 @@ impl World {
     }
 }
 
-fn explore(prefetch: u8) -> usize {
+fn explore(prefetch: u8, most: u8) -> usize {
     let now = Instant::now();
     let mut seen = HashSet::new();
-    let mut open = vec![World::new(prefetch)];
+    let mut open = vec![World::new(prefetch, most)];
     while let Some(world) = open.pop() {
         if !seen.insert(world.clone()) {
             continue;
@@ -277,7 +301,10 @@ fn explore(prefetch: u8) -> usize {
                 for later in world.timer(now).waits(now) {
                     let room = world.wanted.is_some_and(|(start, ahead)| start + ahead > 0);
                     let found = claimable(&later) == 0 || claimable(&later) < claimable(&world);
-                    assert!(!room || found, "its timer does not find what is due: {world:#?}");
+                    assert!(
+                        !room || found || world.left() == 0,
+                        "its timer does not find what is due: {world:#?}"
+                    );
                 }
                 open.push(world.timer(now));
             }
@@ -294,7 +321,16 @@ fn explore(prefetch: u8) -> usize {
 fn no_order_of_events_leaves_a_job_beside_a_free_slot() {
     // L2, L13
     for prefetch in [0, 1] {
-        let states = explore(prefetch);
+        let states = explore(prefetch, u8::MAX);
+        assert!(states > 1_000, "the search went somewhere: {states} states");
+    }
+}
+
+#[test]
+fn no_order_of_events_leaves_a_job_beside_room_that_a_limit_has() {
+    // H5
+    for (prefetch, most) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+        let states = explore(prefetch, most);
         assert!(states > 1_000, "the search went somewhere: {states} states");
     }
 }

@@ -28,7 +28,15 @@ fn every_event_has_its_step() {
     let (afresh, go_on) = (FetchStep::Begin { afresh: true }, FetchStep::Begin { afresh: false });
     let began = FetchEvent::Began { ready: true, now };
     let nothing = |due_in| FetchEvent::Looked { found: Found::Nothing { due_in }, now };
-    let claimed = |taken, asked, notified| FetchEvent::Claimed { taken, asked, notified, now };
+    let claimed =
+        |taken, asked, notified| FetchEvent::Claimed { taken, asked, held_for: None, notified, now };
+    let held = |taken, asked| FetchEvent::Claimed {
+        taken,
+        asked,
+        held_for: Some(Duration::MAX),
+        notified: false,
+        now,
+    };
     let prepared = |asked| FetchEvent::Prepared { asked };
     let wait_until = |until| FetchStep::StandBy { until };
     let unready = FetchEvent::Began { ready: false, now };
@@ -55,6 +63,8 @@ fn every_event_has_its_step() {
         ("and not later than without one", &state(), nothing(Some(LEASE)), wait_until(now + FIRST_LOOK)),
         ("a notice that was for others", &expecting(), claimed(0, 2, false), afresh),
         ("work that somebody else has in hand", &seen, claimed(0, 2, false), go_on),
+        ("limits have no room left", &seen, held(0, 2), go_on),
+        ("limits left room for some", &expecting(), held(1, 2), go_on),
         ("a claim that took all there was", &expecting(), claimed(1, 2, false), afresh),
         ("a claim that was filled", &expecting(), claimed(2, 2, false), FetchStep::WorkOff),
         ("a claim ahead that was filled", &ahead, claimed(2, 2, false), FetchStep::AwaitRoom),
@@ -91,7 +101,7 @@ fn what_it_believes_after_each_event() {
         (state.work, state.credible)
     };
     let doubting = || FetchState { credible: false, ..expecting() };
-    let claimed = |taken, notified| FetchEvent::Claimed { taken, asked: 2, notified, now };
+    let claimed = |taken, notified| FetchEvent::Claimed { taken, asked: 2, held_for: None, notified, now };
     assert_eq!(after(expecting(), claimed(0, false)), (Work::Unknown, false), "the notice was for others");
     assert_eq!(after(doubting(), claimed(1, true)), (Work::Expected, true), "what came meanwhile");
     assert_eq!(after(doubting(), claimed(1, false)), (Work::Unknown, true));

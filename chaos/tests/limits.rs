@@ -1,0 +1,145 @@
+//! Limits on runs while workers are killed at random: never more at once than allowed, never more starts than the rate
+//! gives, and the room of the dead comes back (H5).
+
+#![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
+
+use std::time::{Duration, Instant};
+
+use backstop::limits::{RunLimit, RunRate};
+use backstop::{Backstop, Timestamp};
+use backstop_chaos::group::{NodeGroup, progressed};
+use backstop_chaos::journal::Journal;
+use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::NodeStart;
+use backstop_chaos::work::{CampaignJob, policy};
+use backstop_chaos::{journal_layer, rounds, seed};
+use backstop_store::{JobFilter, PageRequest, Submit};
+
+const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
+const LEASE_MS: u64 = 500;
+
+/// Runs at once. Three processes have slots for many more.
+const AT_ONCE: u64 = 7;
+/// Starts in a time, by another limit that is about the same jobs: it is hardly ever the tighter one.
+const RATE: RunRate = RunRate { count: 60, per: Duration::from_millis(200) };
+
+async fn fill(engine: &Backstop, jobs: u64) {
+    let job = |number: u64| {
+        // Some fail or snooze first, none is a dead letter.
+        let number = if number % 10 == 2 { 3 } else { number };
+        let job = engine.enqueue(CampaignJob { number }).policy(policy());
+        job.into_new_job().expect("admitted")
+    };
+    let jobs: Vec<_> = (0..jobs).map(job).collect();
+    for batch in jobs.chunks(500) {
+        let batch = Submit { jobs: batch.to_vec(), atomic: true };
+        let answers = engine.store().submit(batch).await.expect("stored");
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    }
+}
+
+/// When each run of every job began and ended, by the store's clock.
+async fn runs(engine: &Backstop) -> Vec<(Timestamp, Timestamp)> {
+    let (mut runs, mut after) = (Vec::new(), None);
+    loop {
+        let page =
+            engine.jobs(JobFilter::default(), PageRequest { limit: 500, after }).await.expect("readable");
+        for view in &page.items {
+            let rows = engine.attempts(view.job.spec.id, PageRequest::first(500)).await.expect("readable");
+            runs.extend(rows.items.iter().map(|row| (row.started_at, row.finished_at)));
+        }
+        after = page.next;
+        if after.is_none() {
+            return runs;
+        }
+    }
+}
+
+/// The most runs at one moment. One that ends and one that starts at the same moment do not meet.
+fn most_at_once(runs: &[(Timestamp, Timestamp)]) -> u64 {
+    let ends = runs.iter().map(|(_, end)| (*end, false));
+    let mut moments: Vec<(Timestamp, bool)> =
+        runs.iter().map(|(start, _)| (*start, true)).chain(ends).collect();
+    moments.sort_unstable();
+    let (mut now, mut most) = (0_i64, 0_i64);
+    for (_, starts) in moments {
+        now += if starts { 1 } else { -1 };
+        most = most.max(now);
+    }
+    u64::try_from(most).unwrap_or_default()
+}
+
+/// The most starts in any time as long as the rate's: the bucket, and what flows into it meanwhile.
+fn most_started(runs: &[(Timestamp, Timestamp)]) -> usize {
+    let mut starts: Vec<Timestamp> = runs.iter().map(|(start, _)| *start).collect();
+    starts.sort_unstable();
+    let within = |from: usize| starts.partition_point(|start| *start < starts[from].after(RATE.per)) - from;
+    (0..starts.len()).map(within).max().unwrap_or_default()
+}
+
+async fn kill_workers(kind: StoreKind) {
+    let jobs = u64::try_from(rounds(400, 4_000)).unwrap_or(400);
+    let mut dice = fastrand::Rng::with_seed(seed());
+    let location = StoreLocation::new(kind, "limits");
+    let began = Instant::now();
+    let engine = location.open().await;
+    let limit = RunLimit { concurrency: Some(AT_ONCE), ..RunLimit::of_queue("default") };
+    engine.limits().set(limit).await.expect("a limit");
+    let rate = RunLimit { rate: Some(RATE), ..RunLimit::new("all") };
+    engine.limits().set(rate).await.expect("a limit");
+    let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
+    let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
+    let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
+    fill(&submitter, jobs).await;
+    let (mut succeeded, mut kills) = (0, 0);
+    while succeeded < jobs * 2 / 3 {
+        // Now and then, so that not all the room is held by the dead.
+        tokio::time::sleep(Duration::from_millis(dice.u64(200..700))).await;
+        succeeded = progressed(&engine, succeeded).await;
+        group.replace_one(&mut dice);
+        kills += 1;
+    }
+    let report = group.settle().await;
+    let runs = runs(&engine).await;
+    let (at_once, started) = (most_at_once(&runs), most_started(&runs));
+    println!(
+        "{kind}: {jobs} jobs, {kills} kills in {:.0?}: {at_once} of {AT_ONCE} at once, {started} starts in {:?}; {report}",
+        began.elapsed(),
+        RATE.per
+    );
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    assert!(at_once <= AT_ONCE, "{at_once} ran at once, {AT_ONCE} may");
+    assert!(at_once >= AT_ONCE / 2, "the room is used: {at_once} ran at once, {AT_ONCE} may");
+    let most = usize::try_from(2 * RATE.count).unwrap_or(usize::MAX);
+    assert!(started <= most, "{started} started within {:?}, {most} may", RATE.per);
+    let queue = engine.queues().list().await.expect("readable").remove(0);
+    assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
+    assert!(report.crashes > 0, "the campaign did something");
+}
+
+#[test]
+fn what_overlaps_is_counted() {
+    // H5: the count that the campaigns rest on.
+    let at = |from: i64, to: i64| (Timestamp::from_micros(from), Timestamp::from_micros(to));
+    assert_eq!(most_at_once(&[at(0, 10), at(10, 20), at(20, 30)]), 1);
+    assert_eq!(most_at_once(&[at(0, 10), at(9, 20), at(9, 12), at(11, 30)]), 3);
+    assert_eq!(most_started(&[at(0, 1), at(1, 2), at(199_999, 300_000), at(200_000, 300_000)]), 3);
+}
+
+#[tokio::test]
+async fn limits_hold_while_workers_are_killed_on_sqlite() {
+    // H5, L15, C1
+    kill_workers(StoreKind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn limits_hold_while_workers_are_killed_on_postgres() {
+    // H5, L15, C1
+    kill_workers(StoreKind::Postgres).await;
+}
+
+#[tokio::test]
+async fn limits_hold_while_workers_are_killed_on_mariadb() {
+    // H5, L15, C1
+    kill_workers(StoreKind::Mariadb).await;
+}

@@ -1,0 +1,78 @@
+//! Whether a run may call its dependency.
+
+use std::time::Duration;
+
+use super::{Circuit, CircuitSettings, CircuitState};
+use crate::id::JobId;
+use crate::time::Timestamp;
+
+/// How long a run that tries a dependency may take to tell what came of it, before another one may try.
+const LONGEST_PROBE: Duration = Duration::from_secs(60);
+
+/// How soon to ask again while others try it.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether a run may call its dependency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CircuitAdmission {
+    /// It may.
+    Go {
+        /// The generation that its result belongs to.
+        generation: u64,
+    },
+    /// It may once the store knows that it tries: see [`Circuit::take_probe`].
+    Probe,
+    /// It may not before this moment.
+    Wait {
+        /// When.
+        until: Timestamp,
+    },
+}
+
+impl Circuit {
+    /// Whether a run of a job may call the dependency now.
+    #[must_use]
+    pub fn admit(&self, job: JobId, settings: &CircuitSettings, now: Timestamp) -> CircuitAdmission {
+        let generation = self.generation;
+        match self.state {
+            CircuitState::Closed => match self.turn_of(job, settings) {
+                Some(until) if until > now => CircuitAdmission::Wait { until },
+                _ => CircuitAdmission::Go { generation },
+            },
+            CircuitState::Open => match self.until {
+                Some(until) if until > now => CircuitAdmission::Wait { until },
+                _ => CircuitAdmission::Probe,
+            },
+            CircuitState::HalfOpen if self.has_probes_left(settings, now) => CircuitAdmission::Probe,
+            CircuitState::HalfOpen => CircuitAdmission::Wait { until: now.after(ASK_AGAIN) },
+        }
+    }
+
+    /// When a job's turn comes after the circuit has closed: each has its own place in the slow start, the same on every
+    /// node. None for a circuit that was never open, or was closed by hand.
+    fn turn_of(&self, job: JobId, settings: &CircuitSettings) -> Option<Timestamp> {
+        let since = self.since.filter(|_| self.by.is_none())?;
+        // The last bytes of an id are random.
+        let place = u32::from_be_bytes(job.as_bytes()[12..].try_into().unwrap_or_default());
+        Some(since.after(settings.slow_start.mul_f64(f64::from(place) / f64::from(u32::MAX))))
+    }
+
+    fn has_probes_left(&self, settings: &CircuitSettings, now: Timestamp) -> bool {
+        let out = self.probes.iter().filter(|since| now.since(**since) < LONGEST_PROBE).count();
+        u64::try_from(out).unwrap_or(u64::MAX) < settings.probes
+    }
+
+    /// Notes that a run tries the dependency; answers the generation of its result, or none when others have taken all
+    /// tries.
+    pub fn take_probe(&mut self, settings: &CircuitSettings, now: Timestamp) -> Option<u64> {
+        if self.state == CircuitState::Open && self.until.is_none_or(|until| until <= now) {
+            self.turn(CircuitState::HalfOpen, None, now);
+        }
+        if self.state != CircuitState::HalfOpen || !self.has_probes_left(settings, now) {
+            return None;
+        }
+        self.probes.retain(|since| now.since(*since) < LONGEST_PROBE);
+        self.probes.push(now);
+        Some(self.generation)
+    }
+}

@@ -1,0 +1,184 @@
+//! How many runs there may be at once, and how many may start in a time, over the whole cluster (H5).
+//!
+//! A limit is asked when jobs are claimed, under a lock of its own: it counts what runs, and takes starts out of a
+//! bucket. A job that finds no room stays where it is, due and uncharged, and holds nothing; so a job that nobody takes
+//! never keeps others from running. [`RunRooms`] is what limits leave room for while one claim takes jobs.
+
+mod bucket;
+mod rooms;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use bucket::RunBucket;
+pub use rooms::{RunRooms, RunUse};
+
+use crate::admit;
+use crate::job::{WaitDetail, WaitReason};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::time::{Timestamp, millis};
+
+/// Limits that a store holds at most: each claim compares its queues and kinds with all of them.
+pub const MOST_RUN_LIMITS: usize = 500;
+
+/// The longest time that a rate counts starts in.
+const LONGEST_RATE: Duration = Duration::from_secs(366 * 86_400);
+
+/// How runs of some jobs are limited, on all workers together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RunLimit {
+    /// What people call it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub name: Arc<str>,
+    /// For jobs of this queue only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub queue: Option<Arc<str>>,
+    /// For jobs of this kind only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub kind: Option<Arc<str>>,
+    /// So many run at once, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u64>,
+    /// So many start in a time, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RunRate>,
+}
+
+/// So many starts in a time: a bucket that holds `count` starts and is filled evenly, from empty to full in `per`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RunRate {
+    /// How many.
+    pub count: u64,
+    /// In which time.
+    #[serde(rename = "per_ms", with = "millis")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    pub per: Duration,
+}
+
+impl RunLimit {
+    /// A limit of this name that holds nothing back yet.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), queue: None, kind: None, concurrency: None, rate: None }
+    }
+
+    /// The limit of a queue, as its settings make it.
+    #[must_use]
+    pub fn of_queue(queue: &str) -> Self {
+        Self { queue: Some(queue.into()), ..Self::new(format!("queue:{queue}")) }
+    }
+
+    /// True when it is about jobs of this queue and kind.
+    #[must_use]
+    pub fn covers(&self, queue: &str, kind: &str) -> bool {
+        self.may_cover_queue(queue) && self.kind.as_deref().is_none_or(|own| own == kind)
+    }
+
+    /// True when it may be about jobs of this queue.
+    #[must_use]
+    pub fn may_cover_queue(&self, queue: &str) -> bool {
+        self.queue.as_deref().is_none_or(|own| own == queue)
+    }
+
+    /// Checks what a person asked for.
+    ///
+    /// # Errors
+    /// A [`Refusal`] that names what is wrong.
+    pub fn check(&self, limits: &Limits) -> Result<(), Refusal> {
+        admit::name("limit", &self.name, limits)?;
+        if let Some(queue) = &self.queue {
+            admit::queue_name(queue, limits)?;
+        }
+        if let Some(kind) = &self.kind {
+            admit::name("kind", kind, limits)?;
+        }
+        if self.concurrency.is_none() && self.rate.is_none() {
+            return Err(Refusal::invalid("limit", "it limits nothing; give it a concurrency or a rate"));
+        }
+        if self.concurrency == Some(0) {
+            let problem = "0 would let nothing run; pause the queue, or give 1 or more";
+            return Err(Refusal::invalid("concurrency", problem));
+        }
+        self.rate.map_or(Ok(()), RunRate::check)
+    }
+}
+
+impl RunRate {
+    fn check(self) -> Result<(), Refusal> {
+        if self.count == 0 {
+            let problem = "a count of 0 would let nothing start; pause the queue, or give 1 or more";
+            return Err(Refusal::invalid("rate", problem));
+        }
+        if self.per < Duration::from_millis(1) || self.per > LONGEST_RATE {
+            return Err(Refusal::invalid("rate", "its time is between 1 ms and 366 days"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RunRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {:?}", self.count, self.per)
+    }
+}
+
+/// A limit as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunLimitView {
+    /// What it says.
+    pub limit: RunLimit,
+    /// What is used of it.
+    pub used: RunUse,
+    /// Pending jobs that it is about, whenever they are due.
+    pub pending: u64,
+    /// The moment of this view.
+    pub now: Timestamp,
+}
+
+impl RunLimitView {
+    /// When it lets another job start: now, at a moment that its rate knows, or none where a run has to end first.
+    #[must_use]
+    pub fn next_start(&self) -> Option<Timestamp> {
+        let full = |most: u64| self.used.running >= most;
+        if self.limit.concurrency.is_some_and(full) {
+            return None;
+        }
+        Some(self.limit.rate.map_or(self.now, |rate| self.used.bucket.next_start(rate, self.now)))
+    }
+
+    /// What a job waits for that it keeps from starting; none while it lets jobs start.
+    #[must_use]
+    pub fn holds(&self) -> Option<WaitDetail> {
+        let next = self.next_start();
+        let reason = if next.is_none() { WaitReason::Concurrency } else { WaitReason::Rate };
+        let key = self.limit.name.to_string();
+        self.is_full().then_some(WaitDetail { reason, key, holder: None, until: next, position: None })
+    }
+
+    /// How much of it is used, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let running = self.used.running;
+        let at_once = self.limit.concurrency.map(|most| format!("{running} of {most} run"));
+        let starts = self.limit.rate.map(|rate| {
+            format!("{} of {} starts are left", self.used.bucket.left(rate, self.now), rate.count)
+        });
+        at_once.into_iter().chain(starts).collect::<Vec<_>>().join(", ")
+    }
+
+    /// True when it lets nothing start now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.next_start().is_none_or(|next| next > self.now)
+    }
+}

@@ -1,0 +1,155 @@
+//! How many runs there may be at once, and start in a time, over all workers (H5): changed while programs run.
+
+pub use backstop_core::run_limit::{MOST_RUN_LIMITS, RunBucket, RunLimit, RunLimitView, RunRate, RunUse};
+
+pub(crate) mod cache;
+mod held;
+
+use std::sync::Arc;
+
+use backstop_core::Refusal;
+use backstop_store::Error as StoreError;
+
+use self::cache::StoredLimit;
+use crate::engine::Backstop;
+use crate::parts::EngineParts;
+
+/// Why a limit was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitProblem {
+    /// It cannot be used.
+    #[error(transparent)]
+    Invalid(#[from] Refusal),
+    /// There are too many.
+    #[error("there are {MOST_RUN_LIMITS} limits already; delete some before setting another")]
+    TooMany,
+    /// Others change limits all the time.
+    #[error("limits were changed by others again and again; nothing was changed, try once more")]
+    Changing,
+    /// The store is away.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The limits of a store: see [`Backstop::limits`].
+#[derive(Debug, Clone, Copy)]
+pub struct RunLimits<'a> {
+    parts: &'a Arc<EngineParts>,
+}
+
+impl Backstop {
+    /// How many jobs may run at once and how many may start in a time, by queue and kind, over all workers of the store
+    /// (H5). What settings say of a queue is among them, named `queue:NAME`. Every worker follows a change within two
+    /// seconds.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// use backstop::limits::{RunLimit, RunLimitView, RunLimits, RunRate};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let limits: RunLimits<'_> = engine.limits();
+    /// let rate = RunRate { count: 100, per: Duration::from_secs(60) };
+    /// let calls = RunLimit { kind: Some("call".into()), rate: Some(rate), ..RunLimit::new("partner") };
+    /// limits.set(calls.clone()).await?;
+    /// let seen: Vec<RunLimitView> = limits.list().await?;
+    /// assert_eq!((&seen[0].limit, seen[0].used.running), (&calls, 0));
+    /// assert!(limits.delete("partner").await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn limits(&self) -> RunLimits<'_> {
+        RunLimits { parts: &self.parts }
+    }
+}
+
+/// Times that a change is tried while others change limits too.
+const TRIES: usize = 20;
+
+impl RunLimits<'_> {
+    /// Every limit, by name, with what is used of it.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn list(self) -> Result<Vec<RunLimitView>, StoreError> {
+        let EngineParts { store, config, limits, .. } = &**self.parts;
+        let mut known: Vec<RunLimit> = limits.read(&**store, config).await?.to_vec();
+        known.sort_by(|one, other| one.name.cmp(&other.name));
+        store.run_limits(known).await
+    }
+
+    /// The limit of this name.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn get(self, name: &str) -> Result<Option<RunLimitView>, StoreError> {
+        let EngineParts { store, config, limits, .. } = &**self.parts;
+        let known = limits.read(&**store, config).await?;
+        let Some(limit) = known.iter().find(|limit| *limit.name == *name) else { return Ok(None) };
+        Ok(store.run_limits(vec![limit.clone()]).await?.pop())
+    }
+
+    /// Sets a limit, whether there is one of its name or not. It stands over what settings say.
+    ///
+    /// # Errors
+    /// When it cannot be used, there are too many, or the store is away.
+    pub async fn set(self, limit: RunLimit) -> Result<RunLimitView, LimitProblem> {
+        limit.check(&self.parts.config.limits)?;
+        self.change(|stored| {
+            let unlike = stored.iter().position(|one| one.limit.name == limit.name);
+            let new = StoredLimit { limit: limit.clone(), by_settings: false };
+            match unlike {
+                Some(place) => stored[place] = new,
+                None if stored.len() >= MOST_RUN_LIMITS => return Err(LimitProblem::TooMany),
+                None => stored.push(new),
+            }
+            Ok(true)
+        })
+        .await?;
+        let mut seen = self.parts.store.run_limits(vec![limit.clone()]).await?;
+        let unused = || RunLimitView {
+            limit,
+            used: RunUse::default(),
+            pending: 0,
+            now: backstop_core::Timestamp::EPOCH,
+        };
+        Ok(seen.pop().unwrap_or_else(unused))
+    }
+
+    /// Removes a limit; false when there is none of this name. One that settings name comes back when a program with
+    /// these settings starts.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn delete(self, name: &str) -> Result<bool, LimitProblem> {
+        self.change(|stored| {
+            let before = stored.len();
+            stored.retain(|one| *one.limit.name != *name);
+            Ok(stored.len() < before)
+        })
+        .await
+    }
+
+    /// Changes the document of all limits; answers whether there was anything to change.
+    async fn change(
+        self,
+        what: impl Fn(&mut Vec<StoredLimit>) -> Result<bool, LimitProblem>,
+    ) -> Result<bool, LimitProblem> {
+        let EngineParts { store, config, limits, .. } = &**self.parts;
+        limits.read(&**store, config).await?;
+        for _ in 0..TRIES {
+            let (revision, mut stored) = cache::stored(&**store).await?;
+            let before = stored.clone();
+            if !what(&mut stored)? {
+                return Ok(false);
+            }
+            if cache::write(&**store, revision, &before, &stored).await? {
+                limits.forget();
+                return Ok(true);
+            }
+        }
+        Err(LimitProblem::Changing)
+    }
+}
