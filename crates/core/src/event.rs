@@ -201,11 +201,24 @@ pub enum EventKind {
         /// How many wait.
         jobs: u64,
     },
+    /// A worker stops or resumes claiming, all kinds or some, because of its health (H1, H8).
+    WorkerHealth {
+        /// The worker's name.
+        worker: String,
+        /// The dependency that turned red or green; none when its own failures are why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dependency: Option<String>,
+        /// True when it resumes.
+        ok: bool,
+        /// Why it stops.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
 }
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 22] = [
+    pub const NAMES: [&'static str; 23] = [
         "enqueued",
         "started",
         "succeeded",
@@ -228,6 +241,7 @@ impl EventKind {
         "hook_failed",
         "published",
         "waiting_for_code",
+        "worker_health",
     ];
 
     /// The event's name, as in its JSON.
@@ -256,6 +270,7 @@ impl EventKind {
             Self::HookFailed { .. } => "hook_failed",
             Self::Published { .. } => "published",
             Self::WaitDetailCode { .. } => "waiting_for_code",
+            Self::WorkerHealth { .. } => "worker_health",
         }
     }
 }

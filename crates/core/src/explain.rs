@@ -1,7 +1,7 @@
 //! Why a job is where it is, and what happens next and when (F20).
 //!
 //! Everything comes in as values: the job, its latest decision, and its surroundings as the store sees them.
-//! Later reasons (limits, circuits, dependencies) join as further checks in [`explain`].
+//! Later reasons (limits, circuits) join as further checks in [`explain`].
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,21 @@ pub struct ExplainRelated {
     pub plans: Vec<PlanNote>,
     /// The limits that are about it (H5).
     pub limits: Vec<RunLimitView>,
+    /// Live workers that serve its queue, know it, and do not claim it for now (H1, H8).
+    pub held_back: Vec<WorkerPause>,
+}
+
+/// A worker that could run a job and does not claim it for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerPause {
+    /// Its name.
+    pub worker: String,
+    /// The dependency of the job's kind that is red there; none when its own failures are why.
+    pub dependency: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it looks again, if that is known.
+    pub next_at: Option<Timestamp>,
 }
 
 /// A re-drive plan, as far as one job is concerned.
@@ -171,7 +186,10 @@ fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> 
             None,
         );
     }
-    if let Some(sentences) = beyond.limits.iter().filter(|limit| limit.is_full()).map(limited).next() {
+    if let Some(sentences) = nobody_claims(around, &beyond.held_back) {
+        return sentences;
+    }
+    if let Some(sentences) = beyond.limits.iter().find(|limit| limit.is_full()).map(limited) {
         return sentences;
     }
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
@@ -186,6 +204,35 @@ fn limited(limit: &RunLimitView) -> Sentences {
         Some(at) => (because, format!("the limit lets another job start at {at}; {change}"), Some(at)),
         None => (because, format!("a free worker takes it when one of them has ended; {change}"), None),
     }
+}
+
+/// Why every worker that could run a job leaves it for now; none when one of them would take it.
+fn nobody_claims(around: &ExplainContext, held_back: &[WorkerPause]) -> Option<Sentences> {
+    let first = held_back.iter().min_by_key(|one| one.since)?;
+    if held_back.len() < around.workers_for_kind {
+        return None;
+    }
+    let next_at = held_back.iter().filter_map(|one| one.next_at).min();
+    let who =
+        if held_back.len() == 1 { format!("worker {}", first.worker) } else { "every worker".to_owned() };
+    Some(match &first.dependency {
+        Some(dependency) => (
+            format!(
+                "it waits for its dependency `{dependency}`, which {who} finds unavailable since {}",
+                first.since
+            ),
+            format!("it is claimed as soon as `{dependency}` is available again; nothing is charged"),
+            next_at,
+        ),
+        None => (
+            format!(
+                "{who} that could run it claims nothing since {}: it fails far more often than others",
+                first.since
+            ),
+            "it is claimed when a worker is well again, or another one for its kind is up".to_owned(),
+            next_at,
+        ),
+    })
 }
 
 /// Why a job waits for others with its ordering key, and what lets them go on (L21).
@@ -313,6 +360,13 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
     );
     add("workers", format!("{} on queue `{}`", around.workers_on_queue, spec.queue));
     add("code", format!("{} know kind `{}` version {}", around.workers_for_kind, spec.kind, spec.version));
+    for one in &beyond.held_back {
+        let what = one.dependency.as_ref().map_or_else(
+            || "claims nothing because of its failures".to_owned(),
+            |dependency| format!("finds `{dependency}` unavailable"),
+        );
+        add("health", format!("worker {} {what} since {}", one.worker, one.since));
+    }
     if let Some(needs) = record.needs() {
         add("code_version", format!("{} have version {needs} or later", around.workers_with_code));
     }

@@ -17,6 +17,7 @@
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`run_limit`]: how many runs there may be at once, or start in a time.
+//! - [`health`]: what workers depend on, and whether one fails far more often than the rest.
 //! - [`limits`]: every bound, by name.
 
 pub mod admit;
@@ -27,6 +28,7 @@ pub mod envelope;
 pub mod event;
 pub mod explain;
 pub mod failure;
+pub mod health;
 pub mod id;
 pub mod incident;
 pub mod job;

@@ -17,6 +17,7 @@ use backstop_core::{Limits, tenant};
 use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
+use crate::dependency::DependencySettings;
 use crate::isolate::settings::IsolationSettings;
 
 pub use encryption::Encryption;
@@ -102,6 +103,10 @@ pub struct Config {
     pub kinds: BTreeMap<String, JobDefaults>,
     /// Which runs of a kind have a process of their own, by kind; each goes before what the code says (E2).
     pub isolation: BTreeMap<String, IsolationSettings>,
+    /// What kinds need that may be away, by kind; each goes before what the code says (H1).
+    pub kind_dependencies: BTreeMap<String, String>,
+    /// How each of these is checked, by its name.
+    pub dependencies: BTreeMap<String, DependencySettings>,
     /// How many retries a kind may have, as a share of its first runs (F19); none lets every retry run when it is due.
     pub retry_budget: Option<BudgetSettings>,
     /// The same for single kinds.
@@ -152,6 +157,8 @@ impl Default for Config {
             queues: BTreeMap::new(),
             kinds: BTreeMap::new(),
             isolation: BTreeMap::new(),
+            kind_dependencies: BTreeMap::new(),
+            dependencies: BTreeMap::new(),
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
             run_limits: Vec::new(),
@@ -176,6 +183,8 @@ impl std::fmt::Debug for Config {
             .field("queues", &self.queues)
             .field("kinds", &self.kinds)
             .field("isolation", &self.isolation)
+            .field("kind_dependencies", &self.kind_dependencies)
+            .field("dependencies", &self.dependencies)
             .field("retry_budget", &self.retry_budget)
             .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
@@ -234,6 +243,20 @@ impl Config {
     #[must_use]
     pub fn isolation(mut self, kind: impl Into<String>, settings: IsolationSettings) -> Self {
         self.isolation.insert(kind.into(), settings);
+        self
+    }
+
+    /// Says what a kind needs that may be away (H1).
+    #[must_use]
+    pub fn kind_dependency(mut self, kind: impl Into<String>, dependency: impl Into<String>) -> Self {
+        self.kind_dependencies.insert(kind.into(), dependency.into());
+        self
+    }
+
+    /// Says how a dependency is checked (H1).
+    #[must_use]
+    pub fn dependency(mut self, name: impl Into<String>, settings: DependencySettings) -> Self {
+        self.dependencies.insert(name.into(), settings);
         self
     }
 

@@ -3,10 +3,12 @@
 //! What an engine can do besides stands where it is done: submitting in `submit`, workers in `worker`, maintenance in
 //! `maintenance`, and so on. Each takes from here the parts that it needs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use backstop_core::JobId;
+use backstop_core::health::WorkerReport;
 use backstop_core::job::{Attempt, JobDetail, JobView, Mask, Operated, Operation, Spec};
+use backstop_core::{JobId, WorkerId};
 use backstop_store::{Error as StoreError, JobFilter, Page, PageRequest, Store, WorkerView};
 
 use crate::config::Config;
@@ -17,7 +19,7 @@ use crate::loops::Loops;
 use crate::maintenance::running::MaintenanceSlot;
 use crate::parts::EngineParts;
 use crate::remote::memory::RemoteMemory;
-use crate::sealing;
+use crate::{sealing, worker_reports};
 
 /// An engine: submit jobs, ask about them, and run workers. Clones are cheap and share everything.
 ///
@@ -201,6 +203,18 @@ impl Backstop {
     /// When the store is away.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         self.parts.store.workers().await
+    }
+
+    /// What these workers tell of their health: their dependencies, and whether their failures keep them from claiming
+    /// (H1, H8). A worker that has nothing to tell is left out.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn worker_reports(
+        &self,
+        workers: &[WorkerView],
+    ) -> Result<HashMap<WorkerId, WorkerReport>, StoreError> {
+        Ok(worker_reports::by_worker(worker_reports::all(&*self.parts.store).await?, workers))
     }
 
     /// What everything passes through that is shown: see [`JobView::masked`].

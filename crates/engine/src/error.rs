@@ -75,6 +75,14 @@ pub enum Error {
         /// What happened to the process.
         problem: String,
     },
+    /// A dependency is checked that no kind needs (H1).
+    #[error(
+        "no kind needs dependency `{dependency}`, which is checked: correct its name, or remove the check"
+    )]
+    UnusedDependency {
+        /// The dependency.
+        dependency: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

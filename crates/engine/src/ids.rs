@@ -98,6 +98,11 @@ pub(crate) fn is_batch_of(batch: WorkerId, of: WorkerId) -> bool {
     number(batch) & OWNER == number(of) & OWNER
 }
 
+/// What the ids of a worker and of its batches have in common, for a key.
+pub(crate) fn owner(id: WorkerId) -> String {
+    format!("{:07x}", (number(id) & OWNER) >> OWNER.trailing_zeros())
+}
+
 fn number(id: WorkerId) -> u128 {
     u128::from_be_bytes(*id.as_bytes())
 }
@@ -153,6 +158,7 @@ mod tests {
             for batch in batches {
                 let uuid = Uuid::from_bytes(*batch.as_bytes());
                 assert_eq!((uuid.get_version_num(), uuid.get_variant()), (7, uuid::Variant::RFC4122));
+                assert_eq!(owner(batch), owner(of));
                 let owners: Vec<_> = workers.iter().filter(|worker| is_batch_of(batch, **worker)).collect();
                 assert_eq!(owners, [&of]);
             }

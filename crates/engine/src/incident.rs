@@ -7,7 +7,7 @@ pub use backstop_store::IncidentFilter;
 use std::sync::Arc;
 
 use backstop_core::JobId;
-use backstop_core::explain::{ExplainRelated, Explanation, PlanNote, explain};
+use backstop_core::explain::{ExplainRelated, Explanation, PlanNote, WorkerPause, explain};
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{JobView, State};
 use backstop_store::{Error as StoreError, Page};
@@ -145,10 +145,36 @@ impl Backstop {
         Ok(Some((view, explanation)))
     }
 
+    /// Live workers that could run a job which waits, and leave it for now, as they say themselves (H1, H8).
+    async fn held_back(&self, view: &JobView) -> Result<Vec<WorkerPause>, StoreError> {
+        if view.record.state != State::Pending {
+            return Ok(Vec::new());
+        }
+        let spec = &view.job.spec;
+        let mut workers = self.workers().await?;
+        workers.retain(|worker| {
+            let knows = worker.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
+            worker.live && knows && worker.queues.iter().any(|queue| **queue == *spec.queue)
+        });
+        let mut reports = self.worker_reports(&workers).await?;
+        let held = workers.into_iter().filter_map(|worker| {
+            let report = reports.remove(&worker.id)?;
+            if let Some(red) = report.red_for(&spec.kind) {
+                let dependency = Some(red.dependency.clone());
+                let (since, next_at) = (red.since, red.next_at);
+                return Some(WorkerPause { worker: worker.name, dependency, since, next_at });
+            }
+            let paused = report.paused?;
+            let (since, next_at) = (paused.since, Some(paused.until));
+            Some(WorkerPause { worker: worker.name, dependency: None, since, next_at })
+        });
+        Ok(held.collect())
+    }
+
     /// What concerns a job and is kept elsewhere: its incident, and the plans that have driven it or will.
     async fn beyond(&self, view: &JobView) -> Result<ExplainRelated, StoreError> {
-        let limits = self.parts.limits_about(view).await?;
-        let mut beyond = ExplainRelated { limits, ..ExplainRelated::default() };
+        let (limits, held_back) = (self.parts.limits_about(view).await?, self.held_back(view).await?);
+        let mut beyond = ExplainRelated { limits, held_back, ..ExplainRelated::default() };
         if let Some(failure) = &view.last_failure {
             beyond.incident = self.incidents().get(&failure.fingerprint).await?;
         }

@@ -96,6 +96,7 @@ pub type ResultOf<J> = <<J as Job>::Output as IntoReply>::Value;
 /// let defaults = Defaults::default()
 ///     .queue("mail")
 ///     .priority(Priority::High)
+///     .dependency("smtp")
 ///     .policy(Policy::default().retries(20).timeout(Duration::from_secs(30)));
 /// assert_eq!(defaults.jobs.max_retries, Some(20));
 /// ```
@@ -110,6 +111,8 @@ pub struct Defaults {
     pub jobs: JobDefaults,
     /// Which of its runs have a process of their own, and what those may use (E2).
     pub isolation: IsolationSettings,
+    /// What it needs that may be away: no worker claims it while that is red there (H1).
+    pub dependency: Option<&'static str>,
 }
 
 impl Defaults {
@@ -131,6 +134,16 @@ impl Defaults {
     #[must_use]
     pub const fn isolation(mut self, isolation: IsolationSettings) -> Self {
         self.isolation = isolation;
+        self
+    }
+
+    /// What jobs of this kind need that may be away (H1): a worker claims none of them while that is red there.
+    ///
+    /// A run says that it is with [`Outcome::transient`](crate::Outcome::transient) and the same name; a check, if
+    /// there is one, says when it is back: see [`WorkerBuilder::check`](crate::WorkerBuilder::check).
+    #[must_use]
+    pub const fn dependency(mut self, name: &'static str) -> Self {
+        self.dependency = Some(name);
         self
     }
 

@@ -20,6 +20,7 @@ pub mod archive;
 mod budget;
 mod config;
 mod context;
+mod dependency;
 mod doctor;
 mod engine;
 mod error;
@@ -63,6 +64,7 @@ mod submit;
 mod tenant_incidents;
 mod tx;
 mod worker;
+mod worker_reports;
 
 /// SQLite: opening a store with options, and the drivers whose transactions can hold jobs.
 #[cfg(feature = "sqlite")]
@@ -111,6 +113,7 @@ pub use alerts::{
 pub use alerts::{Webhook, WebhookError};
 pub use config::{Config, Encryption, QueueConfig, Retirement, Signing, WorkerTimes};
 pub use context::JobContext;
+pub use dependency::{CheckAddress, CheckAddressError, DependencySettings};
 pub use engine::Backstop;
 pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
@@ -118,7 +121,7 @@ pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
 pub use isolate::{Isolation, IsolationSettings, is_isolated_child};
 pub use job::{Defaults, Job, ResultOf};
-pub use loops::{Health, HealthWatch, LoopHealth, LoopHeartbeat, Loops};
+pub use loops::{DependencyHealth, Health, HealthWatch, LoopHealth, LoopHeartbeat, Loops, PausedHealth};
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use remote::{

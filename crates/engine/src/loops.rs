@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backstop_store::Error as StoreError;
@@ -33,10 +33,15 @@ const PROOF: u32 = 2;
 /// How a set of loops is, such as those of one worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// True when every loop was heard of within its deadline.
+    /// True when every loop was heard of within its deadline, no dependency is red, and nothing keeps the worker from
+    /// claiming.
     pub ready: bool,
     /// Each loop.
     pub loops: Vec<LoopHealth>,
+    /// Each dependency of a worker's kinds (H1).
+    pub dependencies: Vec<DependencyHealth>,
+    /// Why a worker claims nothing because of its own failures (H8).
+    pub paused: Option<PausedHealth>,
 }
 
 impl Health {
@@ -44,6 +49,8 @@ impl Health {
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.ready &= other.ready;
         self.loops.extend(other.loops);
+        self.dependencies.extend(other.dependencies);
+        self.paused = self.paused.or(other.paused);
         self
     }
 }
@@ -61,6 +68,36 @@ pub struct LoopHealth {
     pub deadline_ms: u64,
     /// How often it had to be started again.
     pub restarts: u32,
+}
+
+/// How a dependency is for a worker (H2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DependencyHealth {
+    /// Its name.
+    pub name: String,
+    /// True when it is green: kinds that need it are claimed.
+    pub ok: bool,
+    /// How long ago it was last checked or found unavailable, in milliseconds.
+    pub age_ms: u64,
+    /// For how long it is as it is, in milliseconds.
+    pub since_ms: u64,
+    /// What is wrong, in a stable word: `unchecked`, `failed`, `timed_out` or `run_failed`.
+    pub problem: Option<&'static str>,
+}
+
+/// A worker that claims nothing because its failures are far above the rest's (H8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PausedHealth {
+    /// For how long, in milliseconds.
+    pub since_ms: u64,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// What readiness rests on besides loops.
+pub(crate) trait HealthConditions: std::fmt::Debug + Send + Sync {
+    /// Adds what it knows.
+    fn add_to(&self, health: &mut Health);
 }
 
 /// The heartbeat of one loop.
@@ -195,6 +232,8 @@ impl HealthWatch {
 pub struct Loops {
     heartbeats: Mutex<Vec<Arc<LoopHeartbeat>>>,
     error_throttle: Arc<ErrorThrottle>,
+    /// What the work of these loops rests on besides.
+    conditions: OnceLock<Arc<dyn HealthConditions>>,
     /// True once they have stopped: loops that are silent then are no alarm.
     gone: AtomicBool,
 }
@@ -208,6 +247,11 @@ impl Loops {
     #[must_use]
     pub fn watch(self: &Arc<Self>) -> HealthWatch {
         HealthWatch(vec![self.clone()])
+    }
+
+    /// Lets their health rest on these conditions too; the first stay.
+    pub(crate) fn rest_on(&self, conditions: Arc<dyn HealthConditions>) {
+        let _ = self.conditions.set(conditions);
     }
 
     /// Says that they have stopped.
@@ -225,7 +269,12 @@ impl Loops {
     pub(crate) fn health(&self) -> Health {
         let heartbeats = self.heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
         let loops: Vec<_> = heartbeats.iter().map(|heartbeat| heartbeat.health()).collect();
-        Health { ready: loops.iter().all(|one| one.ok), loops }
+        let ready = loops.iter().all(|one| one.ok);
+        let mut health = Health { ready, loops, dependencies: Vec::new(), paused: None };
+        if let Some(conditions) = self.conditions.get() {
+            conditions.add_to(&mut health);
+        }
+        health
     }
 
     /// The heartbeat of this name, for a task that is no loop: one that has something to do and is silent for longer

@@ -35,6 +35,8 @@ pub(crate) trait Handler<C>: Send + Sync {
     fn ask(&self, attempt: u32, failure: &Failure) -> HookAnswer;
     /// Which of its runs have a process of their own, by the code (E2).
     fn isolation(&self) -> IsolationSettings;
+    /// What it needs that may be away, by the code (H1).
+    fn dependency(&self) -> Option<&'static str>;
     /// The type that implements the job, for messages.
     fn implemented_by(&self) -> &'static str;
 }
@@ -75,6 +77,10 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
         J::defaults().isolation
     }
 
+    fn dependency(&self) -> Option<&'static str> {
+        J::defaults().dependency
+    }
+
     fn implemented_by(&self) -> &'static str {
         type_name::<J>()
     }
@@ -102,6 +108,10 @@ impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
 
     fn isolation(&self) -> IsolationSettings {
         self.0.isolation()
+    }
+
+    fn dependency(&self) -> Option<&'static str> {
+        self.0.dependency()
     }
 
     fn implemented_by(&self) -> &'static str {

@@ -11,7 +11,9 @@
 mod batches;
 mod claim;
 mod clocks;
+mod dependencies;
 mod finish;
+mod health;
 mod heartbeat;
 pub(crate) mod memory;
 mod overtime;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use backstop::limits::RunLimit;
-use backstop::{Backoff, Backstop, Cause, Ended, Finished, Handed, LostReason, RemoteWorker, WorkRequest};
+use backstop::{
+    Backoff, Backstop, Cause, Config, Ended, Failure, Finished, Handed, LostReason, RemoteWorker, WorkRequest,
+};
+use backstop_core::health::WorkerReport;
 use backstop_core::job::State;
 use backstop_store::{DocumentRange, Drawer, KnownKind, PageRequest};
 
@@ -191,10 +194,62 @@ async fn runs_suspects_alone(engine: Backstop) {
     assert_eq!(kept.items, [], "nothing is left of who ran alone");
 }
 
+/// What one of them finds away is red for that one, for a while, whichever node it asks next.
+async fn heeds_what_a_worker_finds_away(engine: &Backstop) {
+    let config = || Config::default().kind_dependency("mail", "smtp");
+    let nodes = [(); 2].map(|()| Backstop::on(engine.store().clone(), config()).remote());
+    let other = RemoteWorker { realm: String::new(), name: "near-by".into() };
+    let submit =
+        || async { engine.enqueue_raw("mail", "{}").queue(QUEUE).submit().await.expect("stored").id };
+    let first = submit().await;
+    let taken = nodes[0].claim(request(1)).await.expect("the store is there");
+    let mut away =
+        Failure::new(Cause::Rejected, "Transient", "connection refused").retry_in(Duration::from_secs(3_600));
+    away.dependency = Some("smtp".into());
+    let answers = nodes[0].finish(vec![end(&taken[0], Ended::Failed(away.clone()))]).await;
+    assert_eq!(answers.expect("the store is there"), [Ok(State::Pending)]);
+    let job = engine.job(first).await.expect("the store is there").expect("it is there");
+    assert_eq!((job.view.record.attempt, job.view.record.deferrals), (0, 1), "uncharged");
+    let report = report_of(engine, "far-away").await;
+    let red = &report.dependencies[0];
+    assert_eq!(
+        (&*red.dependency, red.ok, red.failed_tries, &*red.kinds),
+        ("smtp", false, 1, &["mail".to_owned()][..])
+    );
+
+    let second = submit().await;
+    let theirs = WorkRequest { worker: other, wait: Duration::ZERO, ..request(1) };
+    let taken = nodes[0].claim(theirs).await.expect("the store is there");
+    assert_eq!(taken.len(), 1, "another worker may well reach it");
+    assert_eq!(taken[0].grant.lease.job, second);
+    nodes[0]
+        .finish(vec![end(&taken[0], Ended::Succeeded { result: None })])
+        .await
+        .expect("the store is there");
+
+    let third = submit().await;
+    let taken = nodes[1].claim(request(1)).await.expect("the store is there");
+    let job = taken.first().expect("it tries again after a while");
+    assert_eq!(job.grant.lease.job, third);
+    let waited = red.next_at.map(|at| job.grant.claimed_at >= at);
+    assert_eq!(waited, Some(true), "no sooner than it was told, on another node too");
+    nodes[1].finish(vec![end(job, Ended::Succeeded { result: None })]).await.expect("the store is there");
+    let report = report_of(engine, "far-away").await;
+    assert_eq!((report.dependencies[0].ok, report.dependencies[0].failed_tries), (true, 0), "it went well");
+}
+
+async fn report_of(engine: &Backstop, name: &str) -> WorkerReport {
+    let workers = engine.workers().await.expect("the store is there");
+    let worker = workers.iter().find(|row| row.name == name && !row.queues.is_empty()).expect("it is known");
+    let mut reports = engine.worker_reports(&workers).await.expect("the store is there");
+    reports.remove(&worker.id).expect("something is known of it")
+}
+
 #[tokio::test]
 async fn suspects_and_times_in_memory() {
-    // C3, E7, F10
+    // C3, E7, F10, H1
     let engine = Backstop::open("memory:").await.expect("memory");
+    heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
@@ -209,11 +264,12 @@ async fn in_memory() {
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn on_sqlite() {
-    // E7, C3, F10, H5
+    // E7, C3, F10, H1, H5
     let name = format!("remote-{}.db", std::process::id());
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
     serves_remote_workers(engine.clone()).await;
+    heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
@@ -225,11 +281,12 @@ async fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
-    // E7, C3, F10, H5
+    // E7, C3, F10, H1, H5
     let schema = format!("remote_{}", std::process::id());
     let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
     let engine = Backstop::open(&url).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
+    heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;
@@ -238,7 +295,7 @@ async fn on_postgres() {
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
-    // E7, C3, F10, H5
+    // E7, C3, F10, H1, H5
     use backstop::mysql::mysql_async::prelude::Queryable as _;
     use backstop::mysql::mysql_async::{Conn, Opts};
 
@@ -249,6 +306,7 @@ async fn on_mysql() {
     let (place, _) = server.rsplit_once('/').expect("a URL with a database");
     let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
+    heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     runs_suspects_alone(engine).await;

@@ -12,12 +12,16 @@ mod archive;
 mod budget;
 #[path = "runtime/callbacks.rs"]
 mod callbacks;
+#[path = "runtime/dependencies.rs"]
+mod dependencies;
 #[path = "runtime/endings.rs"]
 mod endings;
 #[path = "runtime/events.rs"]
 mod events;
 #[path = "runtime/explained.rs"]
 mod explained;
+#[path = "runtime/failures.rs"]
+mod failures;
 #[path = "runtime/health.rs"]
 mod health;
 #[path = "runtime/leases.rs"]

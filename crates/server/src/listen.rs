@@ -14,9 +14,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::MaintenanceHandle;
+use backstop::{LoopHeartbeat, MaintenanceHandle};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::Peer;
 use crate::api::Api;
@@ -31,6 +33,9 @@ const FULL: &[u8] =
     connection: close\r\ncontent-length: 118\r\n\r\n\
     {\"error\":{\"code\":\"busy\",\"message\":\"too many connections\",\
     \"hint\":\"keep connections and use them again\",\"details\":null}}";
+
+/// How long a loop of the server may be silent.
+const SILENT: Duration = Duration::from_secs(60);
 
 /// How long to wait when the system gives no more sockets.
 const NO_SOCKETS: Duration = Duration::from_millis(100);
@@ -68,14 +73,16 @@ pub async fn serve(
         listener.local_addr().map_err(|problem| ListenError::Address { address: nowhere, problem })?;
     check(address, &api).await?;
     let maintenance = maintain(&api);
+    let dependencies = watch_dependencies(&api);
     let connections = Arc::new(Connections::new(api.settings().limits.connections));
     let attendant = Arc::new(ConnectionServer::new(&api));
-    tokio::select! {
-        never = accept(&listener, &connections, &attendant) => match never {},
-        () = stop => {}
-    }
-    drop(listener);
+    let accepting = keep_accepting(listener, &api, &connections, attendant);
+    stop.await;
     api.stopping().cancel();
+    // With this task the listener goes: nobody new gets in.
+    accepting.abort();
+    let _ = accepting.await;
+    drop(dependencies);
     // They would never end by themselves.
     api.close_streams();
     if timeout(api.settings().limits.grace, connections.is_empty()).await.is_err() {
@@ -100,21 +107,54 @@ fn maintain(api: &Api) -> MaintenanceHandle {
     running
 }
 
+/// Starts the loop that takes connections, with a heartbeat like every other (H11).
+fn keep_accepting(
+    listener: TcpListener,
+    api: &Api,
+    connections: &Arc<Connections>,
+    attendant: Arc<ConnectionServer>,
+) -> JoinHandle<()> {
+    let (listener, connections) = (Arc::new(listener), connections.clone());
+    let stop = api.stopping().clone();
+    api.reporting().loops.supervise("listen", SILENT, stop, move |heartbeat| {
+        let (listener, connections, attendant) = (listener.clone(), connections.clone(), attendant.clone());
+        async move { accept(&listener, &connections, &attendant, &heartbeat).await }
+    })
+}
+
 async fn accept(
     listener: &TcpListener,
     connections: &Arc<Connections>,
     attendant: &Arc<ConnectionServer>,
-) -> std::convert::Infallible {
+    heartbeat: &LoopHeartbeat,
+) {
     loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => welcome(stream, remote, connections, attendant),
-            Err(error) => {
+        heartbeat.record();
+        match timeout(SILENT / 4, listener.accept()).await {
+            Ok(Ok((stream, remote))) => welcome(stream, remote, connections, attendant),
+            Ok(Err(error)) => {
                 // One that hung up before it was accepted is no news; a lack of sockets passes.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(NO_SOCKETS).await;
             }
+            // Nobody came.
+            Err(_) => {}
         }
     }
+}
+
+/// Checks what the kinds of remote workers need, if the configuration says how (H1).
+fn watch_dependencies(api: &Api) -> Option<AbortOnDropHandle<()>> {
+    let remote = api.engine().remote();
+    if !remote.has_checks() {
+        return None;
+    }
+    let stop = api.stopping().clone();
+    let watch = api.reporting().loops.supervise("dependencies", SILENT, stop, move |heartbeat| {
+        let remote = remote.clone();
+        async move { remote.watch_dependencies(&heartbeat).await }
+    });
+    Some(AbortOnDropHandle::new(watch))
 }
 
 fn welcome(

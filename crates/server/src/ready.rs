@@ -1,4 +1,5 @@
-//! What readiness rests on: the store, the loops of this process, and that somebody leads every duty (H2, L17).
+//! What readiness rests on: the store, the loops of this process, what its workers depend on, and that somebody leads
+//! every duty (H2, L17).
 //!
 //! Owns the checks and their last results. Everybody may ask, so asking often must cost no more than asking once.
 
@@ -6,7 +7,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop::{Backstop, DutyHealth, Health};
+use backstop::{Backstop, DependencyHealth, DutyHealth, Health};
 use backstop_store::{DocumentRange, Drawer, Store};
 use tokio::time::Instant;
 
@@ -79,17 +80,12 @@ impl ReadyChecks {
         let mut checks = vec![store];
         checks.extend(duties);
         for (worker, health) in self.workers() {
-            checks.extend(health.loops.into_iter().map(|one| ReadyCheck {
-                name: format!("{worker}/{}", one.name),
-                ok: one.ok,
-                age_ms: one.age_ms,
-                deadline_ms: Some(one.deadline_ms),
-                took_ms: None,
-                restarts: Some(one.restarts),
-                problem: (!one.ok).then(|| "silent".to_owned()),
-            }));
+            checks.extend(of_worker(&worker, health));
         }
-        let ready = checks.iter().all(|check| check.ok);
+        // Remote workers must reach this process whatever their dependencies do, so these do not count.
+        let remote = engine.remote().dependency_health();
+        checks.extend(remote.into_iter().map(|one| of_dependency("remote", one, false)));
+        let ready = checks.iter().all(|check| check.ok || !check.required);
         Readiness { status: if ready { "ready" } else { "not_ready" }.to_owned(), checks }
     }
 
@@ -110,6 +106,8 @@ impl ReadyChecks {
             deadline_ms: Some(millis(one.limit)),
             took_ms: None,
             restarts: None,
+            since_ms: None,
+            required: true,
             problem: (!one.is_ok(age)).then(|| "nobody_leads".to_owned()),
         };
         duties.iter().map(check).collect()
@@ -128,8 +126,54 @@ impl ReadyChecks {
             deadline_ms: None,
             took_ms: Some(millis(answered.took)),
             restarts: None,
+            since_ms: None,
+            required: true,
             problem: answered.problem.map(str::to_owned),
         }
+    }
+}
+
+/// The loops of a worker, its dependencies, and whether its failures keep it from claiming.
+fn of_worker(worker: &str, health: Health) -> Vec<ReadyCheck> {
+    let Health { loops, dependencies, paused, .. } = health;
+    let loops = loops.into_iter().map(|one| ReadyCheck {
+        name: format!("{worker}/{}", one.name),
+        ok: one.ok,
+        age_ms: one.age_ms,
+        deadline_ms: Some(one.deadline_ms),
+        took_ms: None,
+        restarts: Some(one.restarts),
+        since_ms: None,
+        required: true,
+        problem: (!one.ok).then(|| "silent".to_owned()),
+    });
+    let dependencies = dependencies.into_iter().map(|one| of_dependency(worker, one, true));
+    let paused = paused.map(|paused| ReadyCheck {
+        name: format!("{worker}/failures"),
+        ok: false,
+        age_ms: paused.since_ms,
+        deadline_ms: None,
+        took_ms: None,
+        restarts: None,
+        since_ms: Some(paused.since_ms),
+        required: true,
+        problem: Some("far_above_others".to_owned()),
+    });
+    loops.chain(dependencies).chain(paused).collect()
+}
+
+fn of_dependency(worker: &str, one: DependencyHealth, required: bool) -> ReadyCheck {
+    ReadyCheck {
+        name: format!("{worker}/dependency/{}", one.name),
+        ok: one.ok,
+        age_ms: one.age_ms,
+        deadline_ms: None,
+        took_ms: None,
+        restarts: None,
+        since_ms: Some(one.since_ms),
+        required,
+        // Only the word: what a check says is for the operator alone.
+        problem: one.problem.map(str::to_owned),
     }
 }
 

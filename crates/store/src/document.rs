@@ -47,11 +47,15 @@ pub enum Drawer {
     RunLimits,
     /// What the rates of limits have left, by the name of the limit.
     RunBuckets,
+    /// The circuits of dependencies (H3), by dependency.
+    Circuits,
+    /// What workers tell of their health (H1, H8), by worker.
+    WorkerReports,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -67,6 +71,8 @@ impl Drawer {
         Self::Suspects,
         Self::RunLimits,
         Self::RunBuckets,
+        Self::Circuits,
+        Self::WorkerReports,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -94,6 +100,8 @@ impl Drawer {
             Self::Suspects => "suspect",
             Self::RunLimits => "run_limit",
             Self::RunBuckets => "run_bucket",
+            Self::Circuits => "circuit",
+            Self::WorkerReports => "worker_report",
         }
     }
 }

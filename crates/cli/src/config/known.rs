@@ -56,6 +56,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "retry_budget.enabled" | "kinds.mail.retry_budget.enabled" => "false",
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
         "kinds.mail.memory_limit" => "'256MB'",
+        "dependencies.mail.check" => "'tcp://127.0.0.1:25'",
         "limits.page" => "300",
         "workers.processes" => "'2..5'",
         "sanitize.patterns" => "['ACME-[0-9]+']",
@@ -88,6 +89,10 @@ fn beside(path: &str) -> String {
         "signing.required" | "signing.queues.mail.required" => format!("signing.keys = ['{KEY}']\n"),
         "limits.mail.queue" | "limits.mail.kind" => "limits.mail.concurrency = 2\n".to_owned(),
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
+        "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
+        "dependencies.mail.every" => {
+            "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n".to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -143,6 +148,9 @@ fn company(path: &str) -> &'static str {
         "queues.mail.concurrency" => "queues.mail.unknown_kind = 'wait'\n",
         path if path.starts_with("queues.mail") => "queues.mail.concurrency = 16\n",
         path if path.starts_with("kinds.mail") => "kinds.mail.timeout = '1s'\n",
+        path if path.starts_with("dependencies.mail") => {
+            "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n"
+        }
         _ => "",
     }
 }

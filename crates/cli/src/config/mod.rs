@@ -6,6 +6,7 @@
 //! - [`env`]: the same keys as variables of the environment.
 //! - [`defaults`]: retries, backoff and times by kind and queue. [`isolation`]: processes of their own. [`limits`]:
 //!   `[limits]`.
+//! - [`dependencies`]: what jobs need that may be away.
 //! - [`alerts`]: the channels of `[alerts]`. [`handlers`]: what the built-in kinds may do.
 //! - [`scale`]: how many worker processes there are to be.
 //! - [`init`]: a first file to start from. [`reference`]: every key with its default and meaning, as a page.
@@ -15,6 +16,7 @@
 
 mod alerts;
 mod defaults;
+mod dependencies;
 pub(crate) mod env;
 mod handlers;
 pub(crate) mod init;

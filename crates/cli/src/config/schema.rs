@@ -110,7 +110,10 @@ const KIND: &[ConfigKey] = &[
     value("isolate", ValueKind::Word(&["never", "always", "after_crash"])),
     value("memory_limit", ValueKind::Text),
     value("cpu_limit", ValueKind::Span),
+    value("dependency", ValueKind::Text),
 ];
+
+const DEPENDENCY: &[ConfigKey] = &[value("check", ValueKind::Text), value("every", ValueKind::Span)];
 
 const RETRY_BUDGET: KeyShape = KeyShape::Section(&[
     value("enabled", ValueKind::Flag),
@@ -245,6 +248,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("webhooks", KeyShape::Section(WEBHOOKS)),
     key("queues", KeyShape::Named(QUEUE)),
     key("kinds", KeyShape::Named(KIND)),
+    key("dependencies", KeyShape::Named(DEPENDENCY)),
     key("handlers", KeyShape::Section(HANDLERS)),
     key(
         "signing",

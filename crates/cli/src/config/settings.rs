@@ -20,7 +20,9 @@ use super::read::{ConfigFault, FileValue, PlainValue, read};
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
-use super::{alerts, defaults, env, handlers, isolation, keys, limits, run_limits, scale};
+use super::{
+    alerts, defaults, dependencies, env, handlers, isolation, keys, limits, run_limits, scale,
+};
 use crate::problem::Problem;
 
 /// The file that is read when none is named and it is there.
@@ -122,8 +124,7 @@ impl Settings {
         found: Vec<FileValue>,
         path: Option<PathBuf>,
     ) -> Result<Self, Vec<ConfigFault>> {
-        let mut settings = Self { file: path, ..Self::defaults() };
-        let mut faults = Vec::new();
+        let (mut settings, mut faults) = (Self { file: path, ..Self::defaults() }, Vec::new());
         for one in &found {
             if let Err(message) = settings.take(one) {
                 faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
@@ -165,6 +166,7 @@ impl Settings {
         if let Err(fault) = keys::take(&found, &mut settings.engine) {
             faults.push(fault);
         }
+        faults.extend(dependencies::unused(&found, &settings.engine));
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -235,6 +237,12 @@ impl Settings {
             }
             (["kinds", name, word @ ("isolate" | "memory_limit" | "cpu_limit")], value) => {
                 isolation::take(self.engine.isolation.entry((*name).to_owned()).or_default(), word, value)?;
+            }
+            (["kinds", name, "dependency"], PlainValue::Text(key)) => {
+                dependencies::need(&mut self.engine, name, key)?;
+            }
+            (["dependencies", name, word], value) => {
+                dependencies::take(&mut self.engine, name, word, value)?;
             }
             (["kinds", name, rest @ ..], value) => {
                 defaults::take(self.engine.kinds.entry((*name).to_owned()).or_default(), rest, value)?;

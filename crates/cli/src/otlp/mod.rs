@@ -13,10 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, Loops, RunEnd, RunInfo};
+use backstop::{Cause, HealthWatch, Hook, HookFuture, JobId, LoopHeartbeat, Loops, RunEnd, RunInfo};
 use backstop_server::AnsweredRequest;
+use hyper::Uri;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 use span::TraceSpan;
@@ -44,7 +46,29 @@ pub(crate) struct Exporter {
     spans: mpsc::Sender<TraceSpan>,
     lost: Arc<AtomicU64>,
     task: JoinHandle<()>,
+    stop: CancellationToken,
     watch: HealthWatch,
+}
+
+/// The loop that sends: it has nothing to do while there are no spans.
+async fn export(
+    waiting: &mut mpsc::Receiver<TraceSpan>,
+    address: &Uri,
+    lost: &AtomicU64,
+    heartbeat: &LoopHeartbeat,
+) {
+    let mut batch = Vec::with_capacity(BATCH);
+    heartbeat.idle();
+    while gather(waiting, &mut batch).await {
+        heartbeat.record();
+        if let Err(problem) = post::post(address, span::body(&batch)).await {
+            lose(lost, batch.len());
+            let lost = lost.load(Ordering::Relaxed);
+            tracing::warn!(%problem, lost, "the collector of traces did not take a batch");
+        }
+        batch.clear();
+        heartbeat.idle();
+    }
 }
 
 impl Exporter {
@@ -54,25 +78,14 @@ impl Exporter {
             let message = format!("telemetry.otlp_endpoint cannot be used: {problem}");
             Problem::usage("config_invalid", message)
         })?;
-        let (spans, mut waiting) = mpsc::channel(QUEUE);
-        let lost = Arc::new(AtomicU64::new(0));
-        let counter = lost.clone();
-        let heartbeat = loops.heartbeat("export", SILENT);
-        heartbeat.idle();
-        let task = tokio::spawn(async move {
-            let mut batch = Vec::with_capacity(BATCH);
-            while gather(&mut waiting, &mut batch).await {
-                heartbeat.record();
-                if let Err(problem) = post::post(&address, span::body(&batch)).await {
-                    lose(&counter, batch.len());
-                    let lost = counter.load(Ordering::Relaxed);
-                    tracing::warn!(%problem, lost, "the collector of traces did not take a batch");
-                }
-                batch.clear();
-                heartbeat.idle();
-            }
+        let (spans, waiting) = mpsc::channel(QUEUE);
+        let (lost, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
+        let (waiting, counter) = (Arc::new(tokio::sync::Mutex::new(waiting)), lost.clone());
+        let task = loops.supervise("export", SILENT, stop.clone(), move |heartbeat| {
+            let (waiting, address, counter) = (waiting.clone(), address.clone(), counter.clone());
+            async move { export(&mut *waiting.lock().await, &address, &counter, &heartbeat).await }
         });
-        Ok(Self { spans, lost, task, watch: loops.watch() })
+        Ok(Self { spans, lost, task, stop, watch: loops.watch() })
     }
 
     /// Looks at how the task is that sends (H11).
@@ -92,7 +105,9 @@ impl Exporter {
 
     /// Sends what waits, and stops; answers how many spans were lost in all. Workers must have stopped before.
     pub(crate) async fn stop(self) -> u64 {
-        let Self { spans, lost, mut task, .. } = self;
+        let Self { spans, lost, mut task, stop, .. } = self;
+        // It ends when nobody is left who could tell it of a span, and is not started again then.
+        stop.cancel();
         drop(spans);
         if tokio::time::timeout(LAST_SPANS, &mut task).await.is_err() {
             task.abort();

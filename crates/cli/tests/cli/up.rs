@@ -159,3 +159,58 @@ fn the_built_in_kinds_run_as_far_as_the_file_opens_them() {
     child.wait().expect("it ends");
     drop(lines);
 }
+
+#[test]
+fn a_red_dependency_holds_back_its_kind_and_is_shown() {
+    // H1, H2
+    let program = Program::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("its address");
+    let answer = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_up = answer.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = std::io::Read::read(&mut stream, &mut [0; 1_024]);
+            let status = if is_up.load(std::sync::atomic::Ordering::SeqCst) { 200 } else { 503 };
+            let _ = std::io::Write::write_all(&mut stream, format!("HTTP/1.1 {status} X\r\n\r\n").as_bytes());
+        }
+    });
+    program.write(
+        "backstop.toml",
+        &format!(
+            "[handlers.event]\nallow = ['a.*']\n[kinds.event]\ndependency = 'bank'\n\
+             [dependencies.bank]\ncheck = 'http://{at}/health'\nevery = '100ms'\n"
+        ),
+    );
+    let waits = program.enqueue(&["event", r#"{"name": "a.b", "data": 1}"#]);
+    let mut child = program.spawn(&mut program.command(&["up", "--listen", "127.0.0.1:0"]));
+    let lines = serving(&mut child);
+    let shows = |words: &[&str]| {
+        for _ in 0..500 {
+            let shown = program.run(&["worker", "list"]).exits(0).stdout;
+            if words.iter().all(|word| shown.contains(word)) {
+                return;
+            }
+        }
+        panic!("worker list never showed {words:?}");
+    };
+    shows(&["bank", "red", "it answered 503", "event"]);
+    program.run(&["job", "explain", &waits]).exits(0).says(&["it waits for its dependency `bank`"]);
+    answer.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(ended(&program, &waits)["status"], "succeeded");
+    shows(&["bank", "green", "passed"]);
+    child.kill().expect("it was running");
+    child.wait().expect("it ends");
+    drop(lines);
+}
+
+#[test]
+fn a_dependency_that_nothing_needs_is_refused() {
+    // H1
+    let program = Program::new();
+    program.write("backstop.toml", "[dependencies.bank]\ncheck = 'tcp://bank:1'\n");
+    program.run(&["up", "--no-worker"]).exits(2).tells(&["no kind needs dependency `bank`"]);
+    program.write("backstop.toml", "[kinds.pay]\ndependency = 'bank'\n[dependencies.bank]\ncheck = 'bank'\n");
+    program.run(&["up", "--no-worker"]).exits(2).tells(&["a check is http://HOST/PATH or tcp://HOST:PORT"]);
+}

@@ -175,7 +175,7 @@ impl MaintenanceHandle {
     /// How its loops are (H11).
     #[must_use]
     pub fn health(&self) -> Health {
-        self.loops().map_or(Health { ready: true, loops: Vec::new() }, |loops| loops.health())
+        self.loops().map_or_else(|| Loops::default().health(), |loops| loops.health())
     }
 
     /// The same for others to look at, for as long as it runs: what a readiness check asks (H2).

@@ -14,6 +14,7 @@ use crate::engine::Backstop;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
 use crate::remote::{Remote, suspect};
+use crate::worker_reports;
 
 /// What duties work on: the engine, and the runs of remote workers, whose time nobody else keeps.
 #[derive(Clone)]
@@ -80,7 +81,8 @@ async fn perform(
         Duty::WatchCode => {
             watch_code::watch(store, &engine.events).await?;
             forget::forget(store).await?;
-            suspect::sweep(store).await
+            suspect::sweep(store).await?;
+            worker_reports::sweep(store).await
         }
         Duty::Archive => archive::archive(store, config.retention, term, heartbeat).await,
         Duty::Prune => {

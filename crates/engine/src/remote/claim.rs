@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use backstop_core::job::JobView;
 use backstop_core::{Timestamp, WorkerId};
-use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, NewWorker};
+use backstop_store::{
+    Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, KnownKind, NewWorker,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -48,12 +50,13 @@ impl Remote {
                 told = Some(Instant::now());
             }
             let suspect = self.suspect_turn(&request.worker, request.lease).await?;
-            let look = self.ask(&request, NOBODY, &request.queues, request.limit);
+            let kinds = self.claimable(&request).await?;
+            let look = self.ask(&request, &kinds, NOBODY, &request.queues, request.limit);
             let peek = self.parts.store.peek(&look).await?;
             self.parts.limits.follow(&*self.parts.store, &self.parts.config, &peek).await?;
             let waits = matches!(suspect, SuspectTurn::Wait);
             if !waits && (peek.has_work() || matches!(suspect, SuspectTurn::Ready(..))) {
-                let taken = self.take(&request, suspect).await?;
+                let taken = self.take(&request, kinds, suspect).await?;
                 if !taken.jobs.is_empty() {
                     self.busy(&request.worker, request.lease).await;
                     return Ok(taken.keep());
@@ -75,7 +78,12 @@ impl Remote {
     }
 
     /// Takes what there is, in a task of its own: a claim that is under way is always seen to its end.
-    async fn take(&self, request: &Arc<WorkRequest>, suspect: SuspectTurn) -> Result<Taken, StoreError> {
+    async fn take(
+        &self,
+        request: &Arc<WorkRequest>,
+        kinds: Arc<[KnownKind]>,
+        suspect: SuspectTurn,
+    ) -> Result<Taken, StoreError> {
         let (sender, receiver) = oneshot::channel();
         let (remote, request) = (self.clone(), request.clone());
         let batch = crate::ids::batch_id(request.worker.id());
@@ -83,7 +91,7 @@ impl Remote {
         tokio::spawn(async move {
             let taken = match suspect {
                 SuspectTurn::Ready(suspect, batch) => remote.take_suspect(&request, *suspect, batch).await,
-                SuspectTurn::None | SuspectTurn::Wait => remote.take_batch(&request, batch).await,
+                SuspectTurn::None | SuspectTurn::Wait => remote.take_batch(&request, &kinds, batch).await,
             };
             // When nobody listens any more, what was taken is dropped here, and so handed back.
             let _ = sender.send(taken);
@@ -110,7 +118,12 @@ impl Remote {
         Ok(taken)
     }
 
-    async fn take_batch(&self, request: &WorkRequest, batch: WorkerId) -> Result<Taken, StoreError> {
+    async fn take_batch(
+        &self,
+        request: &WorkRequest,
+        kinds: &Arc<[KnownKind]>,
+        batch: WorkerId,
+    ) -> Result<Taken, StoreError> {
         let store = &self.parts.store;
         let since = Instant::now();
         store.enlist(introduction(request, batch)).await?;
@@ -121,7 +134,7 @@ impl Remote {
             if room == 0 || !alone.is_empty() {
                 break;
             }
-            match self.take_from(request, batch, queue, room).await {
+            match self.take_from(request, kinds, batch, queue, room).await {
                 Ok(claimed) => {
                     let claimed = self.part_suspects(claimed, &mut alone).await;
                     let left = request.lease.saturating_sub(since.elapsed());
@@ -225,12 +238,13 @@ impl Remote {
     async fn take_from(
         &self,
         request: &WorkRequest,
+        kinds: &Arc<[KnownKind]>,
         batch: WorkerId,
         queue: &Arc<str>,
         room: usize,
     ) -> Result<Claimed, StoreError> {
         let store = &self.parts.store;
-        let mut claim = self.ask(request, batch, std::slice::from_ref(queue), room);
+        let mut claim = self.ask(request, kinds, batch, std::slice::from_ref(queue), room);
         // One of several queues may well be empty, and a look costs less than a claim.
         if request.queues.len() > 1 {
             let peek = store.peek(&claim).await?;
@@ -299,20 +313,30 @@ impl Remote {
         }
     }
 
-    fn ask(&self, request: &WorkRequest, worker: WorkerId, queues: &[Arc<str>], limit: usize) -> Claim {
+    /// A claim of these of the worker's kinds.
+    fn ask(
+        &self,
+        request: &WorkRequest,
+        kinds: &Arc<[KnownKind]>,
+        worker: WorkerId,
+        queues: &[Arc<str>],
+        limit: usize,
+    ) -> Claim {
         let config = &self.parts.config;
+        // A kind that is left out for now is known all the same.
+        let all_kinds = kinds.len() == request.kinds.len();
         let queues = queues.iter().map(|queue| ClaimQueue {
             queue: queue.clone(),
             limit,
             start: limit,
-            any_kind: config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind),
+            any_kind: all_kinds && config.queues.get(&**queue).is_some_and(|queue| queue.fail_unknown_kind),
         });
         Claim {
             worker,
             queues: queues.collect(),
-            kinds: request.kinds.clone(),
+            kinds: kinds.clone(),
             aging: config.aging,
-            limits: Default::default(),
+            limits: Arc::default(),
         }
     }
 }

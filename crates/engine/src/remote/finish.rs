@@ -51,10 +51,12 @@ impl Remote {
         let mut answers: Vec<Option<State>> = vec![None; results.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());
         let mut spoken_of: HashSet<Lease> = HashSet::new();
+        let mut news = Vec::new();
         for (place, (result, detail)) in results.into_iter().zip(details).enumerate() {
             let Some(detail) = detail else { continue };
             let lease = result.grant.lease;
             if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
+                news.extend(self.news(&result, &detail.view.job.spec.kind).map(|news| (place, news)));
                 first.push((place, self.ending(result, detail).await));
             } else {
                 again.push((place, self.repeated(result, detail).await));
@@ -69,6 +71,8 @@ impl Remote {
                 self.parts.cleared_suspects.note(died_with);
             }
         }
+        news.retain(|(place, _)| answers[*place].is_some());
+        self.keep_news(news.into_iter().map(|(_, news)| news).collect()).await;
         let (places, repeated): (Vec<usize>, Vec<Finish>) = again.into_iter().unzip();
         for (place, answer) in places.into_iter().zip(self.ask_again(repeated).await?) {
             answers[place] = answer.ok();

@@ -1,13 +1,15 @@
 //! What one process remembers of remote workers; all of it can be lost without harm.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use backstop_core::WorkerId;
 use tokio::time::Instant;
 
 use super::batches::Batches;
 use super::clocks::Clocks;
+use super::dependencies::RemoteDependencies;
+use crate::dependency::watched::Dependencies;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -15,6 +17,10 @@ pub(crate) struct RemoteMemory {
     pub(super) batches: Batches,
     pub(super) renewals: RemoteRenewals,
     pub(super) clocks: Clocks,
+    /// What was read of the dependencies of single workers.
+    pub(super) dependencies: RemoteDependencies,
+    /// The dependencies that are checked from here, once they are.
+    pub(super) checked: OnceLock<Arc<Dependencies>>,
 }
 
 /// How many names make it worth looking for those that are gone.

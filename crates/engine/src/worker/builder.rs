@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::execute::Executor;
+use super::health::WorkerNeeds;
 use super::hooks::{Hook, Hooked};
 use super::inline::InlineWorker;
 use super::kinds::WorkerKinds;
 use super::parts::{ServedQueue, WorkerParts};
 use super::runtime::{Stopped, WorkerHandle};
 use crate::config::WorkerTimes;
+use crate::dependency::check::DependencyCheck;
 use crate::engine::Backstop;
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::isolate::pool::ChildProcesses;
 use crate::job::Job;
+use crate::outcome::BoxError;
 use crate::registry::Registry;
 
 /// Builds a worker whose handlers share an application context of type `C`.
@@ -55,6 +58,7 @@ pub struct WorkerBuilder<C> {
     code_version: Option<Arc<str>>,
     times: WorkerTimes,
     maintenance: bool,
+    checks: BTreeMap<String, DependencyCheck>,
 }
 
 impl Backstop {
@@ -75,6 +79,7 @@ impl Backstop {
             code_version: None,
             times: WorkerTimes::default(),
             maintenance: true,
+            checks: BTreeMap::new(),
         }
     }
 }
@@ -121,6 +126,50 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// ```
     pub fn register_all(mut self) -> Self {
         self.registry.add_all();
+        self
+    }
+
+    /// Checks a dependency of its kinds (H1): at its start, every 10 seconds unless [`DependencySettings`] say
+    /// otherwise, and soon after a run has found it unavailable. While the check fails, or takes longer than 5 seconds,
+    /// no kind that needs the dependency is claimed; all others are.
+    ///
+    /// A dependency that has no check is tried again after a pause, which grows from a second to a minute.
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// # use std::sync::Arc;
+    /// struct App { smtp: &'static str }
+    ///
+    /// #[job(dependency = "smtp")]
+    /// async fn send_email(cx: JobContext<App>, to: String) -> JobResult {
+    ///     let mut server = connect(cx.app().smtp).await.map_err(|error| Outcome::transient_from("smtp", error))?;
+    ///     Ok(server.send(&to).await?)
+    /// }
+    ///
+    /// # struct Server;
+    /// # impl Server { async fn send(&mut self, _: &str) -> JobResult { Ok(()) } }
+    /// # async fn connect(_: &str) -> JobResult<Server> { Ok(Server) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let worker = engine
+    ///     .worker(App { smtp: "mail.internal:25" })
+    ///     .register::<SendEmail>()
+    ///     .queue("default", 4)
+    ///     .check("smtp", |app: Arc<App>| async move { connect(app.smtp).await.map(drop) })
+    ///     .start()
+    ///     .await?;
+    /// # worker.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// [`DependencySettings`]: crate::DependencySettings
+    pub fn check<F, Fut>(mut self, dependency: impl Into<String>, check: F) -> Self
+    where
+        F: Fn(Arc<C>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.checks.insert(dependency.into(), DependencyCheck::code(self.app.clone(), check));
         self
     }
 
@@ -241,7 +290,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         }
         let engine_parts = &self.engine.parts;
         let executor = Executor {
-            kinds: WorkerKinds::new(self.registry, &self.app, &engine_parts.config.isolation),
+            kinds: WorkerKinds::new(self.registry, &self.app, &engine_parts.config),
             #[cfg(target_os = "linux")]
             children: Arc::new(ChildProcesses::new(engine_parts.clone())),
             engine: self.engine,
@@ -251,13 +300,15 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
             times: self.times,
         };
         let name = self.name.unwrap_or_else(|| format!("pid-{}", std::process::id()));
-        Ok(WorkerParts { executor, queues: self.queues, name, maintenance: self.maintenance })
+        let needs = WorkerNeeds { kinds: executor.kinds.needs(), checks: self.checks };
+        Ok(WorkerParts { executor, queues: self.queues, name, maintenance: self.maintenance, needs })
     }
 
     /// Starts it in the background.
     ///
     /// # Errors
-    /// When it has no kind of job or no queue to serve, two of its types have one kind, or the store is away.
+    /// When it has no kind of job or no queue to serve, two of its types have one kind, it checks a dependency that no
+    /// kind needs, or the store is away.
     pub async fn start(self) -> Result<WorkerHandle, Error> {
         #[cfg(target_os = "linux")]
         if crate::isolate::is_isolated_child() {
@@ -267,6 +318,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         self.tell_of_queues().await;
         let parts = self.parts()?;
         parts.executor.kinds.check()?;
+        parts.needs.check(&parts.executor.engine.parts.config)?;
         prepare_isolation(&parts.executor).await?;
         WorkerHandle::start(parts).await
     }

@@ -55,7 +55,12 @@ pub(crate) struct Executor {
 /// What is left to do about a run.
 pub(crate) enum Closing {
     /// Its end is to be written.
-    Write(Box<Finish>),
+    Write {
+        /// What is written.
+        finish: Box<Finish>,
+        /// The dependency that it found unavailable (H1).
+        unavailable: Option<String>,
+    },
     /// Nothing: the handler's own transaction has completed the job (L14).
     Completed,
     /// Nothing: the lease is gone.
@@ -120,10 +125,11 @@ impl Executor {
             }
         };
         let result = if self.hooks.is_empty() { None } else { value_of(&reply) };
+        let unavailable = unavailable(&reply);
         let ending = self.end(&run, &info, reply, handler.as_deref()).await;
         let (failure, verdict) = (ending.failure.clone(), ending.decision.verdict.clone());
         self.after(&info, RunEnd { cause: ending.cause, result, failure, verdict }).await;
-        Closing::Write(Box::new(Finish { lease, ending }))
+        Closing::Write { finish: Box::new(Finish { lease, ending }), unavailable }
     }
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).
@@ -300,6 +306,12 @@ impl Executor {
         let (parts, job) = (self.engine.parts.clone(), job.clone());
         tokio::spawn(async move { parts.publish(&job, what).await });
     }
+}
+
+/// The dependency that a run found unavailable. One that only asks to wait is there.
+fn unavailable(reply: &Reply) -> Option<String> {
+    let failure = &reply.0.as_ref().err()?.failure;
+    failure.dependency.clone().filter(|_| failure.cause == Cause::Rejected)
 }
 
 /// What a handler returned, or reported as its failure.

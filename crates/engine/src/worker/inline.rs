@@ -134,7 +134,7 @@ impl InlineWorker {
         let closing = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
         engine.runs.remove(job);
         let finish = match closing {
-            Closing::Write(finish) => *finish,
+            Closing::Write { finish, .. } => *finish,
             Closing::Completed => {
                 return Ok(Ran { job, kind, cause: Cause::Succeeded, state: Some(State::Succeeded) });
             }

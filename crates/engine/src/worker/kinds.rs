@@ -7,6 +7,7 @@ use std::sync::Arc;
 use backstop_core::failure::{Failure, HookAnswer};
 use backstop_store::KnownKind;
 
+use crate::config::Config;
 use crate::context::{JobContext, Run};
 use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
@@ -53,6 +54,8 @@ pub(crate) struct HandledKind {
     pub(crate) handler: Arc<dyn KindHandler>,
     /// Which of its runs have a process of their own (E2).
     pub(crate) isolation: IsolationSettings,
+    /// What it needs that may be away (H1).
+    dependency: Option<Arc<str>>,
 }
 
 /// See the module. Clones share everything.
@@ -64,12 +67,15 @@ impl WorkerKinds {
     pub(crate) fn new<C: Send + Sync + 'static>(
         registry: Registry<C>,
         app: &Arc<C>,
-        operators: &BTreeMap<String, IsolationSettings>,
+        config: &Config,
     ) -> Self {
         let kinds = registry.into_handlers().map(|(kind, handler)| {
-            let isolation = operators.get(kind).copied().unwrap_or_default().or(handler.isolation());
-            let version = handler.version();
-            (kind, HandledKind { version, handler: Arc::new(Bound { handler, app: app.clone() }), isolation })
+            let operators = config.isolation.get(kind).copied().unwrap_or_default();
+            let isolation = operators.or(handler.isolation());
+            let named = config.kind_dependencies.get(kind).map(String::as_str).or(handler.dependency());
+            let (version, dependency) = (handler.version(), named.map(Arc::from));
+            let handler = Arc::new(Bound { handler, app: app.clone() });
+            (kind, HandledKind { version, handler, isolation, dependency })
         });
         Self(Arc::new(kinds.collect()))
     }
@@ -85,6 +91,14 @@ impl WorkerKinds {
         let mut known: Vec<_> = known.collect();
         known.sort_by(|a, b| a.kind.cmp(&b.kind));
         known.into()
+    }
+
+    /// Which dependency each of them needs, of those that need one (H1).
+    pub(crate) fn needs(&self) -> BTreeMap<String, Arc<str>> {
+        let needs = |(kind, found): (&&'static str, &HandledKind)| {
+            Some(((*kind).to_owned(), found.dependency.clone()?))
+        };
+        self.0.iter().filter_map(needs).collect()
     }
 
     /// Refuses limits that would have no effect.

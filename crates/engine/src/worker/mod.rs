@@ -9,6 +9,7 @@ mod builder;
 mod completion;
 pub(crate) mod execute;
 mod fetch;
+mod health;
 mod heartbeat;
 mod hooks;
 mod inline;

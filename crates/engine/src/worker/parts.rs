@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::execute::Executor;
+use super::health::WorkerNeeds;
 
 /// A queue that a worker serves.
 #[derive(Debug, Clone)]
@@ -18,4 +19,6 @@ pub(crate) struct WorkerParts {
     pub(crate) queues: Vec<ServedQueue>,
     pub(crate) name: String,
     pub(crate) maintenance: bool,
+    /// What may be away that its kinds need.
+    pub(crate) needs: WorkerNeeds,
 }

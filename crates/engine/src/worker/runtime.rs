@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::failure::Cause;
-use backstop_core::{JobId, Lease, WorkerId};
+use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::{ClaimedJob, KnownKind, NewWorker, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{Closing, Executor, hand_back};
+use super::health::WorkerHealth;
 use super::parts::WorkerParts;
 use super::quarantine::Quarantine;
 use super::report::{Outbox, PendingEnding};
@@ -28,6 +29,9 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// How long the answer to a claim is waited for when a worker stops, if its grace period is not shorter: a store that
 /// is away must not hold it up.
 const LAST_CLAIM: Duration = Duration::from_secs(5);
+
+/// How long the loop that looks after a worker's health may be silent.
+const HEALTH_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the loops of one worker share.
 pub(crate) struct RunningWorker {
@@ -47,6 +51,8 @@ pub(crate) struct RunningWorker {
     pub(crate) fetched: CancellationToken,
     pub(crate) interrupt: CancellationToken,
     pub(crate) loops: Arc<Loops>,
+    /// What decides which kinds it claims.
+    pub(crate) health: Arc<WorkerHealth>,
 }
 
 /// A queue that is served.
@@ -69,7 +75,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl RunningWorker {
-    pub(crate) fn new(parts: WorkerParts) -> Self {
+    pub(crate) fn new(parts: WorkerParts, now: Timestamp) -> Self {
         let freed = Arc::new(Notify::new());
         let config = &parts.executor.engine.parts.config;
         let queues = parts.queues.iter().map(|queue| Served {
@@ -78,6 +84,10 @@ impl RunningWorker {
             any_kind: config.queues.get(&*queue.name).is_some_and(|queue| queue.fail_unknown_kind),
             buffer: Mutex::new(Vec::new()),
         });
+        let health =
+            WorkerHealth::new(parts.name.clone(), parts.needs, parts.executor.engine.parts.clone(), now);
+        let loops = parts.executor.engine.loops();
+        loops.rest_on(health.clone());
         Self {
             queues: queues.collect(),
             kinds: parts.executor.kinds.known(),
@@ -91,7 +101,8 @@ impl RunningWorker {
             stop: CancellationToken::new(),
             fetched: CancellationToken::new(),
             interrupt: CancellationToken::new(),
-            loops: parts.executor.engine.loops(),
+            loops,
+            health,
             executor: parts.executor,
         }
     }
@@ -134,6 +145,7 @@ impl RunningWorker {
     /// Starts one run in a task of its own.
     pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: RunSlot) {
         let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
+        let kind = claimed.job.spec.kind.clone();
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
         self.parts().runs.add(job, canceled.clone());
@@ -142,12 +154,19 @@ impl RunningWorker {
             let slot = Arc::new(slot);
             let closing =
                 worker.executor.execute(claimed, canceled, worker.interrupt.clone(), slot.clone()).await;
-            let succeeded = match &closing {
-                Closing::Write(finish) => finish.ending.cause == Cause::Succeeded,
-                Closing::Completed => true,
-                Closing::Lost => false,
+            let cause = match &closing {
+                Closing::Write { finish, unavailable } => {
+                    worker.health.ran(&kind, finish.ending.cause, unavailable.as_deref());
+                    Some(finish.ending.cause)
+                }
+                Closing::Completed => {
+                    worker.health.ran(&kind, Cause::Succeeded, None);
+                    Some(Cause::Succeeded)
+                }
+                Closing::Lost => None,
             };
-            if let Closing::Write(finish) = closing {
+            let succeeded = cause == Some(Cause::Succeeded);
+            if let Closing::Write { finish, .. } = closing {
                 worker.outbox.push(PendingEnding::new(*finish, first, Some(slot)));
             }
             if let Some(died_with) = worker.quarantine.ended(lease).filter(|_| succeeded) {
@@ -224,7 +243,8 @@ trait Control: Send + Sync {
 impl WorkerHandle {
     pub(crate) async fn start(parts: WorkerParts) -> Result<Self, Error> {
         let maintenance = parts.maintenance;
-        let worker = Arc::new(RunningWorker::new(parts));
+        let now = parts.executor.engine.parts.store.now().await?;
+        let worker = Arc::new(RunningWorker::new(parts, now));
         let id = worker.id();
         worker.enlist(id).await?;
         let loops = worker.loops.clone();
@@ -299,7 +319,7 @@ fn start_loops(worker: &Arc<RunningWorker>, loops: &Loops) -> Vec<JoinHandle<()>
     let deadline = times.poll.max(times.lease) * 2;
     // Writing and renewing go on until the very end; only fetching stops when a stop is asked for.
     let forever = worker.interrupt.child_token();
-    let (fetch, report, renew) = (worker.clone(), worker.clone(), worker.clone());
+    let (fetch, report, renew, health) = (worker.clone(), worker.clone(), worker.clone(), worker.clone());
     vec![
         loops.supervise("fetch", deadline, worker.stop.clone(), move |heartbeat| {
             let worker = fetch.clone();
@@ -312,9 +332,14 @@ fn start_loops(worker: &Arc<RunningWorker>, loops: &Loops) -> Vec<JoinHandle<()>
             let worker = report.clone();
             async move { worker.outbox.write_all(worker.parts(), &heartbeat, times.poll).await }
         }),
-        loops.supervise("heartbeat", deadline, forever, move |heartbeat| {
+        loops.supervise("heartbeat", deadline, forever.clone(), move |heartbeat| {
             let worker = renew.clone();
             async move { worker.heartbeat(&heartbeat).await }
+        }),
+        // It rests for some seconds between two rounds, however short the lease is.
+        loops.supervise("health", deadline.max(HEALTH_DEADLINE), forever, move |heartbeat| {
+            let worker = health.clone();
+            async move { worker.watch_health(&heartbeat).await }
         }),
     ]
 }
@@ -349,6 +374,7 @@ impl Control for RunningWorker {
             // What could not be written is found by the lease; a worker that is clean leaves nothing to find.
             if clean {
                 let _ = self.store().retire(self.id()).await;
+                self.untell_health().await;
             }
             Stopped { interrupted, clean }
         })

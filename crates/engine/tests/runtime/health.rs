@@ -20,6 +20,7 @@ struct Troubled {
     inner: Arc<dyn store::Store>,
     panics: AtomicU32,
     hangs: AtomicBool,
+    amends_hang: AtomicBool,
     failures: AtomicU32,
     /// Changes that wait to be added to the counts.
     left: AtomicUsize,
@@ -34,6 +35,7 @@ impl Troubled {
             inner: model(),
             panics: AtomicU32::new(0),
             hangs: AtomicBool::new(false),
+            amends_hang: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             left: AtomicUsize::new(0),
             starts_wait: AtomicBool::new(false),
@@ -73,6 +75,13 @@ impl store::Layer for Troubled {
         })
     }
 
+    fn amend(&self, amend: store::Amend) -> store::Answer<'_, store::Amended> {
+        if self.amends_hang.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        self.inner.amend(amend)
+    }
+
     fn fold(&self, limit: usize) -> store::Answer<'_, usize> {
         let fewer = |left: usize| Some(left.saturating_sub(limit));
         let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).unwrap_or_default();
@@ -107,6 +116,33 @@ async fn a_loop_that_dies_is_started_again() {
     assert_eq!(heartbeat.restarts, 2);
     let id = engine.enqueue(act(&["ok"])).submit().await.expect("admitted").id;
     reach(&engine, id, State::Succeeded).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_health_loop_hangs_goes_on_and_the_loop_is_started_again() {
+    // H11, H1
+    let store = Troubled::new();
+    let engine = Backstop::on(store.clone(), Config::default().kind_dependency("act", "smtp"));
+    let running = worker(&engine).start().await.expect("started");
+    let of_health = || {
+        let loops = running.health().loops;
+        loops.into_iter().find(|one| one.name == "health").expect("listed")
+    };
+    assert!(of_health().ok);
+    store.amends_hang.store(true, Ordering::SeqCst);
+    let id = engine.enqueue(act(&["transient", "ok"])).policy(quick()).submit().await.expect("admitted").id;
+    // Whoever tells the store that the dependency is red is held up there.
+    pass(65).await;
+    assert!(!of_health().ok && !running.health().ready, "{:?}", of_health());
+    let other = engine.enqueue(act(&["ok"])).queue("default").submit().await.expect("admitted").id;
+    pass(40).await;
+    assert!(of_health().restarts >= 1, "{:?}", of_health());
+    store.amends_hang.store(false, Ordering::SeqCst);
+    reach(&engine, id, State::Succeeded).await;
+    reach(&engine, other, State::Succeeded).await;
+    pass(90).await;
+    assert!(running.health().ready, "{:?}", running.health());
     running.stop().await;
 }
 

@@ -13,7 +13,7 @@ use super::isolation::IsolationArguments;
 use crate::attrs;
 use crate::duration;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "kind",
     "version",
     "queue",
@@ -25,6 +25,7 @@ const KEYS: [&str; 14] = [
     "delay",
     "max_wait",
     "expires_in",
+    "dependency",
     "isolate",
     "memory_limit",
     "cpu_limit",
@@ -48,6 +49,7 @@ pub(super) struct JobArguments {
     delay: Option<Duration>,
     max_wait: Option<Duration>,
     expires_in: Option<Duration>,
+    dependency: Option<LitStr>,
     isolation: IsolationArguments,
 }
 
@@ -78,6 +80,7 @@ impl JobArguments {
             "delay" => attrs::once(meta, key, &mut self.delay, attrs::duration(meta, key)?.0),
             "max_wait" => attrs::once(meta, key, &mut self.max_wait, attrs::duration(meta, key)?.0),
             "expires_in" => attrs::once(meta, key, &mut self.expires_in, attrs::duration(meta, key)?.0),
+            "dependency" => attrs::once(meta, key, &mut self.dependency, attrs::text(meta, key, "smtp")?),
             _ => self.isolation.take(meta, key),
         }
     }
@@ -87,8 +90,9 @@ impl JobArguments {
         let queue = self.queue.as_ref().map(|queue| quote!(.queue(#queue)));
         let priority = self.priority.as_ref().map(|level| quote!(.priority(::backstop::Priority::#level)));
         let policy = self.policy().map(|policy| quote!(.policy(#policy)));
+        let dependency = self.dependency.as_ref().map(|name| quote!(.dependency(#name)));
         let isolation = self.isolation.settings();
-        let parts: Vec<_> = [queue, priority, policy, isolation].into_iter().flatten().collect();
+        let parts: Vec<_> = [queue, priority, policy, dependency, isolation].into_iter().flatten().collect();
         if parts.is_empty() {
             return None;
         }

@@ -9,6 +9,7 @@ mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::DependencyHealth;
 use backstop::figures::{Family, Sample, Sort, float};
 use tokio::time::Instant;
 
@@ -73,19 +74,44 @@ fn of_requests(api: &Api) -> Vec<Family> {
     ]
 }
 
-/// How long ago each loop of the workers here was heard of, and how often it died (H11).
+/// How long ago each loop of the workers here was heard of, and how often it died (H11); which of their dependencies
+/// are available (H1), and which workers claim nothing because of their failures (H8).
 fn loops(api: &Api) -> Vec<Family> {
     let (mut ages, mut restarts) = (Vec::new(), Vec::new());
+    let (mut dependencies, mut paused) = (Vec::new(), Vec::new());
     for (worker, health) in api.reporting().checks.workers() {
         for one in health.loops {
             let labels = vec![("worker", Arc::from(worker.as_str())), ("loop", Arc::from(one.name))];
             ages.push(Sample::number(labels.clone(), float(one.age_ms) / 1_000.0));
             restarts.push(Sample::number(labels, f64::from(one.restarts)));
         }
+        dependencies.extend(health.dependencies.into_iter().map(|one| available(&worker, one)));
+        if health.paused.is_some() {
+            paused.push(Sample::number(vec![("worker", Arc::from(worker.as_str()))], 1.0));
+        }
     }
+    let remote = api.engine().remote().dependency_health();
+    dependencies.extend(remote.into_iter().map(|one| available("remote", one)));
     let age = "How long ago a loop was heard of; its lease is lost when `heartbeat` grows old.";
     vec![
         Family::new("backstop_loop_age_seconds", age, Sort::Gauge, ages),
         Family::new("backstop_loop_restarts_total", "How often a loop died.", Sort::Counter, restarts),
+        Family::new(
+            "backstop_dependency_available",
+            "1 while a dependency may be used, 0 while its kinds are not claimed.",
+            Sort::Gauge,
+            dependencies,
+        ),
+        Family::new(
+            "backstop_worker_paused",
+            "1 while a worker claims nothing because it fails far more often than others.",
+            Sort::Gauge,
+            paused,
+        ),
     ]
+}
+
+fn available(worker: &str, one: DependencyHealth) -> Sample {
+    let labels = vec![("worker", Arc::from(worker)), ("dependency", Arc::from(one.name))];
+    Sample::number(labels, if one.ok { 1.0 } else { 0.0 })
 }

@@ -22,8 +22,9 @@ async fn live() -> Json<LiveStatus> {
     Json(LiveStatus { status: "live".to_owned() })
 }
 
-/// Ready when the store answers, every loop of this process was heard of in time, and somebody leads every duty of
-/// maintenance, here or elsewhere. When it is not, `details` has the checks.
+/// Ready when the store answers, every loop of this process was heard of in time, every dependency of the workers here
+/// is available, and somebody leads every duty of maintenance, here or elsewhere. When it is not, `details` has the
+/// checks.
 #[utoipa::path(get, path = "/health/ready", tag = "health",
     responses((status = 200, body = Readiness), (status = 503, body = crate::shape::ErrorBody)))]
 async fn ready(State(api): State<Api>) -> Result<Json<Readiness>, ApiError> {
@@ -31,11 +32,17 @@ async fn ready(State(api): State<Api>) -> Result<Json<Readiness>, ApiError> {
     let why = |check: &ReadyCheck| match check.problem.as_deref() {
         Some("slow") => format!("{} (no answer within 2 seconds)", check.name),
         Some("silent") => format!("{} (not heard of in time)", check.name),
+        Some("unchecked") => format!("{} (not checked yet)", check.name),
+        Some("failed") => format!("{} (its check failed)", check.name),
+        Some("timed_out") => format!("{} (its check gave no answer in time)", check.name),
+        Some("run_failed") => format!("{} (a run found it unavailable)", check.name),
+        Some("far_above_others") => format!("{} (far more than on other workers)", check.name),
         Some("busy") => format!("{} (another transaction holds what it needs)", check.name),
         Some(code) => format!("{} ({code})", check.name),
         None => check.name.clone(),
     };
-    let red: Vec<String> = readiness.checks.iter().filter(|check| !check.ok).map(why).collect();
+    let red: Vec<String> =
+        readiness.checks.iter().filter(|check| check.required && !check.ok).map(why).collect();
     if red.is_empty() {
         return Ok(Json(readiness));
     }

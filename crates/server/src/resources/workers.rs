@@ -31,13 +31,15 @@ async fn list(
 ) -> Result<Response, ApiError> {
     let after = cursor.as_deref().map(place).transpose()?;
     let mut workers = api.engine().workers().await?;
+    let mut reports = api.engine().worker_reports(&workers).await?;
     workers.sort_by(|a, b| (!a.live, &a.name, a.id).cmp(&(!b.live, &b.name, b.id)));
     let behind =
         |worker: &WorkerView| after.is_none_or(|after| (!worker.live, &*worker.name, worker.id) > after);
     let seen = workers.into_iter().filter(behind).filter_map(|worker| {
         let queues: Vec<String> =
             worker.queues.iter().filter_map(|queue| caller.sees(queue).map(str::to_owned)).collect();
-        (caller.sees_all() || !queues.is_empty()).then(|| Worker::of(worker, queues))
+        let report = reports.remove(&worker.id).unwrap_or_default();
+        (caller.sees_all() || !queues.is_empty()).then(|| Worker::of(worker, queues, report))
     });
     page(seen, limit.unwrap_or_default(), |last| {
         format!("{}.{}.{}", u8::from(!last.live), last.id, last.name)

@@ -2,6 +2,7 @@
 
 use backstop::Timestamp;
 use backstop_core::WorkerId;
+use backstop_core::health::{DependencyReport, FailurePauseReport, WorkerReport};
 use backstop_store::WorkerView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,6 +28,13 @@ pub struct Worker {
     pub live: bool,
     /// Jobs it holds; none when it also serves queues that the caller may not see.
     pub running: Option<u64>,
+    /// What its kinds need that may be away, each with its last result (H2); empty when it also serves queues that the
+    /// caller may not see.
+    #[serde(default)]
+    pub dependencies: Vec<DependencyReport>,
+    /// Set while it claims nothing because it fails far more often than others (H8).
+    #[serde(default)]
+    pub paused: Option<FailurePauseReport>,
 }
 
 /// A kind that a worker can run, up to a version of its payload.
@@ -39,9 +47,9 @@ pub struct WorkerKind {
 }
 
 impl Worker {
-    /// A worker with those of its queues that the caller sees, under the caller's names.
+    /// A worker with those of its queues that the caller sees, under the caller's names, and what it tells of itself.
     #[must_use]
-    pub fn of(view: WorkerView, queues: Vec<String>) -> Self {
+    pub fn of(view: WorkerView, queues: Vec<String>, report: WorkerReport) -> Self {
         let whole = queues.len() == view.queues.len();
         let kinds = view.kinds.iter();
         Self {
@@ -56,6 +64,8 @@ impl Worker {
             expires_at: view.expires_at,
             live: view.live,
             running: whole.then_some(view.running),
+            dependencies: if whole { report.dependencies } else { Vec::new() },
+            paused: report.paused.filter(|_| whole),
         }
     }
 }

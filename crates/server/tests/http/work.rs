@@ -1,6 +1,7 @@
 //! Remote workers as they meet the API (E7), in paused time: the store's clock is tokio's own.
 
 mod checks;
+mod dependencies;
 mod ending;
 mod holding;
 mod stage;

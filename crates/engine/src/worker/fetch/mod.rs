@@ -33,6 +33,7 @@ impl RunningWorker {
         let mut state = FetchState::new(times.poll, times.lease, self.claims_ahead(), restart);
         let mut fetcher = Fetcher {
             arrivals: self.parts().events.arrivals(),
+            changes: self.health.changes(),
             wanted: None,
             unready: LogThrottle::default(),
             worker: &self,
@@ -117,6 +118,8 @@ struct Fetcher<'a> {
     worker: &'a Arc<RunningWorker>,
     heartbeat: &'a LoopHeartbeat,
     arrivals: watch::Receiver<u64>,
+    /// Fires when other kinds may be claimed than before (H1, H8).
+    changes: watch::Receiver<u64>,
     /// What the next claim asks for, with the slots that are set aside for it.
     wanted: Option<Wanted>,
     unready: LogThrottle,
@@ -196,6 +199,8 @@ impl Fetcher<'_> {
         if afresh {
             self.arrivals.mark_unchanged();
         }
+        // What is set aside from here on follows from how things are now.
+        self.changes.mark_unchanged();
         FetchEvent::Began { ready: self.is_ready(), now: Instant::now() }
     }
 
@@ -206,7 +211,7 @@ impl Fetcher<'_> {
             self.unready
                 .warn(|| tracing::error!(loop_name = silent, "a loop does not respond: no jobs are claimed"));
         }
-        silent.is_none()
+        silent.is_none() && self.worker.may_claim()
     }
 
     fn notified(&self) -> bool {
@@ -261,7 +266,7 @@ impl Fetcher<'_> {
         let full = wanted.room.iter().any(|room| room.count() == 0);
         let looked_for = wanted.claim.clone();
         let (offer, room) = wanted.at_once();
-        let arrivals = &mut self.arrivals;
+        let (arrivals, changes) = (&mut self.arrivals, &mut self.changes);
         let mut heard = WaitResult::Nothing;
         let withdrawn = async {
             loop {
@@ -273,6 +278,8 @@ impl Fetcher<'_> {
                         }
                         return;
                     }
+                    // The store would go on handing over what must not be taken any more.
+                    _ = changes.changed() => return,
                     () = worker.stop.cancelled() => return,
                     () = tokio::time::sleep_until(until) => {}
                 }

@@ -1,9 +1,12 @@
 //! The books of the fetch loop: slots that are set aside for a claim, and jobs that were claimed ahead of theirs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_store::{Claim, ClaimQueue, ClaimedJob, Error as StoreError};
 
+use super::super::execute::hand_back;
+use super::super::report::PendingEnding;
 use super::super::runtime::{RunningWorker, lock};
 use super::super::slots::Reserved;
 
@@ -87,17 +90,22 @@ impl RunningWorker {
     pub(super) fn want(&self) -> Wanted {
         let mut wanted = Vec::new();
         let mut room = Vec::with_capacity(self.queues.len());
-        let most = if self.quarantine.is_closed() { 0 } else { BATCH };
+        let kinds = self.health.claimable(&self.kinds);
+        let all_kinds = kinds.len() == self.kinds.len();
+        let mut left = self.health.room(|| self.held().len()).unwrap_or(usize::MAX);
         for queue in &self.queues {
+            let most = if self.quarantine.is_closed() { 0 } else { BATCH.min(left) };
             let reserved = queue.slots.reserve(most);
             let ahead = queue.prefetch.saturating_sub(lock(&queue.buffer).len());
             let limit = reserved.count().saturating_add(ahead).min(most);
+            left = left.saturating_sub(limit);
             if limit > 0 {
                 wanted.push(ClaimQueue {
                     queue: queue.slots.queue.clone(),
                     limit,
                     start: reserved.count(),
-                    any_kind: queue.any_kind,
+                    // A kind that is left out for now is known all the same.
+                    any_kind: queue.any_kind && all_kinds,
                 });
             }
             room.push(reserved);
@@ -105,9 +113,9 @@ impl RunningWorker {
         let claim = Claim {
             worker: self.id(),
             queues: wanted,
-            kinds: self.kinds.clone(),
+            kinds,
             aging: self.parts().config.aging,
-            limits: Default::default(),
+            limits: Arc::default(),
         };
         Wanted { claim, room }
     }
@@ -127,8 +135,29 @@ impl RunningWorker {
         }
     }
 
+    /// True when some kind may be claimed, and some run. Otherwise what was claimed ahead goes back to others.
+    pub(super) fn may_claim(&self) -> bool {
+        let may = !self.health.claimable(&self.kinds).is_empty();
+        if !may {
+            self.hand_back_unwanted();
+        }
+        may && self.health.room(|| self.held().len()) != Some(0)
+    }
+
+    /// Hands back what was claimed ahead and must not start now (H1, H8): others may be able to.
+    fn hand_back_unwanted(&self) {
+        let unwanted = |claimed: &mut ClaimedJob| !self.health.allows(&claimed.job.spec.kind);
+        for queue in &self.queues {
+            let back: Vec<ClaimedJob> = lock(&queue.buffer).extract_if(.., unwanted).collect();
+            for claimed in back {
+                self.outbox.push(PendingEnding::new(hand_back(&claimed, Duration::ZERO), false, None));
+            }
+        }
+    }
+
     /// Counts the start of buffered jobs in the store, then runs them (C5).
     async fn start_buffered(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.hand_back_unwanted();
         for queue in &self.queues {
             let (ready, mut room): (Vec<ClaimedJob>, Reserved) = {
                 let mut buffer = lock(&queue.buffer);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use backstop::{Backstop, Config, Health, LoopHealth};
+use backstop::{Backstop, Config, DependencyHealth, Health, LoopHealth, PausedHealth};
 use backstop_server::ServerSettings;
 use backstop_testing::{CrashAt, TestEngine};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::harness::Harness;
 fn health(ok: bool) -> Health {
     let age_ms = if ok { 10 } else { 90_000 };
     let one = LoopHealth { name: "heartbeat", ok, age_ms, deadline_ms: 60_000, restarts: 3 };
-    Health { ready: ok, loops: vec![one] }
+    Health { ready: ok, loops: vec![one], dependencies: Vec::new(), paused: None }
 }
 
 #[tokio::test]
@@ -26,9 +26,48 @@ async fn readiness_shows_the_last_result_of_every_check() {
     assert_eq!(ready["status"], "ready");
     assert_eq!((&ready["checks"][0]["name"], &ready["checks"][0]["ok"]), (&json!("store"), &json!(true)));
     let of_loop = json!({ "name": "worker/heartbeat", "ok": true, "age_ms": 10, "deadline_ms": 60_000,
-        "took_ms": null, "restarts": 3, "problem": null });
+        "took_ms": null, "restarts": 3, "since_ms": null, "required": true, "problem": null });
     assert_eq!(named(&ready, "worker/heartbeat"), of_loop);
     assert_eq!(named(&ready, "server/audit")["ok"], true, "its own tasks too");
+}
+
+#[tokio::test]
+async fn readiness_shows_each_dependency_with_its_last_result_and_since_when() {
+    // H1, H2, H8
+    let harness = Harness::new().await;
+    let red = Arc::new(AtomicBool::new(false));
+    let is_red = red.clone();
+    harness.api.watch("worker", move || {
+        let is_red = is_red.load(Ordering::SeqCst);
+        let smtp = DependencyHealth {
+            name: "smtp".into(),
+            ok: !is_red,
+            age_ms: 20,
+            since_ms: 7_000,
+            problem: is_red.then_some("run_failed"),
+        };
+        let paused = PausedHealth { since_ms: 900, why: "20 of 20 runs failed here".into() };
+        let paused = is_red.then_some(paused);
+        Some(Health { ready: !is_red, loops: Vec::new(), dependencies: vec![smtp], paused })
+    });
+    let ready = harness.get("/health/ready").await.ok();
+    let green = named(&ready, "worker/dependency/smtp");
+    assert_eq!(
+        (&green["ok"], &green["age_ms"], &green["since_ms"]),
+        (&json!(true), &json!(20), &json!(7_000))
+    );
+    red.store(true, Ordering::SeqCst);
+    let answer = harness.get("/health/ready").await;
+    assert_eq!((answer.status.as_u16(), answer.code().as_str()), (503, "not_ready"));
+    let body = answer.json();
+    let smtp = named(&body["error"]["details"], "worker/dependency/smtp");
+    assert_eq!((&smtp["ok"], &smtp["problem"]), (&json!(false), &json!("run_failed")));
+    let failures = named(&body["error"]["details"], "worker/failures");
+    assert_eq!((&failures["problem"], &failures["since_ms"]), (&json!("far_above_others"), &json!(900)));
+    let message = body["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("worker/dependency/smtp (a run found it unavailable)"), "{message}");
+    assert!(!answer.text.contains("20 of 20"), "how often jobs fail is for those who may look");
+    assert_eq!(harness.get("/health/live").await.ok(), json!({ "status": "live" }), "alive all the same");
 }
 
 /// The check of this name.

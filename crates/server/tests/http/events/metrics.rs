@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use backstop::prelude::*;
-use backstop::{Config, Health, LoopHealth};
+use backstop::{Config, DependencyHealth, Health, LoopHealth, PausedHealth};
 use backstop_server::{Caller, Scope, ServerSettings};
 use backstop_testing::{CrashAt, TestEngine};
 
@@ -141,16 +141,25 @@ async fn a_tracer_hears_of_every_request_by_its_route() {
 
 #[tokio::test]
 async fn loops_are_shown_by_their_age() {
-    // V3 H11
+    // V3 H11 H1 H8
     let harness = Harness::new().await;
     harness.api.watch("worker", || {
         let one = LoopHealth { name: "fetch", ok: true, age_ms: 1_500, deadline_ms: 60_000, restarts: 2 };
-        Some(Health { ready: true, loops: vec![one] })
+        let (age_ms, since_ms) = (5, 9);
+        let of = |name: &str, ok| DependencyHealth { name: name.into(), ok, age_ms, since_ms, problem: None };
+        let dependencies = vec![of("smtp", true), of("bank", false)];
+        let paused = Some(PausedHealth { since_ms, why: "it fails".into() });
+        Some(Health { ready: true, loops: vec![one], dependencies, paused })
     });
     let text = scrape(&harness).await;
     let labels = "{worker=\"worker\",loop=\"fetch\"}";
     assert!((figure(&text, &format!("backstop_loop_age_seconds{labels}")) - 1.5).abs() < 1e-9);
     assert!((figure(&text, &format!("backstop_loop_restarts_total{labels}")) - 2.0).abs() < 1e-9);
+    let available = |name: &str| {
+        figure(&text, &format!("backstop_dependency_available{{worker=\"worker\",dependency=\"{name}\"}}"))
+    };
+    assert!((available("smtp") - 1.0).abs() < 1e-9 && available("bank").abs() < 1e-9);
+    assert!((figure(&text, "backstop_worker_paused{worker=\"worker\"}") - 1.0).abs() < 1e-9);
 }
 
 #[tokio::test]

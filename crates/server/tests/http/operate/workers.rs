@@ -1,7 +1,12 @@
 //! `/api/v1/workers` and `/api/v1/doctor`.
 
-use backstop_server::Scope;
+use std::time::Duration;
+
+use backstop::Config;
+use backstop_server::{Scope, ServerSettings};
 use serde_json::json;
+
+use crate::harness::Harness;
 
 use super::{Play, holder, played, refused, send_as};
 
@@ -35,6 +40,39 @@ async fn workers_are_listed_with_what_they_serve() {
     for worker in up {
         worker.stop().await;
     }
+}
+
+#[tokio::test]
+async fn each_dependency_of_a_worker_is_listed_with_its_last_result() {
+    // H1, H2
+    let config = Config::default().kind_dependency("play", "smtp");
+    let harness = Harness::with(config, ServerSettings::default()).await;
+    let worker = harness.engine().worker(()).register::<Play>().queue("default", 1).queue("acme/mail", 1);
+    let check = |_| async { Err("nobody answers".into()) };
+    let worker = worker.name("abe").check("smtp", check).start().await.unwrap();
+    let listed = async {
+        loop {
+            let worker = harness.get(WORKERS).await.ok()["items"][0].clone();
+            if worker["dependencies"][0]["last"].is_object() {
+                return worker;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let listed = tokio::time::timeout(Duration::from_secs(60), listed).await.expect("it is told soon");
+    let smtp = &listed["dependencies"][0];
+    assert_eq!(
+        (&smtp["dependency"], &smtp["kinds"], &smtp["ok"]),
+        (&json!("smtp"), &json!(["play"]), &json!(false))
+    );
+    let last = (&smtp["last"]["result"], &smtp["last"]["problem"]);
+    assert_eq!(last, (&json!("failed"), &json!("nobody answers")));
+    assert!(smtp["since"].is_string() && smtp["next_at"].is_string() && listed["paused"].is_null());
+    // What it runs on is not for a tenant of one of its queues.
+    let acme = holder(&[Scope::Read], Some("acme"), None);
+    let seen = send_as(&harness, &acme, "GET", WORKERS, None).await.ok()["items"][0].clone();
+    assert_eq!((&seen["name"], &seen["dependencies"]), (&json!("abe"), &json!([])));
+    worker.stop().await;
 }
 
 #[tokio::test]

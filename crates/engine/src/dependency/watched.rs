@@ -1,0 +1,294 @@
+//! The dependencies that the kinds of one worker need, each with its state; and the checks that keep it up to date.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use backstop_core::Timestamp;
+use backstop_core::event::{Event, EventKind};
+use backstop_core::health::{DependencyEvent, DependencyReport, DependencyState};
+use backstop_store::KnownKind;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::check::{DependencyCheck, PATIENCE};
+use super::settings::DependencySettings;
+use crate::loops::DependencyHealth;
+use crate::parts::EngineParts;
+
+/// The store's clock as it goes on here: it is asked once, because a run that ends asks nobody for the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalClock {
+    at: Instant,
+    moment: Timestamp,
+}
+
+impl LocalClock {
+    /// A clock that shows `moment` now.
+    pub(crate) fn set(moment: Timestamp) -> Self {
+        Self { at: Instant::now(), moment }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.moment.after(self.at.elapsed())
+    }
+
+    fn instant(&self, moment: Timestamp) -> Instant {
+        self.at + self.moment.until(moment)
+    }
+}
+
+/// One dependency.
+#[derive(Debug)]
+struct WatchedDependency {
+    check: Option<DependencyCheck>,
+    state: Mutex<DependencyState>,
+}
+
+impl WatchedDependency {
+    fn state(&self) -> std::sync::MutexGuard<'_, DependencyState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Dependencies {
+    /// Whose they are, for people.
+    owner: String,
+    pub(crate) clock: LocalClock,
+    /// Which one each kind needs.
+    needs: BTreeMap<String, Arc<str>>,
+    watched: BTreeMap<Arc<str>, WatchedDependency>,
+    parts: Arc<EngineParts>,
+    changes: watch::Sender<u64>,
+}
+
+impl Dependencies {
+    /// Those that kinds need, with the checks of the configuration, and of the code where that is silent.
+    pub(crate) fn new(
+        owner: String,
+        needs: BTreeMap<String, Arc<str>>,
+        mut in_code: BTreeMap<String, DependencyCheck>,
+        parts: Arc<EngineParts>,
+        clock: LocalClock,
+    ) -> Self {
+        let mut watched = BTreeMap::new();
+        for key in needs.values() {
+            let settings = parts.config.dependencies.get(&**key);
+            let by_address = settings.and_then(|known| known.check.clone()).map(DependencyCheck::Address);
+            let check = by_address.or_else(|| in_code.remove(&**key));
+            watched.entry(key.clone()).or_insert_with(|| {
+                let period =
+                    settings.map_or_else(|| DependencySettings::default().period(), |it| it.period());
+                let state = DependencyState::new(check.is_some().then_some(period), clock.now());
+                WatchedDependency { check, state: Mutex::new(state) }
+            });
+        }
+        let (changes, _) = watch::channel(0);
+        Self { owner, clock, needs, watched, parts, changes }
+    }
+
+    /// Fires when what may be claimed has changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Says that what may be claimed has changed.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// True when a kind needs nothing that is red.
+    pub(crate) fn allows(&self, kind: &str) -> bool {
+        let needed = self.needs.get(kind).and_then(|key| self.watched.get(key));
+        needed.is_none_or(|one| one.state().is_ok())
+    }
+
+    /// Those of these kinds that need nothing that is red; the same ones when none does.
+    pub(crate) fn claimable(&self, known: &Arc<[KnownKind]>) -> Arc<[KnownKind]> {
+        if known.iter().all(|one| self.allows(&one.kind)) {
+            return known.clone();
+        }
+        known.iter().filter(|one| self.allows(&one.kind)).cloned().collect()
+    }
+
+    /// Follows the end of a run: `unavailable` is the dependency that it found away.
+    pub(crate) fn ran(&self, kind: &str, succeeded: bool, unavailable: Option<&str>) {
+        if let Some(key) = unavailable {
+            self.follow(key, DependencyEvent::RunFailed);
+        } else if let Some(key) = self.needs.get(kind).filter(|_| succeeded) {
+            self.follow(key, DependencyEvent::RunSucceeded);
+        }
+    }
+
+    fn follow(&self, key: &str, event: DependencyEvent) {
+        // What no kind needs is nobody's trouble but the run's.
+        let Some(one) = self.watched.get(key) else { return };
+        let problem = problem(&event);
+        let (news, ok) = {
+            let mut state = one.state();
+            let is_first = state.last().is_none();
+            let turned = state.follow(event, self.clock.now());
+            // Before its first check it is red already, and nobody was told.
+            (turned || (is_first && !state.is_ok()), state.is_ok())
+        };
+        if news {
+            self.tell(key, ok, problem);
+            self.changed();
+        }
+    }
+
+    /// Tells everybody that a dependency turned red or green.
+    fn tell(&self, key: &str, ok: bool, problem: String) {
+        let kinds = self.kinds_of(key).join(", ");
+        if ok {
+            tracing::info!(
+                worker = self.owner,
+                dependency = key,
+                kinds,
+                "a dependency may be used again: its kinds are claimed"
+            );
+        } else {
+            tracing::warn!(
+                worker = self.owner,
+                dependency = key,
+                kinds,
+                problem,
+                "a dependency is unavailable: its kinds are not claimed"
+            );
+        }
+        let what = EventKind::WorkerHealth {
+            worker: self.owner.clone(),
+            dependency: Some(key.to_owned()),
+            ok,
+            problem: (!ok).then_some(problem),
+        };
+        self.parts.events.publish(Event { at: self.clock.now(), node: None, job: None, what });
+    }
+
+    fn kinds_of(&self, key: &str) -> Vec<String> {
+        self.needs.iter().filter(|(_, needed)| ***needed == *key).map(|(kind, _)| kind.clone()).collect()
+    }
+
+    /// What to tell other processes of them.
+    pub(crate) fn reports(&self) -> Vec<DependencyReport> {
+        let report =
+            |(key, one): (&Arc<str>, &WatchedDependency)| one.state().report(key, self.kinds_of(key));
+        self.watched.iter().map(report).collect()
+    }
+
+    /// What readiness shows of them (H2).
+    pub(crate) fn health(&self) -> Vec<DependencyHealth> {
+        let now = self.clock.now();
+        let health = |(key, one): (&Arc<str>, &WatchedDependency)| {
+            let state = one.state();
+            let red = || state.last().map_or("unchecked", |last| last.result.as_str());
+            DependencyHealth {
+                name: key.to_string(),
+                ok: state.is_ok(),
+                age_ms: millis(now.since(state.last().map_or(state.since(), |last| last.at))),
+                since_ms: millis(now.since(state.since())),
+                problem: (!state.is_ok()).then(red),
+            }
+        };
+        self.watched.iter().map(health).collect()
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn problem(event: &DependencyEvent) -> String {
+    match event {
+        DependencyEvent::RunFailed => "a run found it unavailable".to_owned(),
+        DependencyEvent::CheckFailed(problem) => problem.clone(),
+        DependencyEvent::CheckTimedOut => format!("its check gave no answer within {PATIENCE:?}"),
+        DependencyEvent::RunSucceeded | DependencyEvent::CheckPassed | DependencyEvent::Tick => String::new(),
+    }
+}
+
+/// A check that has not ended.
+struct UnderWay {
+    key: Arc<str>,
+    until: Instant,
+    abort: AbortHandle,
+    /// True once it counts as failed: one that does not let go keeps the next from being made.
+    timed_out: bool,
+}
+
+/// Makes the checks of dependencies when they are due, each in a task of its own and never twice at once.
+#[derive(Default)]
+pub(crate) struct DependencyChecks {
+    tasks: JoinSet<Result<(), String>>,
+    under_way: HashMap<Id, UnderWay>,
+}
+
+impl DependencyChecks {
+    /// Starts what is due, and follows what time alone changes.
+    pub(crate) fn start_due(&mut self, dependencies: &Dependencies) {
+        let now = Instant::now();
+        for one in self.under_way.values_mut().filter(|one| !one.timed_out && one.until <= now) {
+            one.timed_out = true;
+            one.abort.abort();
+            dependencies.follow(&one.key, DependencyEvent::CheckTimedOut);
+        }
+        for (key, one) in &dependencies.watched {
+            let due = one.state().due();
+            if due.is_none_or(|due| dependencies.clock.now() < due) || self.is_under_way(key) {
+                continue;
+            }
+            let Some(check) = one.check.clone() else {
+                dependencies.follow(key, DependencyEvent::Tick);
+                continue;
+            };
+            let abort = self.tasks.spawn(async move { check.make().await });
+            let entry = UnderWay { key: key.clone(), until: now + PATIENCE, abort, timed_out: false };
+            self.under_way.insert(entry.abort.id(), entry);
+        }
+    }
+
+    fn is_under_way(&self, key: &str) -> bool {
+        self.under_way.values().any(|one| *one.key == *key)
+    }
+
+    /// Waits until a check has ended, something is due, what may be claimed has changed, or `longest` has passed.
+    pub(crate) async fn wait(
+        &mut self,
+        dependencies: &Dependencies,
+        changes: &mut watch::Receiver<u64>,
+        longest: Duration,
+    ) {
+        let idle = dependencies.watched.iter().filter(|(key, _)| !self.is_under_way(key));
+        let due = idle.filter_map(|(_, one)| one.state().due()).map(|due| dependencies.clock.instant(due));
+        let late = self.under_way.values().filter(|one| !one.timed_out).map(|one| one.until);
+        let until = due.chain(late).min().unwrap_or_else(|| Instant::now() + longest);
+        let until = until.min(Instant::now() + longest);
+        tokio::select! {
+            Some(ended) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
+                self.ended(dependencies, ended);
+            }
+            // Whoever says so is there for as long as this is.
+            _ = changes.changed() => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
+    fn ended(&mut self, dependencies: &Dependencies, ended: Result<(Id, Result<(), String>), JoinError>) {
+        let (id, made) = match ended {
+            Ok((id, made)) => (id, made),
+            Err(problem) => (problem.id(), Err("its check panicked".to_owned())),
+        };
+        // One that timed out was followed then.
+        let Some(one) = self.under_way.remove(&id).filter(|one| !one.timed_out) else { return };
+        dependencies.follow(
+            &one.key,
+            match made {
+                Ok(()) => DependencyEvent::CheckPassed,
+                Err(problem) => DependencyEvent::CheckFailed(dependencies.parts.config.sanitized(&problem)),
+            },
+        );
+    }
+}

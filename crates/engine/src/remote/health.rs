@@ -1,0 +1,187 @@
+//! What the kinds of remote workers need that may be away (H1).
+//!
+//! A remote worker tells how its runs end and nothing else, so what one of them found away is red for that worker, for
+//! a pause that grows, and then it is tried again. The store keeps it: the next request may come to another node. What
+//! the configuration has a check for is checked from here, and while that fails nobody is handed a kind that needs it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::WorkerId;
+use backstop_core::event::{Event, EventKind};
+use backstop_core::failure::Cause;
+use backstop_core::health::{DependencyEvent, DependencyState};
+use backstop_store::{Error as StoreError, KnownKind};
+
+use super::Remote;
+use super::dependencies::ReadDependencies;
+use super::finish::Finished;
+use super::work::{Ended, WorkRequest};
+use crate::dependency::watched::{Dependencies, DependencyChecks, LocalClock};
+use crate::loops::{DependencyHealth, LoopHeartbeat};
+use crate::worker_reports;
+
+/// How long to wait for a store that is unavailable.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a node waits before it looks at the checks again when nothing is due.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// What the end of a run says of a dependency.
+#[derive(Debug)]
+pub(super) struct DependencyNews {
+    /// Of whom: the worker's batch.
+    batch: WorkerId,
+    dependency: String,
+    event: DependencyEvent,
+}
+
+impl Remote {
+    /// Those of a worker's kinds that need nothing which is red.
+    pub(super) async fn claimable(&self, request: &WorkRequest) -> Result<Arc<[KnownKind]>, StoreError> {
+        let needs = &self.parts.config.kind_dependencies;
+        if needs.is_empty() {
+            return Ok(request.kinds.clone());
+        }
+        let red = self.dependencies_of(&worker_reports::remote_key(request.worker.id())).await?.red;
+        let checked = self.memory.checked.get();
+        let may = |known: &&KnownKind| {
+            needs.get(&*known.kind).is_none_or(|key| !red.contains(key))
+                && checked.is_none_or(|checked| checked.allows(&known.kind))
+        };
+        Ok(request.kinds.iter().filter(may).cloned().collect())
+    }
+
+    async fn dependencies_of(&self, key: &str) -> Result<ReadDependencies, StoreError> {
+        if let Some(read) = self.memory.dependencies.find(key) {
+            return Ok(read);
+        }
+        let (report, _) = worker_reports::of_remote(&*self.parts.store, key).await?;
+        let read = ReadDependencies::of(&report.dependencies);
+        self.memory.dependencies.note(key, read.clone());
+        Ok(read)
+    }
+
+    /// What the end of a run says of the dependency that it names, or that its kind needs.
+    pub(super) fn news(&self, result: &Finished, kind: &str) -> Option<DependencyNews> {
+        let needs = &self.parts.config.kind_dependencies;
+        let (named, event) = match &result.ended {
+            Ended::Succeeded { .. } => (None, DependencyEvent::RunSucceeded),
+            Ended::Failed(failure) if failure.cause == Cause::Rejected => {
+                (failure.dependency.as_ref(), DependencyEvent::RunFailed)
+            }
+            _ => return None,
+        };
+        // What no kind needs is nobody's trouble but the run's.
+        let dependency = match named {
+            Some(named) => needs.values().find(|key| *key == named)?,
+            None => needs.get(kind)?,
+        };
+        Some(DependencyNews { batch: result.grant.lease.worker, dependency: dependency.clone(), event })
+    }
+
+    /// Keeps what runs said of dependencies. What cannot be kept is said again by the next run.
+    pub(super) async fn keep_news(&self, news: Vec<DependencyNews>) {
+        for one in news {
+            if let Err(error) = self.keep_one(&one).await {
+                tracing::warn!(%error, dependency = one.dependency, "cannot store what a run said of a dependency");
+            }
+        }
+    }
+
+    async fn keep_one(&self, news: &DependencyNews) -> Result<(), StoreError> {
+        let key = worker_reports::remote_key(news.batch);
+        if news.event == DependencyEvent::RunSucceeded
+            && !self.dependencies_of(&key).await?.failed.contains(&news.dependency)
+        {
+            return Ok(());
+        }
+        let (mut report, now) = worker_reports::of_remote(&*self.parts.store, &key).await?;
+        let place = report.dependencies.iter().position(|one| one.dependency == news.dependency);
+        let mut state = place.map_or_else(
+            || DependencyState::new(None, now),
+            |place| DependencyState::told(&report.dependencies[place]),
+        );
+        let turned = state.follow(news.event.clone(), now);
+        let needs = &self.parts.config.kind_dependencies;
+        let kinds = needs.iter().filter(|(_, key)| **key == news.dependency).map(|(kind, _)| kind.clone());
+        let told = state.report(&news.dependency, kinds.collect());
+        match place {
+            Some(place) => report.dependencies[place] = told,
+            None => report.dependencies.push(told),
+        }
+        worker_reports::write(&*self.parts.store, key.clone(), Some(&report)).await?;
+        self.memory.dependencies.note(&key, ReadDependencies::of(&report.dependencies));
+        if turned {
+            self.tell_red(news, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells everybody here that a dependency turned red for a worker. That it is tried again later is no news.
+    async fn tell_red(&self, news: &DependencyNews, at: backstop_core::Timestamp) -> Result<(), StoreError> {
+        let workers = self.parts.store.workers().await?;
+        let found = workers.into_iter().find(|worker| worker.id == news.batch);
+        let worker = found.map_or_else(|| news.batch.to_string(), |worker| worker.name);
+        let problem = "a run found it unavailable";
+        tracing::warn!(
+            worker,
+            dependency = news.dependency,
+            problem,
+            "a dependency is unavailable: its kinds are not handed to this worker for a while"
+        );
+        let dependency = Some(news.dependency.clone());
+        let what =
+            EventKind::WorkerHealth { worker, dependency, ok: false, problem: Some(problem.to_owned()) };
+        self.parts.events.publish(Event { at, node: None, job: None, what });
+        Ok(())
+    }
+
+    /// True when the configuration has a check for what a kind needs: then [`Remote::watch_dependencies`] has to run.
+    #[must_use]
+    pub fn has_checks(&self) -> bool {
+        !self.checked_needs().is_empty()
+    }
+
+    /// How the dependencies are that are checked from here for remote workers; empty before the checks are made.
+    #[must_use]
+    pub fn dependency_health(&self) -> Vec<DependencyHealth> {
+        self.memory.checked.get().map(|checked| checked.health()).unwrap_or_default()
+    }
+
+    fn checked_needs(&self) -> BTreeMap<String, Arc<str>> {
+        let config = &self.parts.config;
+        let is_checked =
+            |key: &str| config.dependencies.get(key).is_some_and(|settings| settings.check.is_some());
+        let needs = config.kind_dependencies.iter().filter(|(_, key)| is_checked(key));
+        needs.map(|(kind, key)| (kind.clone(), Arc::from(key.as_str()))).collect()
+    }
+
+    /// Makes the checks of the configuration for the kinds of remote workers, for as long as it is polled (H1): a loop
+    /// of whoever lets them in.
+    pub async fn watch_dependencies(&self, heartbeat: &LoopHeartbeat) {
+        let dependencies = loop {
+            heartbeat.record();
+            match self.parts.store.now().await {
+                Ok(now) => break self.memory.checked.get_or_init(|| self.checked_dependencies(now)).clone(),
+                Err(error) => {
+                    heartbeat.warn(&error, || tracing::warn!(%error, "dependencies wait for the store"));
+                    heartbeat.rest(PAUSE).await;
+                }
+            }
+        };
+        let (mut checks, mut changes) = (DependencyChecks::default(), dependencies.changes());
+        loop {
+            heartbeat.record();
+            checks.start_due(&dependencies);
+            checks.wait(&dependencies, &mut changes, ROUND).await;
+        }
+    }
+
+    fn checked_dependencies(&self, now: backstop_core::Timestamp) -> Arc<Dependencies> {
+        let (owner, clock) = ("remote workers".to_owned(), LocalClock::set(now));
+        let needs = self.checked_needs();
+        Arc::new(Dependencies::new(owner, needs, BTreeMap::new(), self.parts.clone(), clock))
+    }
+}

@@ -1,0 +1,115 @@
+//! What workers tell of their health, through the store: one small document each.
+//!
+//! The document of a worker in a process of the engine goes by its id. That of a remote worker is written by whichever
+//! server hears of it, and goes by what the ids of the worker and of its batches have in common.
+
+use std::collections::{HashMap, HashSet};
+
+use backstop_core::health::{DependencyEvent, DependencyReport, DependencyState, WorkerReport};
+use backstop_core::{Timestamp, WorkerId};
+use backstop_store::{
+    Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, WorkStore, WorkerView,
+};
+
+use crate::ids::owner;
+
+/// Documents that are read in one call.
+const PAGE: usize = 100;
+
+/// How the keys of remote workers begin.
+const REMOTE: &str = "remote-";
+
+/// The key of a worker in a process of the engine.
+pub(crate) fn key_of(worker: WorkerId) -> String {
+    worker.to_string()
+}
+
+/// The key of a remote worker, from its id or that of one of its batches.
+pub(crate) fn remote_key(worker: WorkerId) -> String {
+    format!("{REMOTE}{}", owner(worker))
+}
+
+/// Writes what a worker tells; none removes it.
+pub(crate) async fn write(
+    store: &dyn Store,
+    key: String,
+    report: Option<&WorkerReport>,
+) -> Result<(), StoreError> {
+    let body = report.map(|report| serde_json::to_string(report).unwrap_or_default().into());
+    let edit = Edit { drawer: Drawer::WorkerReports, key, expect: Expect::Any, body };
+    store.amend(Amend { edits: vec![edit], ..Amend::default() }).await.map(drop)
+}
+
+/// What was told of one remote worker, as it is now, with the store's clock.
+pub(crate) async fn of_remote(
+    store: &dyn WorkStore,
+    key: &str,
+) -> Result<(WorkerReport, Timestamp), StoreError> {
+    let found = store.documents(DocumentRange::first(Drawer::WorkerReports, 1).under(key)).await?;
+    let document = found.items.into_iter().find(|document| document.key == key);
+    let told = document.and_then(|document| serde_json::from_str(&document.body).ok());
+    let mut report: WorkerReport = told.unwrap_or_default();
+    report.dependencies.iter_mut().for_each(|one| bring_up_to_date(one, found.now));
+    Ok((report, found.now))
+}
+
+/// Nobody writes that time has passed.
+fn bring_up_to_date(report: &mut DependencyReport, now: Timestamp) {
+    let mut state = DependencyState::told(report);
+    if state.follow(DependencyEvent::Tick, now) {
+        *report = state.report(&report.dependency, std::mem::take(&mut report.kinds));
+    }
+}
+
+/// What every worker tells, by key. What cannot be read is of another version, and left out.
+pub(crate) async fn all(store: &dyn WorkStore) -> Result<HashMap<String, WorkerReport>, StoreError> {
+    let mut found = HashMap::new();
+    let mut range = DocumentRange::first(Drawer::WorkerReports, PAGE);
+    loop {
+        let page = store.documents(range.clone()).await?;
+        let last = page.items.last().map(|document| document.key.clone());
+        let read = page.items.into_iter().filter_map(|document| {
+            let mut report: WorkerReport = serde_json::from_str(&document.body).ok()?;
+            if document.key.starts_with(REMOTE) {
+                report.dependencies.iter_mut().for_each(|one| bring_up_to_date(one, page.now));
+            }
+            Some((document.key, report))
+        });
+        found.extend(read);
+        match last {
+            Some(last) if page.more => range = range.after(last),
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// Those of these workers that tell something.
+pub(crate) fn by_worker(
+    mut reports: HashMap<String, WorkerReport>,
+    workers: &[WorkerView],
+) -> HashMap<WorkerId, WorkerReport> {
+    let report = |worker: &WorkerView| {
+        let own = reports.remove(&key_of(worker.id));
+        // A batch has the key of its worker, and is no worker itself.
+        let told = own
+            .or_else(|| reports.get(&remote_key(worker.id)).filter(|_| !worker.queues.is_empty()).cloned());
+        Some((worker.id, told?))
+    };
+    workers.iter().filter_map(report).collect()
+}
+
+/// Removes what workers told that are gone.
+pub(crate) async fn sweep(store: &dyn Store) -> Result<(), StoreError> {
+    // The workers are read last: whoever tells something was known before.
+    let told = all(store).await?;
+    if told.is_empty() {
+        return Ok(());
+    }
+    let workers = store.workers().await?;
+    let known: HashSet<String> =
+        workers.iter().flat_map(|worker| [key_of(worker.id), remote_key(worker.id)]).collect();
+    for key in told.into_keys().filter(|key| !known.contains(key)) {
+        write(store, key, None).await?;
+    }
+    Ok(())
+}
