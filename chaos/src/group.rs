@@ -92,7 +92,7 @@ impl<'a> NodeGroup<'a> {
 }
 
 /// Returns when a process has made itself known: before that a signal would end it by its default action.
-async fn at_work(engine: &Backstop, node: &Node) {
+pub(crate) async fn at_work(engine: &Backstop, node: &Node) {
     let (began, name) = (Instant::now(), format!("pid-{}", node.child.id()));
     while !engine.workers().await.expect("readable").iter().any(|worker| worker.name == name) {
         assert!(began.elapsed() < PATIENCE, "{name} never made itself known");

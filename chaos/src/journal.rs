@@ -53,6 +53,13 @@ pub enum JournalEntry {
         /// Which run.
         run: u32,
     },
+    /// A handler did what it does outside.
+    Effect {
+        /// For which job.
+        job: JobId,
+        /// The key that it gave, by which the outside knows a repetition.
+        key: String,
+    },
     /// The end of a run is about to be reported, by its worker or by whoever rescues it.
     Finishing {
         /// The hold it ends.

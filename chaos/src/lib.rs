@@ -7,6 +7,7 @@
 //! - [`journal_layer`]: the layer over a store that writes the journal. [`stall`]: how long a campaign waits.
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
+//! - [`crash`]: processes killed at named points, and what was found afterwards.
 //! - [`suspects`]: jobs that die together, of which one is to blame.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
@@ -14,6 +15,7 @@
 
 pub mod checker;
 pub mod client;
+pub mod crash;
 pub mod group;
 pub mod hostile;
 pub mod http;

@@ -40,7 +40,7 @@ pub fn work(folder: &Path, lease: Duration) {
 }
 
 /// Tells the server it has the jobs from, or another one when that is gone: the same words, as often as it takes.
-fn finish(folder: &Path, mut server: SocketAddr, results: &Value) {
+pub(crate) fn finish(folder: &Path, mut server: SocketAddr, results: &Value) {
     for _ in 0..100 {
         if http::post(server, "/api/v1/work/finish", results).is_ok() {
             return;
@@ -50,7 +50,7 @@ fn finish(folder: &Path, mut server: SocketAddr, results: &Value) {
     }
 }
 
-fn any_server(folder: &Path) -> Option<SocketAddr> {
+pub(crate) fn any_server(folder: &Path) -> Option<SocketAddr> {
     let servers = processes::announced(folder);
     (!servers.is_empty()).then(|| servers[fastrand::usize(..servers.len())])
 }
@@ -75,7 +75,7 @@ fn run(journal: &Journal, job: &Value) -> Option<Value> {
 }
 
 /// The hold that a lease token stands for. A worker has no use for it; the checker compares it with the ledger.
-fn lease_of(token: &str) -> Option<Lease> {
+pub(crate) fn lease_of(token: &str) -> Option<Lease> {
     let bytes = decoded(token.split('.').nth(1)?)?;
     Some(Lease {
         job: JobId::from_bytes(bytes.get(1..17)?.try_into().ok()?),

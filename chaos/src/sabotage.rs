@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop::{Cause, JobId, Refusal, State, WorkerId};
-use backstop_core::failure::Verdict;
-use backstop_core::job::{Operated, Operation, Stale, Start};
+use backstop_core::failure::{Decision, Verdict};
+use backstop_core::job::{Ending, Operated, Operation, Stale, Start};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
     Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Observer, Orphan,
@@ -181,6 +181,7 @@ impl Layer for SabotagedStore {
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         Box::pin(async move {
             let mut claimed = self.below.claim(claim).await?;
+            self.end_early(&claimed).await?;
             self.spoil_claim(&mut claimed);
             Ok(claimed)
         })
@@ -189,6 +190,9 @@ impl Layer for SabotagedStore {
     fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
         Box::pin(async move {
             let mut claimed = self.below.offer(claim, withdrawn).await?;
+            if let Some(claimed) = &claimed {
+                self.end_early(claimed).await?;
+            }
             claimed.iter_mut().for_each(|claimed| self.spoil_claim(claimed));
             Ok(claimed)
         })
@@ -227,7 +231,7 @@ impl Layer for SabotagedStore {
                 finish.lease = self.thawed(finish.lease).await;
                 self.spoil_ending(finish);
             }
-            if self.fourth(Bug::FinishLost) {
+            if self.has(Bug::AckEarly) || self.fourth(Bug::FinishLost) {
                 return Ok(endings.iter().map(|_| Ok(State::Succeeded)).collect());
             }
             let mut answers = self.below.finish(endings).await?;
@@ -254,7 +258,10 @@ impl Layer for SabotagedStore {
     fn renew(&self, worker: WorkerId, lease: Duration, held: Vec<Lease>) -> Answer<'_, Renewed> {
         Box::pin(async move {
             let mut renewed = self.below.renew(worker, lease, held).await?;
-            if matches!(self.bug, Some(Bug::FenceFrozen | Bug::HandedOutTwice | Bug::SuccessRunAgain)) {
+            if matches!(
+                self.bug,
+                Some(Bug::FenceFrozen | Bug::HandedOutTwice | Bug::SuccessRunAgain | Bug::AckEarly)
+            ) {
                 renewed.lost.clear();
             }
             Ok(renewed)
@@ -303,6 +310,18 @@ impl Layer for SabotagedStore {
 }
 
 impl SabotagedStore {
+    /// Ends the runs of a claim before they have begun.
+    async fn end_early(&self, claimed: &Claimed) -> Result<(), Error> {
+        if !self.has(Bug::AckEarly) || claimed.jobs.is_empty() {
+            return Ok(());
+        }
+        let end = |job: &ClaimedJob| Finish {
+            lease: job.lease,
+            ending: Ending::plain(job.job.spec.header(), Cause::Succeeded, Decision::succeeded()),
+        };
+        self.below.finish(claimed.jobs.iter().map(end).collect()).await.map(drop)
+    }
+
     /// Every running job, as if its worker were dead.
     async fn all_held(&self, limit: usize) -> Result<Vec<Orphan>, Error> {
         let running = JobFilter { state: Some(State::Running), ..JobFilter::default() };

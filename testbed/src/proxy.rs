@@ -4,6 +4,7 @@
 //! trap waits for is a run of bytes.
 
 mod link;
+mod sequence;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use crate::port::{self, Port};
 use crate::signals::wait_until;
 use crate::trouble::TestbedError;
 use link::ProxyLink;
+use sequence::ByteSequence;
 
 /// A proxy on a loopback port of its own; all its connections end when this value goes away.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ struct Control {
     connections: AtomicUsize,
     bytes: AtomicU64,
     cuts: AtomicUsize,
+    held: AtomicUsize,
 }
 
 /// What the test wants at this moment.
@@ -44,6 +47,7 @@ struct Orders {
     /// Whether the listener is open; set by the acceptor.
     listening: bool,
     traps: Vec<Trap>,
+    hold: Option<Hold>,
     links: Vec<Weak<ProxyLink>>,
 }
 
@@ -54,6 +58,23 @@ struct Trap {
     times: usize,
     /// Whether the bytes still reach the server.
     forward: bool,
+}
+
+/// Runs of bytes from one client at which its connection stands still.
+#[derive(Debug, Clone)]
+struct Hold {
+    sequence: ByteSequence,
+    /// Which side is no longer heard.
+    side: HeldSide,
+}
+
+/// Which side of a held connection is no longer heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeldSide {
+    /// The client: the last run and what follows it do not reach the server.
+    Client,
+    /// The server: everything reaches it, and none of its answers come back.
+    Server,
 }
 
 impl Proxy {
@@ -123,6 +144,28 @@ impl Proxy {
         self.set_trap(pattern, 1, false);
     }
 
+    /// The next connection on which a client sends `patterns`, one after the other, stands still before the last of
+    /// them: what came before has reached the server, and nothing else will. Only connections that are made after this
+    /// call are looked at, and only one of them is held.
+    pub fn hold_before(&self, patterns: &[&[u8]]) {
+        self.set_hold(patterns, HeldSide::Client);
+    }
+
+    /// The same, but everything reaches the server, and no answer to it comes back.
+    pub fn hold_answers(&self, patterns: &[&[u8]]) {
+        self.set_hold(patterns, HeldSide::Server);
+    }
+
+    /// Holds no connection any more, unless one is held already.
+    pub fn hold_none(&self) {
+        self.control.change(|orders| orders.hold = None);
+    }
+
+    /// How many connections were held.
+    pub fn held(&self) -> usize {
+        self.control.held.load(Ordering::SeqCst)
+    }
+
     /// How many connections a pattern has ended.
     pub fn cuts(&self) -> usize {
         self.control.cuts.load(Ordering::SeqCst)
@@ -141,6 +184,11 @@ impl Proxy {
     fn set_trap(&self, pattern: &[u8], times: usize, forward: bool) {
         assert!(!pattern.is_empty(), "an empty pattern is part of everything");
         self.control.change(|orders| orders.traps.push(Trap { pattern: pattern.to_vec(), times, forward }));
+    }
+
+    fn set_hold(&self, patterns: &[&[u8]], side: HeldSide) {
+        let sequence = ByteSequence::new(patterns);
+        self.control.change(|orders| orders.hold = Some(Hold { sequence, side }));
     }
 
     /// The acceptor looks at its orders when a client comes; this is one.
@@ -220,13 +268,14 @@ impl Control {
         self.connections.fetch_add(1, Ordering::SeqCst);
         let link = Arc::new(ProxyLink::new(client, server));
         let mut orders = self.orders();
+        let hold = orders.hold.clone();
         orders.links.retain(|link| link.strong_count() > 0);
         orders.links.push(Arc::downgrade(&link));
         drop(orders);
         let (control, other) = (Arc::clone(self), Arc::clone(&link));
         thread::spawn(move || other.carry_answers(&control));
         let control = Arc::clone(self);
-        thread::spawn(move || link.carry_requests(&control));
+        thread::spawn(move || link.carry_requests(&control, hold));
     }
 
     /// Takes one shot of the first trap whose pattern is in the bytes; tells whether it forwards.
@@ -241,6 +290,11 @@ impl Control {
             orders.traps.remove(place);
         }
         Some(forward)
+    }
+
+    /// Takes the order to hold a connection; false when another one was held already.
+    fn take_hold(&self) -> bool {
+        self.orders().hold.take().is_some()
     }
 
     /// How many bytes of the past a trap needs to recognize a pattern that arrives in pieces.

@@ -126,3 +126,42 @@ fn a_commit_whose_answer_is_lost_has_happened_and_one_that_is_lost_has_not() {
     assert_eq!(proxy.cuts(), 2);
     assert_eq!(server.psql("select x from t order by x").unwrap(), "1\n3");
 }
+
+#[test]
+fn a_held_connection_stands_still_before_the_last_pattern() {
+    let (target, seen) = echo();
+    let proxy = Proxy::start(target).unwrap();
+    let mut early = connect(&proxy);
+    assert_eq!(ask(&mut early, "job 7").unwrap(), "job 7");
+    proxy.hold_before(&[b"job 7", b"commit"]);
+    let mut held = connect(&proxy);
+    assert_eq!(ask(&mut held, "commit; job 7; ").unwrap(), "commit; job 7; ");
+    held.write_all(b"last; commit").unwrap();
+    let reached = || seen.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!([reached(), reached(), reached()].map(|bytes| bytes.len()), [5, 15, 6]);
+    // Counted once the bytes are on their way.
+    while proxy.held() == 0 {
+        thread::yield_now();
+    }
+    assert!(seen.recv_timeout(A_MOMENT).is_err(), "nothing else reaches the server");
+    assert_eq!(ask(&mut connect(&proxy), "job 7 commit").unwrap(), "job 7 commit", "only one is held");
+}
+
+#[test]
+fn a_connection_whose_answers_are_held_still_reaches_the_server() {
+    let (target, seen) = echo();
+    let proxy = Proxy::start(target).unwrap();
+    proxy.hold_answers(&[b"commit"]);
+    let mut held = connect(&proxy);
+    held.write_all(b"commit").unwrap();
+    assert_eq!(seen.recv_timeout(Duration::from_secs(10)).unwrap(), b"commit");
+    held.set_read_timeout(Some(A_MOMENT)).unwrap();
+    assert!(held.read(&mut [0; 8]).is_err(), "no answer comes back");
+    assert_eq!(proxy.held(), 1);
+    proxy.hold_answers(&[b"again"]);
+    let mut free = connect(&proxy);
+    assert_eq!(ask(&mut free, "first").unwrap(), "first", "the connection is made");
+    proxy.hold_none();
+    assert_eq!(ask(&mut free, "again").unwrap(), "again");
+    assert_eq!(proxy.held(), 1);
+}

@@ -1,14 +1,14 @@
 //! `cargo xtask generate`: pages of docs/ that are written by code, so that they cannot drift from it.
 //!
 //! Owns the list of generated pages. Most are the standard output of an example program or of `backstop` itself; in the
-//! page of rules only the lines about tests are generated. The check of `cargo xtask test` compares, this command
-//! rewrites.
+//! page of rules only the lines about tests are generated, in that of guarantees only the tables. The check of
+//! `cargo xtask test` compares, this command rewrites.
 
 use std::fs;
 
 use crate::error::{TaskError, only_names};
 use crate::process::{CommandLine, build_folder, repository_root};
-use crate::tidy;
+use crate::{guarantees, tidy};
 
 /// A page and what writes it.
 struct Page {
@@ -27,8 +27,9 @@ enum Origin {
 }
 
 /// All generated pages, the cheap ones first.
-const PAGES: [Page; 4] = [
+const PAGES: [Page; 5] = [
     Page { path: "docs/rules.md", origin: Origin::Text(tidy::rules_page) },
+    Page { path: "docs/guarantees.md", origin: Origin::Text(guarantees::page) },
     Page {
         path: "docs/states.md",
         origin: Origin::Program {

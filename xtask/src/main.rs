@@ -7,6 +7,7 @@
 mod bench;
 mod error;
 mod generate;
+mod guarantees;
 mod install;
 mod process;
 mod schemathesis;

@@ -4,12 +4,16 @@
 //! does not run too.
 
 use crate::error::{TaskError, only_names};
+use crate::generate;
 use crate::process::CommandLine;
 use crate::steps::{self, CheckStep};
 use crate::test::has_nextest;
 
 /// The variable that asks tests for their long form.
 const LONG_FORM: &str = "BACKSTOP_TORTURE";
+
+/// The page that tells what was found.
+const GUARANTEES: &str = "docs/guarantees.md";
 
 const PACKAGES: &str = "--package backstop-chaos --package backstop-sqlite --package backstop-postgres \
     --package backstop-mysql --package backstop-store";
@@ -23,6 +27,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
         CheckStep::commands("binaries", vec![CommandLine::new(binaries)]),
         CheckStep::servers(),
         CheckStep::commands("torture", vec![tests(arguments, has_nextest())]).with_servers(),
+        // The crash matrix has kept what it found.
+        CheckStep::call(
+            "guarantees",
+            || generate::run(&[GUARANTEES.to_owned()]),
+            "cargo xtask generate docs/guarantees.md",
+        ),
     ])
 }
 

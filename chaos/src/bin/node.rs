@@ -11,7 +11,7 @@ use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::work::CampaignJob;
-use backstop_chaos::{journal_layer, processes, remote, suspects};
+use backstop_chaos::{crash, journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
@@ -33,11 +33,23 @@ async fn main() -> JobResult {
         "open" => drop(Backstop::open(&url).await?),
         "work" => work(&url, &folder, lease, false).await?,
         "work-and-submit" => work(&url, &folder, lease, true).await?,
-        "serve" => serve(&url, &folder, lease, false).await?,
-        "serve-and-submit" => serve(&url, &folder, lease, true).await?,
+        "serve" => serve(&journaled(&url, &folder).await?.0, &folder, lease).await?,
+        "serve-and-submit" => {
+            let (engine, journal) = journaled(&url, &folder).await?;
+            submit(&engine, &journal);
+            serve(&engine, &folder, lease).await?;
+        }
         "remote" => remote::work(&folder, lease),
         "suspects" => suspects::work(&url, lease).await?,
         "remote-suspects" => suspects::work_remotely(&folder, lease),
+        "crash-open" => drop(crash::job::open(&url, &folder).await?),
+        "crash-work" => crash::job::work(&url, &folder, lease).await?,
+        "crash-submit" => crash::job::submit(&url, &folder).await?,
+        "crash-serve" => {
+            let (engine, _) = crash::job::open(&url, &folder).await?;
+            serve(&engine, &folder, lease).await?;
+        }
+        "crash-remote" => crash::remote::work(&folder, lease),
         "stale" => stale::run(&Backstop::open(&url).await?, lease).await?,
         "retire" => retire::run(&Backstop::open(&url).await?, &folder, lease).await?,
         "disk-full" => disk_full::run(&url, &folder).await?,
@@ -47,8 +59,7 @@ async fn main() -> JobResult {
 }
 
 async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
-    let journal = Arc::new(Journal::create_in(folder));
-    let engine = journal_layer::open(url, journal.clone()).await?;
+    let (engine, journal) = journaled(url, folder).await?;
     if submits {
         submit(&engine, &journal);
     }
@@ -66,19 +77,20 @@ fn submit(engine: &Backstop, journal: &Arc<Journal>) {
     tokio::spawn(client::watch(engine.clone(), journal.clone()));
 }
 
-/// Serves the HTTP API without a worker, and says where.
-async fn serve(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobResult {
+/// The store, and the journal of what is asked of it.
+async fn journaled(url: &str, folder: &Path) -> JobResult<(Backstop, Arc<Journal>)> {
     let journal = Arc::new(Journal::create_in(folder));
-    let engine = journal_layer::open(url, journal.clone()).await?;
+    Ok((journal_layer::open(url, journal.clone()).await?, journal))
+}
+
+/// Serves the HTTP API without a worker, and says where.
+async fn serve(engine: &Backstop, folder: &Path, lease: Duration) -> JobResult {
     let mut settings = ServerSettings::default();
     settings.lease = Some(lease);
     let api = Api::new(engine.clone(), settings);
     let listener = bind(([127, 0, 0, 1], 0).into(), &api).await?;
     let slot = std::env::var("CHAOS_SLOT").unwrap_or_else(|_| "0".to_owned());
     processes::announce(folder, &slot, listener.local_addr()?)?;
-    if submits {
-        submit(&engine, &journal);
-    }
     backstop_server::serve(listener, api, stop_asked()).await?;
     Ok(())
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use backstop::{Cause, State, TerminalReason};
+use backstop::{Cause, Job, State, TerminalReason};
 use backstop_core::Lease;
 use backstop_core::failure::Verdict;
 use backstop_core::job::{Attempt, Record};
 
 use super::Kept;
 use super::summary::JournalSummary;
+use crate::crash::job::EffectJob;
 
 /// A run may begin this long after the cancel of its job was acknowledged: it had been claimed before.
 const COOPERATIVE_HUNDREDTHS: u64 = 300;
@@ -32,6 +33,7 @@ pub(super) fn check(kept: &Kept, summary: &JournalSummary, violations: &mut Vec<
     }
     check_promises(kept, summary, &mut found);
     check_handlers(kept, summary, &mut found);
+    check_effects(kept, summary, &mut found);
     violations.extend(found.into_iter().map(|what| format!("job {id}: {what}")));
 }
 
@@ -230,6 +232,18 @@ fn check_promises(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>
         if reports.accepted.contains(&State::Succeeded) && kept.view.record.state != State::Succeeded {
             found.push(format!("its success was acknowledged, and it is {}", kept.view.record.state));
         }
+    }
+}
+
+/// What a job does outside is done when it has succeeded, and under one key however often (C6).
+fn check_effects(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
+    let keys = summary.effects.get(&kept.view.job.spec.id).map_or(&[][..], Vec::as_slice);
+    let succeeded = kept.view.record.state == State::Succeeded;
+    if *kept.view.job.spec.kind == *EffectJob::KIND && succeeded && keys.is_empty() {
+        found.push("it succeeded, and its effect never happened".to_owned());
+    }
+    if keys.iter().any(|key| *key != keys[0]) {
+        found.push(format!("its effect happened under different keys: {keys:?}"));
     }
 }
 

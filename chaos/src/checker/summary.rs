@@ -25,6 +25,8 @@ pub struct JournalSummary {
     pub(super) held: HashMap<Lease, usize>,
     pub(super) began: HashMap<JobId, Vec<HandlerStart>>,
     pub(super) ended: HashSet<(Lease, u32)>,
+    /// The keys under which handlers did what they do outside, each time.
+    pub(super) effects: HashMap<JobId, Vec<String>>,
     pub(super) reports: HashMap<Lease, HoldReports>,
     pub(super) refused: Vec<Lease>,
     /// When each cancel was acknowledged.
@@ -115,6 +117,12 @@ impl JournalSummary {
         summary
     }
 
+    /// How often a job did what it does outside.
+    #[must_use]
+    pub fn effects_of(&self, job: JobId) -> usize {
+        self.effects.get(&job).map_or(0, Vec::len)
+    }
+
     fn note(&mut self, at: u64, entry: JournalEntry) {
         match entry {
             JournalEntry::Trying(tried) => {
@@ -127,6 +135,7 @@ impl JournalSummary {
                 self.began.entry(lease.job).or_default().push(HandlerStart { lease, run, at });
             }
             JournalEntry::Ended { lease, run } => drop(self.ended.insert((lease, run))),
+            JournalEntry::Effect { job, key } => self.effects.entry(job).or_default().push(key),
             JournalEntry::Finishing { lease, cause, verdict } => {
                 self.reports.entry(lease).or_default().tries.push((cause, verdict));
             }

@@ -41,6 +41,8 @@ pub enum Bug {
     HandedOutTwice,
     /// Every fourth claim keeps one of its jobs from the worker.
     ClaimLost,
+    /// A run ends well when its job is claimed, and what comes of it later is ignored.
+    AckEarly,
     /// Starts of prefetched jobs are not counted.
     StartNotCounted,
     /// Every hold has the same fence.
@@ -55,7 +57,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::FenceDropped,
         Self::ExpiredLeaseAccepted,
         Self::AckBeforeCommit,
@@ -75,10 +77,17 @@ impl Bug {
         Self::SuccessRunAgain,
         Self::HandedOutTwice,
         Self::ClaimLost,
+        Self::AckEarly,
         Self::StartNotCounted,
         Self::FenceFrozen,
         Self::BudgetIgnored,
         Self::RetryAtOnce,
         Self::CountsDrift,
     ];
+
+    /// The one with this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bug| format!("{bug:?}") == name)
+    }
 }

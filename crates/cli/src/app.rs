@@ -26,10 +26,16 @@ pub(crate) struct App {
 impl App {
     /// The API of the server, or of the store, which is created when it is not there.
     pub(crate) async fn client(&self) -> Result<Client, Problem> {
-        match self.there()? {
-            Some(client) => Ok(client),
-            None => Ok(self.here(self.open().await?)),
+        Ok(self.client_and_engine().await?.0)
+    }
+
+    /// The same, with the engine that it uses when it is that of the store.
+    pub(crate) async fn client_and_engine(&self) -> Result<(Client, Option<Backstop>), Problem> {
+        if let Some(client) = self.there()? {
+            return Ok((client, None));
         }
+        let engine = self.open().await?;
+        Ok((self.here(engine.clone()), Some(engine)))
     }
 
     /// The API of the server, or of the store for a look: one that is not there is not created.

@@ -119,7 +119,7 @@ pub use error::{CompleteError, Error, OperateError, SubmitError};
 pub use events::Events;
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};
-pub use isolate::{Isolation, IsolationSettings, is_isolated_child};
+pub use isolate::{CrashEvidence, Isolation, IsolationSettings, is_isolated_child};
 pub use job::{Defaults, Job, ResultOf};
 pub use loops::{DependencyHealth, Health, HealthWatch, LoopHealth, LoopHeartbeat, Loops, PausedHealth};
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
@@ -132,7 +132,7 @@ pub use run_log::RunLog;
 pub use submit::Enqueue;
 pub use tx::CallerTransaction;
 pub use worker::{
-    Hook, HookFuture, InlineWorker, Ran, RunEnd, RunInfo, Stopped, WorkerBuilder, WorkerHandle,
+    Hook, HookFuture, InlineWorker, Ran, RunEnd, RunInfo, Stopped, WORKERS_FILE, WorkerBuilder, WorkerHandle,
 };
 
 /// What most programs import.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Control;
+use super::{Control, HeldSide, Hold};
 use crate::signals::wait_until;
 
 /// How many bytes are carried at once.
@@ -54,7 +54,7 @@ impl ProxyLink {
     ///
     /// The bytes are looked at before they are taken: the kernel resets a connection that is closed with bytes left
     /// unread, and that is how a trap makes the client see a reset instead of an orderly end.
-    pub(super) fn carry_requests(&self, control: &Control) {
+    pub(super) fn carry_requests(&self, control: &Control, mut hold: Option<Hold>) {
         let mut chunk = vec![0; CHUNK];
         let mut past: Vec<u8> = Vec::new();
         loop {
@@ -76,6 +76,15 @@ impl ProxyLink {
                 return self.trap(control, bytes, forward);
             }
             past.drain(..past.len().saturating_sub(control.memory()));
+            if let Some(Hold { sequence, side }) = &mut hold
+                && let Some(place) = sequence.feed(bytes)
+            {
+                let side = *side;
+                hold = None;
+                if control.take_hold() && self.hold(control, &bytes[..place], side) {
+                    return;
+                }
+            }
             count(control, length);
             if (&self.server).write_all(bytes).is_err() {
                 return self.close();
@@ -129,6 +138,23 @@ impl ProxyLink {
         control.cuts.fetch_add(1, Ordering::SeqCst);
         // Ends the other thread; the last of the two drops the client's socket, and that is the reset.
         let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Holds the connection at what comes after the given bytes; true when it has ended meanwhile.
+    fn hold(&self, control: &Control, before: &[u8], side: HeldSide) -> bool {
+        if side == HeldSide::Server {
+            self.trapped.store(true, Ordering::SeqCst);
+            control.held.fetch_add(1, Ordering::SeqCst);
+            return false;
+        }
+        count(control, before.len());
+        let _ = (&self.server).write_all(before);
+        control.held.fetch_add(1, Ordering::SeqCst);
+        // What the client still sends goes nowhere, until it is gone.
+        let mut chunk = vec![0; CHUNK];
+        while matches!((&self.client).read(&mut chunk), Ok(1..)) {}
+        self.close();
+        true
     }
 
     fn pass_or_wait(&self, control: &Control) {

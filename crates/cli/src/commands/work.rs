@@ -40,11 +40,11 @@ pub(crate) async fn run(args: WorkOptions, app: &App) -> Result<Exit, Problem> {
     let usual = app.settings.scale.clone();
     let settings = ScaleSettings { processes: args.processes.unwrap_or(usual.processes), ..usual };
     // What cannot be reached now is said now; later it may come back.
-    let client = app.client().await?;
+    let (client, engine) = app.client_and_engine().await?;
     client.now().await?;
     let name =
         if built_in { "the built-in kinds".to_owned() } else { format!("`{}`", clean(&program.name())) };
     app.out.note(&format!("supervising {} processes of {name}: press Ctrl-C to stop", settings.processes));
     let backlog = Backlog { queues, every: app.settings.poll };
-    supervise(program, settings, backlog, client, signals, app).await
+    supervise(program, settings, backlog, (client, engine), signals, app).await
 }

@@ -5,9 +5,11 @@
 //! - [`process`]: one process from its start to its end.
 //! - [`backlog`]: what waits and runs, look by look.
 //! - [`supervisor`]: who is started and who is stopped. [`roll`]: new processes take over from old ones.
+//! - [`deaths`]: what the store is told of a process that died.
 //! - [`notice`]: what is said of all that.
 
 mod backlog;
+mod deaths;
 mod notice;
 mod process;
 mod program;

@@ -5,11 +5,13 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use backstop::{WORKERS_FILE, WorkerId};
 use backstop_process::ChildProcess;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
+use super::deaths::WorkersFile;
 use super::program::WorkerProgram;
 
 /// How long a killed process may take to be gone.
@@ -46,6 +48,10 @@ pub(super) struct ProcessEnd {
     pub(super) status: io::Result<ExitStatus>,
     /// True when it did not stop in time, or was not given any.
     pub(super) killed: bool,
+    /// The most memory that it had, in bytes, if that is known.
+    pub(super) peak_memory: Option<u64>,
+    /// The workers that it had.
+    pub(super) workers: Vec<WorkerId>,
 }
 
 impl WorkerProcess {
@@ -57,10 +63,20 @@ impl WorkerProcess {
         tasks: &mut JoinSet<ProcessEnd>,
     ) -> io::Result<Self> {
         let mark = format!("worker-{}", backstop::job_id());
-        let child = ChildProcess::start_bound(program.command()?, mark).await?;
+        let file = WorkersFile::create(&mark);
+        let mut command = program.command()?;
+        match &file {
+            Ok(file) => drop(command.env(WORKERS_FILE, file.path())),
+            Err(problem) => {
+                command.env_remove(WORKERS_FILE);
+                tracing::warn!(%problem, "cannot make a file in the temporary folder: the runs of a process that \
+                    dies are taken back when its lease has expired");
+            }
+        }
+        let child = ChildProcess::start_bound(command, mark).await?;
         let pid = child.tree().root().as_raw_nonzero().get();
         let (order, orders) = watch::channel(ProcessOrder::Run);
-        let task = tasks.spawn(look_after(child, orders, grace)).id();
+        let task = tasks.spawn(look_after(child, orders, grace, file.ok())).id();
         Ok(Self { task, pid, generation, started: Instant::now(), draining: false, order })
     }
 
@@ -97,6 +113,7 @@ async fn look_after(
     mut child: ChildProcess,
     mut orders: watch::Receiver<ProcessOrder>,
     grace: Duration,
+    file: Option<WorkersFile>,
 ) -> ProcessEnd {
     let mut deadline = None;
     let killed = loop {
@@ -119,7 +136,12 @@ async fn look_after(
     if killed {
         let _ = tokio::time::timeout(GONE, child.exited()).await;
     }
-    ProcessEnd { status: child.reap().map(|ended| ended.status), killed }
+    let (status, peak_memory) = match child.reap() {
+        Ok(ended) => (Ok(ended.status), Some(ended.peak_memory)),
+        Err(problem) => (Err(problem), None),
+    };
+    let workers = file.map(|file| file.workers()).unwrap_or_default();
+    ProcessEnd { status, killed, peak_memory, workers }
 }
 
 /// Resolves at a moment; never without one.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use backstop::Timestamp;
+use backstop::{Backstop, Timestamp};
 use backstop_core::scale::{QueueLoad, Restarts, ScaleSettings, Scaler};
 use backstop_server::shape::QueueScale;
 use serde_json::json;
@@ -12,6 +12,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::backlog::{Backlog, BacklogLook, BacklogLooks};
+use super::deaths::CrashReports;
 use super::notice::SupervisorNotice;
 use super::process::{ProcessEnd, WorkerProcess, at};
 use super::program::WorkerProgram;
@@ -66,12 +67,12 @@ pub(crate) async fn supervise(
     program: WorkerProgram,
     settings: ScaleSettings,
     backlog: Backlog,
-    client: Client,
+    (client, engine): (Client, Option<Backstop>),
     mut signals: SupervisorSignals,
     app: &App,
 ) -> Result<Exit, Problem> {
     let mut looks = BacklogLooks::begin(backlog, client);
-    let mut supervisor = Supervisor::new(program, settings, app);
+    let mut supervisor = Supervisor::new(program, settings, CrashReports::new(engine), app);
     loop {
         supervisor.settle().await?;
         if let Some(exit) = supervisor.done() {
@@ -79,6 +80,7 @@ pub(crate) async fn supervise(
         }
         tokio::select! {
             Some(ended) = supervisor.tasks.join_next_with_id() => supervisor.ended(ended),
+            Some(told) = supervisor.deaths.tasks.join_next() => supervisor.told(told),
             told = signals.next() => match told {
                 Told::Stop => supervisor.stop(),
                 Told::Roll => supervisor.roll(),
@@ -98,6 +100,7 @@ struct Supervisor<'a> {
     /// In the order in which they were started.
     processes: Vec<WorkerProcess>,
     tasks: JoinSet<ProcessEnd>,
+    deaths: CrashReports,
     restarts: Restarts,
     /// Nothing is started before this.
     not_before: Option<Instant>,
@@ -114,7 +117,7 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(program: WorkerProgram, settings: ScaleSettings, app: &'a App) -> Self {
+    fn new(program: WorkerProgram, settings: ScaleSettings, deaths: CrashReports, app: &'a App) -> Self {
         Self {
             app,
             program,
@@ -122,6 +125,7 @@ impl<'a> Supervisor<'a> {
             began: Instant::now(),
             processes: Vec::new(),
             tasks: JoinSet::new(),
+            deaths,
             restarts: Restarts::default(),
             not_before: None,
             generation: 0,
@@ -139,7 +143,7 @@ impl<'a> Supervisor<'a> {
 
     /// How it ends, once it was told to and nobody is left.
     fn done(&self) -> Option<Exit> {
-        let over = self.stopping && self.processes.is_empty();
+        let over = self.stopping && self.processes.is_empty() && self.deaths.tasks.is_empty();
         over.then_some(if self.killed { Exit::Failed } else { Exit::Done })
     }
 
@@ -210,10 +214,15 @@ impl<'a> Supervisor<'a> {
     fn ended(&mut self, ended: Result<(Id, ProcessEnd), JoinError>) {
         let (task, end) = ended.unwrap_or_else(|error| {
             let task = error.id();
-            (task, ProcessEnd { status: Err(io::Error::other(error)), killed: false })
+            let status = Err(io::Error::other(error));
+            (task, ProcessEnd { status, killed: false, peak_memory: None, workers: Vec::new() })
         });
         let Some(place) = self.processes.iter().position(|process| process.task == task) else { return };
         let process = self.processes.remove(place);
+        // One that stopped well has handed everything back itself.
+        if !process.draining || !end.status.as_ref().is_ok_and(|status| status.success()) {
+            self.deaths.send(process.pid, &end);
+        }
         if process.draining {
             self.killed |= end.killed;
             self.tell(SupervisorNotice::stopped(&process, &end));
@@ -228,6 +237,13 @@ impl<'a> Supervisor<'a> {
             Some(roll) if roll.starts(task) => self.give_up_rolling(),
             Some(roll) if roll.stops(task) => self.roll = Some(Roll::Next),
             _ => {}
+        }
+    }
+
+    /// The store has heard of a death, or could not.
+    fn told(&self, told: Result<Option<SupervisorNotice>, JoinError>) {
+        if let Ok(Some(notice)) = told {
+            self.tell(notice);
         }
     }
 

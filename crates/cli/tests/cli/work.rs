@@ -60,6 +60,26 @@ fn a_dead_process_is_replaced() {
 }
 
 #[test]
+fn the_runs_of_a_dead_process_end_at_once_with_what_killed_it() {
+    // C4, H9
+    let program = prepared();
+    let job = hold(&program);
+    let mut work = Supervised::start(&program, &["--processes", "1", "--", &worker(&program)]);
+    let pid = work.started();
+    until("it runs", || program.run(&["job", "show", &job, "--json"]).json()["status"] == "running");
+    signal(pid, "ABRT");
+    assert_eq!(work.next("died")["signal"], 6);
+    assert_eq!(work.next("runs_ended")["runs"], 1);
+    // Nobody but the supervisor knows what killed it.
+    let shown = program.run(&["job", "show", &job, "--json"]).json().to_string();
+    assert!(shown.contains("Crash::SIGABRT"), "{shown}");
+    assert!(shown.contains("its process was killed by SIGABRT (signal 6); peak memory "), "{shown}");
+    let_go(&program, 1);
+    assert_eq!(program.run(&["job", "show", &job, "--json"]).json()["status"], "succeeded");
+    work.stop();
+}
+
+#[test]
 fn a_program_that_always_dies_is_waited_for_ever_longer() {
     // H9
     let program = prepared();

@@ -1,7 +1,7 @@
 //! One child of a worker: the worker's own program, run again, one job at a time (E2).
 
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -156,7 +156,8 @@ impl IsolatedChild {
             Some(reply) => ChildEnd::Replied(reply, Box::new(self)),
             None => {
                 self.printed.belongs_to(Some(run.clone()));
-                let evidence = CrashEvidence { memory_before, ..self.evidence(limits).await };
+                let mut evidence = self.evidence(limits).await;
+                evidence.peak_memory = evidence.peak_memory.max(Some(memory_before));
                 ChildEnd::Died(Reply(Err(Failed::plain(evidence.failure()))))
             }
         }
@@ -254,10 +255,17 @@ impl IsolatedChild {
             }
         };
         let _ = tokio::time::timeout(LAST_WORDS, read).await;
-        let last_line = self.printed.last();
-        let over_memory = self.over_memory;
-        let ended = self.process.reap().ok();
-        CrashEvidence { ended, memory_before: 0, memory_limit: limits.memory, over_memory, last_line }
+        let mut evidence = CrashEvidence {
+            memory_limit: limits.memory,
+            out_of_memory: self.over_memory,
+            last_line: self.printed.last(),
+            ..CrashEvidence::default()
+        };
+        if let Ok(ended) = self.process.reap() {
+            (evidence.signal, evidence.code) = (ended.status.signal(), ended.status.code());
+            evidence.peak_memory = Some(ended.peak_memory);
+        }
+        evidence
     }
 }
 

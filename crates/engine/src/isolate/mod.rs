@@ -10,7 +10,6 @@
 
 #[cfg(target_os = "linux")]
 mod child;
-#[cfg(target_os = "linux")]
 mod evidence;
 #[cfg(target_os = "linux")]
 mod link;
@@ -25,5 +24,6 @@ pub(crate) mod settings;
 #[cfg(target_os = "linux")]
 pub(crate) mod store;
 
+pub use evidence::CrashEvidence;
 pub use role::is_isolated_child;
 pub use settings::{Isolation, IsolationSettings};

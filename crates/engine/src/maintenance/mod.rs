@@ -4,13 +4,14 @@
 //! each engine. [`leadership_loop`] asks for what somebody has to lead all the time; [`rescue`], [`redrive`],
 //! [`counts`] and [`lines`] do it while they lead. [`upkeep`] leads the rest for as long as it takes, and tells the
 //! store what queues let in ([`gates`]); what each duty is stands in [`perform`]. Nothing that takes long holds up a
-//! rescue.
+//! rescue. [`died`] is for whoever has seen a process die, and needs no leader.
 
 mod alert;
 mod alert_loop;
 mod archive;
 mod audit;
 mod counts;
+mod died;
 mod expire;
 mod forget;
 mod gates;

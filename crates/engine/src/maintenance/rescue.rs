@@ -70,7 +70,7 @@ pub(super) async fn rescue(
         let rules = parts.rules.in_force(&**store).await;
         let mut endings = Vec::with_capacity(found);
         for orphan in &orphans {
-            let DecidedEnding { ending, pauses } = judge(config, &rules, orphan);
+            let DecidedEnding { ending, pauses } = judge(config, &rules, orphan, &silent());
             if let Some(rule) = pauses {
                 pause_by_rule(&**store, &orphan.job.spec.queue, &rule).await;
             }
@@ -89,9 +89,16 @@ pub(super) async fn rescue(
     }
 }
 
-fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan) -> DecidedEnding {
+/// What is known of a worker that nobody has seen die.
+fn silent() -> Failure {
+    let message = "the worker's process died or stopped renewing its lease while the handler ran";
+    Failure::new(Cause::Crash, "Crash", message)
+}
+
+/// How a run ends whose worker is dead: a started one by `failure`, any other without a trace.
+pub(super) fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan, failure: &Failure) -> DecidedEnding {
     if orphan.record.hold.is_some_and(|hold| hold.started_at.is_some()) {
-        return crashed(config, rules, orphan);
+        return crashed(config, rules, orphan, failure);
     }
     let header = orphan.job.spec.header();
     let ending = Ending::plain(header, Cause::LeaseLost, Decision::handed_back());
@@ -99,11 +106,9 @@ fn judge(config: &Config, rules: &RuleSet, orphan: &Orphan) -> DecidedEnding {
 }
 
 /// The process of a started run died, or was away so long that it counts as dead (C1).
-fn crashed(config: &Config, rules: &RuleSet, orphan: &Orphan) -> DecidedEnding {
+fn crashed(config: &Config, rules: &RuleSet, orphan: &Orphan, failure: &Failure) -> DecidedEnding {
     let (job, record) = (&orphan.job, &orphan.record);
-    let message = "the worker's process died or stopped renewing its lease while the handler ran";
-    let failure = Failure::new(Cause::Crash, "Crash", message);
-    let mut concluded = conclude::judge(config, rules, job, record, &failure, HookAnswer::default());
+    let mut concluded = conclude::judge(config, rules, job, record, failure, HookAnswer::default());
     let ending = &mut concluded.ending;
     ending.code_version = orphan.code_version.clone();
     ending.follow_up = follow_up(config, job, record, ending);

@@ -18,6 +18,7 @@ use super::parts::WorkerParts;
 use super::quarantine::Quarantine;
 use super::report::{Outbox, PendingEnding};
 use super::slots::{QueueSlots, RunSlot};
+use super::started_by;
 use crate::error::Error;
 use crate::loops::{Health, HealthWatch, Loops};
 use crate::maintenance::MaintenanceHandle;
@@ -121,6 +122,7 @@ impl RunningWorker {
 
     /// Makes this worker known under `id`.
     pub(crate) async fn enlist(&self, id: WorkerId) -> Result<(), backstop_store::Error> {
+        started_by::tell(id);
         let worker = NewWorker {
             id,
             name: self.name.clone(),

@@ -6,7 +6,7 @@ pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SE
 
 const EVERYDAY: &str = "\
     about add allow and at backstop begin by call change choice class close colour compare comparison complete \
-    condition conflict danger decided detail done draft earlier edit empty entry equal explain explanation \
+    condition conflict danger decided detail done draft earlier edit effect empty entry equal explain explanation \
     extra fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
     number observe of on one open origin over page part passes patience pending phase place plain play point \
@@ -16,11 +16,11 @@ const EVERYDAY: &str = "\
     with written";
 
 const RUST: &str = "\
-    argument as box builder bulk byte cache collect comment context count data default derive error executor \
-    expect field future get guard handle hash health info inline input inspect json label layer lex line list \
-    log lookup match mode option output owner package params parse pattern prefix property random randomness \
-    range ref registry reply resolve result ring search secret seed separator set shape source space spec stream \
-    system task text tokio trait tree value verb weak write";
+    argument as box builder bulk byte cache collect comment context count data default derive error executor expect \
+    field future get guard handle hash health info inline input inspect json label layer lex line list log lookup \
+    match mode option output owner package params parse pattern prefix property random randomness range ref registry \
+    reply resolve result ring search secret seed separator sequence set shape source space spec stream system task \
+    text tokio trait tree value verb weak write";
 
 const DATABASES: &str = "\
     backend batch candidate cell column commit cursor database dialect diesel filter flush insert lock mariadb \
@@ -33,8 +33,8 @@ const HTTP: &str = "\
     throttle webhook";
 
 const SYSTEM: &str = "\
-    app block cli command completions config daemon doctor exit file folder global launch memory metered node \
-    process processor program reload restart scale screen section setting signal span tick timestamp trace";
+    app block cli command completions config daemon doctor exit file folder global kill launch memory metered node \
+    process processor program reload restart scale screen section setting signal span tick timestamp trace trap";
 
 const SECURITY: &str = "\
     access activity actor admission admit authority caller certificate encryption identity protect redaction \
