@@ -32,14 +32,14 @@ pub enum KillPoint {
     AfterEffect,
     /// The handler has begun, and holds its lease.
     LeaseHeld,
-    /// Some jobs of one batch have been sent.
+    /// Some jobs of one batch have been sent, or some endings of one report.
     MidBatch,
     /// Some statements of the migrations have been run.
     MidMigration,
 }
 
 impl KillPoint {
-    /// Those at which a process dies that runs or submits jobs.
+    /// Those at which a process dies that runs jobs, submits them or serves the API.
     pub const OF_JOBS: [Self; 6] = [
         Self::BeforeCommit,
         Self::AfterCommit,
@@ -48,10 +48,6 @@ impl KillPoint {
         Self::LeaseHeld,
         Self::MidBatch,
     ];
-
-    /// Those at which a server or a remote worker dies.
-    pub const OF_SERVERS: [Self; 5] =
-        [Self::BeforeCommit, Self::AfterCommit, Self::RetryScheduling, Self::AfterEffect, Self::LeaseHeld];
 
     /// Its name, as in docs/guarantees.md.
     #[must_use]

@@ -73,12 +73,12 @@ async fn kill_servers_everywhere(kind: StoreKind) {
     let (kills, began) = (rounds(1, FULL_KILLS), Instant::now());
     let mut campaign = ServerCampaign::new(NODE, kind).await;
     for _ in 0..kills {
-        for point in KillPoint::OF_SERVERS {
+        for point in KillPoint::OF_JOBS {
             campaign.kill(point).await;
         }
     }
     compare(SERVERS, kind, &campaign.settle().await, true);
-    println!("{kind}: {} kills in {:.1?}", kills * KillPoint::OF_SERVERS.len(), began.elapsed());
+    println!("{kind}: {} kills in {:.1?}", kills * KillPoint::OF_JOBS.len(), began.elapsed());
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use backstop::limits::RunLimit;
 use backstop::postgres::{Options, PostgresStore};
 use backstop::prelude::*;
 use backstop::{Config, Timestamp};
@@ -14,7 +15,7 @@ use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::work::CampaignJob;
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Ending, Operation, Progress, Retention};
-use backstop_core::{Fence, Lease};
+use backstop_core::{Fence, Lease, WorkerId};
 use backstop_store::{
     Claim, ClaimQueue, Duty, Error, Finish, JobFilter, KnownKind, LineRange, NewWorker, Note, PageRequest,
     QueueRange, Submit,
@@ -31,6 +32,11 @@ const HANGS: Duration = Duration::from_secs(30);
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 
+fn newcomer(id: WorkerId, kinds: Arc<[KnownKind]>) -> NewWorker {
+    let queues = vec!["default".into()];
+    NewWorker { id, name: "stalled".to_owned(), code_version: None, queues, kinds, lease: HANGS }
+}
+
 /// Calls every verb at once; answers each by its name, with how long it took.
 async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), Error>)> {
     let mut calls = JoinSet::new();
@@ -39,25 +45,13 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     let lease = Lease { job, worker, fence: Fence(1) };
     let kinds: Arc<[KnownKind]> = vec![KnownKind { kind: CampaignJob::KIND.into(), version: 1 }].into();
     let queue = ClaimQueue { queue: "default".into(), limit: 1, start: 1, any_kind: false };
-    let claim = Claim {
-        worker,
-        queues: vec![queue],
-        kinds: kinds.clone(),
-        aging: engine.config().aging,
-        limits: Default::default(),
-    };
+    let aging = engine.config().aging;
+    let claim = Claim { worker, queues: vec![queue], kinds: kinds.clone(), aging, limits: Arc::default() };
     let new = engine.enqueue(CampaignJob { number: 3 }).into_new_job().expect("admitted");
     let ending = Ending::plain(new.spec.header(), Cause::Succeeded, Decision::succeeded());
     let note = Note::progress(lease, Progress { percent: 1, note: String::new() });
     let term = |duty| backstop_store::Term { duty, number: 1, node: worker, expires_at: Timestamp::MAX };
-    let enlist = NewWorker {
-        id: worker,
-        name: "stalled".to_owned(),
-        code_version: None,
-        queues: vec!["default".into()],
-        kinds,
-        lease: HANGS,
-    };
+    let enlist = newcomer(worker, kinds);
     macro_rules! call {
         ($verb:ident($($argument:expr),*)) => {{
             let store = store.clone();
@@ -104,6 +98,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(workers());
     call!(incidents(10));
     call!(held_lanes());
+    call!(run_limits(vec![RunLimit::of_queue("default")]));
     call!(lines(LineRange { limit: 10, ..LineRange::default() }));
     call!(check());
     calls.join_all().await

@@ -271,7 +271,7 @@ fn testing() {
             "a wrong amount is never retried",
             "an invoice plans its reminder",
             "the reminder comes after two weeks, and this took no time",
-            "the process died at 12 places, and the reminder came each time",
+            "the process died at 14 places, and the reminder came each time",
         ],
     );
 }

@@ -97,7 +97,7 @@ impl<'a> CrashCampaign<'a> {
             KillPoint::BeforeCommit => Some(CrashTrap::at_commit_of(&label, false)),
             KillPoint::AfterCommit => Some(CrashTrap::at_commit_of(&label, true)),
             // In the middle of a statement, and between the last one and the COMMIT.
-            KillPoint::RetryScheduling if number % 2 == 0 => Some(CrashTrap::at_nth(&label, 1)),
+            KillPoint::RetryScheduling if number.is_multiple_of(2) => Some(CrashTrap::at_nth(&label, 1)),
             KillPoint::RetryScheduling => Some(CrashTrap::at_commit_of(&label, false)),
             // Keys are looked up, jobs written, and keys written: the same job comes by in each of them.
             KillPoint::MidBatch => {
@@ -120,6 +120,15 @@ impl<'a> CrashCampaign<'a> {
         self.victims.push((point, ids[BESIDE]));
         self.others.extend(ids.iter().enumerate().filter(|(place, _)| *place != BESIDE).map(|(_, id)| *id));
         ids[BESIDE]
+    }
+
+    /// Submits the jobs of a batch, of which all meet the kill.
+    pub(super) async fn submit_batch(&mut self, labels: impl Iterator<Item = String>) -> Vec<JobId> {
+        let job = |label| EffectJob { label, point: None }.new_job(&self.engine);
+        let jobs = labels.map(job).collect();
+        let ids = self.submit(Submit { jobs, atomic: true }).await;
+        self.victims.extend(ids.iter().map(|id| (KillPoint::MidBatch, *id)));
+        ids
     }
 
     async fn submit(&self, submit: Submit) -> Vec<JobId> {

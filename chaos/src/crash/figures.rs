@@ -34,7 +34,8 @@ impl CrashFigures {
             (KillPoint::RetryScheduling, false) => (1, 3, 1, 1),
             (KillPoint::RetryScheduling, true) => (1, 2, 0, 1),
             (KillPoint::LeaseHeld, _) => (1, 2, 1, 1),
-            (KillPoint::MidBatch, _) => (super::job::BATCH, 1, 0, 1),
+            (KillPoint::MidBatch, false) => (super::job::BATCH, 1, 0, 1),
+            (KillPoint::MidBatch, true) => (super::servers::REPORT, 1, 0, 1),
             // The job that was submitted when the tables were there.
             (KillPoint::MidMigration, _) => (1, 1, 0, 1),
         };

@@ -12,17 +12,21 @@ use crate::http;
 use crate::journal::{Journal, JournalEntry};
 use crate::remote::{any_server, finish, lease_of};
 
+/// The variable that says how many jobs a worker claims at once; one without it.
+pub const LIMIT: &str = "CHAOS_LIMIT";
+
 /// How long a claim waits for work.
 const WAIT_MS: u64 = 300;
 
 /// What lies in the folder of a campaign while its remote workers are to claim nothing more.
 pub const STOP: &str = "stop";
 
-/// Runs one job at a time until it dies or is asked to stop.
+/// Runs one job after the other, and reports those of one claim together, until it dies or is asked to stop.
 pub fn work(folder: &Path, lease: Duration) {
     let journal = Journal::create_in(folder);
     let name = format!("remote-{}", std::process::id());
-    let claim = json!({ "worker": name, "queues": ["default"], "kinds": [EffectJob::KIND], "limit": 1,
+    let limit = std::env::var(LIMIT).ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(1);
+    let claim = json!({ "worker": name, "queues": ["default"], "kinds": [EffectJob::KIND], "limit": limit,
         "wait_ms": WAIT_MS, "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(1_000) });
     while !folder.join(STOP).exists() {
         let claimed =

@@ -8,7 +8,8 @@ use backstop_testbed::Proxy;
 
 use super::KillPoint;
 use super::campaign::{CrashCampaign, CrashReport, LEASE_MS, PATIENCE, proxy_to};
-use super::remote::STOP;
+use super::job;
+use super::remote::{LIMIT, STOP};
 use super::trap::{self, CrashTrap};
 use crate::group::drained;
 use crate::location::StoreKind;
@@ -16,6 +17,9 @@ use crate::node::{Node, NodeStart};
 use crate::processes;
 
 const SERVERS: usize = 2;
+
+/// Runs that are reported in one call, where a server is killed in the middle of it.
+pub const REPORT: usize = 4;
 
 /// A store with servers before it.
 #[derive(Debug)]
@@ -52,13 +56,26 @@ impl<'a> ServerCampaign<'a> {
     /// When none dies there.
     pub async fn kill(&mut self, point: KillPoint) {
         let (label, trap) = self.store.next_kill(point);
+        if point == KillPoint::MidBatch {
+            return self.kill_in_report(&label).await;
+        }
         let victim = self.store.submit_around(point, &label).await;
         self.serve(&label, trap.as_ref()).await;
-        let worker = self.work(&label);
+        let worker = self.work(&label, 1);
         match trap {
-            Some(trap) => self.kill_server(&label, trap.after, victim, worker).await,
+            Some(trap) => self.kill_server(&label, trap.after, &[victim], worker).await,
             None => self.worker_dies(&label, worker).await,
         }
+    }
+
+    /// Kills a server in the middle of a report about several runs.
+    async fn kill_in_report(&mut self, label: &str) {
+        let labels: Vec<String> = (0..REPORT).map(|number| job::batch_label(label, number)).collect();
+        let trap = CrashTrap::at_nth(&labels[REPORT / 2], 1);
+        let victims = self.store.submit_batch(labels.into_iter()).await;
+        self.serve(label, Some(&trap)).await;
+        let worker = self.work(label, REPORT);
+        self.kill_server(label, false, &victims, worker).await;
     }
 
     /// Starts servers in place of those that run, and returns when they can be found.
@@ -87,8 +104,11 @@ impl<'a> ServerCampaign<'a> {
         }
     }
 
-    fn work(&self, label: &str) -> Node {
-        self.start("crash-remote", None, &trap::variables(None, &self.store.token(label)))
+    /// Starts a worker that claims up to `limit` jobs at once, and reports them at once.
+    fn work(&self, label: &str, limit: usize) -> Node {
+        let mut variables = trap::variables(None, &self.store.token(label));
+        variables.push((LIMIT, limit.to_string()));
+        self.start("crash-remote", None, &variables)
     }
 
     fn start(&self, mode: &str, url: Option<&str>, variables: &[(&str, String)]) -> Node {
@@ -110,7 +130,7 @@ impl<'a> ServerCampaign<'a> {
     }
 
     /// Waits until a server has died at its point, and the worker has told the other one.
-    async fn kill_server(&mut self, label: &str, after: bool, victim: JobId, worker: Node) {
+    async fn kill_server(&mut self, label: &str, after: bool, victims: &[JobId], worker: Node) {
         let began = Instant::now();
         while self.servers.iter_mut().all(|server| server.node.is_alive() && !server.is_held()) {
             assert!(began.elapsed() < PATIENCE, "{label}: no server came to its point");
@@ -119,14 +139,20 @@ impl<'a> ServerCampaign<'a> {
         if let Some(held) = self.servers.iter().position(CrashServer::is_held) {
             self.servers.iter().filter_map(|server| server.proxy.as_ref()).for_each(Proxy::hold_none);
             if after {
-                self.store.succeeded(victim).await;
+                self.all_succeeded(victims).await;
             }
             self.servers[held].node.kill();
         } else {
             assert!(self.store.token(label).exists(), "{label}: a server died, and not where it should");
         }
-        self.store.succeeded(victim).await;
+        self.all_succeeded(victims).await;
         self.rest(worker).await;
+    }
+
+    async fn all_succeeded(&self, victims: &[JobId]) {
+        for victim in victims {
+            self.store.succeeded(*victim).await;
+        }
     }
 
     /// Lets a worker finish what it has, and claim nothing more.
@@ -147,7 +173,7 @@ impl<'a> ServerCampaign<'a> {
     /// When a process does not stop when asked to, or the store cannot be read.
     pub async fn settle(mut self) -> CrashReport {
         self.serve("end", None).await;
-        let worker = self.work("end");
+        let worker = self.work("end", 1);
         drained(&self.store.engine).await;
         self.rest(worker).await;
         for server in self.servers.drain(..) {

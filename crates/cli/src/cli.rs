@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    alert, archive, audit, bench, completions, config, dead, enqueue, events, incident, job, key, limit,
-    migrate, queue, redrive, rule, token, up, work, worker,
+    alert, archive, audit, bench, circuit, completions, config, dead, enqueue, events, incident, job, key,
+    limit, migrate, queue, redrive, rule, token, up, work, worker,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -91,6 +91,9 @@ pub(crate) enum CliCommand {
     /// List ordering keys, and let a blocked one go on.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// List circuits of dependencies, open and close them.
+    #[command(subcommand)]
+    Circuit(circuit::CircuitCommand),
     /// Limit how many jobs run at once or start in a time.
     #[command(subcommand)]
     Limit(limit::LimitCommand),

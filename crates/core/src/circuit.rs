@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::failure::CallResult;
 pub use admission::CircuitAdmission;
 use window::CircuitWindow;
 
@@ -53,6 +54,14 @@ impl Default for CircuitSettings {
 }
 
 impl CircuitSettings {
+    /// True when these calls open a circuit.
+    #[must_use]
+    pub fn opens(&self, counts: CallCounts) -> bool {
+        let CallCounts { calls, failures, .. } = counts;
+        let share = failures.saturating_mul(100) >= calls.saturating_mul(u64::from(self.failure_rate));
+        calls >= self.min_calls && failures > 0 && share
+    }
+
     /// Checks what a person asked for.
     ///
     /// # Errors
@@ -103,19 +112,6 @@ impl CircuitState {
             Self::HalfOpen => "half_open",
         }
     }
-}
-
-/// What the end of a run says of the dependency (H4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallResult {
-    /// It answered.
-    Success,
-    /// It failed.
-    Failure,
-    /// Something else went wrong: the call counts, and not as a failure.
-    Neutral,
-    /// As if the dependency had not been called.
-    Ignored,
 }
 
 /// Calls that have ended.
@@ -215,9 +211,7 @@ impl Circuit {
             CircuitState::Closed => {
                 self.window.add(counts, settings.window, now);
                 decisive = self.counts(settings, now);
-                let failing = decisive.failures.saturating_mul(100)
-                    >= decisive.calls.saturating_mul(u64::from(settings.failure_rate));
-                if decisive.calls < settings.min_calls || decisive.failures == 0 || !failing {
+                if !settings.opens(decisive) {
                     return None;
                 }
                 self.turn(CircuitState::Open, Some(now.after(settings.open)), now);

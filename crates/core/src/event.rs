@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::circuit::CircuitState;
 use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
 use crate::tenant;
@@ -201,6 +202,25 @@ pub enum EventKind {
         /// How many wait.
         jobs: u64,
     },
+    /// A circuit lets through something else than before (H3).
+    Circuit {
+        /// The dependency.
+        key: String,
+        /// What it lets through now.
+        state: CircuitState,
+        /// The number of this change.
+        generation: u64,
+        /// Calls that were counted.
+        calls: u64,
+        /// Those of them that failed.
+        failures: u64,
+        /// When it is tried again, if it is open.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// Who changed it by hand.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// A worker stops or resumes claiming, all kinds or some, because of its health (H1, H8).
     WorkerHealth {
         /// The worker's name.
@@ -218,7 +238,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 23] = [
+    pub const NAMES: [&'static str; 24] = [
         "enqueued",
         "started",
         "succeeded",
@@ -241,6 +261,7 @@ impl EventKind {
         "hook_failed",
         "published",
         "waiting_for_code",
+        "circuit",
         "worker_health",
     ];
 
@@ -270,6 +291,7 @@ impl EventKind {
             Self::HookFailed { .. } => "hook_failed",
             Self::Published { .. } => "published",
             Self::WaitDetailCode { .. } => "waiting_for_code",
+            Self::Circuit { .. } => "circuit",
             Self::WorkerHealth { .. } => "worker_health",
         }
     }

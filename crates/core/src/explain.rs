@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Check, Decision, TerminalReason};
 use crate::id::{JobId, WorkerId};
 use crate::incident::{Incident, IncidentState};
-use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State};
+use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State, WaitDetail, WaitReason};
 use crate::run_limit::RunLimitView;
 use crate::time::Timestamp;
 
@@ -189,10 +189,26 @@ fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> 
     if let Some(sentences) = nobody_claims(around, &beyond.held_back) {
         return sentences;
     }
+    if let Some(sentences) = view.held_by.as_ref().and_then(circuit_open) {
+        return sentences;
+    }
     if let Some(sentences) = beyond.limits.iter().find(|limit| limit.is_full()).map(limited) {
         return sentences;
     }
     ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
+}
+
+/// Why a job waits for the circuit of its dependency (H3).
+fn circuit_open(held_by: &WaitDetail) -> Option<Sentences> {
+    let until = held_by.until.filter(|_| held_by.reason == WaitReason::Circuit)?;
+    let key = &held_by.key;
+    let because = format!(
+        "the circuit of its dependency `{key}` is open: too many calls failed, or a person opened it"
+    );
+    let next = format!(
+        "a few runs try `{key}` at {until}; nothing is charged. `backstop circuit close {key}` lets all of them go"
+    );
+    Some((because, next, Some(until)))
 }
 
 /// Why a job waits for a limit, and when that lets it go (H5).
@@ -337,27 +353,25 @@ fn done(view: &JobView, because: &str, next: &str) -> Sentences {
     (format!("{because}{at}"), next.to_owned(), None)
 }
 
+fn due(run_at: Timestamp, now: Timestamp) -> String {
+    if run_at <= now { format!("due since {run_at}") } else { format!("due at {run_at}") }
+}
+
+fn how_queue_is(around: &ExplainContext) -> String {
+    match (around.queue_paused, &around.pause_note) {
+        (false, _) => "open".into(),
+        (true, None) => "paused".into(),
+        (true, Some(note)) => format!("paused by {note}"),
+    }
+}
+
 fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Vec<Check> {
     let (spec, record) = (&view.job.spec, &view.record);
     let mut list = Vec::new();
     let mut add = |check: &str, answer: String| list.push(Check { check: check.to_owned(), answer });
     add("state", record.state.to_string());
-    add(
-        "run_at",
-        if record.run_at <= around.now {
-            format!("due since {}", record.run_at)
-        } else {
-            format!("due at {}", record.run_at)
-        },
-    );
-    add(
-        "queue",
-        match (around.queue_paused, &around.pause_note) {
-            (false, _) => "open".into(),
-            (true, None) => "paused".into(),
-            (true, Some(note)) => format!("paused by {note}"),
-        },
-    );
+    add("run_at", due(record.run_at, around.now));
+    add("queue", how_queue_is(around));
     add("workers", format!("{} on queue `{}`", around.workers_on_queue, spec.queue));
     add("code", format!("{} know kind `{}` version {}", around.workers_for_kind, spec.kind, spec.version));
     for one in &beyond.held_back {
@@ -445,4 +459,58 @@ fn afterwards(view: &JobView, beyond: &ExplainRelated, now: Timestamp) -> Vec<(&
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun} is") } else { format!("{count} {noun}s are") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(workers: usize) -> ExplainContext {
+        ExplainContext {
+            now: Timestamp::EPOCH,
+            queue_paused: false,
+            pause_note: None,
+            workers_on_queue: workers,
+            workers_for_kind: workers,
+            workers_with_code: workers,
+            key_holder: None,
+            line: None,
+            holder: None,
+            last_decision: None,
+        }
+    }
+
+    fn pause(worker: &str, dependency: Option<&str>, second: i64) -> WorkerPause {
+        let at = |second: i64| Timestamp::from_micros(second * 1_000_000);
+        let dependency = dependency.map(str::to_owned);
+        WorkerPause {
+            worker: worker.to_owned(),
+            dependency,
+            since: at(second),
+            next_at: Some(at(second + 60)),
+        }
+    }
+
+    #[test]
+    fn a_job_that_every_worker_leaves_for_now_says_why() {
+        // H1, H8, F20
+        let told = |workers, held: &[WorkerPause]| nobody_claims(&around(workers), held).map(|told| told.0);
+        assert_eq!(told(1, &[]), None);
+        assert_eq!(told(2, &[pause("a", Some("smtp"), 5)]), None, "another one would take it");
+        let alone = told(1, &[pause("a", Some("smtp"), 5)]).expect("nobody takes it");
+        assert_eq!(
+            alone,
+            "it waits for its dependency `smtp`, which worker a finds unavailable since 1970-01-01T00:00:05Z"
+        );
+        let all = [pause("b", Some("smtp"), 9), pause("a", Some("smtp"), 5)];
+        let all = nobody_claims(&around(2), &all).expect("nobody takes it");
+        assert!(
+            all.0.ends_with("which every worker finds unavailable since 1970-01-01T00:00:05Z"),
+            "{}",
+            all.0
+        );
+        assert_eq!(all.2, Some(Timestamp::from_micros(65_000_000)), "the first of them to look again");
+        let sick = told(1, &[pause("a", None, 5)]).expect("nobody takes it");
+        assert!(sick.starts_with("worker a that could run it claims nothing since"), "{sick}");
+    }
 }

@@ -25,6 +25,9 @@ use crate::time::{Timestamp, millis};
 /// Limits that a store holds at most: each claim compares its queues and kinds with all of them.
 pub const MOST_RUN_LIMITS: usize = 500;
 
+/// Runs that a limit can allow: more is a typing error.
+const MOST_RUNS: u64 = 1_000_000;
+
 /// The longest time that a rate counts starts in.
 const LONGEST_RATE: Duration = Duration::from_secs(366 * 86_400);
 
@@ -46,6 +49,7 @@ pub struct RunLimit {
     pub kind: Option<Arc<str>>,
     /// So many run at once, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000))]
     pub concurrency: Option<u64>,
     /// So many start in a time, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,10 +62,11 @@ pub struct RunLimit {
 #[serde(deny_unknown_fields)]
 pub struct RunRate {
     /// How many.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000))]
     pub count: u64,
     /// In which time.
     #[serde(rename = "per_ms", with = "millis")]
-    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64, minimum = 1, maximum = 31_622_400_000_u64))]
     pub per: Duration,
 }
 
@@ -109,6 +114,9 @@ impl RunLimit {
             let problem = "0 would let nothing run; pause the queue, or give 1 or more";
             return Err(Refusal::invalid("concurrency", problem));
         }
+        if self.concurrency.is_some_and(|most| most > MOST_RUNS) {
+            return Err(Refusal::invalid("concurrency", format!("it is at most {MOST_RUNS}")));
+        }
         self.rate.map_or(Ok(()), RunRate::check)
     }
 }
@@ -118,6 +126,12 @@ impl RunRate {
         if self.count == 0 {
             let problem = "a count of 0 would let nothing start; pause the queue, or give 1 or more";
             return Err(Refusal::invalid("rate", problem));
+        }
+        if self.count > MOST_RUNS {
+            return Err(Refusal::invalid(
+                "rate",
+                format!("its count is at most {MOST_RUNS}; shorten its time"),
+            ));
         }
         if self.per < Duration::from_millis(1) || self.per > LONGEST_RATE {
             return Err(Refusal::invalid("rate", "its time is between 1 ms and 366 days"));

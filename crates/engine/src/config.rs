@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_core::admit::AllowedKinds;
+use backstop_core::circuit::CircuitSettings;
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
@@ -111,6 +112,8 @@ pub struct Config {
     pub retry_budget: Option<BudgetSettings>,
     /// The same for single kinds.
     pub retry_budgets: BTreeMap<String, Option<BudgetSettings>>,
+    /// When the circuits of dependencies open and close (H3), by dependency; as usual for all others.
+    pub circuits: BTreeMap<String, CircuitSettings>,
     /// How runs are limited, beside what queues say (H5).
     pub run_limits: Vec<RunLimit>,
     /// How long ended jobs stay before they are archived (L16).
@@ -161,6 +164,7 @@ impl Default for Config {
             dependencies: BTreeMap::new(),
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
+            circuits: BTreeMap::new(),
             run_limits: Vec::new(),
             retention: Retention::default(),
             retirement: Retirement::default(),
@@ -185,6 +189,8 @@ impl std::fmt::Debug for Config {
             .field("isolation", &self.isolation)
             .field("kind_dependencies", &self.kind_dependencies)
             .field("dependencies", &self.dependencies)
+            .field("circuits", &self.circuits)
+            .field("run_limits", &self.run_limits)
             .field("retry_budget", &self.retry_budget)
             .field("retry_budgets", &self.retry_budgets)
             .field("retention", &self.retention)
@@ -222,6 +228,13 @@ impl Config {
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>, queue: QueueConfig) -> Self {
         self.queues.insert(name.into(), queue);
+        self
+    }
+
+    /// Says when the circuit of a dependency opens and closes (H3).
+    #[must_use]
+    pub fn circuit_settings(mut self, dependency: impl Into<String>, settings: CircuitSettings) -> Self {
+        self.circuits.insert(dependency.into(), settings);
         self
     }
 
@@ -358,6 +371,11 @@ impl Config {
         let of_tenant =
             of_tenant.map(|(name, most)| DepthLimit { scope: DepthScope::Tenant(name.into()), most });
         of_queue.into_iter().chain(of_tenant).collect()
+    }
+
+    /// When the circuit of a dependency opens and closes.
+    pub(crate) fn circuit(&self, dependency: &str) -> CircuitSettings {
+        self.circuits.get(dependency).copied().unwrap_or_default()
     }
 
     /// How runs are limited (H5).

@@ -5,8 +5,8 @@ use backstop_store::{Error as StoreError, Finding, Level, QueueView};
 use crate::engine::Backstop;
 
 impl Backstop {
-    /// What is wrong with the store's settings, if anything is, whether somebody does its maintenance, and whether
-    /// every queue with jobs has a worker.
+    /// What is wrong with the store's settings, if anything is, whether somebody does its maintenance, whether every
+    /// queue with jobs has a worker, and what would limit the memory of isolated runs in this process.
     ///
     /// ```
     /// # use backstop::prelude::*;
@@ -26,6 +26,8 @@ impl Backstop {
         let mut findings = self.parts.store.check().await?;
         findings.push(self.duties_found().await?);
         findings.push(of_queues(&self.parts.store.queues().await?));
+        #[cfg(target_os = "linux")]
+        findings.push(crate::isolate::memory::finding());
         Ok(findings)
     }
 }

@@ -75,9 +75,9 @@ pub enum Error {
         /// What happened to the process.
         problem: String,
     },
-    /// A dependency is checked that no kind needs (H1).
+    /// A dependency has a check or a circuit, and no kind needs it (H1, H3).
     #[error(
-        "no kind needs dependency `{dependency}`, which is checked: correct its name, or remove the check"
+        "no kind needs dependency `{dependency}`, which has a check or a circuit: correct its name, or remove them"
     )]
     UnusedDependency {
         /// The dependency.

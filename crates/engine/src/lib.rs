@@ -18,6 +18,7 @@
 mod alerts;
 pub mod archive;
 mod budget;
+pub mod circuits;
 mod config;
 mod context;
 mod dependency;
@@ -125,7 +126,8 @@ pub use loops::{DependencyHealth, Health, HealthWatch, LoopHealth, LoopHeartbeat
 pub use maintenance::{DutyHealth, Maintenance, MaintenanceHandle};
 pub use outcome::{BoxError, IntoReply, JobResult, Outcome, Reply};
 pub use remote::{
-    Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, RenewedLeases, WorkRequest,
+    CircuitPass, Ended, Finished, Grant, Handed, LostLease, LostReason, Remote, RemoteWorker, RenewedLeases,
+    WorkRequest,
 };
 #[cfg(feature = "run-log")]
 pub use run_log::RunLog;

@@ -33,7 +33,7 @@ pub enum LimitProblem {
 
 /// The limits of a store: see [`Backstop::limits`].
 #[derive(Debug, Clone, Copy)]
-pub struct RunLimits<'a> {
+pub struct SharedLimits<'a> {
     parts: &'a Arc<EngineParts>,
 }
 
@@ -44,31 +44,33 @@ impl Backstop {
     ///
     /// ```
     /// # use backstop::prelude::*;
-    /// use backstop::limits::{RunLimit, RunLimitView, RunLimits, RunRate};
+    /// use backstop::limits::{LimitProblem, RunLimit, RunLimitView, RunRate, SharedLimits};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> JobResult {
     /// # let engine = Backstop::open("memory:").await?;
-    /// let limits: RunLimits<'_> = engine.limits();
+    /// let limits: SharedLimits<'_> = engine.limits();
     /// let rate = RunRate { count: 100, per: Duration::from_secs(60) };
     /// let calls = RunLimit { kind: Some("call".into()), rate: Some(rate), ..RunLimit::new("partner") };
     /// limits.set(calls.clone()).await?;
     /// let seen: Vec<RunLimitView> = limits.list().await?;
     /// assert_eq!((&seen[0].limit, seen[0].used.running), (&calls, 0));
     /// assert!(limits.delete("partner").await?);
+    /// let idle = limits.set(RunLimit::new("idle")).await;
+    /// assert!(matches!(idle, Err(LimitProblem::Invalid(_))));
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub const fn limits(&self) -> RunLimits<'_> {
-        RunLimits { parts: &self.parts }
+    pub const fn limits(&self) -> SharedLimits<'_> {
+        SharedLimits { parts: &self.parts }
     }
 }
 
 /// Times that a change is tried while others change limits too.
 const TRIES: usize = 20;
 
-impl RunLimits<'_> {
+impl SharedLimits<'_> {
     /// Every limit, by name, with what is used of it.
     ///
     /// # Errors

@@ -71,6 +71,25 @@ pub struct LoopHealth {
 }
 
 /// How a dependency is for a worker (H2).
+///
+/// ```
+/// # use backstop::prelude::*;
+/// use backstop::{Config, DependencyHealth, PausedHealth};
+///
+/// # #[job]
+/// # async fn send_email(to: String) {}
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> JobResult {
+/// let engine = Backstop::open_with("memory:", Config::default().kind_dependency("send_email", "smtp")).await?;
+/// let worker = engine.worker(()).register::<SendEmail>().queue("default", 1).start().await?;
+/// let health = worker.health();
+/// let smtp: &DependencyHealth = &health.dependencies[0];
+/// assert!(smtp.ok, "without a check it is green until a run finds it unavailable");
+/// let paused: Option<PausedHealth> = health.paused;
+/// assert!(paused.is_none());
+/// # worker.stop().await;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DependencyHealth {
     /// Its name.

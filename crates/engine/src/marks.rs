@@ -5,6 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::failure::CallResult;
+
 /// What an error says of its own chances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
@@ -49,6 +51,11 @@ pub trait JobError: Error + 'static {
     /// The error inside that this value passes off as itself, as thiserror's `#[error(transparent)]` does: it is no
     /// link of the source chain, so the search would miss it.
     fn stands_for(&self) -> Option<&(dyn Error + 'static)> {
+        None
+    }
+
+    /// What it says of the dependency that was called (H4); none leaves that to its cause.
+    fn call_result(&self) -> Option<CallResult> {
         None
     }
 }
@@ -125,6 +132,11 @@ pub(crate) fn behind<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Er
         Some(wrapper) => wrapper.get_ref().map(AsError::as_error),
         None => probe(error)?.1.stands_for(),
     }
+}
+
+/// What one link of a source chain says of the dependency that was called (H4).
+pub(crate) fn call_result(error: &(dyn Error + 'static)) -> Option<CallResult> {
+    probe(error)?.1.call_result()
 }
 
 fn probe<'a>(error: &'a (dyn Error + 'static)) -> Option<(&'static str, &'a dyn JobError)> {

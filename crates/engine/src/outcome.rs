@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use backstop_core::failure::{Cause, Failure};
+use backstop_core::failure::{CallResult, Cause, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -50,6 +50,7 @@ pub type JobResult<T = ()> = Result<T, BoxError>;
 pub struct Outcome {
     answer: Answer,
     error_type: Option<Cow<'static, str>>,
+    call_result: Option<CallResult>,
 }
 
 #[derive(Debug)]
@@ -68,13 +69,20 @@ enum Answer {
 
 impl Outcome {
     const fn new(answer: Answer) -> Self {
-        Self { answer, error_type: None }
+        Self { answer, error_type: None, call_result: None }
     }
 
     /// The same with a type of error of its own, which groups failures and which rules can name (E10, F18).
     #[must_use]
     pub fn of_type(mut self, error_type: impl Into<Cow<'static, str>>) -> Self {
         self.error_type = Some(error_type.into());
+        self
+    }
+
+    /// The same, counted so by the circuit of the dependency that was called (H4), whatever it is otherwise.
+    #[must_use]
+    pub const fn counted_as(mut self, result: CallResult) -> Self {
+        self.call_result = Some(result);
         self
     }
 
@@ -242,6 +250,20 @@ pub(crate) fn classify(
     declared: &str,
 ) -> Box<Failed> {
     let error: &(dyn std::error::Error + 'static) = error;
+    let mut failed = by_first_mark(error, declared);
+    failed.failure.call_result = call_result(error);
+    failed
+}
+
+/// What a reply says of the dependency that was called (H4).
+pub(crate) fn call_result_of(reply: &Reply) -> CallResult {
+    match &reply.0 {
+        Ok(_) => CallResult::Success,
+        Err(failed) => failed.failure.call_result.unwrap_or(CallResult::of(failed.failure.cause)),
+    }
+}
+
+fn by_first_mark(error: &(dyn std::error::Error + 'static), declared: &str) -> Box<Failed> {
     let message = chain_text(error);
     let mut link = Some(error);
     while let Some(current) = link {
@@ -254,6 +276,24 @@ pub(crate) fn classify(
         link = marks::behind(current).or_else(|| current.source());
     }
     Failed::plain(Failure::new(Cause::Error, error_type(error, declared), message))
+}
+
+/// What a chain of errors says of the dependency that was called: the first that says something, unless one of them is
+/// to be ignored, which wins (H4).
+fn call_result(error: &(dyn std::error::Error + 'static)) -> Option<CallResult> {
+    let (mut link, mut first) = (Some(error), None);
+    while let Some(current) = link {
+        let said = match current.downcast_ref::<Outcome>() {
+            Some(outcome) => outcome.call_result,
+            None => marks::call_result(current),
+        };
+        if said == Some(CallResult::Ignored) {
+            return said;
+        }
+        first = first.or(said);
+        link = marks::behind(current).or_else(|| current.source());
+    }
+    first
 }
 
 fn of_outcome(outcome: &Outcome, message: String) -> Box<Failed> {

@@ -11,6 +11,7 @@ use backstop_store::{Claim, Error as StoreError, Finish, Observer, Store};
 use tokio::sync::Notify;
 
 use crate::budget::Budgets;
+use crate::circuits::breakers::CircuitMemory;
 use crate::config::Config;
 use crate::error::OperateError;
 use crate::events::EventChannel;
@@ -33,6 +34,7 @@ pub(crate) struct EngineParts {
     pub(crate) cleared_suspects: ClearedSuspects,
     pub(crate) rules: RuleCache,
     pub(crate) limits: LimitCache,
+    pub(crate) circuits: CircuitMemory,
     pub(crate) budgets: Budgets,
     pub(crate) tenant_incidents: TenantIncidents,
     /// Rung when somebody here changes a re-drive plan.
@@ -64,6 +66,7 @@ impl EngineParts {
             cleared_suspects: ClearedSuspects::default(),
             rules: RuleCache::default(),
             limits: LimitCache::default(),
+            circuits: CircuitMemory::default(),
             budgets: Budgets::default(),
             tenant_incidents: TenantIncidents::default(),
             plans_changed: Notify::new(),
@@ -73,15 +76,18 @@ impl EngineParts {
     }
 
     /// Gives endings their places before they are written: retries in the budget of their kind (F19), failures among
-    /// the incidents of their tenant (E13).
+    /// the incidents of their tenant (E13). What they say of dependencies is told first (H3).
     pub(crate) async fn place(&self, endings: &mut [Finish]) {
+        self.circuits.tell(&self.into()).await;
         self.budgets.smear(&*self.store, &self.config, endings).await;
         self.tenant_incidents.gather(&*self.store, &self.config, endings).await;
     }
 
     /// Gives a claim the limits in force (H5).
     pub(crate) async fn limit(&self, claim: &mut Claim) -> Result<(), StoreError> {
-        self.limits.apply(&*self.store, &self.config, claim).await
+        let limits = self.limits.fresh(&*self.store, &self.config).await?;
+        self.limits.apply(limits, claim);
+        Ok(())
     }
 
     /// Wakes whoever waits for room that limits left none of: runs have ended here (H5).

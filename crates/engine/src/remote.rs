@@ -34,14 +34,14 @@ use crate::parts::EngineParts;
 
 pub use finish::Finished;
 pub use heartbeat::{LostLease, LostReason, RenewedLeases};
-pub use work::{Ended, Grant, Handed, RemoteWorker, WorkRequest};
+pub use work::{CircuitPass, Ended, Grant, Handed, RemoteWorker, WorkRequest};
 
 /// The engine as workers outside of the process use it. Made by [`Backstop::remote`].
 ///
 /// ```
 /// use std::time::Duration;
 /// use backstop::prelude::*;
-/// use backstop::{Ended, Finished, Grant, Handed, KnownKind, RemoteWorker, WorkRequest};
+/// use backstop::{CircuitPass, Ended, Finished, Grant, Handed, KnownKind, RemoteWorker, WorkRequest};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> JobResult {
@@ -60,6 +60,8 @@ pub use work::{Ended, Grant, Handed, RemoteWorker, WorkRequest};
 /// };
 /// let mut taken: Vec<Handed> = remote.claim(request).await?;
 /// let grant: Grant = taken.remove(0).grant;
+/// let needs_nothing: Option<CircuitPass> = grant.circuit;
+/// assert_eq!(needs_nothing, None);
 /// assert!(remote.heartbeat(&worker, vec![grant.clone()]).await?.lost.is_empty());
 /// let ended = Ended::Succeeded { result: Some("done".into()) };
 /// remote.finish(vec![Finished { grant, ended, logs: Vec::new() }]).await?;

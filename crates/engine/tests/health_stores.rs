@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use backstop::circuits::CircuitSettings;
 use backstop::prelude::*;
-use backstop::{Config, DependencySettings, WorkerHandle};
+use backstop::{Config, DependencySettings, EventKind, Events, WorkerHandle};
 use backstop_core::health::WorkerReport;
 use backstop_store::Store;
 
@@ -115,21 +116,105 @@ async fn leaves_to_others_what_it_cannot_do(store: Arc<dyn Store>) {
     assert!(connected.worker_reports(&workers).await.expect("the store is there").is_empty());
 }
 
+/// What three processes call.
+#[derive(Default)]
+struct Partner {
+    is_up: AtomicBool,
+    failed: AtomicU32,
+}
+
+#[job(dependency = "partner")]
+async fn order(cx: JobContext<Partner>) -> JobResult {
+    if cx.app().is_up.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    cx.app().failed.fetch_add(1, Ordering::SeqCst);
+    Err("no answer".into())
+}
+
+/// A process of its own, as far as a store can tell, with a circuit that is quick.
+async fn caller(store: &Arc<dyn Store>, partner: &Arc<Partner>) -> (Backstop, Events, WorkerHandle) {
+    let mut quick = CircuitSettings::default();
+    (quick.min_calls, quick.probes) = (5, 2);
+    (quick.open, quick.slow_start) = (Duration::from_millis(300), Duration::from_millis(300));
+    let engine = Backstop::on(store.clone(), Config::default().circuit_settings("partner", quick));
+    let events = engine.events();
+    let worker = engine.worker_sharing(partner.clone()).register::<Order>().queue("orders", 4);
+    let worker = worker.poll(Duration::from_millis(50)).start().await.expect("started");
+    (engine, events, worker)
+}
+
+/// Three processes and one dependency that fails and comes back: each change of the circuit is made once, and nobody is
+/// charged who did not call (H3).
+async fn leaves_alone_what_fails(store: Arc<dyn Store>) {
+    let partner = Arc::new(Partner::default());
+    let mut callers = Vec::new();
+    for _ in 0..3 {
+        callers.push(caller(&store, &partner).await);
+    }
+    let engine = callers[0].0.clone();
+    let policy = Policy::default().retries(1_000).backoff(Backoff::fixed(Duration::from_millis(20)));
+    let mut jobs = Vec::new();
+    for _ in 0..60 {
+        let job = engine.enqueue(Order {}).queue("orders").policy(policy.clone());
+        jobs.push(job.submit().await.expect("stored"));
+    }
+    let generation = async || {
+        let seen = engine.circuits().get("partner").await.expect("the store is there");
+        seen.map_or(0, |seen| seen.circuit.generation)
+    };
+    // Opened, tried and opened again.
+    within(async {
+        while generation().await < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    partner.is_up.store(true, Ordering::SeqCst);
+    let mut charged = 0;
+    for job in jobs {
+        within(job.result()).await.expect("it goes well once the partner is back");
+        let detail = engine.job(job.id).await.expect("the store is there").expect("it is there");
+        charged += detail
+            .counters
+            .iter()
+            .filter(|(cause, _)| cause.charges_attempt())
+            .map(|(_, runs)| runs)
+            .sum::<u64>();
+    }
+    let failed = u64::from(partner.failed.load(Ordering::SeqCst));
+    assert_eq!(charged, failed, "who did not call is not charged");
+    let mut told = Vec::new();
+    for (_, mut events, worker) in callers {
+        worker.stop().await;
+        while let Some(event) = events.try_next() {
+            if let EventKind::Circuit { generation, .. } = event.what {
+                told.push(generation);
+            }
+        }
+    }
+    told.sort_unstable();
+    let last = generation().await;
+    assert_eq!(told, (1..=last).collect::<Vec<_>>(), "each change is told once, by whoever made it");
+}
+
 #[tokio::test]
 async fn in_memory() {
-    // H1, H2
+    // H1, H2, H3
     let engine = Backstop::open("memory:").await.expect("memory");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
+    leaves_alone_what_fails(engine.store().clone()).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn on_sqlite() {
-    // H1, H2
+    // H1, H2, H3
     let name = format!("health-{}.db", std::process::id());
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
+    leaves_alone_what_fails(engine.store().clone()).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }
@@ -138,17 +223,18 @@ async fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
-    // H1, H2
+    // H1, H2, H3
     let schema = format!("health_{}", std::process::id());
     let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
     let engine = Backstop::open(&url).await.expect("a server");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
+    leaves_alone_what_fails(engine.store().clone()).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
-    // H1, H2
+    // H1, H2, H3
     use backstop::mysql::mysql_async::prelude::Queryable as _;
     use backstop::mysql::mysql_async::{Conn, Opts};
 
@@ -159,6 +245,7 @@ async fn on_mysql() {
     let (place, _) = server.rsplit_once('/').expect("a URL with a database");
     let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
+    leaves_alone_what_fails(engine.store().clone()).await;
     drop(engine);
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");

@@ -62,6 +62,16 @@ fn exhaust() {
     }
 }
 
+/// Answers whether its data is limited, and whether it is in a cgroup of its own.
+#[job(isolate = "always", memory_limit = "512MB")]
+async fn limited() -> JobResult<(bool, bool)> {
+    let limits = std::fs::read_to_string("/proc/self/limits")?;
+    let data = limits.lines().find(|line| line.starts_with("Max data size")).ok_or("no limits")?;
+    let soft = data.split_whitespace().nth(3).ok_or("no limit of data")?;
+    let cgroup = std::fs::read_to_string("/proc/self/cgroup")?;
+    Ok((soft != "unlimited", cgroup.contains("/backstop-")))
+}
+
 /// Uses its processor time up.
 #[job(isolate = "always", cpu_limit = "1s", max_crashes = 0)]
 async fn burn() {
@@ -153,6 +163,26 @@ async fn a_crash_takes_one_run_and_nothing_else() {
         assert!(failure.message.contains(evidence), "{how}: {}", failure.message);
         let output = run[0].output.as_deref().unwrap_or_default();
         assert!(output.contains(&format!("about to {how}")), "{how} was said: {output}");
+    }
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_limited_in_the_way_that_the_doctor_says() {
+    // E2
+    let engine = Backstop::open("memory:").await.expect("an engine");
+    let worker = engine.worker(()).register::<Limited>().queue("default", 1);
+    let worker = worker.start().await.expect("a worker");
+    let job = engine.enqueue(Limited {}).submit().await.expect("stored");
+    let (data, cgroup) = job.result().await.expect("it succeeds");
+    let findings = engine.doctor().await.expect("memory is there");
+    let found = findings.iter().find(|finding| finding.subject == "isolation").expect("it looks");
+    let (_, how) = found.message.split_once("is limited by ").expect("it says how");
+    if how == "a cgroup of each child" {
+        assert_eq!((data, cgroup), (false, true), "{how}");
+    } else {
+        let why = how.strip_prefix("their address space: ").expect("one of the two");
+        assert_eq!((data, cgroup, why.is_empty()), (true, false, false), "{how}");
     }
     worker.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop::circuits::{CircuitSettings, CircuitState};
 use backstop::limits::RunLimit;
 use backstop::{
     Backoff, Backstop, Cause, Config, Ended, Failure, Finished, Handed, LostReason, RemoteWorker, WorkRequest,
@@ -128,6 +129,53 @@ async fn keeps_to_limits(engine: &Backstop) {
     assert!(engine.limits().delete(&format!("queue:{QUEUE}")).await.expect("the store is there"));
 }
 
+/// A circuit that a remote worker's failures open closes its kind to all of them, on every node, until it closes.
+async fn keeps_to_circuits(engine: &Backstop) {
+    let mut settings = CircuitSettings::default();
+    (settings.min_calls, settings.open) = (2, Duration::from_secs(3_600));
+    let config =
+        || Config::default().kind_dependency("call", "partner").circuit_settings("partner", settings);
+    let nodes = [(); 2].map(|()| Backstop::on(engine.store().clone(), config()));
+    let of = |name: &str, wait: u64| WorkRequest {
+        worker: named(name),
+        kinds: [KnownKind { kind: "call".into(), version: 1 }].into(),
+        wait: Duration::from_secs(wait),
+        ..request(1)
+    };
+    for _ in 0..40 {
+        engine.enqueue_raw("call", "{}").queue(QUEUE).submit().await.expect("stored");
+    }
+    // A node may go by what it read a second ago. Then both leave the rest alone.
+    let (mut calls, mut left_alone) = (0, 0);
+    while left_alone < 2 {
+        left_alone = 0;
+        for node in &nodes {
+            let taken = node.remote().claim(of("caller", 0)).await.expect("the store is there");
+            left_alone += usize::from(taken.is_empty());
+            for handed in taken {
+                assert_eq!(handed.grant.circuit.map(|pass| pass.probe), Some(false));
+                let failed =
+                    Failure::new(Cause::Error, "Away", "no answer").retry_in(Duration::from_secs(3_600));
+                node.remote().finish(vec![end(&handed, Ended::Failed(failed))]).await.expect("it is there");
+                calls += 1;
+            }
+        }
+    }
+    assert!((2..40).contains(&calls), "{calls} calls");
+    let seen = nodes[0].circuits().get("partner").await.expect("the store is there").expect("known");
+    assert_eq!((seen.circuit.state, seen.circuit.generation), (CircuitState::Open, 1));
+    let seen = nodes[1].circuits().close("partner", "ann").await.expect("the store is there");
+    assert_eq!(seen.circuit.state, CircuitState::Closed);
+    let job = nodes[1].enqueue_raw("call", "{}").queue(QUEUE).submit().await.expect("stored").id;
+    let mut done = Vec::new();
+    while !done.contains(&job) {
+        for handed in nodes[0].remote().claim(of("other", 20)).await.expect("the store is there") {
+            succeed(&nodes[0], &handed).await;
+            done.push(handed.grant.lease.job);
+        }
+    }
+}
+
 fn named(name: &str) -> RemoteWorker {
     RemoteWorker { name: name.into(), ..worker() }
 }
@@ -252,6 +300,7 @@ async fn suspects_and_times_in_memory() {
     heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
+    keeps_to_circuits(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
@@ -264,7 +313,7 @@ async fn in_memory() {
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn on_sqlite() {
-    // E7, C3, F10, H1, H5
+    // E7, C3, F10, H1, H3, H5
     let name = format!("remote-{}.db", std::process::id());
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
@@ -272,6 +321,7 @@ async fn on_sqlite() {
     heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
+    keeps_to_circuits(&engine).await;
     runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
@@ -281,7 +331,7 @@ async fn on_sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres() {
-    // E7, C3, F10, H1, H5
+    // E7, C3, F10, H1, H3, H5
     let schema = format!("remote_{}", std::process::id());
     let url = format!("{}?schema={schema}", backstop_testbed::shared::postgres());
     let engine = Backstop::open(&url).await.expect("a server");
@@ -289,13 +339,14 @@ async fn on_postgres() {
     heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
+    keeps_to_circuits(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn on_mysql() {
-    // E7, C3, F10, H1, H5
+    // E7, C3, F10, H1, H3, H5
     use backstop::mysql::mysql_async::prelude::Queryable as _;
     use backstop::mysql::mysql_async::{Conn, Opts};
 
@@ -309,6 +360,7 @@ async fn on_mysql() {
     heeds_what_a_worker_finds_away(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
+    keeps_to_circuits(&engine).await;
     runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");

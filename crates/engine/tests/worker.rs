@@ -12,6 +12,8 @@ mod archive;
 mod budget;
 #[path = "runtime/callbacks.rs"]
 mod callbacks;
+#[path = "runtime/circuits.rs"]
+mod circuits;
 #[path = "runtime/dependencies.rs"]
 mod dependencies;
 #[path = "runtime/endings.rs"]

@@ -12,7 +12,10 @@ use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, LitStr, Member, Me
 use crate::attrs::{self, Problems};
 use crate::duration;
 
-const MARKS: [&str; 4] = ["permanent", "invalid", "transient", "retry_in"];
+const MARKS: [&str; 5] = ["permanent", "invalid", "transient", "retry_in", CIRCUIT];
+/// What an error says of its dependency (H4); it stands beside a mark.
+const CIRCUIT: &str = "circuit";
+const RESULTS: [(&str, &str); 3] = [("counts", "Failure"), ("neutral", "Neutral"), ("ignored", "Ignored")];
 
 /// The `JobError` of a type, and its entry in the list that the engine searches.
 pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
@@ -30,6 +33,7 @@ pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     let shapes = shapes(&input)?;
     let marks = shapes.iter().map(|shape| shape.mark_arm(&name.to_string()));
     let stands_for = stands_for(&shapes);
+    let call_result = call_result(&shapes);
     let subject = if shapes.is_empty() { quote!(*self) } else { quote!(self) };
     let type_name = name.to_string();
     Ok(quote! {
@@ -40,6 +44,7 @@ pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
                 match #subject { #(#marks)* }
             }
             #stands_for
+            #call_result
         }
         ::backstop::__private::inventory::submit! { ::backstop::marks::Probe::of::<#name>(#type_name) }
     })
@@ -60,6 +65,8 @@ struct Shape<'a> {
     /// Empty for a struct.
     variant: String,
     mark: Option<Mark>,
+    /// The variant of `CallResult` that it counts as.
+    circuit: Option<&'static str>,
     transparent: bool,
     fields: &'a Fields,
 }
@@ -106,6 +113,27 @@ impl Shape<'_> {
     }
 }
 
+/// The method that says what values mean for their dependency, when any does.
+fn call_result(shapes: &[Shape<'_>]) -> Option<TokenStream> {
+    let arms: Vec<_> = shapes
+        .iter()
+        .filter_map(|shape| {
+            let (path, result) = (&shape.path, quote::format_ident!("{}", shape.circuit?));
+            let result = quote!(::backstop::circuits::CallResult::#result);
+            Some(quote!(#path { .. } => ::core::option::Option::Some(#result),))
+        })
+        .collect();
+    if arms.is_empty() {
+        return None;
+    }
+    let rest = (arms.len() < shapes.len()).then(|| quote!(_ => ::core::option::Option::None,));
+    Some(quote! {
+        fn call_result(&self) -> ::core::option::Option<::backstop::circuits::CallResult> {
+            match self { #(#arms)* #rest }
+        }
+    })
+}
+
 /// The method that leads to hidden fields, when there are any.
 fn stands_for(shapes: &[Shape<'_>]) -> Option<TokenStream> {
     let arms: Vec<_> = shapes
@@ -129,7 +157,7 @@ fn stands_for(shapes: &[Shape<'_>]) -> Option<TokenStream> {
 
 fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape<'_>>> {
     let mut problems = Problems::default();
-    let whole = problems.check(read_mark(&input.attrs)).flatten();
+    let (whole, whole_circuit) = problems.check(read_mark(&input.attrs)).unwrap_or_default();
     let whole_transparent = is_transparent(&input.attrs);
     let mut shapes = Vec::new();
     match &input.data {
@@ -140,6 +168,7 @@ fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape<'_>>> {
                 path: quote!(Self),
                 variant,
                 mark: whole,
+                circuit: whole_circuit,
                 transparent,
                 fields: &data.fields,
             });
@@ -147,12 +176,13 @@ fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape<'_>>> {
         Data::Enum(data) => {
             for variant in &data.variants {
                 refuse_marked_fields(&variant.fields, &mut problems);
-                let own = problems.check(read_mark(&variant.attrs)).flatten();
+                let (own, circuit) = problems.check(read_mark(&variant.attrs)).unwrap_or_default();
                 let ident = &variant.ident;
                 shapes.push(Shape {
                     path: quote!(Self::#ident),
                     variant: syn::ext::IdentExt::unraw(ident).to_string(),
                     mark: own.or_else(|| whole.clone()),
+                    circuit: circuit.or(whole_circuit),
                     transparent: whole_transparent || is_transparent(&variant.attrs),
                     fields: &variant.fields,
                 });
@@ -166,13 +196,18 @@ fn shapes(input: &DeriveInput) -> syn::Result<Vec<Shape<'_>>> {
     problems.unless_any(shapes)
 }
 
-fn read_mark(attrs: &[Attribute]) -> syn::Result<Option<Mark>> {
+fn read_mark(attrs: &[Attribute]) -> syn::Result<(Option<Mark>, Option<&'static str>)> {
     let mut first: Option<(&str, Mark)> = None;
+    let mut circuit = None;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("job")) {
-        let before = first.is_some();
+        let before = first.is_some() || circuit.is_some();
         if matches!(attr.meta, Meta::List(_)) {
             attr.parse_nested_meta(|meta| {
                 let key = attrs::key(&meta, &MARKS)?;
+                if key == CIRCUIT {
+                    circuit = Some(read_circuit(&meta)?);
+                    return Ok(());
+                }
                 if let Some((other, _)) = &first {
                     return Err(meta.error(format_args!(
                         "a second mark: `{other}` is already given, and an error has one meaning; remove one"
@@ -182,13 +217,21 @@ fn read_mark(attrs: &[Attribute]) -> syn::Result<Option<Mark>> {
                 Ok(())
             })?;
         }
-        if !before && first.is_none() {
-            let message = "an empty mark: write `permanent`, `invalid`, `transient = \"dependency\"` or \
-                           `retry_in = \"30s\"` in it, or remove it";
+        if !before && first.is_none() && circuit.is_none() {
+            let message = "an empty mark: write `permanent`, `invalid`, `transient = \"dependency\"`, \
+                           `retry_in = \"30s\"` or `circuit = \"ignored\"` in it, or remove it";
             return Err(Error::new_spanned(attr, message));
         }
     }
-    Ok(first.map(|(_, mark)| mark))
+    Ok((first.map(|(_, mark)| mark), circuit))
+}
+
+fn read_circuit(meta: &ParseNestedMeta<'_>) -> syn::Result<&'static str> {
+    let given = attrs::text(meta, CIRCUIT, "word")?;
+    let found = RESULTS.iter().find(|(word, _)| *word == given.value());
+    found.map(|(_, result)| *result).ok_or_else(|| {
+        Error::new_spanned(&given, "what a circuit counts it as: \"counts\", \"neutral\" or \"ignored\"")
+    })
 }
 
 fn mark(meta: &ParseNestedMeta<'_>, key: &str) -> syn::Result<Mark> {

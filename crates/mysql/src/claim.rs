@@ -1,9 +1,9 @@
-//! Taking due jobs, and looking whether there are any (L2-L5).
+//! ClaimSteps due jobs, and looking whether there are any (L2-L5).
 
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_sql::claim::{Room, TakenJob, Taking, in_order, save, take, take_all};
+use backstop_sql::claim::{ClaimSteps, Room, TakenJob, in_order, save, take, take_all};
 use backstop_sql::columns::Columns;
 use backstop_sql::lanes;
 use backstop_sql::load;
@@ -18,7 +18,7 @@ use crate::sql;
 /// Takes due jobs for a worker.
 pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, SqlFailure> {
     let mut limits = run_limits::lock(tx, claim).await?;
-    let mut taking = MysqlTaking { set: None, picked: Vec::new(), taken: Vec::new() };
+    let mut taking = MysqlClaim { set: None, picked: Vec::new(), taken: Vec::new() };
     take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
     let gone = taking.deletes();
     let set = taking.set.ok_or_else(no_moment)?;
@@ -26,14 +26,14 @@ pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed
 }
 
 /// A claim under way.
-struct MysqlTaking {
+struct MysqlClaim {
     set: Option<WorkingSet>,
     /// Rows of `ready` that are ours and still to be deleted: lane, due time, id.
     picked: Vec<(i64, Timestamp, JobId)>,
     taken: Vec<TakenJob>,
 }
 
-impl Taking for MysqlTaking {
+impl ClaimSteps for MysqlClaim {
     fn serve<'a>(
         &'a mut self,
         tx: &'a mut Transaction,
@@ -60,7 +60,7 @@ impl Taking for MysqlTaking {
     }
 }
 
-impl MysqlTaking {
+impl MysqlClaim {
     /// Locks due jobs in `ready`, so many in each lane that nobody else has locked; each with the index of its room.
     async fn pick(
         &mut self,

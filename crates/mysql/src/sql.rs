@@ -353,8 +353,9 @@ pub(crate) const CLAIMS_DELETE: Bulk = Bulk {
 // Claim. How many to take from each lane is decided by looking at the heads of all of them without a lock; then each
 // lane gives that many which nobody else has locked. A lane's future and foreign jobs are never read.
 
-/// First the moment, until when a worker lives and the revision of the document of limits, then the lanes of queues that are not paused: each with the due time
-/// of its first job, as the given expression tells it. The first row is there also when no lane is.
+/// First the moment, until when a worker lives and the revision of the document of limits, then the lanes of queues
+/// that are not paused: each with the due time of its first job, as the given expression tells it. The first row is
+/// there also when no lane is.
 macro_rules! lanes {
     ($($due:tt)*) => {
         concat!(

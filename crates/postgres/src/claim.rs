@@ -1,10 +1,10 @@
-//! Taking due jobs, and looking whether there are any (L2-L5).
+//! ClaimSteps due jobs, and looking whether there are any (L2-L5).
 
 use std::collections::HashMap;
 
 use backstop_core::Fence;
 use backstop_core::Timestamp;
-use backstop_sql::claim::{Room, TakenJob, Taking, in_order, save, take, take_all};
+use backstop_sql::claim::{ClaimSteps, Room, TakenJob, in_order, save, take, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
 use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
@@ -26,9 +26,9 @@ pub(crate) async fn claim(
 ) -> Result<Claimed, SqlFailure> {
     let start = start(state, &claim.queues);
     let mut limits = run_limits::lock(tx, claim).await?;
-    let mut taking = PostgresTaking { set: None, taken: Vec::new(), start: &start, update: None };
+    let mut taking = PostgresClaim { set: None, taken: Vec::new(), start: &start, update: None };
     take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
-    let PostgresTaking { set, taken, update, .. } = taking;
+    let PostgresClaim { set, taken, update, .. } = taking;
     let set = set.ok_or_else(|| SqlFailure::Unreadable("a claim gave no answer".to_owned()))?;
     let claimed = save(tx, claim.worker, set, taken, Vec::new(), &limits).await?;
     learn(state, &tx.shared, &start, update);
@@ -36,7 +36,7 @@ pub(crate) async fn claim(
 }
 
 /// A claim under way.
-struct PostgresTaking<'a> {
+struct PostgresClaim<'a> {
     set: Option<WorkingSet>,
     taken: Vec<TakenJob>,
     start: &'a ClaimStart,
@@ -44,7 +44,7 @@ struct PostgresTaking<'a> {
     update: Option<CursorUpdate>,
 }
 
-impl Taking for PostgresTaking<'_> {
+impl ClaimSteps for PostgresClaim<'_> {
     fn serve<'a>(
         &'a mut self,
         tx: &'a mut Transaction,

@@ -14,8 +14,8 @@ use crate::claim::{ClaimInfo, claim_info, learn, read, start, take_query};
 use crate::cursors::{ClaimStart, CursorUpdate};
 use crate::state::ServerState;
 
-/// True when one statement is enough: nothing is claimed ahead, no limit has to be locked (H5), and nobody listens for starts, which would have to be
-/// reported in the order of the commits.
+/// True when one statement is enough: nothing is claimed ahead, no limit has to be locked (H5), and nobody listens for
+/// starts, which would have to be reported in the order of the commits.
 pub(crate) fn is_plain(state: &ServerState, shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
     let unheard = state.short_claims || !shared.observer().wants_events();
     let unlimited = claim.limits_in_reach().next().is_none();

@@ -114,9 +114,11 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 48] = [
+pub const WITHOUT_DATA: [(&str, &str); 52] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
+    ("GET", "/api/v1/circuits"),
+    ("GET", "/api/v1/circuits/{key}"),
     ("GET", "/api/v1/clock"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/limits"),
@@ -135,6 +137,8 @@ pub const WITHOUT_DATA: [(&str, &str); 48] = [
     ("GET", "/health/ready"),
     ("GET", "/metrics"),
     ("POST", "/api/v1/archive/prune"),
+    ("POST", "/api/v1/circuits/{key}/close"),
+    ("POST", "/api/v1/circuits/{key}/open"),
     ("POST", "/api/v1/dead-letters/purge"),
     ("POST", "/api/v1/jobs"),
     ("POST", "/api/v1/jobs/batch"),

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use backstop_core::job::State;
 use backstop_core::run_limit::{RunLimit, RunRooms};
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
-use backstop_store::run_limits::{ClaimPortion, part_queues};
+use backstop_store::run_limits::{ClaimPart, part_queues};
 use backstop_store::working_set::claim_row::{Slot, shares};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
@@ -86,7 +86,7 @@ pub fn take(
 }
 
 /// A claim under way on one server: how it finds due jobs and takes them out of `ready`.
-pub trait Taking: Send {
+pub trait ClaimSteps: Send {
     /// Takes from queues that differ, all in one go, best first for each of them.
     fn serve<'a>(
         &'a mut self,
@@ -98,7 +98,7 @@ pub trait Taking: Send {
     /// What was taken so far.
     fn taken(&mut self) -> &mut Vec<TakenJob>;
 
-    /// The jobs that were taken; none before the first call of [`Taking::serve`].
+    /// The jobs that were taken; none before the first call of [`ClaimSteps::serve`].
     fn set(&self) -> Option<&WorkingSet>;
 }
 
@@ -107,7 +107,7 @@ pub trait Taking: Send {
 /// # Errors
 /// Those of the connection.
 pub async fn take_all(
-    taking: &mut dyn Taking,
+    taking: &mut dyn ClaimSteps,
     tx: &mut Transaction,
     claim: &Claim,
     limits: &mut RunRooms,
@@ -136,7 +136,7 @@ pub async fn take_all(
 
 /// Takes from a queue that limits may be about, as long as they leave room for more.
 async fn take_limited(
-    taking: &mut dyn Taking,
+    taking: &mut dyn ClaimSteps,
     tx: &mut Transaction,
     claim: &Claim,
     mut queue: ClaimQueue,
@@ -145,8 +145,7 @@ async fn take_limited(
     loop {
         let before = taking.taken().len();
         let most = ClaimRow::MOST - before;
-        let Some(ClaimPortion { claim: portion, limited }) = ClaimPortion::of(claim, &queue, limits, most)
-        else {
+        let Some(ClaimPart { claim: portion, limited }) = ClaimPart::of(claim, &queue, limits, most) else {
             return Ok(());
         };
         let wanted: Vec<&ClaimQueue> = portion.queues.iter().collect();
@@ -169,7 +168,7 @@ async fn take_limited(
 }
 
 /// Jobs come in the order of the queues that were asked for, whichever were served first.
-fn sort_by_queue(taking: &mut dyn Taking, claim: &Claim, from: usize) {
+fn sort_by_queue(taking: &mut dyn ClaimSteps, claim: &Claim, from: usize) {
     let mut taken = taking.taken().split_off(from);
     let place = |queue: &str| claim.queues.iter().position(|wanted| *wanted.queue == *queue);
     taken.sort_by_cached_key(|(id, _)| {

@@ -30,14 +30,14 @@ pub fn body(bucket: RunBucket) -> Arc<str> {
 /// A piece of a claim that may be taken in one go, best first, without a look at each job: none of the limits can be
 /// exceeded by it.
 #[derive(Debug, Clone)]
-pub struct ClaimPortion {
+pub struct ClaimPart {
     /// The claim, for the kinds that have room.
     pub claim: Claim,
     /// True when limits have made it smaller: when it was filled, there may be more to take.
     pub limited: bool,
 }
 
-impl ClaimPortion {
+impl ClaimPart {
     /// What may be taken next of a queue, `most` jobs at most; none when that is nothing.
     #[must_use]
     pub fn of(claim: &Claim, queue: &ClaimQueue, rooms: &RunRooms, most: usize) -> Option<Self> {

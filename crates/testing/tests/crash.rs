@@ -60,8 +60,8 @@ async fn nothing_is_lost_wherever_the_process_dies() {
         },
     )
     .await;
-    // Two submits, then enlist, claim, finish and retire for each job; every one of them twice.
-    assert_eq!(crashes, 2 * (2 + 2 * 4));
+    // Two submits, then enlist, look at limits, claim, finish and retire for each job; every one of them twice.
+    assert_eq!(crashes, 2 * (2 + 2 * 5));
 }
 
 #[tokio::test]
@@ -91,11 +91,11 @@ async fn a_call_that_is_not_made_leaves_nothing() {
 async fn a_run_whose_process_died_is_a_crash() {
     // C1, C5
     let mut test = TestEngine::new();
-    let doomed = Backstop::on(Arc::new(CrashAt::new(test.store(), 4)), Config::default());
+    let doomed = Backstop::on(Arc::new(CrashAt::new(test.store(), 5)), Config::default());
     let id = doomed.enqueue(Step { number: 1 }).submit().await.expect("call 1").id;
     let effects = Arc::new(AtomicU32::new(0));
     let worker = doomed.worker(effects.clone()).register::<Step>().queue("default", 1);
-    worker.inline().expect("it has a queue").run_next().await.expect_err("finish is call 4");
+    worker.inline().expect("it has a queue").run_next().await.expect_err("finish is call 5");
     test.restart();
     test.maintain().await;
     assert_eq!(test.advance_to_next().await, None, "the lease has not run out yet");

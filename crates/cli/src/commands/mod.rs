@@ -4,6 +4,7 @@ pub(crate) mod alert;
 pub(crate) mod archive;
 pub(crate) mod audit;
 pub(crate) mod bench;
+pub(crate) mod circuit;
 pub(crate) mod completions;
 pub(crate) mod config;
 mod consent;
@@ -40,6 +41,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Job(command) => job::run(command, app).await,
         CliCommand::Queue(command) => queue::run(command, app).await,
         CliCommand::Key(command) => key::run(command, app).await,
+        CliCommand::Circuit(command) => circuit::run(command, app).await,
         CliCommand::Limit(command) => limit::run(command, app).await,
         CliCommand::Dead(command) => dead::run(command, app).await,
         CliCommand::Archive(command) => archive::run(command, app).await,

@@ -40,7 +40,7 @@ pub(super) fn unused(found: &[FileValue], config: &Config) -> Vec<ConfigFault> {
     for one in found.iter().filter(|one| one.path.first().is_some_and(|section| section == "dependencies")) {
         let Some(name) = one.path.get(1) else { continue };
         let needed = config.kind_dependencies.values().any(|key| key == name);
-        let checked = config.dependencies.get(name).is_some_and(|settings| settings.check.is_some());
+        let checked = found.iter().any(|other| other.path == ["dependencies", name.as_str(), "check"]);
         let message = if !needed {
             format!(
                 "no kind needs dependency `{name}`: write dependency = \"{name}\" in [kinds.KIND] of one that does"

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use backstop::circuits::CircuitSettings;
 use backstop::{Config, Policy};
 
 use super::reference::entries;
@@ -58,6 +59,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "kinds.mail.memory_limit" => "'256MB'",
         "dependencies.mail.check" => "'tcp://127.0.0.1:25'",
         "limits.page" => "300",
+        "circuits.mail.probes" => "5",
         "workers.processes" => "'2..5'",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
@@ -159,6 +161,7 @@ fn company(path: &str) -> &'static str {
 fn plain(mut settings: Settings) -> Settings {
     settings.prefetch.retain(|_, jobs| *jobs > 0);
     let engine = &mut settings.engine;
+    engine.circuits.retain(|_, circuit| *circuit != CircuitSettings::default());
     engine.retry_budgets.retain(|_, budget| *budget != engine.retry_budget);
     let of_queues = engine.queues.values_mut().map(|queue| &mut queue.defaults);
     for jobs in engine.kinds.values_mut().chain(of_queues) {

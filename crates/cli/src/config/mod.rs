@@ -15,6 +15,7 @@
 //! - [`nearest`]: the known word that a wrong one probably meant.
 
 mod alerts;
+mod circuits;
 mod defaults;
 mod dependencies;
 pub(crate) mod env;

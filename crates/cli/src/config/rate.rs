@@ -60,6 +60,6 @@ mod tests {
         assert_eq!(of_table(&json!({"count": 3, "per": "2s"})), Ok(read));
         assert_eq!(of_table(&json!({"count": 3, "per_ms": 2_000})), Ok(read));
         assert!(of_table(&json!({"count": 3})).is_err());
-        assert_eq!(shown(read), "3/2s");
+        assert_eq!(shown(read), "3/2 s");
     }
 }

@@ -143,6 +143,19 @@ const LIMITS: &[ConfigKey] = &[
     value("max_depth_per_tenant", ValueKind::Count),
 ];
 
+/// When the circuit of a dependency opens and closes (H3).
+const CIRCUIT: &[ConfigKey] = &[
+    value("window", ValueKind::Span),
+    value("window_ms", ValueKind::Millis),
+    value("failure_rate", ValueKind::Count),
+    value("min_calls", ValueKind::Count),
+    value("open", ValueKind::Span),
+    value("open_ms", ValueKind::Millis),
+    value("probes", ValueKind::Count),
+    value("slow_start", ValueKind::Span),
+    value("slow_start_ms", ValueKind::Millis),
+];
+
 /// How runs are limited, over all workers (H5).
 const RUN_LIMIT: &[ConfigKey] = &[
     value("queue", ValueKind::Text),
@@ -265,6 +278,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("masking", KeyShape::Named(&[value("fields", ValueKind::Texts)])),
     key("sanitize", KeyShape::Section(&[value("patterns", ValueKind::Texts)])),
     key("retry_budget", RETRY_BUDGET),
+    key("circuits", KeyShape::Named(CIRCUIT)),
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
     key(
         "retention",

@@ -21,7 +21,7 @@ use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
 use super::{
-    alerts, defaults, dependencies, env, handlers, isolation, keys, limits, run_limits, scale,
+    alerts, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, run_limits, scale,
 };
 use crate::problem::Problem;
 
@@ -131,19 +131,7 @@ impl Settings {
             }
             settings.note(one);
         }
-        for one in found.iter().filter(|one| one.value == PlainValue::Other(false.into())) {
-            match &one.path[..] {
-                [section, word] if section == "retry_budget" && word == "enabled" => {
-                    settings.engine.retry_budget = None;
-                }
-                [kinds, kind, section, word]
-                    if kinds == "kinds" && section == "retry_budget" && word == "enabled" =>
-                {
-                    settings.engine.retry_budgets.insert(kind.clone(), None);
-                }
-                _ => {}
-            }
-        }
+        settings.switch_budgets_off(&found);
         match alerts::alerts(&found) {
             Ok(alerts) => settings.engine.alerts = alerts,
             Err(fault) => faults.push(fault),
@@ -206,6 +194,9 @@ impl Settings {
             (["workers", "aging"], PlainValue::Span(span)) => self.engine.aging = Aging(*span),
             (["workers", word], value) => scale::take(&mut self.scale, word, value)?,
             (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
+            (["circuits", name, word], value) => {
+                circuits::take(self.engine.circuits.entry((*name).to_owned()).or_default(), word, value)?;
+            }
             (["limits", name, word], value) => {
                 run_limits::take(&mut self.engine.run_limits, name, word, value)?;
             }
@@ -251,6 +242,23 @@ impl Settings {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A retry budget that is switched off is none, whatever else is said of it.
+    fn switch_budgets_off(&mut self, found: &[FileValue]) {
+        for one in found.iter().filter(|one| one.value == PlainValue::Other(false.into())) {
+            match &one.path[..] {
+                [section, word] if section == "retry_budget" && word == "enabled" => {
+                    self.engine.retry_budget = None;
+                }
+                [kinds, kind, section, word]
+                    if kinds == "kinds" && section == "retry_budget" && word == "enabled" =>
+                {
+                    self.engine.retry_budgets.insert(kind.clone(), None);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn redact(&mut self, patterns: &[String]) -> Result<(), String> {

@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 60] = [
+const LINES: [&str; 64] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -35,6 +35,10 @@ const LINES: [&str; 60] = [
     "limit set slow --queue mail --rate 100/1m",
     "limit list",
     "limit delete slow",
+    "circuit open smtp --for 5min",
+    "circuit list",
+    "circuit show smtp",
+    "circuit close smtp",
     "dead list",
     "dead show LETTER",
     "dead export",

@@ -25,6 +25,49 @@ fn queues_are_listed_paused_and_resumed() {
 }
 
 #[test]
+fn limits_are_set_listed_and_deleted() {
+    // H5
+    let program = Program::new();
+    program.write("backstop.toml", "[limits.mail]\nqueue = 'mail'\nconcurrency = 2\n");
+    program.enqueue(&["mail"]);
+    program
+        .run(&["limit", "set", "partner", "--kind", "call", "--rate", "100/1m"])
+        .exits(0)
+        .says(&["limit `partner` set", "100/1 min for kind `call`"]);
+    program.run(&["limit", "list"]).exits(0).says(&[
+        "2 at once",
+        "queue `mail`",
+        "100/1 min",
+        "GOES ON",
+        "now",
+    ]);
+    let listed = program.run(&["limit", "list", "--json"]).exits(0).json();
+    assert_eq!(listed["items"][1]["rate"], json!({ "count": 100, "per_ms": 60_000 }));
+    program.run(&["limit", "set", "idle", "--kind", "call"]).exits(2).tells(&["--concurrency"]);
+    program.run(&["limit", "set", "zero", "--concurrency", "0"]).exits(3).tells(&["0 would let nothing run"]);
+    program.run(&["limit", "set", "odd", "--rate", "often"]).exits(2).tells(&["such as \"100/1m\""]);
+    program.run(&["limit", "delete", "partner"]).exits(0).says(&["limit `partner` deleted"]);
+    program.run(&["limit", "delete", "partner"]).exits(1).tells(&["there is no limit `partner`"]);
+}
+
+#[test]
+fn circuits_are_opened_listed_and_closed_and_jobs_say_what_they_wait_for() {
+    // H3
+    let program = Program::new();
+    program.write("backstop.toml", "[kinds.mail]\ndependency = 'smtp'\n");
+    let id = program.enqueue(&["mail"]);
+    program.run(&["circuit", "list"]).exits(0).says(&["no circuit"]);
+    program.run(&["circuit", "open", "smtp", "--for", "10min"]).exits(0).says(&["smtp", "open"]);
+    program.run(&["circuit", "show", "smtp"]).exits(0).says(&["TRIED AGAIN", "open"]);
+    program.run(&["job", "list"]).exits(0).says(&["waiting", "circuit `smtp` is open"]);
+    let job = program.run(&["job", "show", &id, "--json"]).exits(0).json();
+    assert_eq!(job["waiting_for"]["reason"], "circuit", "{job}");
+    let closed = program.run(&["circuit", "close", "smtp", "--json"]).exits(0).json();
+    assert_eq!((&closed["state"], &closed["generation"]), (&json!("closed"), &json!(2)));
+    program.run(&["circuit", "show", "other"]).exits(1).tells(&["nothing is known of a circuit `other`"]);
+}
+
+#[test]
 fn a_dead_letter_is_a_job_with_its_runs_and_what_to_do() {
     // D1
     let program = Program::new();

@@ -48,8 +48,8 @@ impl Circuit {
         }
     }
 
-    /// When a job's turn comes after the circuit has closed: each has its own place in the slow start, the same on every
-    /// node. None for a circuit that was never open, or was closed by hand.
+    /// When a job's turn comes after the circuit has closed: each has its own place in the slow start, the same on all
+    /// nodes. None for a circuit that was never open, or was closed by hand.
     fn turn_of(&self, job: JobId, settings: &CircuitSettings) -> Option<Timestamp> {
         let since = self.since.filter(|_| self.by.is_none())?;
         // The last bytes of an id are random.

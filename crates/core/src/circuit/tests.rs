@@ -37,7 +37,8 @@ fn opened() -> Circuit {
 #[test]
 fn it_opens_by_the_share_of_failures_among_enough_calls() {
     // H3
-    for (calls, failures, opens) in [(3, 3, false), (4, 1, false), (4, 2, true), (100, 49, false), (100, 50, true)]
+    for (calls, failures, opens) in
+        [(3, 3, false), (4, 1, false), (4, 2, true), (100, 49, false), (100, 50, true)]
     {
         let mut circuit = Circuit::default();
         let change = circuit.record(0, counts(calls, failures), &SETTINGS, at(0));
@@ -82,7 +83,11 @@ fn half_open_lets_exactly_the_allowed_probes_through() {
     assert_eq!(circuit.take_probe(&SETTINGS, at(30)), Some(2));
     assert_eq!(circuit.take_probe(&SETTINGS, at(30)), None);
     assert!(matches!(circuit.admit(job(0.0), &SETTINGS, at(30)), CircuitAdmission::Wait { .. }));
-    assert_eq!(circuit.take_probe(&SETTINGS, at(91)), Some(2), "who never came back keeps nobody from trying");
+    assert_eq!(
+        circuit.take_probe(&SETTINGS, at(91)),
+        Some(2),
+        "who never came back keeps nobody from trying"
+    );
 }
 
 #[test]
@@ -150,7 +155,11 @@ fn a_person_opens_and_closes_it() {
     circuit.open_by_hand("ann", Duration::from_secs(300), at(0));
     assert_eq!(circuit.admit(job(0.0), &SETTINGS, at(299)), CircuitAdmission::Wait { until: at(300) });
     circuit.close_by_hand("ann", at(10));
-    assert_eq!(circuit.admit(job(0.99), &SETTINGS, at(10)), CircuitAdmission::Go { generation: 2 }, "at once");
+    assert_eq!(
+        circuit.admit(job(0.99), &SETTINGS, at(10)),
+        CircuitAdmission::Go { generation: 2 },
+        "at once"
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::CallResult;
+
 macro_rules! causes {
     ($($variant:ident $word:literal $budget:ident $doc:literal,)*) => {
         /// Why a run ended. Every run has exactly one.
@@ -122,6 +124,9 @@ pub struct Failure {
     pub retry_in: Option<Duration>,
     /// The dependency that was unavailable (H1).
     pub dependency: Option<String>,
+    /// What it says of the dependency that was called (H4); none leaves that to the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_result: Option<CallResult>,
     /// True when the handler reported a failure as its result (F16).
     pub reported: bool,
 }
@@ -136,6 +141,7 @@ impl Failure {
             why: None,
             retry_in: None,
             dependency: None,
+            call_result: None,
             reported: false,
         }
     }

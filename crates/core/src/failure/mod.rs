@@ -4,6 +4,7 @@
 //! every check it made. Stores apply its verdicts and `explain` prints its trace.
 
 mod backoff;
+mod call_result;
 mod cause;
 mod decide;
 mod decision;
@@ -19,6 +20,7 @@ pub mod redact;
 mod decide_tests;
 
 pub use backoff::{Backoff, BackoffError, Growth, Jitter};
+pub use call_result::CallResult;
 pub use cause::{Budget, Cause, Failure, UnknownCause};
 pub use decide::{DecisionInput, HookAnswer, decide};
 pub use decision::{Check, Decision, Verdict};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop_core::Timestamp;
 use backstop_core::event::{Event, EventKind};
@@ -28,6 +28,12 @@ impl LocalClock {
     /// A clock that shows `moment` now.
     pub(crate) fn set(moment: Timestamp) -> Self {
         Self { at: Instant::now(), moment }
+    }
+
+    /// The clock of this machine.
+    pub(crate) fn of_this_machine() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::set(Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or_default()))
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -100,15 +106,15 @@ impl Dependencies {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// True when a kind needs nothing that is red.
+    /// True when a kind needs nothing that is red, and no circuit is open for it (H3).
     pub(crate) fn allows(&self, kind: &str) -> bool {
-        let needed = self.needs.get(kind).and_then(|key| self.watched.get(key));
-        needed.is_none_or(|one| one.state().is_ok())
+        let Some(key) = self.needs.get(kind) else { return true };
+        self.watched.get(key).is_none_or(|one| one.state().is_ok()) && !self.parts.circuits.is_open(key)
     }
 
     /// Those of these kinds that need nothing that is red; the same ones when none does.
     pub(crate) fn claimable(&self, known: &Arc<[KnownKind]>) -> Arc<[KnownKind]> {
-        if known.iter().all(|one| self.allows(&one.kind)) {
+        if self.needs.is_empty() || known.iter().all(|one| self.allows(&one.kind)) {
             return known.clone();
         }
         known.iter().filter(|one| self.allows(&one.kind)).cloned().collect()

@@ -11,7 +11,7 @@ use std::{fs, io};
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::{Cause, Failure};
 use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
-use backstop_process::{ChildProcess, ProcessLimits};
+use backstop_process::{ChildProcess, MemoryCgroup, ProcessLimits};
 use backstop_store::{Note, Submit};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
@@ -20,12 +20,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::evidence::{ALLOCATION_FAILED, CrashEvidence, megabytes};
-use super::link;
 use super::messages::{
     CallAnswer, CallError, ChildMessage, IsolatedRun, StoreCall, SubmitRefusal, WorkerMessage,
 };
 use super::role::CHILD;
 use super::settings::RunLimits;
+use super::{link, memory};
 use crate::context::Run;
 use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
@@ -55,6 +55,8 @@ pub(super) struct IsolatedChild {
     listener: JoinHandle<()>,
     /// True when it was found to use more memory than it may.
     over_memory: bool,
+    /// What limits its memory, where that may be a cgroup. Removed when the process above is gone.
+    cgroup: Option<MemoryCgroup>,
 }
 
 /// What a child prints goes to the run that it has, if it has one; the last line is kept for the evidence.
@@ -109,7 +111,8 @@ impl IsolatedChild {
         ours.set_nonblocking(true)?;
         let command = own_program(theirs.into());
         let mark = crate::ids::worker_id().to_string();
-        let mut process = ChildProcess::start(command, mark, &ProcessLimits::default()).await?;
+        let mut process = ChildProcess::start(command, mark.clone(), &ProcessLimits::default()).await?;
+        let cgroup = memory::hold(process.tree().root(), &mark);
         let printed = Arc::new(PrintedLines::default());
         let (stdout, stderr) = (process.stdout().map(OwnedFd::from), process.stderr().map(OwnedFd::from));
         let mut pipes = Vec::new();
@@ -120,7 +123,7 @@ impl IsolatedChild {
         let (hear, say) = UnixStream::from_std(ours)?.into_split();
         let (told, heard) = mpsc::channel(16);
         let listener = tokio::spawn(listen(hear, told));
-        Ok(Self { process, say, heard, printed, pipes, readers, listener, over_memory: false })
+        Ok(Self { process, say, heard, printed, pipes, readers, listener, over_memory: false, cgroup })
     }
 
     /// Runs a job. Dropping this kills the child with all that it started.
@@ -170,7 +173,7 @@ impl IsolatedChild {
         loop {
             let message = tokio::select! {
                 message = self.heard.recv() => message?,
-                _ = look.tick(), if limits.memory.is_some() => {
+                _ = look.tick(), if limits.memory.is_some() && self.cgroup.is_none() => {
                     self.over_memory = limits.memory.is_some_and(|limit| self.memory("RssAnon:") > limit);
                     if self.over_memory {
                         return None;
@@ -219,8 +222,14 @@ impl IsolatedChild {
     /// Sets what the next run may use.
     fn limit(&self, limits: &RunLimits) -> io::Result<()> {
         let root = self.process.tree().root();
-        // What it has mapped so far is not the run's.
-        soft_data_limit(root, limits.memory.map(|bytes| self.memory("VmData:").saturating_add(bytes)))?;
+        match &self.cgroup {
+            Some(cgroup) => cgroup.limit(limits.memory)?,
+            // What it has mapped so far is not the run's.
+            None => {
+                let most = limits.memory.map(|bytes| self.memory("VmData:").saturating_add(bytes));
+                soft_data_limit(root, most)?;
+            }
+        }
         let cpu =
             limits.cpu.map(|most| processor_seconds(root.as_raw_nonzero().get()) + most.as_secs().max(1));
         soft_cpu_limit(root, cpu)
@@ -257,7 +266,7 @@ impl IsolatedChild {
         let _ = tokio::time::timeout(LAST_WORDS, read).await;
         let mut evidence = CrashEvidence {
             memory_limit: limits.memory,
-            out_of_memory: self.over_memory,
+            out_of_memory: self.over_memory || self.cgroup.as_ref().is_some_and(MemoryCgroup::ran_out),
             last_line: self.printed.last(),
             ..CrashEvidence::default()
         };

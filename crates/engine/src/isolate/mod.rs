@@ -4,7 +4,7 @@
 //! A child is the worker's own program, run again with the same arguments and a variable that says so. It comes to the
 //! start of its worker as its parent did, and serves runs there instead of claiming any.
 //! - [`role`]: which of the two this process is. [`settings`]: which kinds are isolated, and what their runs may use.
-//! - [`pool`], [`child`], [`evidence`]: the worker's side. Children are kept and used again.
+//! - [`pool`], [`child`], [`memory`], [`evidence`]: the worker's side. Children are kept and used again.
 //! - [`serve`], [`store`]: the child's side.
 //! - [`messages`], [`link`]: what they say to each other.
 
@@ -13,6 +13,8 @@ mod child;
 mod evidence;
 #[cfg(target_os = "linux")]
 mod link;
+#[cfg(target_os = "linux")]
+pub(crate) mod memory;
 #[cfg(target_os = "linux")]
 mod messages;
 #[cfg(target_os = "linux")]

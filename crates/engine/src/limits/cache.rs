@@ -81,6 +81,12 @@ impl LimitCache {
                 self.keep(Some(KnownLimits { at: Instant::now(), ..known }));
                 Ok(true)
             }
+            // Nobody has ever set one.
+            None if peek.limits == 0 && config.run_limits().is_empty() => {
+                self.published.store(true, Ordering::Relaxed);
+                self.keep(Some(KnownLimits { at: Instant::now(), revision: 0, limits: Arc::default() }));
+                Ok(true)
+            }
             _ => {
                 self.read(store, config).await?;
                 Ok(false)
@@ -88,28 +94,24 @@ impl LimitCache {
         }
     }
 
-    /// Gives a claim the limits in force.
-    pub(crate) async fn apply(
-        &self,
-        store: &dyn WorkStore,
-        config: &Config,
-        claim: &mut Claim,
-    ) -> Result<(), StoreError> {
-        claim.limits = self.fresh(store, config).await?;
+    /// Gives a claim these limits, as far as they may be about it.
+    pub(crate) fn apply(&self, limits: Arc<[RunLimit]>, claim: &mut Claim) {
+        claim.limits = limits;
         if claim.limits_in_reach().next().is_none() {
             claim.limits = Arc::default();
-            return Ok(());
+            return;
         }
         for wanted in &mut claim.queues {
             // What is claimed ahead would use up room without running.
-            wanted.limit = wanted.limit.min(wanted.start);
+            if claim.limits.iter().any(|limit| limit.may_cover_queue(&wanted.queue)) {
+                wanted.limit = wanted.limit.min(wanted.start);
+            }
         }
         claim.queues.retain(|wanted| wanted.limit > 0);
         if !claim.queues.is_empty() {
             let first = self.claims.fetch_add(1, Ordering::Relaxed) % claim.queues.len();
             claim.queues.rotate_left(first);
         }
-        Ok(())
     }
 
     /// The limits in force, read again when they are a second old.

@@ -1,14 +1,14 @@
-//! Which jobs limits keep from starting, for whoever looks at them (H5).
+//! Which jobs limits and circuits keep from starting, for whoever looks at them (H3, H5).
 
-use backstop_core::job::{JobView, State};
+use backstop_core::job::{JobView, State, WaitDetail, WaitReason};
 use backstop_core::run_limit::{RunLimit, RunLimitView};
 use backstop_store::{Error as StoreError, Store};
 
 use crate::parts::EngineParts;
 
 impl EngineParts {
-    /// Says of each job whether a limit keeps it from starting. Only where due jobs that limits are about are among
-    /// them is anything asked.
+    /// Says of each job whether a limit or a circuit keeps it from starting. Nothing is asked but what may concern one
+    /// of them.
     pub(crate) async fn mark_held<'a>(
         &self,
         views: impl IntoIterator<Item = &'a mut JobView>,
@@ -22,9 +22,24 @@ impl EngineParts {
         let covers = |limit: &&RunLimit| pending.iter().any(|view| is_about(limit, view));
         let concerned: Vec<RunLimit> = limits.iter().filter(covers).cloned().collect();
         let seen = views_of(&*self.store, concerned).await?;
-        for view in &mut pending {
+        self.mark_circuits(&mut pending).await?;
+        for view in pending.iter_mut().filter(|view| view.held_by.is_none()) {
             let due = |limit: &&RunLimitView| view.record.is_due(limit.now) && is_about(&limit.limit, view);
             view.held_by = seen.iter().filter(due).find_map(RunLimitView::holds);
+        }
+        Ok(())
+    }
+
+    /// Says of jobs whose kinds need something that its circuit is open (H3).
+    async fn mark_circuits(&self, pending: &mut [&mut JobView]) -> Result<(), StoreError> {
+        let needs = &self.config.kind_dependencies;
+        for view in pending.iter_mut() {
+            let Some(key) = needs.get(&*view.job.spec.kind) else { continue };
+            if let Some(until) = self.circuits.open_until(&self.into(), key).await? {
+                let (reason, key) = (WaitReason::Circuit, key.clone());
+                let until = Some(until);
+                view.held_by = Some(WaitDetail { reason, key, holder: None, until, position: None });
+            }
         }
         Ok(())
     }

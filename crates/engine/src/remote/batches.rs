@@ -65,6 +65,7 @@ mod tests {
             term: Duration::from_secs(30),
             batch,
             code_version: None,
+            circuit: None,
         }
     }
 

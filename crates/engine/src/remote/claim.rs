@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::job::JobView;
+use backstop_core::job::{JobView, Spec};
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, KnownKind, NewWorker,
@@ -15,7 +15,8 @@ use super::Remote;
 use super::finish::RemoteEnding;
 use super::suspect::SuspectTurn;
 use super::taken::Taken;
-use super::work::{Grant, Handed, WorkRequest};
+use super::work::{CircuitPass, Grant, Handed, WorkRequest};
+use crate::circuits::breakers::{RunAdmission, circuit_open};
 use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
 use crate::poll_interval::PollInterval;
@@ -272,13 +273,33 @@ impl Remote {
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
             let checked = before_run(&**store, config, &one.job, &one.record, &runner).await;
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
-            match checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain)) {
-                Ok(payload) => {
+            let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
+            let admitted = match opened {
+                Ok(payload) => self.admit(spec).await.map(|circuit| (payload, circuit)),
+                Err(failed) => Err(failed),
+            };
+            match admitted {
+                Ok((payload, circuit)) => {
                     let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
+                    handed.grant.circuit = circuit;
                     handed.view.job.spec.payload = payload;
                     taken.jobs.push(handed);
                 }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
+            }
+        }
+    }
+
+    /// Asks the circuit of what a job needs, if it needs something (H3).
+    async fn admit(&self, spec: &Spec) -> Result<Option<CircuitPass>, Box<Failed>> {
+        let Some(key) = self.parts.config.kind_dependencies.get(&*spec.kind) else { return Ok(None) };
+        let (parts, key) = (&*self.parts, Arc::from(key.as_str()));
+        match parts.circuits.admit(&parts.into(), &key, spec.id).await {
+            Ok(RunAdmission::Go(call)) => Ok(Some(call.pass())),
+            Ok(RunAdmission::Wait { delay, until }) => Err(Failed::plain(circuit_open(&key, delay, until))),
+            Err(error) => {
+                tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
+                Ok(None)
             }
         }
     }
@@ -370,6 +391,7 @@ fn handed(
         term: request.lease,
         batch: 1,
         code_version: request.code_version.clone(),
+        circuit: None,
     };
     let view = JobView {
         job: Arc::unwrap_or_clone(job),

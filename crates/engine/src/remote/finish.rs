@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use backstop_core::failure::{Cause, Failure, HookAnswer};
+use backstop_core::failure::{CallResult, Cause, Failure, HookAnswer};
 use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
 use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
 use super::work::{Ended, Grant};
+use crate::circuits::breakers::CircuitCall;
 use crate::outcome::{Failed, Outcome, Reply, classify};
 use crate::parts::EngineParts;
 use crate::run::conclude::{HandlerEnd, conclude};
@@ -57,6 +58,7 @@ impl Remote {
             let lease = result.grant.lease;
             if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
                 news.extend(self.news(&result, &detail.view.job.spec.kind).map(|news| (place, news)));
+                self.note_call(&result, &detail.view.job.spec.kind);
                 first.push((place, self.ending(result, detail).await));
             } else {
                 again.push((place, self.repeated(result, detail).await));
@@ -80,6 +82,18 @@ impl Remote {
         self.let_go(&grants).await;
         let stale = |grant: &Grant| Stale { job: grant.lease.job, fence: grant.lease.fence };
         Ok(grants.iter().zip(answers).map(|(grant, answer)| answer.ok_or_else(|| stale(grant))).collect())
+    }
+
+    /// Adds what a run said of the dependency that it was let through to (H3).
+    fn note_call(&self, result: &Finished, kind: &str) {
+        let Some(key) = self.parts.config.kind_dependencies.get(kind) else { return };
+        let Some(pass) = result.grant.circuit else { return };
+        let said = match &result.ended {
+            Ended::Succeeded { .. } => CallResult::Success,
+            Ended::Failed(failure) => failure.call_result.unwrap_or(CallResult::of(failure.cause)),
+            _ => CallResult::Ignored,
+        };
+        self.parts.circuits.note(&CircuitCall::passed(key, pass), said);
     }
 
     /// Retires the batches whose last job is among these.

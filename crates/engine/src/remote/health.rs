@@ -45,9 +45,10 @@ impl Remote {
             return Ok(request.kinds.clone());
         }
         let red = self.dependencies_of(&worker_reports::remote_key(request.worker.id())).await?.red;
-        let checked = self.memory.checked.get();
+        let (checked, circuits) = (self.memory.checked.get(), &self.parts.circuits);
+        circuits.keep_up(&(&*self.parts).into()).await?;
         let may = |known: &&KnownKind| {
-            needs.get(&*known.kind).is_none_or(|key| !red.contains(key))
+            needs.get(&*known.kind).is_none_or(|key| !red.contains(key) && !circuits.is_open(key))
                 && checked.is_none_or(|checked| checked.allows(&known.kind))
         };
         Ok(request.kinds.iter().filter(may).cloned().collect())

@@ -58,6 +58,17 @@ pub struct Grant {
     pub batch: u32,
     /// The version of the code that runs it.
     pub code_version: Option<Arc<str>>,
+    /// How the circuit of what it needs let it through (H3); none when it needs nothing.
+    pub circuit: Option<CircuitPass>,
+}
+
+/// A run that a circuit let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitPass {
+    /// The generation that its result belongs to.
+    pub generation: u64,
+    /// It tries whether the dependency is back.
+    pub probe: bool,
 }
 
 /// A job that was handed to a remote worker.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::EventKind;
-use backstop_core::failure::{Cause, Decision, Failure, HookAnswer, Verdict};
+use backstop_core::failure::{CallResult, Cause, Decision, Failure, HookAnswer, Verdict};
 use backstop_core::job::{Ending, Record, StoredJob};
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
@@ -16,13 +16,14 @@ use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::kinds::{HandledKind, KindHandler, WorkerKinds};
 use super::slots::RunSlot;
+use crate::circuits::breakers::{CircuitCall, RunAdmission, circuit_open};
 use crate::config::WorkerTimes;
 use crate::context::Run;
 use crate::engine::Backstop;
 #[cfg(target_os = "linux")]
 use crate::isolate::pool::ChildProcesses;
 use crate::isolate::settings::RunLimits;
-use crate::outcome::{Failed, Reply, classify};
+use crate::outcome::{Failed, Reply, call_result_of, classify};
 use crate::parts::EngineParts;
 use crate::registry::ReplyFuture;
 use crate::run::before::{Runner, before_run};
@@ -105,31 +106,74 @@ impl Executor {
         let info = RunInfo { job, record };
         let found = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
         let handler = found.as_ref().map(|found| found.handler.clone());
-        let reply = match self.before(&info, handler.as_deref()).await {
-            Err(failed) => Some(Reply(Err(failed))),
-            Ok(()) => match self.handle_timed(&run, found, &interrupt, slot).await {
-                Left::Ended(reply) => Some(reply),
-                Left::TimedOut => Some(failed(overtime(info.job.spec.policy.timeout.unwrap_or_default()))),
-                Left::Interrupted => {
-                    Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
-                }
-                Left::Lost => None,
-            },
+        let parts = &self.engine.parts;
+        let admitted = match self.before(&info, handler.as_deref()).await {
+            Ok(()) => self.admit(&info, found.as_ref()).await,
+            Err(failed) => Err(failed),
+        };
+        let (call, reply) = match admitted {
+            Err(failed) => (None, Some(Reply(Err(failed)))),
+            Ok(call) => (call, self.handled(&run, found, &interrupt, slot).await),
+        };
+        let said = |result| {
+            call.iter().for_each(|call| parts.circuits.note(call, result));
         };
         let reply = match settle(&run, reply, &interrupt).await {
             RunReply::Reply(reply) => reply,
-            RunReply::Gone => return Closing::Lost,
+            RunReply::Gone => {
+                said(CallResult::Ignored);
+                return Closing::Lost;
+            }
             RunReply::Completed => {
+                said(CallResult::Success);
                 self.completed(&info).await;
                 return Closing::Completed;
             }
         };
+        said(call_result_of(&reply));
         let result = if self.hooks.is_empty() { None } else { value_of(&reply) };
         let unavailable = unavailable(&reply);
         let ending = self.end(&run, &info, reply, handler.as_deref()).await;
         let (failure, verdict) = (ending.failure.clone(), ending.decision.verdict.clone());
         self.after(&info, RunEnd { cause: ending.cause, result, failure, verdict }).await;
         Closing::Write { finish: Box::new(Finish { lease, ending }), unavailable }
+    }
+
+    /// What a handler's run comes to; none when the job was canceled or taken by others.
+    async fn handled(
+        &self,
+        run: &Arc<Run>,
+        found: Option<HandledKind>,
+        interrupt: &CancellationToken,
+        slot: Arc<RunSlot>,
+    ) -> Option<Reply> {
+        match self.handle_timed(run, found, interrupt, slot).await {
+            Left::Ended(reply) => Some(reply),
+            Left::TimedOut => Some(failed(overtime(run.job.spec.policy.timeout.unwrap_or_default()))),
+            Left::Interrupted => {
+                Some(failed(Failure::new(Cause::Interrupted, "Interrupted", "the worker stops")))
+            }
+            Left::Lost => None,
+        }
+    }
+
+    /// Asks the circuit of what a job needs, if it needs something (H3). A store that cannot be asked lets it run: its
+    /// end could not be written either.
+    async fn admit(
+        &self,
+        info: &RunInfo,
+        found: Option<&HandledKind>,
+    ) -> Result<Option<CircuitCall>, Box<Failed>> {
+        let Some(key) = found.and_then(|found| found.dependency.as_ref()) else { return Ok(None) };
+        let parts = &*self.engine.parts;
+        match parts.circuits.admit(&parts.into(), key, info.job.spec.id).await {
+            Ok(RunAdmission::Go(call)) => Ok(Some(call)),
+            Ok(RunAdmission::Wait { delay, until }) => Err(Failed::plain(circuit_open(key, delay, until))),
+            Err(error) => {
+                tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
+                Ok(None)
+            }
+        }
     }
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_core::Timestamp;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
 use backstop_core::health::{
     CountsByKind, FailurePause, FailurePauseReport, RunCounts, RunWindow, WorkerReport,
 };
-use backstop_store::{Error as StoreError, KnownKind};
+use backstop_store::{Error as StoreError, KnownKind, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -43,13 +42,20 @@ pub(crate) struct WorkerNeeds {
 }
 
 impl WorkerNeeds {
-    /// Refuses checks of what nobody needs: mostly names with a mistake in them.
+    /// The clock of a worker's health. A store is asked for its time when there is something to check; otherwise that
+    /// of this machine will do for how long a worker fails.
+    pub(crate) async fn clock(&self, store: &dyn Store) -> Result<LocalClock, StoreError> {
+        let asks = !self.kinds.is_empty();
+        Ok(if asks { LocalClock::set(store.now().await?) } else { LocalClock::of_this_machine() })
+    }
+
+    /// Refuses checks and circuits of what nobody needs: mostly names with a mistake in them.
     pub(crate) fn check(&self, config: &Config) -> Result<(), Error> {
         let needed = |name: &String| {
             self.kinds.values().any(|key| **key == **name)
                 || config.kind_dependencies.values().any(|key| key == name)
         };
-        let mut checked = self.checks.keys().chain(config.dependencies.keys());
+        let mut checked = self.checks.keys().chain(config.dependencies.keys()).chain(config.circuits.keys());
         match checked.find(|name| !needed(name)) {
             None => Ok(()),
             Some(unused) => Err(Error::UnusedDependency { dependency: unused.clone() }),
@@ -74,11 +80,10 @@ impl WorkerHealth {
         name: String,
         needs: WorkerNeeds,
         parts: Arc<EngineParts>,
-        now: Timestamp,
+        clock: LocalClock,
     ) -> Arc<Self> {
         let WorkerNeeds { kinds, checks } = needs;
-        let dependencies =
-            Dependencies::new(name.clone(), kinds, checks, parts.clone(), LocalClock::set(now));
+        let dependencies = Dependencies::new(name.clone(), kinds, checks, parts.clone(), clock);
         let (runs, pause, has_told) = Default::default();
         Arc::new(Self { name, dependencies, runs, pause, has_told, parts })
     }

@@ -65,13 +65,15 @@ impl InlineWorker {
     /// # Errors
     /// When the store is away.
     pub async fn run_next(&self) -> Result<Option<Ran>, Error> {
-        let store = &self.executor.engine.parts.store;
+        let parts = &self.executor.engine.parts;
+        let store = &parts.store;
         let worker = crate::ids::worker_id();
         store.enlist(self.introduction(worker)).await?;
+        let limits = parts.limits.read(&**store, &parts.config).await?;
         let mut next = None;
         for queue in &self.queues {
             let mut claim = self.claim(worker, queue);
-            self.executor.engine.parts.limit(&mut claim).await?;
+            parts.limits.apply(limits.clone(), &mut claim);
             let claimed = store.claim(claim).await?;
             if let Some(mut job) = claimed.jobs.into_iter().next() {
                 // A suspect is alone here by itself (C3).

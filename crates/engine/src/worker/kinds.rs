@@ -55,7 +55,7 @@ pub(crate) struct HandledKind {
     /// Which of its runs have a process of their own (E2).
     pub(crate) isolation: IsolationSettings,
     /// What it needs that may be away (H1).
-    dependency: Option<Arc<str>>,
+    pub(crate) dependency: Option<Arc<str>>,
 }
 
 /// See the module. Clones share everything.

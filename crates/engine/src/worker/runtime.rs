@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_core::failure::Cause;
-use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_core::{JobId, Lease, WorkerId};
 use backstop_store::{ClaimedJob, KnownKind, NewWorker, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -19,6 +19,7 @@ use super::quarantine::Quarantine;
 use super::report::{Outbox, PendingEnding};
 use super::slots::{QueueSlots, RunSlot};
 use super::started_by;
+use crate::dependency::watched::LocalClock;
 use crate::error::Error;
 use crate::loops::{Health, HealthWatch, Loops};
 use crate::maintenance::MaintenanceHandle;
@@ -76,7 +77,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl RunningWorker {
-    pub(crate) fn new(parts: WorkerParts, now: Timestamp) -> Self {
+    pub(crate) fn new(parts: WorkerParts, clock: LocalClock) -> Self {
         let freed = Arc::new(Notify::new());
         let config = &parts.executor.engine.parts.config;
         let queues = parts.queues.iter().map(|queue| Served {
@@ -86,7 +87,7 @@ impl RunningWorker {
             buffer: Mutex::new(Vec::new()),
         });
         let health =
-            WorkerHealth::new(parts.name.clone(), parts.needs, parts.executor.engine.parts.clone(), now);
+            WorkerHealth::new(parts.name.clone(), parts.needs, parts.executor.engine.parts.clone(), clock);
         let loops = parts.executor.engine.loops();
         loops.rest_on(health.clone());
         Self {
@@ -245,8 +246,8 @@ trait Control: Send + Sync {
 impl WorkerHandle {
     pub(crate) async fn start(parts: WorkerParts) -> Result<Self, Error> {
         let maintenance = parts.maintenance;
-        let now = parts.executor.engine.parts.store.now().await?;
-        let worker = Arc::new(RunningWorker::new(parts, now));
+        let clock = parts.needs.clock(&*parts.executor.engine.parts.store).await?;
+        let worker = Arc::new(RunningWorker::new(parts, clock));
         let id = worker.id();
         worker.enlist(id).await?;
         let loops = worker.loops.clone();

@@ -8,6 +8,7 @@ use backstop::prelude::*;
 use backstop::{Config, DependencyHealth, DependencySettings, Error, EventKind, WorkerBuilder, WorkerHandle};
 use backstop_core::health::DependencyResult;
 use backstop_core::job::State;
+use backstop_store::{DocumentRange, Drawer, Duty};
 
 use crate::fixture::*;
 
@@ -281,6 +282,29 @@ async fn a_dependency_that_no_kind_needs_is_no_reason_to_stop_and_its_check_is_r
     let settings = DependencySettings::default().check("tcp://mail:25".parse().expect("an address"));
     let engine = engine_with(needs_smtp().dependency("smpt", settings.every(Duration::from_secs(1))));
     let refused = both(&engine).start().await.err().expect("refused").to_string();
-    let told = "no kind needs dependency `smpt`, which is checked: correct its name, or remove the check";
+    let told =
+        "no kind needs dependency `smpt`, which has a check or a circuit: correct its name, or remove them";
     assert_eq!(refused, told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_told_that_died_is_removed_with_it() {
+    // H1, L16
+    let engine = engine_with(needs_smtp());
+    let doomed = both(&engine).without_maintenance().start().await.expect("started");
+    pass(2).await;
+    let told = || async {
+        let range = DocumentRange::first(Drawer::WorkerReports, 10);
+        engine.store().documents(range).await.expect("the model is there").items.len()
+    };
+    assert_eq!(told().await, 1);
+    drop(doomed);
+    settle().await;
+    for (hours, left) in [(0, 1), (2, 0)] {
+        tokio::time::advance(Duration::from_secs(hours * 3_600)).await;
+        let node = backstop::worker_id();
+        engine.maintain(node, Duration::from_secs(15)).await.expect("the model is there");
+        assert_eq!(told().await, left, "after {hours} hours");
+        engine.store().lead(node, Duty::ALL.to_vec(), Duration::ZERO).await.expect("it resigns");
+    }
 }

@@ -49,6 +49,24 @@ fn each_kind_of_mark_is_written() {
 }
 
 #[test]
+fn what_a_circuit_counts_stands_beside_a_mark() {
+    // H4
+    let code =
+        expanded(r#"enum E { #[job(circuit = "ignored")] A, #[job(permanent, circuit = "neutral")] B, C }"#);
+    for part in [
+        "Self::A { .. } => ::core::option::Option::Some(::backstop::circuits::CallResult::Ignored)",
+        "Self::B { .. } => ::core::option::Option::Some(::backstop::circuits::CallResult::Neutral)",
+        "_ => ::core::option::Option::None",
+        "MarkKind::Permanent",
+    ] {
+        assert!(has(&code, part), "{part}\nnot in\n{code}");
+    }
+    assert!(!expanded("enum E { A }").contains("call_result"));
+    let told = refused(r#"enum E { #[job(circuit = "sometimes")] A }"#);
+    assert!(told.contains("\"counts\", \"neutral\" or \"ignored\""), "{told}");
+}
+
+#[test]
 fn an_unmarked_variant_leaves_it_to_its_source() {
     for variant in ["A(#[from] Inner)", "A(u8, #[source] Inner)", "A { source: Inner }"] {
         let code = expanded(&format!("enum E {{ {variant} }}"));

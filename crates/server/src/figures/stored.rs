@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop::circuits::{CircuitState, CircuitView};
 use backstop::figures::{Family, Sample, Sort, float};
+use backstop::limits::RunLimitView;
 use backstop::{Backstop, DutyHealth, Timestamp};
 use backstop_core::incident::IncidentState;
 use backstop_core::scale::ScaleSettings;
@@ -46,7 +48,35 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.extend(incidents(&engine.incidents().list(most).await?));
     families.extend(workers(&engine.workers().await?, now));
     families.push(duties(&engine.duties().await?));
+    families.extend(limits(&engine.limits().list().await?));
+    families.push(circuits(&engine.circuits().list().await?));
     Ok(families)
+}
+
+/// How much of limits is used (H5).
+fn limits(views: &[RunLimitView]) -> Vec<Family> {
+    let of = |value: fn(&RunLimitView) -> f64| -> Vec<Sample> {
+        let one = |view: &RunLimitView| Sample::number(vec![("limit", view.limit.name.clone())], value(view));
+        views.iter().take(MOST_QUEUES).map(one).collect()
+    };
+    vec![
+        gauge("backstop_limit_running", "Jobs that count for a limit.", of(|view| float(view.used.running))),
+        gauge(
+            "backstop_limit_full",
+            "1 while a limit lets nothing start.",
+            of(|view| f64::from(view.is_full())),
+        ),
+    ]
+}
+
+/// Which dependencies are left alone (H3).
+fn circuits(views: &[CircuitView]) -> Family {
+    let one = |view: &CircuitView| {
+        let open = view.circuit.state != CircuitState::Closed;
+        Sample::number(vec![("circuit", view.key.as_str().into())], f64::from(open))
+    };
+    let samples = views.iter().take(MOST_QUEUES).map(one).collect();
+    gauge("backstop_circuit_open", "1 while the circuit of a dependency is not closed.", samples)
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::{Grant, JobId, Timestamp, WorkerId};
+use backstop::{CircuitPass, Grant, JobId, Timestamp, WorkerId};
 use backstop_core::{Fence, Lease};
 
 const VERSION: u8 = 1;
@@ -21,6 +21,11 @@ pub(super) fn write(tenant: Option<&str>, grant: &Grant) -> Vec<u8> {
     bytes.extend_from_slice(&grant.batch.to_be_bytes());
     for text in [tenant, Some(&*grant.queue), grant.code_version.as_deref()] {
         write_text(&mut bytes, text);
+    }
+    // Most runs need nothing that has a circuit.
+    if let Some(CircuitPass { generation, probe }) = grant.circuit {
+        bytes.push(u8::from(probe));
+        bytes.extend_from_slice(&generation.to_be_bytes());
     }
     bytes
 }
@@ -53,7 +58,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<(Option<String>, Grant)> {
     let tenant = rest.text()?.map(str::to_owned);
     let queue = rest.text()??.into();
     let code_version = rest.text()?.map(Arc::from);
-    rest.0.is_empty().then_some((tenant, Grant { lease, queue, claimed_at, term, batch, code_version }))
+    let circuit = if rest.0.is_empty() { None } else { Some(rest.pass()?) };
+    let grant = Grant { lease, queue, claimed_at, term, batch, code_version, circuit };
+    rest.0.is_empty().then_some((tenant, grant))
 }
 
 /// Bytes that were not read yet.
@@ -64,6 +71,11 @@ impl<'a> Rest<'a> {
         let (head, tail) = self.0.split_first_chunk::<N>()?;
         self.0 = tail;
         Some(*head)
+    }
+
+    fn pass(&mut self) -> Option<CircuitPass> {
+        let [probe] = self.fixed()?;
+        Some(CircuitPass { generation: u64::from_be_bytes(self.fixed()?), probe: probe == 1 })
     }
 
     fn text(&mut self) -> Option<Option<&'a str>> {

@@ -41,6 +41,7 @@ fn grant(number: u128, queue: &str) -> Grant {
         claimed_at: Timestamp::from_micros(1_767_225_600_000_000),
         term: Duration::from_secs(30),
         batch: 3,
+        circuit: None,
         code_version: Some("1.4.2".into()),
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod archive;
 pub(crate) mod audit;
+pub(crate) mod circuits;
 pub(crate) mod clock;
 pub(crate) mod dead;
 pub(crate) mod doctor;

@@ -31,7 +31,7 @@ pub struct LimitBody {
     pub by: LimitBy,
     /// Runs at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub concurrency: Option<u64>,
     /// Runs that start in a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

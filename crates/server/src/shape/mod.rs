@@ -4,6 +4,7 @@
 mod alert;
 mod archive;
 mod audit;
+mod circuit;
 mod dead;
 mod doctor;
 mod event;
@@ -31,6 +32,7 @@ use crate::body::PageLimit;
 pub use alert::Alert;
 pub use archive::{ArchiveQuery, ArchivedJob, ExportedJob, PruneAnswer, PruneRequest};
 pub use audit::AuditLine;
+pub use circuit::{CircuitJson, OpenCircuit};
 pub use dead::{
     DeadExportQuery, DeadLetter, DeadQuery, DeadRow, DeadSurvey, DeadSurveyGroup, Envelope, Purge,
     PurgeAnswer, WithEnvelope,

@@ -131,6 +131,7 @@ pub async fn no_more_start_in_a_time_than_the_rate(w: Fixture) {
     w.pass(secs(2));
     assert!(w.claim_with(asked()).await.jobs.is_empty());
     w.pass(secs(60));
+    crew(&w, 1).await;
     assert_eq!(
         numbers(&w.claim_with(asked()).await.jobs),
         [4, 5],

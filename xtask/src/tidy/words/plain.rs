@@ -33,7 +33,8 @@ const HTTP: &str = "\
     throttle webhook";
 
 const SYSTEM: &str = "\
-    app block cli command completions config daemon doctor exit file folder global kill launch memory metered node \
+    app block cgroup cli command completions config daemon delegated doctor exit file folder global kill launch memory \
+    metered node \
     process processor program reload restart scale screen section setting signal span tick timestamp trace trap";
 
 const SECURITY: &str = "\

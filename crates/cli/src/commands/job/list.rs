@@ -79,6 +79,8 @@ fn note(job: &JobJson) -> String {
         State::Canceled => job.cancel_reason.clone(),
         State::Waiting => job.waiting_for.as_ref().map(|waiting| match waiting.reason {
             WaitReason::OrderingKey => format!("waits for its turn ({})", waiting.key),
+            WaitReason::Concurrency | WaitReason::Rate => format!("limit `{}` has no room", waiting.key),
+            WaitReason::Circuit => format!("circuit `{}` is open", waiting.key),
             _ => "waits for code".to_owned(),
         }),
         State::Running => job.progress.as_ref().map(|p| format!("{}% {}", p.percent, p.note)),

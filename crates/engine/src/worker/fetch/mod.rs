@@ -78,11 +78,15 @@ impl RunningWorker {
     /// Looks whether there is work; none when it cannot be seen, or must not be taken. A look goes on when nobody waits
     /// for it any more: one that is cut short costs a connection.
     async fn look(self: &Arc<Self>, claim: Claim) -> Option<Peek> {
-        let worker = self.clone();
+        let (worker, asked) = (self.clone(), claim.kinds.clone());
         let look = tokio::spawn(async move { worker.store().peek(&claim).await });
         let peek = look.await.ok()?.ok()?;
-        // An offer that was left under other limits is withdrawn.
+        // An offer that was left under other limits, or while other circuits were open, is withdrawn.
         let parts = self.parts();
+        parts.circuits.keep_up(&parts.into()).await.ok()?;
+        if self.health.claimable(&self.kinds) != asked {
+            return None;
+        }
         if !parts.limits.follow(&*parts.store, &parts.config, &peek).await.ok()? {
             return None;
         }
@@ -130,7 +134,11 @@ impl Fetcher<'_> {
         // Each call to the store has a deadline of its own.
         self.heartbeat.record();
         match step {
-            FetchStep::Begin { afresh } => Ok(self.begin(afresh)),
+            FetchStep::Begin { afresh } => {
+                let parts = self.worker.parts();
+                parts.circuits.keep_up(&parts.into()).await?;
+                Ok(self.begin(afresh))
+            }
             FetchStep::Search => {
                 self.worker.hand_back_unknown().await?;
                 Ok(FetchEvent::Searched { now: Instant::now() })

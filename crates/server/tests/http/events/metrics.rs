@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use backstop::limits::RunLimit;
 use backstop::prelude::*;
 use backstop::{Config, DependencyHealth, Health, LoopHealth, PausedHealth};
 use backstop_server::{Caller, Scope, ServerSettings};
@@ -180,5 +181,23 @@ async fn figures_are_for_those_who_see_all_unless_they_are_opened() {
         if !caller.is_known() {
             assert_eq!(harness.send(ask("/api/v1/queues")).await.status, 401, "nothing else is opened");
         }
+    }
+}
+
+#[tokio::test]
+async fn limits_and_circuits_are_shown() {
+    // V3, H3, H5
+    let harness = Harness::new().await;
+    let engine = harness.engine();
+    let limit = RunLimit { concurrency: Some(1), ..RunLimit::of_queue("default") };
+    engine.limits().set(limit).await.unwrap();
+    engine.circuits().open("smtp", "ann", None).await.unwrap();
+    let text = scrape(&harness).await;
+    for (name, value) in [
+        ("backstop_limit_running{limit=\"queue:default\"}", 0.0),
+        ("backstop_limit_full{limit=\"queue:default\"}", 0.0),
+        ("backstop_circuit_open{circuit=\"smtp\"}", 1.0),
+    ] {
+        assert!((figure(&text, name) - value).abs() < 1e-9, "{name}");
     }
 }

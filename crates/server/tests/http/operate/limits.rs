@@ -63,6 +63,8 @@ async fn a_limit_that_cannot_be_meant_is_refused() {
     let table = [
         (json!({}), "limit"),
         (json!({ "concurrency": 0 }), "concurrency"),
+        (json!({ "concurrency": 1_000_001 }), "concurrency"),
+        (json!({ "rate": { "count": 1_000_001, "per_ms": 1000 } }), "rate"),
         (json!({ "rate": { "count": 0, "per_ms": 1000 } }), "rate"),
         (json!({ "rate": { "count": 1, "per_ms": 0 } }), "rate"),
         (json!({ "queue": "", "concurrency": 1 }), "queue"),

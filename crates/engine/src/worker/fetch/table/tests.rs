@@ -15,6 +15,11 @@ fn expecting() -> FetchState {
     FetchState { work: Work::Expected, ..state() }
 }
 
+/// A claim that limits left no more room for.
+fn held(taken: usize, asked: usize, now: Instant) -> FetchEvent {
+    FetchEvent::Claimed { taken, asked, held_for: Some(Duration::MAX), notified: false, now }
+}
+
 #[test]
 fn every_event_has_its_step() {
     // L2, L13, H2
@@ -28,15 +33,8 @@ fn every_event_has_its_step() {
     let (afresh, go_on) = (FetchStep::Begin { afresh: true }, FetchStep::Begin { afresh: false });
     let began = FetchEvent::Began { ready: true, now };
     let nothing = |due_in| FetchEvent::Looked { found: Found::Nothing { due_in }, now };
-    let claimed =
-        |taken, asked, notified| FetchEvent::Claimed { taken, asked, held_for: None, notified, now };
-    let held = |taken, asked| FetchEvent::Claimed {
-        taken,
-        asked,
-        held_for: Some(Duration::MAX),
-        notified: false,
-        now,
-    };
+    let (held_for, held) = (None, |taken, asked| held(taken, asked, now));
+    let claimed = |taken, asked, notified| FetchEvent::Claimed { taken, asked, held_for, notified, now };
     let prepared = |asked| FetchEvent::Prepared { asked };
     let wait_until = |until| FetchStep::StandBy { until };
     let unready = FetchEvent::Began { ready: false, now };

@@ -1,0 +1,343 @@
+//! The circuits as this process knows them: asked before each run that calls a dependency, told after it.
+//!
+//! Nothing is read for a run whose circuit was read within the last second, and nothing is written for a run that went
+//! well. What runs say is added up here, and goes to the store together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backstop_core::circuit::{
+    CallCounts, CallResult, Circuit, CircuitAdmission, CircuitChange, CircuitSettings, CircuitState,
+};
+use backstop_core::event::{Event, EventKind};
+use backstop_core::failure::{Cause, Failure};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::{Error as StoreError, Store};
+use tokio::time::Instant;
+
+use super::stored::{self, StoredCircuit};
+use crate::config::Config;
+use crate::events::EventChannel;
+use crate::parts::EngineParts;
+use crate::remote::CircuitPass;
+
+/// How old a circuit may be that a run goes by.
+const FRESH: Duration = Duration::from_secs(1);
+/// How often calls are told that may open a circuit, and those that only say that all is well.
+const TELL_FAILURES: Duration = Duration::from_millis(200);
+const TELL_SUCCESSES: Duration = Duration::from_secs(5);
+/// How long a job is put off at most that was claimed while its circuit is open.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Times that a change is tried while others change the same circuit.
+const TRIES: usize = 50;
+
+/// A run that may call its dependency: whose result is told under this generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CircuitCall {
+    pub(crate) key: Arc<str>,
+    pub(crate) generation: u64,
+    /// Nobody else finds out whether the dependency is back.
+    probe: bool,
+}
+
+impl CircuitCall {
+    /// A run that another process may have let through.
+    pub(crate) fn passed(key: &str, CircuitPass { generation, probe }: CircuitPass) -> Self {
+        Self { key: key.into(), generation, probe }
+    }
+
+    pub(crate) const fn pass(&self) -> CircuitPass {
+        CircuitPass { generation: self.generation, probe: self.probe }
+    }
+}
+
+/// Whether a run may call its dependency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunAdmission {
+    Go(CircuitCall),
+    Wait { delay: Duration, until: Timestamp },
+}
+
+/// What a circuit is changed with.
+pub(crate) struct CircuitPlace<'a> {
+    store: &'a dyn Store,
+    config: &'a Config,
+    events: &'a EventChannel,
+}
+
+impl<'a> From<&'a EngineParts> for CircuitPlace<'a> {
+    fn from(parts: &'a EngineParts) -> Self {
+        Self { store: &*parts.store, config: &parts.config, events: &parts.events }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct KnownCircuit {
+    at: Instant,
+    /// The store's clock then.
+    now: Timestamp,
+    found: StoredCircuit,
+}
+
+impl KnownCircuit {
+    fn now(&self) -> Timestamp {
+        self.now.after(self.at.elapsed())
+    }
+}
+
+/// Calls of one generation that were not told yet.
+#[derive(Debug, Clone, Copy, Default)]
+struct Untold {
+    counts: CallCounts,
+    probe: bool,
+}
+
+impl Untold {
+    /// True when it is to be told now, if its circuit was told something at that moment: at once when others wait for
+    /// it, or when it is enough to open the circuit.
+    fn is_due(&self, told: Option<&Instant>, settings: &CircuitSettings) -> bool {
+        let patience = if self.counts.failures > 0 { TELL_FAILURES } else { TELL_SUCCESSES };
+        self.probe || settings.opens(self.counts) || told.is_none_or(|at| at.elapsed() >= patience)
+    }
+}
+
+/// The circuits as this process knows them.
+#[derive(Debug, Default)]
+pub(crate) struct CircuitMemory {
+    known: Mutex<HashMap<Arc<str>, KnownCircuit>>,
+    untold: Mutex<HashMap<(Arc<str>, u64), Untold>>,
+    /// When each circuit was last told something.
+    told: Mutex<HashMap<Arc<str>, Instant>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CircuitMemory {
+    /// The circuit of a dependency, read again when it is a second old.
+    async fn fresh(&self, store: &dyn Store, key: &Arc<str>) -> Result<KnownCircuit, StoreError> {
+        let known = lock(&self.known).get(key).filter(|known| known.at.elapsed() < FRESH).cloned();
+        match known {
+            Some(known) => Ok(known),
+            None => self.read(store, key).await,
+        }
+    }
+
+    async fn read(&self, store: &dyn Store, key: &Arc<str>) -> Result<KnownCircuit, StoreError> {
+        let at = Instant::now();
+        let (now, found) = stored::one(store, key).await?;
+        let known = KnownCircuit { at, now, found };
+        lock(&self.known).insert(key.clone(), known.clone());
+        Ok(known)
+    }
+
+    /// Asks whether a run may call its dependency now; one that tries it is known to the store before it does.
+    pub(crate) async fn admit(
+        &self,
+        place: &CircuitPlace<'_>,
+        key: &Arc<str>,
+        job: JobId,
+    ) -> Result<RunAdmission, StoreError> {
+        let settings = place.config.circuit(key);
+        let known = self.fresh(place.store, key).await?;
+        match known.found.circuit.admit(job, &settings, known.now()) {
+            CircuitAdmission::Go { generation } => {
+                Ok(RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: false }))
+            }
+            CircuitAdmission::Wait { until } => {
+                let delay = known.now().until(until);
+                // Its kind is not claimed any more while the circuit is open; what was claimed before comes back as
+                // soon as it may, also when a person closes the circuit before its time.
+                let open = known.found.circuit.state == CircuitState::Open;
+                Ok(RunAdmission::Wait { delay: if open { delay.min(LONGEST_WAIT) } else { delay }, until })
+            }
+            CircuitAdmission::Probe => self.probe(place, key, job).await,
+        }
+    }
+
+    async fn probe(
+        &self,
+        place: &CircuitPlace<'_>,
+        key: &Arc<str>,
+        job: JobId,
+    ) -> Result<RunAdmission, StoreError> {
+        let settings = place.config.circuit(key);
+        for _ in 0..TRIES {
+            let KnownCircuit { now, found, .. } = self.read(place.store, key).await?;
+            let mut next = found.circuit.clone();
+            let Some(generation) = next.take_probe(&settings, now) else {
+                // Others have all tries, or know already how they ended.
+                return Ok(match next.admit(job, &settings, now) {
+                    CircuitAdmission::Go { generation } => {
+                        RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: false })
+                    }
+                    CircuitAdmission::Wait { until } => RunAdmission::Wait { delay: now.until(until), until },
+                    CircuitAdmission::Probe => continue,
+                });
+            };
+            let turned = next.generation != found.circuit.generation;
+            let next = StoredCircuit { circuit: next, ..found };
+            if let Some(revision) = stored::write(place.store, &next).await? {
+                if turned {
+                    let counts = CallCounts::default();
+                    let change =
+                        CircuitChange { state: CircuitState::HalfOpen, generation, counts, until: None };
+                    tell(place.events, key, &change, None, now);
+                }
+                self.keep(key, StoredCircuit { revision, ..next }, now);
+                return Ok(RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: true }));
+            }
+        }
+        // Whoever else is so busy with it tries it too.
+        let now = self.read(place.store, key).await?.now;
+        Ok(RunAdmission::Wait { delay: FRESH, until: now.after(FRESH) })
+    }
+
+    /// Until when a circuit lets nothing through; none when it does.
+    pub(crate) async fn open_until(
+        &self,
+        place: &CircuitPlace<'_>,
+        key: &str,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let known = self.fresh(place.store, &key.into()).await?;
+        let now = known.now();
+        let Circuit { state, until, .. } = known.found.circuit;
+        Ok(until.filter(|until| state == CircuitState::Open && *until > now))
+    }
+
+    /// True when a circuit is known to let nothing through for now.
+    pub(crate) fn is_open(&self, key: &str) -> bool {
+        let known = lock(&self.known);
+        known.get(key).is_some_and(|known| {
+            let Circuit { state, until, .. } = &known.found.circuit;
+            *state == CircuitState::Open && until.is_some_and(|until| until > known.now())
+        })
+    }
+
+    /// Tells what is still to be told, and reads the circuits again that are known to be open: somebody may have closed
+    /// one by hand.
+    pub(crate) async fn keep_up(&self, place: &CircuitPlace<'_>) -> Result<(), StoreError> {
+        self.tell(place).await;
+        let open: Vec<Arc<str>> = {
+            let known = lock(&self.known);
+            let old = known.iter().filter(|(_, known)| known.at.elapsed() >= FRESH);
+            old.filter(|(_, known)| known.found.circuit.state == CircuitState::Open)
+                .map(|(key, _)| key.clone())
+                .collect()
+        };
+        for key in open {
+            self.read(place.store, &key).await?;
+        }
+        Ok(())
+    }
+
+    fn keep(&self, key: &Arc<str>, found: StoredCircuit, now: Timestamp) {
+        lock(&self.known).insert(key.clone(), KnownCircuit { at: Instant::now(), now, found });
+    }
+
+    /// Adds what a run said of its dependency.
+    pub(crate) fn note(&self, call: &CircuitCall, result: CallResult) {
+        let mut untold = lock(&self.untold);
+        let untold = untold.entry((call.key.clone(), call.generation)).or_default();
+        untold.counts.add(result);
+        untold.probe |= call.probe;
+    }
+
+    /// Tells the store what runs have said, as far as it is time.
+    pub(crate) async fn tell(&self, place: &CircuitPlace<'_>) {
+        let due: Vec<((Arc<str>, u64), Untold)> = {
+            let (mut untold, mut told) = (lock(&self.untold), lock(&self.told));
+            let due = untold
+                .iter()
+                .filter(|((key, _), untold)| untold.is_due(told.get(key), &place.config.circuit(key)));
+            let due: Vec<_> = due.map(|(of, _)| of.clone()).collect();
+            told.extend(due.iter().map(|(key, _)| (key.clone(), Instant::now())));
+            due.into_iter().filter_map(|of| untold.remove_entry(&of)).collect()
+        };
+        for ((key, generation), untold) in due {
+            let settings = place.config.circuit(&key);
+            let added = self.change(place, &key, |circuit, now| {
+                let before = circuit.clone();
+                let change = circuit.record(generation, untold.counts, &settings, now);
+                // Late answers change nothing, and are not written.
+                (*circuit != before).then(|| {
+                    change.unwrap_or(CircuitChange {
+                        state: circuit.state,
+                        generation: before.generation,
+                        counts: untold.counts,
+                        until: None,
+                    })
+                })
+            });
+            if let Err(error) = added.await {
+                tracing::debug!(%key, %error, "calls of a dependency are not counted: the store is unavailable");
+            }
+        }
+    }
+
+    /// Changes a circuit as it stands; answers what was written, or none when nothing was to be.
+    pub(super) async fn change(
+        &self,
+        place: &CircuitPlace<'_>,
+        key: &str,
+        what: impl Fn(&mut Circuit, Timestamp) -> Option<CircuitChange>,
+    ) -> Result<Option<(StoredCircuit, Timestamp)>, StoreError> {
+        let key: Arc<str> = key.into();
+        for _ in 0..TRIES {
+            let KnownCircuit { now, found, .. } = self.read(place.store, &key).await?;
+            let mut next = found.circuit.clone();
+            let Some(change) = what(&mut next, now) else { return Ok(None) };
+            let turned = next.generation != found.circuit.generation;
+            let next = StoredCircuit { circuit: next, ..found };
+            if let Some(revision) = stored::write(place.store, &next).await? {
+                if turned {
+                    tell(place.events, &key, &change, next.circuit.by.as_deref(), now);
+                }
+                let written = StoredCircuit { revision, ..next };
+                self.keep(&key, written.clone(), now);
+                return Ok(Some((written, now)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How a run ends that must not call its dependency now: uncharged, and again when it may.
+pub(crate) fn circuit_open(key: &str, delay: Duration, until: Timestamp) -> Failure {
+    let message = format!("the circuit of `{key}` lets nothing through: it is tried again at {until}");
+    let mut failure = Failure::new(Cause::CircuitOpen, "CircuitOpen", message).retry_in(delay);
+    failure.dependency = Some(key.to_owned());
+    failure
+}
+
+/// Tells everybody that a circuit has another state. Who wrote the change tells it, and nobody else.
+fn tell(events: &EventChannel, key: &str, change: &CircuitChange, by: Option<&str>, at: Timestamp) {
+    let CallCounts { calls, failures, .. } = change.counts;
+    let state = change.state.as_str();
+    match (change.state, by) {
+        (CircuitState::Open, None) => {
+            tracing::warn!(
+                circuit = key,
+                failures,
+                calls,
+                generation = change.generation,
+                "a circuit has opened: its dependency fails, its jobs wait"
+            );
+        }
+        _ => {
+            tracing::info!(circuit = key, state, by, generation = change.generation, "a circuit has changed")
+        }
+    }
+    let what = EventKind::Circuit {
+        key: key.to_owned(),
+        state: change.state,
+        generation: change.generation,
+        calls,
+        failures,
+        until: change.until,
+        by: by.map(str::to_owned),
+    };
+    events.publish(Event { at, node: None, job: None, what });
+}

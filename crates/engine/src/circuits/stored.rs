@@ -1,0 +1,55 @@
+//! Circuits as documents: one for each dependency.
+
+use backstop_core::Timestamp;
+use backstop_core::circuit::Circuit;
+use backstop_store::{
+    Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
+};
+
+/// Documents that are read at once.
+const PAGE: usize = 500;
+
+/// A circuit as it was read; a revision of 0 says that there is none yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoredCircuit {
+    pub(crate) key: String,
+    pub(crate) revision: i64,
+    pub(crate) circuit: Circuit,
+}
+
+fn read(document: Document) -> StoredCircuit {
+    let circuit = serde_json::from_str(&document.body).unwrap_or_else(|error| {
+        tracing::error!(key = document.key, %error, "a stored circuit cannot be read and begins again");
+        Circuit::default()
+    });
+    StoredCircuit { key: document.key, revision: document.revision, circuit }
+}
+
+/// Every circuit, by key, with the store's clock.
+pub(super) async fn all(store: &dyn WorkStore) -> Result<(Timestamp, Vec<StoredCircuit>), StoreError> {
+    let (mut circuits, mut range) = (Vec::new(), DocumentRange::first(Drawer::Circuits, PAGE));
+    loop {
+        let found = store.documents(range).await?;
+        circuits.extend(found.items.into_iter().map(read));
+        let Some(last) = circuits.last().filter(|_| found.more) else { return Ok((found.now, circuits)) };
+        range = DocumentRange::first(Drawer::Circuits, PAGE).after(last.key.clone());
+    }
+}
+
+/// The circuit of one dependency, with the store's clock.
+pub(super) async fn one(store: &dyn WorkStore, key: &str) -> Result<(Timestamp, StoredCircuit), StoreError> {
+    // The key itself comes before all that begin with it.
+    let found = store.documents(DocumentRange::first(Drawer::Circuits, 1).under(key)).await?;
+    let document = found.items.into_iter().next().filter(|document| document.key == key);
+    let none = || StoredCircuit { key: key.to_owned(), revision: 0, circuit: Circuit::default() };
+    Ok((found.now, document.map_or_else(none, read)))
+}
+
+/// Writes a circuit unless somebody else has since it was read; answers its new revision.
+pub(super) async fn write(store: &dyn WorkStore, circuit: &StoredCircuit) -> Result<Option<i64>, StoreError> {
+    let expect = if circuit.revision == 0 { Expect::Absent } else { Expect::Revision(circuit.revision) };
+    let body = serde_json::to_string(&circuit.circuit).unwrap_or_default();
+    let edit = Edit { drawer: Drawer::Circuits, key: circuit.key.clone(), expect, body: Some(body.into()) };
+    let amended = store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
+    Ok(matches!(amended, Amended::Done { .. }).then_some(circuit.revision + 1))
+}
