@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, Spec};
+use backstop_core::run_limit::RunLimit;
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit, WorkStore};
@@ -30,7 +31,7 @@ async fn fill(store: Arc<PostgresStore>, jobs: usize) -> Outcome {
     Ok(())
 }
 
-async fn drain(store: Arc<PostgresStore>, number: u128) -> Outcome {
+async fn drain(store: Arc<PostgresStore>, number: u128, limits: Arc<[RunLimit]>) -> Outcome {
     let worker = WorkerId::from_u128(number);
     let lease = Duration::from_secs(600);
     let queues = vec!["default".into()];
@@ -43,7 +44,7 @@ async fn drain(store: Arc<PostgresStore>, number: u128) -> Outcome {
             queues: vec![room],
             kinds: kinds(),
             aging: Aging::default(),
-            limits: Default::default(),
+            limits: limits.clone(),
         };
         let claimed = store.claim(claim).await?;
         if claimed.jobs.is_empty() {
@@ -86,10 +87,20 @@ async fn main() -> Outcome {
     let store = Arc::new(
         PostgresStore::open(&format!("{url}?schema=throughput&listen=off"), Options::default()).await?,
     );
-    let fillers = (0..2).map(|_| fill(store.clone(), jobs / 2)).collect();
-    time("bulk submit, 2 tasks of 1,000", jobs, fillers).await?;
-    let drains = (1..=workers).map(|number| drain(store.clone(), number)).collect();
-    time("claim and finish, batches of 500", jobs, drains).await?;
+    // A limit that leaves room for all of them: what it costs is the lock and the count (H5).
+    let roomy: Arc<[RunLimit]> =
+        [RunLimit { concurrency: Some(1_000_000), ..RunLimit::of_queue("default") }].into();
+    for (what, limits) in [
+        ("claim and finish, batches of 500", Arc::default()),
+        ("the same under a limit", roomy.clone()),
+        ("the first again", Arc::default()),
+        ("the second again", roomy),
+    ] {
+        let fillers = (0..2).map(|_| fill(store.clone(), jobs / 2)).collect();
+        time("bulk submit, 2 tasks of 1,000", jobs, fillers).await?;
+        let drains = (1..=workers).map(|number| drain(store.clone(), number, limits.clone())).collect();
+        time(what, jobs, drains).await?;
+    }
     let singles = 20_000;
     let single = |_| {
         let store = store.clone();

@@ -11,7 +11,7 @@ use backstop_store::{Claim, Drawer, run_limits};
 
 use crate::columns::Columns;
 use crate::failure::SqlFailure;
-use crate::row::moment_of;
+use crate::row::{Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
@@ -33,7 +33,8 @@ pub async fn lock(tx: &mut Transaction, claim: &Claim) -> Result<LockedLimits, S
         let rooms = RunRooms::new([], backstop_core::Timestamp::EPOCH);
         return Ok(LockedLimits { rooms, revisions: HashMap::new() });
     }
-    let requests = vec![tx.clock(), Statement::LockDocumentBodies.rows(places(&limits))];
+    // What runs is counted by a statement of its own, which begins when the locks are held.
+    let requests = vec![tx.clock(), Statement::LockDocumentBodies.rows(places(&limits)), ask_counts(&limits)];
     let mut answers = tx.ask_all(requests).await?.into_iter();
     let now = moment_of(answers.next().unwrap_or_default())?;
     let (mut revisions, mut buckets) = (HashMap::new(), HashMap::new());
@@ -42,6 +43,7 @@ pub async fn lock(tx: &mut Transaction, claim: &Claim) -> Result<LockedLimits, S
         revisions.insert(name.clone(), revision);
         buckets.insert(name, run_limits::bucket(&body));
     }
+    let mut counts = answers.next().unwrap_or_default();
     let missing: Vec<&RunLimit> =
         limits.iter().filter(|limit| !revisions.contains_key(&limit.name)).collect();
     if !missing.is_empty() {
@@ -52,8 +54,9 @@ pub async fn lock(tx: &mut Transaction, claim: &Claim) -> Result<LockedLimits, S
             revisions.insert(limit.name.clone(), 1);
         }
         tx.ask(Statement::InsertDocuments.rows(new)).await?;
+        counts = tx.ask(ask_counts(&limits)).await?;
     }
-    let used = counted(tx, &limits, &buckets).await?;
+    let used = counted(counts, &limits, &buckets)?;
     let rooms = RunRooms::new(limits.into_iter().zip(used.into_iter().map(|(used, _)| used)), now);
     Ok(LockedLimits { rooms, revisions })
 }
@@ -83,16 +86,14 @@ fn places(limits: &[RunLimit]) -> Columns {
     places
 }
 
-/// What is used of limits, and how many pending jobs they are about, in their order.
-async fn counted(
-    tx: &mut Transaction,
-    limits: &[RunLimit],
-    buckets: &HashMap<Arc<str>, RunBucket>,
-) -> Result<Vec<(RunUse, u64)>, SqlFailure> {
-    let scope = |limit: &RunLimit| {
-        let name = |name: &Option<Arc<str>>| name.as_deref().unwrap_or_default().to_owned();
-        (name(&limit.queue), name(&limit.kind))
-    };
+/// The queue and the kind that a limit is about, each empty for all.
+fn scope(limit: &RunLimit) -> (String, String) {
+    let name = |name: &Option<Arc<str>>| name.as_deref().unwrap_or_default().to_owned();
+    (name(&limit.queue), name(&limit.kind))
+}
+
+/// Asks what runs and what is pending under limits.
+fn ask_counts(limits: &[RunLimit]) -> Request {
     let mut scopes: Vec<(String, String)> = limits.iter().map(scope).collect();
     scopes.sort_unstable();
     scopes.dedup();
@@ -100,8 +101,17 @@ async fn counted(
     for (queue, kind) in &scopes {
         wanted.row().text(queue).text(kind);
     }
+    Statement::RunCounts.rows(wanted)
+}
+
+/// What is used of limits, and how many pending jobs they are about, in their order.
+fn counted(
+    rows: Vec<Row>,
+    limits: &[RunLimit],
+    buckets: &HashMap<Arc<str>, RunBucket>,
+) -> Result<Vec<(RunUse, u64)>, SqlFailure> {
     let mut counts: HashMap<(String, String), (u64, u64)> = HashMap::new();
-    for mut row in tx.ask(Statement::RunCounts.rows(wanted)).await? {
+    for mut row in rows {
         let of = (row.text()?, row.text()?);
         let mut count = || row.int().map(|number| u64::try_from(number).unwrap_or_default());
         counts.insert(of, (count()?, count()?));
@@ -126,7 +136,8 @@ pub(crate) async fn views(
     for mut row in tx.ask(Statement::DocumentBodies.rows(places(limits))).await? {
         buckets.insert(row.text()?.into(), run_limits::bucket(&row.text()?));
     }
-    let used = counted(tx, limits, &buckets).await?;
+    let counts = tx.ask(ask_counts(limits)).await?;
+    let used = counted(counts, limits, &buckets)?;
     let view =
         |(limit, (used, pending)): (&RunLimit, _)| RunLimitView { limit: limit.clone(), used, pending, now };
     Ok(limits.iter().zip(used).map(view).collect())
