@@ -3,12 +3,16 @@
 //! Everything comes in as values: the job, its latest decision, and its surroundings as the store sees them.
 //! Later reasons (limits, circuits) join as further checks in [`explain`].
 
+mod waiting;
+
 use serde::{Deserialize, Serialize};
+
+use self::waiting::waiting;
 
 use crate::failure::{Check, Decision, TerminalReason};
 use crate::id::{JobId, WorkerId};
 use crate::incident::{Incident, IncidentState};
-use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State, WaitDetail, WaitReason};
+use crate::job::{ALERT_WINDOW, JobView, LinePlace, PlanId, State};
 use crate::run_limit::RunLimitView;
 use crate::time::Timestamp;
 
@@ -141,141 +145,6 @@ pub fn explain(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated)
 }
 
 type Sentences = (String, String, Option<Timestamp>);
-
-fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sentences {
-    let (spec, record) = (&view.job.spec, &view.record);
-    if let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) {
-        return in_line(key, around.line);
-    }
-    // Before its time: between two offers to workers without the fix it only seems to wait for that.
-    if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
-        return (
-            format!(
-                "it waits for code: it was driven again for a fix in version {needs}, and no live worker has that yet"
-            ),
-            format!("a worker with version {needs} or later takes it"),
-            None,
-        );
-    }
-    if record.run_at > around.now {
-        let why = if record.runs == 0 { "its time has not come" } else { "it waits for its next run" };
-        return (
-            format!("{why}: it is due at {}", record.run_at),
-            "a free worker takes it then".into(),
-            Some(record.run_at),
-        );
-    }
-    if around.queue_paused {
-        let next = format!("`backstop queue resume {}` lets it run", spec.queue);
-        let by = around.pause_note.as_ref().map_or_else(String::new, |note| format!(" by {note}"));
-        return (format!("its queue `{}` is paused{by}", spec.queue), next, None);
-    }
-    if around.workers_on_queue == 0 {
-        let next = format!("it starts as soon as a worker for `{}` is up", spec.queue);
-        return (format!("no live worker serves its queue `{}`", spec.queue), next, None);
-    }
-    if around.workers_for_kind == 0 {
-        let what = format!("kind `{}` version {}", spec.kind, spec.version);
-        return (
-            format!(
-                "it waits for code: {} live on `{}`, none knows {what}",
-                plural(around.workers_on_queue, "worker"),
-                spec.queue
-            ),
-            format!("it is released as soon as a worker that knows {what} is up"),
-            None,
-        );
-    }
-    if let Some(sentences) = nobody_claims(around, &beyond.held_back) {
-        return sentences;
-    }
-    if let Some(sentences) = view.held_by.as_ref().and_then(circuit_open) {
-        return sentences;
-    }
-    if let Some(sentences) = beyond.limits.iter().find(|limit| limit.is_full()).map(limited) {
-        return sentences;
-    }
-    ("it is due and waits for a free slot".into(), "the next free worker takes it".into(), None)
-}
-
-/// Why a job waits for the circuit of its dependency (H3).
-fn circuit_open(held_by: &WaitDetail) -> Option<Sentences> {
-    let until = held_by.until.filter(|_| held_by.reason == WaitReason::Circuit)?;
-    let key = &held_by.key;
-    let because = format!(
-        "the circuit of its dependency `{key}` is open: too many calls failed, or a person opened it"
-    );
-    let next = format!(
-        "a few runs try `{key}` at {until}; nothing is charged. `backstop circuit close {key}` lets all of them go"
-    );
-    Some((because, next, Some(until)))
-}
-
-/// Why a job waits for a limit, and when that lets it go (H5).
-fn limited(limit: &RunLimitView) -> Sentences {
-    let because =
-        format!("it is due, and the limit `{}` has no room: {}", limit.limit.name, limit.describe());
-    let change = format!("`backstop limit set {}` changes it", limit.limit.name);
-    match limit.next_start() {
-        Some(at) => (because, format!("the limit lets another job start at {at}; {change}"), Some(at)),
-        None => (because, format!("a free worker takes it when one of them has ended; {change}"), None),
-    }
-}
-
-/// Why every worker that could run a job leaves it for now; none when one of them would take it.
-fn nobody_claims(around: &ExplainContext, held_back: &[WorkerPause]) -> Option<Sentences> {
-    let first = held_back.iter().min_by_key(|one| one.since)?;
-    if held_back.len() < around.workers_for_kind {
-        return None;
-    }
-    let next_at = held_back.iter().filter_map(|one| one.next_at).min();
-    let who =
-        if held_back.len() == 1 { format!("worker {}", first.worker) } else { "every worker".to_owned() };
-    Some(match &first.dependency {
-        Some(dependency) => (
-            format!(
-                "it waits for its dependency `{dependency}`, which {who} finds unavailable since {}",
-                first.since
-            ),
-            format!("it is claimed as soon as `{dependency}` is available again; nothing is charged"),
-            next_at,
-        ),
-        None => (
-            format!(
-                "{who} that could run it claims nothing since {}: it fails far more often than others",
-                first.since
-            ),
-            "it is claimed when a worker is well again, or another one for its kind is up".to_owned(),
-            next_at,
-        ),
-    })
-}
-
-/// Why a job waits for others with its ordering key, and what lets them go on (L21).
-fn in_line(key: &str, place: Option<LinePlace>) -> Sentences {
-    let before = place.map_or(0, |place| place.before);
-    let others = if before == 1 { "job" } else { "jobs" };
-    let Some((head, state)) = place.and_then(|place| place.head) else {
-        let because = format!("it waits for its turn behind {before} {others} with the ordering key `{key}`");
-        return (because, "the first of them is let go within seconds".into(), None);
-    };
-    let because = format!(
-        "it waits for its turn: {before} {others} with the ordering key `{key}` before it, first of them job {head} \
-         ({state})"
-    );
-    let next = match state {
-        State::Failed => format!(
-            "nothing by itself: the first job failed. `backstop job retry {head}` runs it again, \
-             `backstop key skip {key}` gives it up and lets the next one go"
-        ),
-        State::Paused => format!(
-            "nothing by itself: the first job is paused. `backstop job resume {head}` lets it go, \
-             `backstop key skip {key}` gives it up"
-        ),
-        _ => "its turn comes when all of them have succeeded or were canceled".into(),
-    };
-    (because, next, None)
-}
 
 fn running(view: &JobView, around: &ExplainContext) -> Sentences {
     let started = view.record.hold.and_then(|hold| hold.started_at);
@@ -459,58 +328,4 @@ fn afterwards(view: &JobView, beyond: &ExplainRelated, now: Timestamp) -> Vec<(&
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun} is") } else { format!("{count} {noun}s are") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn around(workers: usize) -> ExplainContext {
-        ExplainContext {
-            now: Timestamp::EPOCH,
-            queue_paused: false,
-            pause_note: None,
-            workers_on_queue: workers,
-            workers_for_kind: workers,
-            workers_with_code: workers,
-            key_holder: None,
-            line: None,
-            holder: None,
-            last_decision: None,
-        }
-    }
-
-    fn pause(worker: &str, dependency: Option<&str>, second: i64) -> WorkerPause {
-        let at = |second: i64| Timestamp::from_micros(second * 1_000_000);
-        let dependency = dependency.map(str::to_owned);
-        WorkerPause {
-            worker: worker.to_owned(),
-            dependency,
-            since: at(second),
-            next_at: Some(at(second + 60)),
-        }
-    }
-
-    #[test]
-    fn a_job_that_every_worker_leaves_for_now_says_why() {
-        // H1, H8, F20
-        let told = |workers, held: &[WorkerPause]| nobody_claims(&around(workers), held).map(|told| told.0);
-        assert_eq!(told(1, &[]), None);
-        assert_eq!(told(2, &[pause("a", Some("smtp"), 5)]), None, "another one would take it");
-        let alone = told(1, &[pause("a", Some("smtp"), 5)]).expect("nobody takes it");
-        assert_eq!(
-            alone,
-            "it waits for its dependency `smtp`, which worker a finds unavailable since 1970-01-01T00:00:05Z"
-        );
-        let all = [pause("b", Some("smtp"), 9), pause("a", Some("smtp"), 5)];
-        let all = nobody_claims(&around(2), &all).expect("nobody takes it");
-        assert!(
-            all.0.ends_with("which every worker finds unavailable since 1970-01-01T00:00:05Z"),
-            "{}",
-            all.0
-        );
-        assert_eq!(all.2, Some(Timestamp::from_micros(65_000_000)), "the first of them to look again");
-        let sick = told(1, &[pause("a", None, 5)]).expect("nobody takes it");
-        assert!(sick.starts_with("worker a that could run it claims nothing since"), "{sick}");
-    }
 }

@@ -19,6 +19,7 @@ use backstop_store::Error as StoreError;
 
 use crate::alerts::Alerts;
 use crate::dependency::DependencySettings;
+use crate::error::Error;
 use crate::isolate::settings::IsolationSettings;
 
 pub use encryption::Encryption;
@@ -371,6 +372,19 @@ impl Config {
         let of_tenant =
             of_tenant.map(|(name, most)| DepthLimit { scope: DepthScope::Tenant(name.into()), most });
         of_queue.into_iter().chain(of_tenant).collect()
+    }
+
+    /// Refuses limits and circuits that could never let anything through.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let limits = self.run_limits();
+        let limits =
+            limits.iter().map(|limit| (format!("limit `{}`", limit.name), limit.check(&self.limits)));
+        let circuits =
+            self.circuits.iter().map(|(key, circuit)| (format!("circuit `{key}`"), circuit.check()));
+        for (what, checked) in limits.chain(circuits) {
+            checked.map_err(|problem| Error::Configuration { what, problem })?;
+        }
+        Ok(())
     }
 
     /// When the circuit of a dependency opens and closes.

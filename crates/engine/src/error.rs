@@ -83,6 +83,14 @@ pub enum Error {
         /// The dependency.
         dependency: String,
     },
+    /// A limit or a circuit of the configuration cannot be meant (H3, H5).
+    #[error("the configuration of {what} cannot be used: {problem}")]
+    Configuration {
+        /// Which one.
+        what: String,
+        /// What is wrong with it.
+        problem: Refusal,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

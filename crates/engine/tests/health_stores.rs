@@ -97,7 +97,7 @@ async fn leaves_to_others_what_it_cannot_do(store: Arc<dyn Store>) {
     within(sent.result()).await.expect("sent from elsewhere");
     assert_eq!((far.sent.load(Ordering::SeqCst), near.sent.load(Ordering::SeqCst)), (0, 1));
     let job = connected.job(sent.id).await.expect("the store is there").expect("it is there");
-    assert_eq!(job.view.record.runs, 1, "whoever cannot run it does not try");
+    assert_eq!(job.view.record.runs, 1, "a worker that cannot run it does not try");
     told(&cut_off, &there, is_green).await;
     told(&connected, &here, is_red).await;
     there.stop().await;
@@ -195,7 +195,11 @@ async fn leaves_alone_what_fails(store: Arc<dyn Store>) {
     }
     told.sort_unstable();
     let last = generation().await;
-    assert_eq!(told, (1..=last).collect::<Vec<_>>(), "each change is told once, by whoever made it");
+    assert_eq!(
+        told,
+        (1..=last).collect::<Vec<_>>(),
+        "each change is reported once, by the process that made it"
+    );
 }
 
 #[tokio::test]

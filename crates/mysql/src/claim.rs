@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_sql::claim::{ClaimSteps, Room, TakenJob, in_order, save, take, take_all};
+use backstop_sql::claim::{ClaimSteps, FoundInRooms, Room, save, take_all};
 use backstop_sql::columns::Columns;
 use backstop_sql::lanes;
 use backstop_sql::load;
 use backstop_sql::row::no_moment;
 use backstop_sql::statement::{Request, Statement};
 use backstop_sql::{Pending, Query, Row, Session, SqlFailure, Transaction, Value, run_limits};
-use backstop_store::working_set::{LaneKey, LoadedJob, WorkingSet};
+use backstop_store::working_set::LaneKey;
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::sql;
@@ -18,45 +18,31 @@ use crate::sql;
 /// Takes due jobs for a worker.
 pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, SqlFailure> {
     let mut limits = run_limits::lock(tx, claim).await?;
-    let mut taking = MysqlClaim { set: None, picked: Vec::new(), taken: Vec::new() };
-    take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
-    let gone = taking.deletes();
-    let set = taking.set.ok_or_else(no_moment)?;
-    save(tx, claim.worker, set, taking.taken, vec![gone], &limits).await
+    let mut steps = MysqlClaim::default();
+    let (set, taken) = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
+    save(tx, claim.worker, set, taken, vec![steps.deletes()], &limits).await
 }
 
 /// A claim under way.
+#[derive(Default)]
 struct MysqlClaim {
-    set: Option<WorkingSet>,
     /// Rows of `ready` that are ours and still to be deleted: lane, due time, id.
     picked: Vec<(i64, Timestamp, JobId)>,
-    taken: Vec<TakenJob>,
 }
 
 impl ClaimSteps for MysqlClaim {
-    fn serve<'a>(
+    fn find<'a>(
         &'a mut self,
         tx: &'a mut Transaction,
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
-    ) -> Pending<'a, ()> {
+        moment: Option<Timestamp>,
+    ) -> Pending<'a, (Timestamp, FoundInRooms)> {
         Box::pin(async move {
-            let (lanes, now) = self.reach(tx, claim, rooms).await?;
+            let (lanes, now) = self.reach(tx, claim, rooms, moment).await?;
             let quotas = quotas(tx, claim, rooms, &lanes, now).await?;
-            let mut found = self.pick(tx, quotas, now).await?;
-            in_order(claim, &mut found);
-            let set = self.set.get_or_insert_with(|| tx.working_set(now));
-            take(set, found, rooms, &mut self.taken);
-            Ok(())
+            Ok((now, self.pick(tx, quotas, now).await?))
         })
-    }
-
-    fn taken(&mut self) -> &mut Vec<TakenJob> {
-        &mut self.taken
-    }
-
-    fn set(&self) -> Option<&WorkingSet> {
-        self.set.as_ref()
     }
 }
 
@@ -67,7 +53,7 @@ impl MysqlClaim {
         tx: &mut Transaction,
         quotas: Vec<(usize, i64, usize)>,
         now: Timestamp,
-    ) -> Result<Vec<(usize, LoadedJob)>, SqlFailure> {
+    ) -> Result<FoundInRooms, SqlFailure> {
         if quotas.is_empty() {
             return Ok(Vec::new());
         }
@@ -97,6 +83,7 @@ impl MysqlClaim {
         tx: &mut Transaction,
         claim: &Claim,
         rooms: &[Room<'_>],
+        moment: Option<Timestamp>,
     ) -> Result<(Vec<(usize, i64, LaneKey)>, Timestamp), SqlFailure> {
         let queues: Vec<&ClaimQueue> = rooms.iter().map(|room| room.queue).collect();
         let question = if queues.len() > FEW_QUEUES { sql::LANES_DUE } else { sql::LANES_OPEN };
@@ -105,10 +92,10 @@ impl MysqlClaim {
         let mut answers =
             if tx.is_fresh() { tx.alone(requests).await? } else { tx.ask_all(requests).await? };
         let seen = seen(claim, &queues, answers.pop().unwrap_or_default())?;
-        if self.set.is_none() && seen.live_until.is_none_or(|until| until <= seen.now) {
+        if moment.is_none() && seen.live_until.is_none_or(|until| until <= seen.now) {
             return Err(Error::NotEnlisted { worker: claim.worker }.into());
         }
-        let now = self.set.as_ref().map_or(seen.now, |set| set.now);
+        let now = moment.unwrap_or(seen.now);
         let due = seen.lanes.into_iter().filter(|lane| lane.due <= now);
         Ok((due.map(|lane| (lane.room, lane.id, lane.key)).collect(), now))
     }

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use backstop_core::Fence;
 use backstop_core::Timestamp;
-use backstop_sql::claim::{ClaimSteps, Room, TakenJob, in_order, save, take, take_all};
+use backstop_sql::claim::{ClaimSteps, FoundInRooms, Room, save, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
 use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
-use backstop_store::working_set::{LoadedJob, WorkingSet};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
 use crate::cursors::{ClaimStart, CursorUpdate};
@@ -26,33 +25,29 @@ pub(crate) async fn claim(
 ) -> Result<Claimed, SqlFailure> {
     let start = start(state, &claim.queues);
     let mut limits = run_limits::lock(tx, claim).await?;
-    let mut taking = PostgresClaim { set: None, taken: Vec::new(), start: &start, update: None };
-    take_all(&mut taking, tx, claim, &mut limits.rooms).await?;
-    let PostgresClaim { set, taken, update, .. } = taking;
-    let set = set.ok_or_else(|| SqlFailure::Unreadable("a claim gave no answer".to_owned()))?;
+    let mut steps = PostgresClaim { start: &start, update: None };
+    let (set, taken) = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
     let claimed = save(tx, claim.worker, set, taken, Vec::new(), &limits).await?;
-    learn(state, &tx.shared, &start, update);
+    learn(state, &tx.shared, &start, steps.update);
     Ok(claimed)
 }
 
 /// A claim under way.
 struct PostgresClaim<'a> {
-    set: Option<WorkingSet>,
-    taken: Vec<TakenJob>,
     start: &'a ClaimStart,
     /// What the last look at the lanes learned: the cursors once it is committed.
     update: Option<CursorUpdate>,
 }
 
 impl ClaimSteps for PostgresClaim<'_> {
-    fn serve<'a>(
+    fn find<'a>(
         &'a mut self,
         tx: &'a mut Transaction,
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
-    ) -> Pending<'a, ()> {
+        moment: Option<Timestamp>,
+    ) -> Pending<'a, (Timestamp, FoundInRooms)> {
         Box::pin(async move {
-            let moment = self.set.as_ref().map(|set| set.now);
             let now = moment.map_or_else(|| tx.shared.moment(), Value::at);
             let query = take_query(claim, now, rooms, self.start, false);
             let mut picked = tx.one(query).await?.into_iter();
@@ -61,20 +56,8 @@ impl ClaimSteps for PostgresClaim<'_> {
             self.update = Some(update);
             let (shared, picked) = (tx.shared.clone(), picked.collect::<Vec<Row>>());
             meet_lanes(tx, &shared.lanes, &picked, 1).await?;
-            let mut found = read(&shared, picked, rooms)?;
-            in_order(claim, &mut found);
-            let set = self.set.get_or_insert_with(|| tx.working_set(now));
-            take(set, found, rooms, &mut self.taken);
-            Ok(())
+            Ok((now, read(&shared, picked, rooms)?))
         })
-    }
-
-    fn taken(&mut self) -> &mut Vec<TakenJob> {
-        &mut self.taken
-    }
-
-    fn set(&self) -> Option<&WorkingSet> {
-        self.set.as_ref()
     }
 }
 
@@ -129,7 +112,7 @@ pub(crate) fn read(
     shared: &Shared,
     picked: Vec<Row>,
     rooms: &[Room<'_>],
-) -> Result<Vec<(usize, LoadedJob)>, SqlFailure> {
+) -> Result<FoundInRooms, SqlFailure> {
     let mut room_of: HashMap<i64, usize> = HashMap::new();
     let mut found = Vec::with_capacity(picked.len());
     for mut row in picked {

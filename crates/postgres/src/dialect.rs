@@ -7,7 +7,7 @@ use backstop_sql::{Dialect, Query, statement_table};
 use crate::error::NO_TRANSACTION;
 use crate::list;
 use crate::sql::insert::{self, Insert};
-use crate::sql::{self, archive, document, incident};
+use crate::sql::{self, archive, counts, document, incident};
 
 /// The dialect of PostgreSQL.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +84,8 @@ statement_table! {
         InsertIdempotencyKeys => &[sql::IDEMPOTENCY_INSERT],
         InsertBusinessKeys => &[sql::KEYS_INSERT],
         DeleteBusinessKeys => &[sql::KEYS_DELETE],
-        LockDepths => &[sql::DEPTHS_LOCK],
-        Depths => &[sql::DEPTHS],
+        LockDepths => &[counts::DEPTHS_LOCK],
+        Depths => &[counts::DEPTHS],
         InsertPlaces => &[sql::PLACES_INSERT],
         DeletePlaces => &[sql::PLACES_DELETE],
         InsertHeads => &[sql::HEADS_INSERT],
@@ -145,7 +145,7 @@ statement_table! {
         LockDocuments => &[document::LOCK],
         LockDocumentBodies => &[document::LOCK_BODIES],
         DocumentBodies => &[document::BODIES],
-        RunCounts => &[sql::RUN_COUNTS],
+        RunCounts => &[counts::RUN_COUNTS],
         InsertDocuments => &[document::INSERT],
         SaveDocuments => &[document::SAVE],
         DeleteDocuments => &[document::DELETE],

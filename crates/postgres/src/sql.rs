@@ -5,8 +5,8 @@
 //! 7 succeeded. Several rows are bound as one array per column, so that a batch is one statement whatever its size.
 //!
 //! # Layout
-//! - Here: what the verbs about jobs have in common. [`insert`]: new rows. [`archive`]: jobs that leave. [`document`],
-//!   [`incident`], [`list`].
+//! - Here: what the verbs about jobs have in common. [`insert`]: new rows. [`archive`]: jobs that leave. [`counts`]:
+//!   how many jobs wait and run. [`document`], [`incident`], [`list`].
 
 /// The columns of `job` that most jobs leave empty.
 macro_rules! job_extras {
@@ -74,6 +74,7 @@ use backstop_sql::connection::Mode;
 use crate::schema::this_server;
 
 pub(crate) mod archive;
+pub(crate) mod counts;
 pub(crate) mod document;
 pub(crate) mod incident;
 pub(crate) mod insert;
@@ -293,41 +294,6 @@ pub(crate) const FENCE_BEHIND: &str = "SELECT coalesce(pg_sequence_last_value('b
 pub(crate) const CLAIM_RENUMBER: &str = "UPDATE backstop.claim SET fence = nextval('backstop.fence'), \
      edits = edits + 1 WHERE fence = $1 AND worker = $2 RETURNING fence";
 pub(crate) const CLAIMS_DELETE: &str = "DELETE FROM backstop.claim WHERE fence = ANY($1::bigint[])";
-
-// How many jobs wait (H12).
-
-/// In one order, so that two never wait for each other.
-pub(crate) const DEPTHS_LOCK: &str = "SELECT pg_advisory_xact_lock(n.lock)::text FROM (SELECT DISTINCT \
-     hashtextextended('backstop.depth/' || n.name, 72508239) AS lock FROM unnest($1::text[]) n(name) ORDER BY 1) n";
-pub(crate) const DEPTHS: &str = "SELECT n.behind, ((SELECT coalesce(sum(l.pending + l.waiting), 0) \
-     FROM backstop.lane l WHERE l.queue >= n.first AND l.queue < n.behind) + \
-     (SELECT coalesce(sum(t.pending + t.waiting), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane \
-     WHERE l.queue >= n.first AND l.queue < n.behind))::bigint FROM unnest($1::text[], $2::text[]) n(first, behind)";
-
-// Limits on runs (H5).
-
-/// The counts that are kept, and what is still to be added to them.
-macro_rules! run_count {
-    ($state:literal) => {
-        concat!(
-            "((SELECT coalesce(sum(l.",
-            $state,
-            "), 0) FROM backstop.lane l \
-             WHERE (n.queue = '' OR l.queue = n.queue) AND (n.kind = '' OR l.kind = n.kind)) + \
-             (SELECT coalesce(sum(t.",
-            $state,
-            "), 0) FROM backstop.tally t JOIN backstop.lane l ON l.id = t.lane \
-             WHERE (n.queue = '' OR l.queue = n.queue) AND (n.kind = '' OR l.kind = n.kind)))::bigint"
-        )
-    };
-}
-pub(crate) const RUN_COUNTS: &str = concat!(
-    "SELECT n.queue, n.kind, ",
-    run_count!("running"),
-    ", ",
-    run_count!("pending"),
-    " FROM unnest($1::text[], $2::text[]) n(queue, kind)"
-);
 
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use backstop_core::job::State;
+use backstop_core::job::{Spec, State};
 use backstop_core::run_limit::{RunLimit, RunRooms};
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::run_limits::{ClaimPart, part_queues};
@@ -66,40 +66,97 @@ pub fn in_order(claim: &Claim, found: &mut [(usize, LoadedJob)]) {
 /// A job that was taken, and whether its run starts at once.
 pub type TakenJob = (JobId, bool);
 
-/// Takes jobs that were found, each with the index of its room, and notes them in `taken`.
-pub fn take(
-    set: &mut WorkingSet,
-    found: Vec<(usize, LoadedJob)>,
-    rooms: &[Room<'_>],
-    taken: &mut Vec<TakenJob>,
-) {
-    let mut started_of = vec![0; rooms.len()];
-    set.expect(found.len());
-    for (room, loaded) in found {
-        let (id, queue) = (loaded.job.spec.id, rooms[room].queue);
-        let started = started_of[room] < queue.start && loaded.record.starts_when_claimed();
-        set.put_dequeued(loaded);
-        set.take(id, started);
-        taken.push((id, started));
-        started_of[room] += usize::from(started);
-    }
-}
+/// Jobs that were found, each with the index of its room.
+pub type FoundInRooms = Vec<(usize, LoadedJob)>;
 
-/// A claim under way on one server: how it finds due jobs and takes them out of `ready`.
+/// How one server finds due jobs and takes them out of `ready`.
 pub trait ClaimSteps: Send {
-    /// Takes from queues that differ, all in one go, best first for each of them.
-    fn serve<'a>(
+    /// Takes them out of queues that differ, all in one go, and answers the moment of the claim with them. `moment` is
+    /// that of an earlier call of the same claim. A worker that is not live is refused.
+    fn find<'a>(
         &'a mut self,
         tx: &'a mut Transaction,
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
-    ) -> Pending<'a, ()>;
+        moment: Option<Timestamp>,
+    ) -> Pending<'a, (Timestamp, FoundInRooms)>;
+}
 
-    /// What was taken so far.
-    fn taken(&mut self) -> &mut Vec<TakenJob>;
+/// What a claim has taken so far.
+#[derive(Default)]
+struct TakenJobs {
+    set: Option<WorkingSet>,
+    taken: Vec<TakenJob>,
+}
 
-    /// The jobs that were taken; none before the first call of [`ClaimSteps::serve`].
-    fn set(&self) -> Option<&WorkingSet>;
+impl TakenJobs {
+    /// Takes from queues that differ, best first for each of them.
+    async fn serve(
+        &mut self,
+        steps: &mut dyn ClaimSteps,
+        tx: &mut Transaction,
+        claim: &Claim,
+        rooms: &[Room<'_>],
+    ) -> Result<(), SqlFailure> {
+        let moment = self.set.as_ref().map(|set| set.now);
+        let (now, mut found) = steps.find(tx, claim, rooms, moment).await?;
+        in_order(claim, &mut found);
+        let set = self.set.get_or_insert_with(|| tx.working_set(now));
+        let mut started_of = vec![0; rooms.len()];
+        set.expect(found.len());
+        for (room, loaded) in found {
+            let (id, queue) = (loaded.job.spec.id, rooms[room].queue);
+            let started = started_of[room] < queue.start && loaded.record.starts_when_claimed();
+            set.put_dequeued(loaded);
+            set.take(id, started);
+            self.taken.push((id, started));
+            started_of[room] += usize::from(started);
+        }
+        Ok(())
+    }
+
+    fn spec(&self, id: JobId) -> Option<&Spec> {
+        self.set.as_ref().and_then(|set| set.job(id)).map(|loaded| &loaded.job.spec)
+    }
+
+    /// Takes from a queue that limits may be about, as long as they leave room for more.
+    async fn serve_limited(
+        &mut self,
+        steps: &mut dyn ClaimSteps,
+        tx: &mut Transaction,
+        claim: &Claim,
+        mut queue: ClaimQueue,
+        limits: &mut RunRooms,
+    ) -> Result<(), SqlFailure> {
+        loop {
+            let before = self.taken.len();
+            let most = ClaimRow::MOST - before;
+            let Some(ClaimPart { claim: part, limited }) = ClaimPart::of(claim, &queue, limits, most) else {
+                return Ok(());
+            };
+            let wanted: Vec<&ClaimQueue> = part.queues.iter().collect();
+            let asked = wanted.first().map_or(0, |queue| queue.limit);
+            self.serve(steps, tx, &part, &rooms(&wanted, most)).await?;
+            for (id, started) in &self.taken[before..] {
+                if let Some(spec) = self.spec(*id) {
+                    limits.take(&spec.queue, &spec.kind);
+                }
+                queue.limit = queue.limit.saturating_sub(1);
+                queue.start = queue.start.saturating_sub(usize::from(*started));
+            }
+            if !limited || self.taken.len() - before < asked {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Jobs come in the order of the queues that were asked for, whichever were served first.
+    fn sort_by_queue(&mut self, claim: &Claim, from: usize) {
+        let mut taken = self.taken.split_off(from);
+        let place = |queue: &str| claim.queues.iter().position(|wanted| *wanted.queue == *queue);
+        taken.sort_by_cached_key(|(id, _)| self.spec(*id).and_then(|spec| place(&spec.queue)));
+        self.taken.extend(taken);
+    }
 }
 
 /// Takes all that a claim gets, queue by queue where some are named twice or limits may be about them (H5).
@@ -107,75 +164,32 @@ pub trait ClaimSteps: Send {
 /// # Errors
 /// Those of the connection.
 pub async fn take_all(
-    taking: &mut dyn ClaimSteps,
+    steps: &mut dyn ClaimSteps,
     tx: &mut Transaction,
     claim: &Claim,
     limits: &mut RunRooms,
-) -> Result<(), SqlFailure> {
+) -> Result<(WorkingSet, Vec<TakenJob>), SqlFailure> {
     let in_reach: Vec<&RunLimit> = claim.limits_in_reach().collect();
+    let mut jobs = TakenJobs::default();
     for round in rounds(&claim.queues) {
-        let before = taking.taken().len();
+        let before = jobs.taken.len();
         let (free, limited) = part_queues(&in_reach, &round);
         if in_reach.is_empty() || !free.is_empty() {
-            let rooms = rooms(&free, ClaimRow::MOST - taking.taken().len());
-            taking.serve(tx, claim, &rooms).await?;
+            jobs.serve(steps, tx, claim, &rooms(&free, ClaimRow::MOST - before)).await?;
         }
         for queue in limited {
-            take_limited(taking, tx, claim, queue.clone(), limits).await?;
+            jobs.serve_limited(steps, tx, claim, queue.clone(), limits).await?;
         }
         if !in_reach.is_empty() {
-            sort_by_queue(taking, claim, before);
+            jobs.sort_by_queue(claim, before);
         }
     }
-    if taking.set().is_none() {
+    if jobs.set.is_none() {
         // Whether the worker lives, and what time it is, is told all the same.
-        taking.serve(tx, claim, &[]).await?;
+        jobs.serve(steps, tx, claim, &[]).await?;
     }
-    Ok(())
-}
-
-/// Takes from a queue that limits may be about, as long as they leave room for more.
-async fn take_limited(
-    taking: &mut dyn ClaimSteps,
-    tx: &mut Transaction,
-    claim: &Claim,
-    mut queue: ClaimQueue,
-    limits: &mut RunRooms,
-) -> Result<(), SqlFailure> {
-    loop {
-        let before = taking.taken().len();
-        let most = ClaimRow::MOST - before;
-        let Some(ClaimPart { claim: portion, limited }) = ClaimPart::of(claim, &queue, limits, most) else {
-            return Ok(());
-        };
-        let wanted: Vec<&ClaimQueue> = portion.queues.iter().collect();
-        let asked = portion.queues.first().map_or(0, |queue| queue.limit);
-        taking.serve(tx, &portion, &rooms(&wanted, most)).await?;
-        let new = taking.taken().split_off(before);
-        for (id, started) in &new {
-            if let Some(spec) = taking.set().and_then(|set| set.job(*id)).map(|loaded| &loaded.job.spec) {
-                limits.take(&spec.queue, &spec.kind);
-            }
-            queue.limit = queue.limit.saturating_sub(1);
-            queue.start = queue.start.saturating_sub(usize::from(*started));
-        }
-        let filled = new.len() >= asked;
-        taking.taken().extend(new);
-        if !limited || !filled {
-            return Ok(());
-        }
-    }
-}
-
-/// Jobs come in the order of the queues that were asked for, whichever were served first.
-fn sort_by_queue(taking: &mut dyn ClaimSteps, claim: &Claim, from: usize) {
-    let mut taken = taking.taken().split_off(from);
-    let place = |queue: &str| claim.queues.iter().position(|wanted| *wanted.queue == *queue);
-    taken.sort_by_cached_key(|(id, _)| {
-        let loaded = taking.set().and_then(|set| set.job(*id));
-        loaded.and_then(|loaded| place(&loaded.job.spec.queue))
-    });
-    taking.taken().extend(taken);
+    let TakenJobs { set, taken } = jobs;
+    set.map(|set| (set, taken)).ok_or_else(row::no_moment)
 }
 
 /// A claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.

@@ -48,7 +48,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     // E10
     let dir = Scratch::new();
     let path = dir.path("notes.txt");
-    let text = "milk, bread, and a great many other things that are no database at all\n".repeat(50);
+    let text = "milk, bread and many other things, but not a database\n".repeat(50);
     std::fs::write(&path, &text).expect("written");
     assert!(refusal(&path, Options::default()).contains("not an SQLite database"));
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);

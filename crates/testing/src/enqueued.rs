@@ -102,7 +102,7 @@ pub fn refute_enqueued<J: Job>(engine: &Backstop, unwanted: impl Fn(&J) -> bool)
 /// ```
 ///
 /// # Panics
-/// When the payload of one is no `J`.
+/// When the payload of one is not a `J`.
 #[track_caller]
 pub fn all_enqueued<J: Job>(engine: &Backstop) -> impl Future<Output = Vec<J>> {
     let place = Location::caller();
@@ -129,7 +129,12 @@ fn decode<J: Job>(view: &JobView, place: &Location<'_>) -> J {
     match serde_json::from_str(&spec.payload) {
         Ok(job) => job,
         Err(problem) => {
-            panic!("{place}: the payload of job {} is no `{}`: {problem}: {}", spec.id, J::KIND, spec.payload)
+            panic!(
+                "{place}: the payload of job {} is not a `{}`: {problem}: {}",
+                spec.id,
+                J::KIND,
+                spec.payload
+            )
         }
     }
 }

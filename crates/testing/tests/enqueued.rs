@@ -85,7 +85,7 @@ async fn an_unwanted_job_is_shown() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "is no `mail`: missing field `to`")]
+#[should_panic(expected = "is not a `mail`: missing field `to`")]
 async fn a_payload_of_another_shape_is_shown() {
     let test = TestEngine::new();
     test.engine().enqueue_raw("mail", "{}").submit().await.expect("admitted");

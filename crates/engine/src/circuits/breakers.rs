@@ -59,6 +59,12 @@ pub(crate) enum RunAdmission {
     Wait { delay: Duration, until: Timestamp },
 }
 
+impl RunAdmission {
+    fn go(key: &Arc<str>, generation: u64, probe: bool) -> Self {
+        Self::Go(CircuitCall { key: key.clone(), generation, probe })
+    }
+}
+
 /// What a circuit is changed with.
 pub(crate) struct CircuitPlace<'a> {
     store: &'a dyn Store,
@@ -143,9 +149,7 @@ impl CircuitMemory {
         let settings = place.config.circuit(key);
         let known = self.fresh(place.store, key).await?;
         match known.found.circuit.admit(job, &settings, known.now()) {
-            CircuitAdmission::Go { generation } => {
-                Ok(RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: false }))
-            }
+            CircuitAdmission::Go { generation } => Ok(RunAdmission::go(key, generation, false)),
             CircuitAdmission::Wait { until } => {
                 let delay = known.now().until(until);
                 // Its kind is not claimed any more while the circuit is open; what was claimed before comes back as
@@ -170,9 +174,7 @@ impl CircuitMemory {
             let Some(generation) = next.take_probe(&settings, now) else {
                 // Others have all tries, or know already how they ended.
                 return Ok(match next.admit(job, &settings, now) {
-                    CircuitAdmission::Go { generation } => {
-                        RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: false })
-                    }
+                    CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, false),
                     CircuitAdmission::Wait { until } => RunAdmission::Wait { delay: now.until(until), until },
                     CircuitAdmission::Probe => continue,
                 });
@@ -187,7 +189,7 @@ impl CircuitMemory {
                     tell(place.events, key, &change, None, now);
                 }
                 self.keep(key, StoredCircuit { revision, ..next }, now);
-                return Ok(RunAdmission::Go(CircuitCall { key: key.clone(), generation, probe: true }));
+                return Ok(RunAdmission::go(key, generation, true));
             }
         }
         // Whoever else is so busy with it tries it too.

@@ -318,6 +318,7 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
         self.tell_of_queues().await;
         let parts = self.parts()?;
         parts.executor.kinds.check()?;
+        parts.executor.engine.parts.config.check()?;
         parts.needs.check(&parts.executor.engine.parts.config)?;
         prepare_isolation(&parts.executor).await?;
         WorkerHandle::start(parts).await

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop::circuits::CircuitSettings;
 use backstop::limits::{LimitProblem, RunLimit, RunRate};
 use backstop::prelude::*;
 use backstop::{Config, JobId, QueueConfig};
@@ -171,4 +172,24 @@ async fn a_limit_that_cannot_be_meant_is_refused() {
         }
     }
     assert!(engine.limits().list().await.expect("the model is there").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_let_nothing_through_are_refused_when_a_worker_starts() {
+    // H3, H5
+    let mut never = CircuitSettings::default();
+    never.probes = 0;
+    let zero = RunLimit { concurrency: Some(0), ..RunLimit::new("zero") };
+    let empty = QueueConfig::default().rate(0, Duration::from_secs(1));
+    for (config, problem) in [
+        (Config::default().run_limit(zero), "limit `zero` cannot be used: concurrency is invalid"),
+        (Config::default().queue("default", empty), "limit `queue:default` cannot be used: rate is invalid"),
+        (
+            Config::default().circuit_settings("smtp", never),
+            "circuit `smtp` cannot be used: probes is invalid",
+        ),
+    ] {
+        let told = worker(&engine_with(config)).start().await.err().expect("refused").to_string();
+        assert!(told.contains(problem), "{told}");
+    }
 }

@@ -251,7 +251,7 @@ pub async fn a_plan_drives_a_job_once(w: Fixture) {
     assert_eq!(w.record(id(1)).await.needs(), Some("1.4"), "marks are stored");
     let worker = w.worker(1).await;
     let taken = w.take(worker).await;
-    assert_eq!(taken.record.needs(), Some("1.4"), "whoever claims it sees what it needs");
+    assert_eq!(taken.record.needs(), Some("1.4"), "the worker that claims it sees what it needs");
     w.finish(&taken, success(&taken)).await;
     assert_eq!(w.record(id(1)).await.plan(), Some(&PlanId::from_number(7)), "also when it is done");
 }
