@@ -100,6 +100,9 @@ fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Re
     Ok(())
 }
 
+/// The highest version of a payload: stores keep a mark beside it in the same number.
+const HIGHEST_VERSION: u32 = (1 << 31) - 1;
+
 /// Refuses what some database cannot hold or some terminal would obey.
 fn check_text(field: &'static str, text: &str, limit: usize) -> Result<(), Refusal> {
     // Bytes bound characters, so the common short text is never counted.
@@ -136,6 +139,8 @@ fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
         ("business_key", spec.business_key.as_deref()),
         ("ordering_key", spec.ordering_key.as_deref()),
         ("correlation_id", spec.correlation_id.as_deref()),
+        ("limit_key", spec.needs.as_deref().and_then(|needs| needs.limit_key.as_deref())),
+        ("single_instance", spec.needs.as_deref().and_then(|needs| needs.single_instance.as_deref())),
     ];
     for (field, key) in keys {
         if let Some(key) = key {
@@ -145,6 +150,10 @@ fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
             check_text(field, key, limits.key_chars)?;
         }
     }
+    if spec.version > HIGHEST_VERSION {
+        return Err(Refusal::invalid("version", format!("it is at most {HIGHEST_VERSION}")));
+    }
+    spec.needs.as_deref().map_or(Ok(()), |needs| needs.check(spec, limits))?;
     if spec.tags.len() > limits.tags {
         return Err(Refusal::TooLarge {
             field: "tags",
@@ -190,6 +199,7 @@ fn check_times(job: &NewJob, limits: &Limits) -> Result<(), Refusal> {
         ("delay_ms", delay),
         ("timeout_ms", policy.timeout),
         ("max_wait_ms", policy.max_wait),
+        ("max_deferral_ms", policy.max_deferral),
         ("backoff.base_ms", Some(policy.backoff.base)),
         ("backoff.cap_ms", Some(policy.backoff.cap)),
     ];

@@ -82,7 +82,7 @@ mod tests {
         let mut spec = Spec::new(JobId::from_u128(1), "work", "{}");
         spec.expires_at = Some(NOW);
         let mut record = Record::new(&spec, NOW);
-        assert!(record.expire(now));
+        assert!(record.expire(&spec, now));
         (StoredJob { spec, created_at: NOW }, record)
     }
 
@@ -111,7 +111,7 @@ mod tests {
         record.operate(&job, &crate::job::Operation::Retry, later).unwrap();
         record.expires_at = Some(NOW);
         let again = later.after(Duration::from_secs(5));
-        assert!(record.expire(again));
+        assert!(record.expire(&job.spec, again));
         assert_eq!(record.alert().map(|mark| mark.suppressed), Some(1));
         assert_eq!(Notice::of(&job, &record, None, None, again), None);
     }

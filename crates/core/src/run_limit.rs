@@ -6,7 +6,9 @@
 
 mod bucket;
 mod rooms;
+mod shared;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,10 @@ use serde::{Deserialize, Serialize};
 
 pub use bucket::RunBucket;
 pub use rooms::{RunRooms, RunUse};
+pub use shared::{KeyBucket, SharedHold, SharedRooms, SharedUse};
 
 use crate::admit;
-use crate::job::{WaitDetail, WaitReason};
+use crate::job::{MOST_PERMITS, WaitDetail, WaitReason};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::time::{Timestamp, millis};
@@ -30,6 +33,24 @@ const MOST_RUNS: u64 = 1_000_000;
 
 /// The longest time that a rate counts starts in.
 const LONGEST_RATE: Duration = Duration::from_secs(366 * 86_400);
+
+/// Weights that one limit can give.
+const MOST_WEIGHTS: usize = 10_000;
+
+/// The largest share of turns that one key can have.
+const MOST_WEIGHT: u32 = 100;
+
+/// What a limit counts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CountBy {
+    /// All runs that it is about.
+    #[default]
+    All,
+    /// Those of each `limit_key` apart; jobs without one are not its business.
+    Key,
+}
 
 /// How runs of some jobs are limited, on all workers together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +68,9 @@ pub struct RunLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub kind: Option<Arc<str>>,
+    /// What it counts together.
+    #[serde(default, skip_serializing_if = "CountBy::is_all")]
+    pub by: CountBy,
     /// So many run at once, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000))]
@@ -54,6 +78,14 @@ pub struct RunLimit {
     /// So many start in a time, at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RunRate>,
+    /// So many permits there are: the limit is a pool of this name, whose permits jobs ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1_000_000))]
+    pub permits: Option<u32>,
+    /// How many jobs a key may start when its turn comes, for keys that may start more than one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u32>))]
+    pub weights: BTreeMap<Arc<str>, u32>,
 }
 
 /// So many starts in a time: a bucket that holds `count` starts and is filled evenly, from empty to full in `per`.
@@ -74,7 +106,16 @@ impl RunLimit {
     /// A limit of this name that holds nothing back yet.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), queue: None, kind: None, concurrency: None, rate: None }
+        Self {
+            name: name.into(),
+            queue: None,
+            kind: None,
+            by: CountBy::All,
+            concurrency: None,
+            rate: None,
+            permits: None,
+            weights: BTreeMap::new(),
+        }
     }
 
     /// The limit of a queue, as its settings make it.
@@ -87,6 +128,12 @@ impl RunLimit {
     #[must_use]
     pub fn covers(&self, queue: &str, kind: &str) -> bool {
         self.may_cover_queue(queue) && self.kind.as_deref().is_none_or(|own| own == kind)
+    }
+
+    /// True when it counts all runs of its queue and kind, whatever else they share.
+    #[must_use]
+    pub const fn counts_all(&self) -> bool {
+        matches!(self.by, CountBy::All) && (self.concurrency.is_some() || self.rate.is_some())
     }
 
     /// True when it may be about jobs of this queue.
@@ -107,9 +154,12 @@ impl RunLimit {
         if let Some(kind) = &self.kind {
             admit::name("kind", kind, limits)?;
         }
-        if self.concurrency.is_none() && self.rate.is_none() {
-            return Err(Refusal::invalid("limit", "it limits nothing; give it a concurrency or a rate"));
+        let weighs = self.by == CountBy::Key && !self.weights.is_empty();
+        if self.concurrency.is_none() && self.rate.is_none() && self.permits.is_none() && !weighs {
+            let problem = "it limits nothing; give it a concurrency, a rate or permits";
+            return Err(Refusal::invalid("limit", problem));
         }
+        self.check_sharing(limits)?;
         if self.concurrency == Some(0) {
             let problem = "0 would let nothing run; pause the queue, or give 1 or more";
             return Err(Refusal::invalid("concurrency", problem));
@@ -118,6 +168,41 @@ impl RunLimit {
             return Err(Refusal::invalid("concurrency", format!("it is at most {MOST_RUNS}")));
         }
         self.rate.map_or(Ok(()), RunRate::check)
+    }
+
+    fn check_sharing(&self, limits: &Limits) -> Result<(), Refusal> {
+        if let Some(permits) = self.permits {
+            if permits == 0 || permits > MOST_PERMITS {
+                let problem = format!("give between 1 and {MOST_PERMITS}, or delete the pool");
+                return Err(Refusal::invalid("permits", problem));
+            }
+            if self.queue.is_some() || self.kind.is_some() || self.by == CountBy::Key {
+                let problem = "a pool is for all jobs that ask for its permits; leave queue, kind and by out";
+                return Err(Refusal::invalid("permits", problem));
+            }
+        }
+        if self.by == CountBy::All && !self.weights.is_empty() {
+            return Err(Refusal::invalid("weights", "they are those of keys; count by key"));
+        }
+        if self.weights.len() > MOST_WEIGHTS {
+            let (actual, limit) = (self.weights.len(), MOST_WEIGHTS);
+            return Err(Refusal::TooLarge { field: "weights", actual, limit, unit: "keys" });
+        }
+        for (key, weight) in &self.weights {
+            admit::name("weights", key, limits)?;
+            if *weight == 0 || *weight > MOST_WEIGHT {
+                let problem = format!("{weight} for {key:?}: give between 1 and {MOST_WEIGHT}");
+                return Err(Refusal::invalid("weights", problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CountBy {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    fn is_all(&self) -> bool {
+        *self == Self::All
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use backstop_core::{JobId, Timestamp, WorkerId};
-use backstop_sql::claim::{ClaimSteps, FoundInRooms, Room, save, take_all};
+use backstop_sql::claim::{ClaimSteps, FoundInRooms, FoundJobs, Room, save, take_all};
 use backstop_sql::columns::Columns;
 use backstop_sql::lanes;
 use backstop_sql::load;
 use backstop_sql::row::no_moment;
 use backstop_sql::statement::{Request, Statement};
+use backstop_sql::turns::TurnLane;
 use backstop_sql::{Pending, Query, Row, Session, SqlFailure, Transaction, Value, run_limits};
 use backstop_store::working_set::LaneKey;
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
@@ -19,8 +20,8 @@ use crate::sql;
 pub(crate) async fn claim(tx: &mut Transaction, claim: &Claim) -> Result<Claimed, SqlFailure> {
     let mut limits = run_limits::lock(tx, claim).await?;
     let mut steps = MysqlClaim::default();
-    let (set, taken) = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
-    save(tx, claim.worker, set, taken, vec![steps.deletes()], &limits).await
+    let taken = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
+    save(tx, claim.worker, taken, vec![steps.deletes()], &limits).await
 }
 
 /// A claim under way.
@@ -37,11 +38,22 @@ impl ClaimSteps for MysqlClaim {
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
         moment: Option<Timestamp>,
-    ) -> Pending<'a, (Timestamp, FoundInRooms)> {
+        ask: bool,
+    ) -> Pending<'a, FoundJobs> {
         Box::pin(async move {
             let (lanes, now) = self.reach(tx, claim, rooms, moment).await?;
+            let free = |room: usize| rooms.get(room).is_some_and(|room| room.free > 0);
+            let (turns, lanes): (Vec<_>, Vec<_>) = lanes.into_iter().partition(|(_, _, key)| key.shares);
+            let turns: Vec<TurnLane> = turns
+                .into_iter()
+                .filter(|(room, ..)| ask && free(*room))
+                .map(|(_, id, key)| (id, key))
+                .collect();
+            if !turns.is_empty() {
+                return Ok(FoundJobs { now, jobs: Vec::new(), turns });
+            }
             let quotas = quotas(tx, claim, rooms, &lanes, now).await?;
-            Ok((now, self.pick(tx, quotas, now).await?))
+            Ok(FoundJobs { now, jobs: self.pick(tx, quotas, now).await?, turns })
         })
     }
 }

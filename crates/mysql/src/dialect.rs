@@ -9,7 +9,7 @@ use crate::error::NO_TRANSACTION;
 use crate::list;
 use crate::shape::StatementShape::{self, Each, Insert, Once, Rows};
 use crate::shape::queries;
-use crate::sql::{self, archive, depth, document, duty, incident, line, worker};
+use crate::sql::{self, archive, depth, document, duty, incident, line, turn, worker};
 
 /// The dialect of MariaDB and MySQL.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +88,14 @@ statement_table! {
         InsertReady => &[Insert(&encode::READY, "")],
         LockDepths => &[Rows(depth::LOCK)],
         Depths => &[Rows(depth::DEPTHS)],
+        FirstTurns => &[Each(turn::FIRST)],
+        MoreTurns => &[Each(turn::MORE)],
+        TakeReady => &[Rows(turn::READY_TAKE)],
+        InsertTurns => &[Rows(turn::INSERT)],
+        DeleteTurns => &[Rows(turn::DELETE)],
+        PermitsHeld => &[Rows(turn::PERMITS_HELD)],
+        InsertPermits => &[Rows(turn::PERMITS_INSERT)],
+        DeletePermits => &[Rows(turn::PERMITS_DELETE)],
         InsertPlaces => &[Rows(line::PLACES_INSERT)],
         DeletePlaces => &[Rows(line::PLACES_DELETE)],
         InsertHeads => &[Rows(line::HEADS_INSERT)],

@@ -9,7 +9,7 @@ use backstop_sql::{Query, Value};
 pub(crate) mod roles;
 
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -287,6 +287,23 @@ const SIXTH: &[&str] = &[
         name VARBINARY(1024) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
 ];
 
+/// Jobs that share something (H5, H6): by what they need, and what runs hold. Programs of earlier versions do not claim
+/// from their lanes.
+const SEVENTH: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS backstop_turn (
+        lane BIGINT NOT NULL,
+        name VARBINARY(1100) NOT NULL,
+        run_at BIGINT NOT NULL,
+        id BINARY(16) NOT NULL,
+        PRIMARY KEY (lane, name, run_at, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+    "CREATE TABLE IF NOT EXISTS backstop_permit (
+        shared VARBINARY(1100) NOT NULL,
+        id BINARY(16) NOT NULL,
+        lane BIGINT NOT NULL,
+        amount BIGINT NOT NULL,
+        PRIMARY KEY (shared, id)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
+];
+
 /// The migrations that a database at `version` has not seen, each ending in the version it leads to.
 pub(crate) fn steps(version: i64) -> impl Iterator<Item = Vec<Query>> {
     let missing = (1..).zip(MIGRATIONS).filter(move |(leads_to, _)| *leads_to > version);
@@ -335,7 +352,7 @@ mod tests {
     #[test]
     fn every_table_is_known_by_name() {
         let tables = tables();
-        let later = ["purged", "document", "line", "place", "line_change", "depth"];
+        let later = ["purged", "document", "line", "place", "line_change", "depth", "turn", "permit"];
         let of_later = |table: &&SchemaTable| later.contains(&table.name);
         assert_eq!(tables.iter().filter(of_later).count(), later.len(), "{tables:?}");
         assert_eq!(

@@ -30,6 +30,7 @@ pub(crate) mod duty;
 pub(crate) mod incident;
 pub(crate) mod line;
 pub(crate) mod list;
+pub(crate) mod turn;
 pub(crate) mod worker;
 
 use std::time::Duration;
@@ -372,16 +373,24 @@ macro_rules! lanes {
     };
 }
 
+/// When the first job of a lane that may still start is due.
+macro_rules! first_due {
+    () => {
+        concat!(
+            "(SELECT r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE r.lane = l.id \
+             AND (r.expires_at IS NULL OR r.expires_at >= ",
+            clock!("?1"),
+            ") ORDER BY r.run_at, r.id LIMIT 1)"
+        )
+    };
+}
+
 /// With the first job of each lane that may still start, and NULL for a lane that has none: one statement for any
 /// number of lanes.
-pub(crate) const LANES_DUE: &str = lanes!(concat!(
-    "(SELECT r.run_at FROM backstop_ready r FORCE INDEX (PRIMARY) WHERE r.lane = l.id \
-     AND (r.expires_at IS NULL OR r.expires_at >= ",
-    clock!("?1"),
-    ") ORDER BY r.run_at, r.id LIMIT 1)"
-));
-/// Without a look: as if each lane had a job that has been due for ever.
-pub(crate) const LANES_OPEN: &str = lanes!("0");
+pub(crate) const LANES_DUE: &str = lanes!(first_due!());
+/// Without a look: as if each lane had a job that has been due for ever; but not those whose jobs take turns (H5).
+pub(crate) const LANES_OPEN: &str =
+    lanes!(concat!("CASE WHEN l.version < 2147483648 THEN 0 ELSE ", first_due!(), " END"));
 pub(crate) const HEADS: &str = "SELECT r.run_at, r.id FROM backstop_ready r FORCE INDEX (PRIMARY) \
      WHERE r.lane = ?1 AND r.run_at <= ?2 AND (r.expires_at IS NULL OR r.expires_at >= ?2) \
      ORDER BY r.run_at, r.id LIMIT ?3";

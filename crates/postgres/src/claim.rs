@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use backstop_core::Fence;
 use backstop_core::Timestamp;
-use backstop_sql::claim::{ClaimSteps, FoundInRooms, Room, save, take_all};
+use backstop_sql::claim::{ClaimSteps, FoundInRooms, FoundJobs, Room, save, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
+use backstop_sql::turns::TurnLane;
 use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 
@@ -26,8 +27,8 @@ pub(crate) async fn claim(
     let start = start(state, &claim.queues);
     let mut limits = run_limits::lock(tx, claim).await?;
     let mut steps = PostgresClaim { start: &start, update: None };
-    let (set, taken) = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
-    let claimed = save(tx, claim.worker, set, taken, Vec::new(), &limits).await?;
+    let taken = take_all(&mut steps, tx, claim, &mut limits.rooms).await?;
+    let claimed = save(tx, claim.worker, taken, Vec::new(), &limits).await?;
     learn(state, &tx.shared, &start, steps.update);
     Ok(claimed)
 }
@@ -46,18 +47,34 @@ impl ClaimSteps for PostgresClaim<'_> {
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
         moment: Option<Timestamp>,
-    ) -> Pending<'a, (Timestamp, FoundInRooms)> {
+        ask: bool,
+    ) -> Pending<'a, FoundJobs> {
         Box::pin(async move {
             let now = moment.map_or_else(|| tx.shared.moment(), Value::at);
-            let query = take_query(claim, now, rooms, self.start, false);
+            let text = if ask { sql::TAKE } else { sql::TAKE_PLAIN };
+            let query = take_query(text, claim, now, rooms, self.start, false);
             let mut picked = tx.one(query).await?.into_iter();
             // The moment is that of the statement: what was due by it must not seem to start before.
             let ClaimInfo { now, update, .. } = claim_info(claim, picked.next())?;
-            self.update = Some(update);
             let (shared, picked) = (tx.shared.clone(), picked.collect::<Vec<Row>>());
+            let ids = update.turns.clone().unwrap_or_default();
+            shared.lanes.meet(tx, ids.iter().copied()).await?;
+            let lane = |id: &i64| Ok((*id, (*shared.lanes.get(*id)?).clone()));
+            let turns = ids.iter().map(lane).collect::<Result<Vec<TurnLane>, SqlFailure>>()?;
+            if ask {
+                note_turns(&shared, rooms, &turns);
+            }
+            self.update = Some(update);
             meet_lanes(tx, &shared.lanes, &picked, 1).await?;
-            Ok((now, read(&shared, picked, rooms)?))
+            Ok(FoundJobs { now, jobs: read(&shared, picked, rooms)?, turns })
         })
+    }
+}
+
+/// Remembers in which queues jobs were due that take turns.
+fn note_turns(shared: &Shared, rooms: &[Room<'_>], turns: &[TurnLane]) {
+    for Room { queue, .. } in rooms {
+        shared.turns.note(&queue.queue, turns.iter().any(|(_, lane)| lane.queue == queue.queue));
     }
 }
 
@@ -85,6 +102,7 @@ pub(crate) fn claim_info(claim: &Claim, row: Option<Row>) -> Result<ClaimInfo, S
 
 /// The statement that takes jobs. `whole`: it writes the claim too.
 pub(crate) fn take_query(
+    text: &'static str,
     claim: &Claim,
     now: Value,
     rooms: &[Room<'_>],
@@ -104,7 +122,7 @@ pub(crate) fn take_query(
         Value::maybe_text(start.told.as_ref()),
         Value::Bool(whole),
     ];
-    Query::new(sql::TAKE, params)
+    Query::new(text, params)
 }
 
 /// Reads jobs that were taken out of `ready`, each with the index of its room. The lanes must be known.

@@ -95,6 +95,9 @@ pub(crate) struct CursorUpdate {
     /// The first job that could be seen in lanes, or the moment where there was none.
     #[serde(default)]
     reached: Option<Vec<(i64, i64, Uuid)>>,
+    /// Lanes with due jobs that take turns (H5), because of which nothing was taken.
+    #[serde(default)]
+    pub(crate) turns: Option<Vec<i64>>,
 }
 
 impl Cursors {

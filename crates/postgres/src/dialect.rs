@@ -7,7 +7,7 @@ use backstop_sql::{Dialect, Query, statement_table};
 use crate::error::NO_TRANSACTION;
 use crate::list;
 use crate::sql::insert::{self, Insert};
-use crate::sql::{self, archive, counts, document, incident};
+use crate::sql::{self, archive, counts, document, incident, turn};
 
 /// The dialect of PostgreSQL.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +86,14 @@ statement_table! {
         DeleteBusinessKeys => &[sql::KEYS_DELETE],
         LockDepths => &[counts::DEPTHS_LOCK],
         Depths => &[counts::DEPTHS],
+        FirstTurns => &[turn::FIRST],
+        MoreTurns => &[turn::MORE],
+        TakeReady => &[turn::READY_TAKE],
+        InsertTurns => &[turn::INSERT],
+        DeleteTurns => &[turn::DELETE],
+        PermitsHeld => &[turn::PERMITS_HELD],
+        InsertPermits => &[turn::PERMITS_INSERT],
+        DeletePermits => &[turn::PERMITS_DELETE],
         InsertPlaces => &[sql::PLACES_INSERT],
         DeletePlaces => &[sql::PLACES_DELETE],
         InsertHeads => &[sql::HEADS_INSERT],

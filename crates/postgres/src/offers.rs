@@ -80,7 +80,9 @@ impl Offers {
 fn waits_for(claim: &Claim, new: &NewJob) -> bool {
     let spec = &new.spec;
     let knows = || claim.kinds.iter().any(|known| known.covers(&spec.kind, spec.version));
+    // A job that takes turns is not taken by the statement that takes for offers.
     new.start == Start::Now
+        && spec.needs.is_none()
         && claim
             .queues
             .iter()

@@ -16,6 +16,7 @@ pub use name::Schema;
 /// Every migration, oldest first. The version of a database is the number of those it has seen.
 pub(crate) const MIGRATIONS: &[&[&str]] = &[
     FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH, EIGHTH, NINTH, TENTH, ELEVENTH, TWELFTH, THIRTEENTH,
+    FOURTEENTH,
 ];
 
 /// The newest version this program knows.
@@ -332,6 +333,27 @@ const THIRTEENTH: &[&str] = &[
     roles::PLACES_AS_KEYS,
     function::ENQUEUE_BOUNDED,
     cursor::TAKE,
+];
+
+/// Jobs that share something (H5, H6): by what they need, and what runs hold. Programs of earlier versions do not claim
+/// from their lanes.
+const FOURTEENTH: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS backstop.turn (
+        lane integer NOT NULL,
+        key text COLLATE \"C\" NOT NULL,
+        run_at bigint NOT NULL,
+        id uuid NOT NULL,
+        PRIMARY KEY (lane, key, run_at, id))",
+    "CREATE TABLE IF NOT EXISTS backstop.permit (
+        shared text COLLATE \"C\" NOT NULL,
+        id uuid NOT NULL,
+        lane integer NOT NULL,
+        amount bigint NOT NULL,
+        PRIMARY KEY (shared, id))",
+    roles::TURNS_AS_KEYS,
+    roles::PERMITS_AS_CLAIMS,
+    cursor::TAKE,
+    cursor::PEEK,
 ];
 
 /// How an index is made beside everything that is going on.

@@ -54,6 +54,7 @@ const WORKER: WorkerId = WorkerId::from_u128(7);
 
 /// What the later migrations have added, taken away again: a database of the first version.
 const BACK_TO_THE_FIRST: &[&str] = &[
+    "DROP TABLE backstop.turn, backstop.permit",
     "DROP TABLE backstop.line, backstop.place, backstop.line_change",
     "ALTER TABLE backstop.lane DROP COLUMN empty_since, DROP COLUMN retired",
     "DROP INDEX backstop.incident_kind",

@@ -30,12 +30,17 @@ impl Server for PostgresServer {
     fn claim<'a>(&'a self, tx: &'a mut Transaction, claim: &'a Claim) -> Pending<'a, Claimed> {
         Box::pin(async move {
             let rounds = rounds(&claim.queues);
-            let claimed = match &*rounds {
-                // In one statement if that can be, in a transaction otherwise.
+            // In one statement if that can be, in a transaction otherwise.
+            let short = match &*rounds {
                 [round] if short_claim::is_plain(&self.0, &tx.shared, claim, round) => {
                     short_claim::take(tx, &self.0, claim, &rooms(round, usize::MAX)).await
                 }
-                _ => claim::claim(tx, &self.0, claim).await,
+                _ => Ok(None),
+            };
+            let claimed = match short {
+                Ok(None) => claim::claim(tx, &self.0, claim).await,
+                Ok(Some(claimed)) => Ok(claimed),
+                Err(failure) => Err(failure),
             };
             if matches!(&claimed, Err(SqlFailure::Again(problem)) if problem.contains(sql::CLAIM_KEY)) {
                 // The number that was drawn is that of a claim which is still there.

@@ -12,38 +12,43 @@ use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
 
 use crate::claim::{ClaimInfo, claim_info, learn, read, start, take_query};
 use crate::cursors::{ClaimStart, CursorUpdate};
+use crate::sql;
 use crate::state::ServerState;
 
-/// True when one statement is enough: nothing is claimed ahead, no limit has to be locked (H5), and nobody listens for
-/// starts, which would have to be reported in the order of the commits.
+/// True when one statement is enough: nothing is claimed ahead, no limit has to be locked and no job takes turns (H5),
+/// and nobody listens for starts, which would have to be reported in the order of the commits.
 pub(crate) fn is_plain(state: &ServerState, shared: &Shared, claim: &Claim, round: &[&ClaimQueue]) -> bool {
     let unheard = state.short_claims || !shared.observer().wants_events();
     let unlimited = claim.limits_in_reach().next().is_none();
-    unheard && unlimited && round.iter().all(|queue| queue.start >= queue.limit)
+    let plain = |queue: &&ClaimQueue| queue.start >= queue.limit && !shared.turns.is_due(&queue.queue);
+    unheard && unlimited && round.iter().all(plain)
 }
 
-/// Takes due jobs.
+/// Takes due jobs; none when some are due that take turns, and nothing was taken.
 pub(crate) async fn take(
     tx: &mut Transaction,
     state: &ServerState,
     claim: &Claim,
     rooms: &[Room<'_>],
-) -> Result<Claimed, SqlFailure> {
+) -> Result<Option<Claimed>, SqlFailure> {
     let shared = tx.shared.clone();
     let start = start(state, &claim.queues);
     let answer = TakenClaim::read(claim, tx.one_alone(query(&shared, claim, rooms, &start)).await?)?;
+    if answer.update.turns.is_some() {
+        return Ok(None);
+    }
     meet_lanes(tx, &shared.lanes, &answer.rows, 1).await?;
     let claimed = answer.hand_out(state, &shared, claim, rooms, &start)?;
     if state.short_claims && !claimed.jobs.is_empty() {
         let started = |of: &ClaimedJob| event::started(of.job.spec.header(), of.record.runs, claimed.now);
         tx.tell_of(claimed.jobs.iter().filter(|of| of.is_started()).map(started).collect());
     }
-    Ok(claimed)
+    Ok(Some(claimed))
 }
 
 /// The query that takes due jobs, from where to begin.
 pub(crate) fn query(shared: &Shared, claim: &Claim, rooms: &[Room<'_>], start: &ClaimStart) -> Query {
-    take_query(claim, shared.moment(), rooms, start, true)
+    take_query(sql::TAKE, claim, shared.moment(), rooms, start, true)
 }
 
 /// What the query answered.

@@ -79,6 +79,7 @@ pub(crate) mod document;
 pub(crate) mod incident;
 pub(crate) mod insert;
 pub(crate) mod list;
+pub(crate) mod turn;
 
 // Transactions.
 
@@ -330,6 +331,10 @@ pub(crate) const LINE_PLACE: &str = "SELECT (SELECT l.head FROM backstop.line l 
 
 /// Programs of earlier versions start all that they take, and do not say that they hold suspects.
 pub(crate) const TAKE: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, \
+     coalesce($9::text::jsonb, '{}') || '{\"holds_suspects\": true, \"asks_for_turns\": true}'::jsonb, $10) \
+     p(now bigint, id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
+/// For who knows of the jobs that take turns.
+pub(crate) const TAKE_PLAIN: &str = "SELECT * FROM backstop.take($1, $2, $3, $4, $5, $6, $7, $8, \
      coalesce($9::text::jsonb, '{}') || '{\"holds_suspects\": true}'::jsonb, $10) \
      p(now bigint, id uuid, lane integer, created_at bigint, run_at bigint, payload text, extras record, past record)";
 pub(crate) const PEEK: &str = "SELECT p.now, p.next_due, p.news, coalesce((SELECT d.revision FROM backstop.document d \

@@ -8,6 +8,7 @@ use backstop_core::job::{Spec, State};
 use backstop_core::run_limit::{RunLimit, RunRooms};
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::run_limits::{ClaimPart, part_queues};
+use backstop_store::turns::{self, TurnInput, TurnPlan};
 use backstop_store::working_set::claim_row::{Slot, shares};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
@@ -19,6 +20,7 @@ use crate::session::Pending;
 use crate::shared::Shared;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
+use crate::turns::{FoundTurns, TurnLane};
 use crate::value::Value;
 
 /// The queues in pieces in which each is named once: what the first takes must not be seen by the second.
@@ -69,17 +71,29 @@ pub type TakenJob = (JobId, bool);
 /// Jobs that were found, each with the index of its room.
 pub type FoundInRooms = Vec<(usize, LoadedJob)>;
 
+/// What a look for due jobs gave.
+pub struct FoundJobs {
+    /// The moment of the claim.
+    pub now: Timestamp,
+    /// The jobs that were taken out of `ready`.
+    pub jobs: FoundInRooms,
+    /// Lanes with due jobs that take turns: then nothing was taken, unless that was known already (H5).
+    pub turns: Vec<TurnLane>,
+}
+
 /// How one server finds due jobs and takes them out of `ready`.
 pub trait ClaimSteps: Send {
     /// Takes them out of queues that differ, all in one go, and answers the moment of the claim with them. `moment` is
-    /// that of an earlier call of the same claim. A worker that is not live is refused.
+    /// that of an earlier call of the same claim. A worker that is not live is refused. Jobs that take turns are never
+    /// taken; with `ask` their lanes are answered where some are due.
     fn find<'a>(
         &'a mut self,
         tx: &'a mut Transaction,
         claim: &'a Claim,
         rooms: &'a [Room<'a>],
         moment: Option<Timestamp>,
-    ) -> Pending<'a, (Timestamp, FoundInRooms)>;
+        ask: bool,
+    ) -> Pending<'a, FoundJobs>;
 }
 
 /// What a claim has taken so far.
@@ -87,19 +101,22 @@ pub trait ClaimSteps: Send {
 struct TakenJobs {
     set: Option<WorkingSet>,
     taken: Vec<TakenJob>,
+    held_until: Option<Timestamp>,
 }
 
 impl TakenJobs {
-    /// Takes from queues that differ, best first for each of them.
+    /// Takes from queues that differ, best first for each of them. With `ask`, answers where jobs are due that take
+    /// turns; then nothing is taken.
     async fn serve(
         &mut self,
         steps: &mut dyn ClaimSteps,
         tx: &mut Transaction,
         claim: &Claim,
         rooms: &[Room<'_>],
-    ) -> Result<(), SqlFailure> {
+        ask: bool,
+    ) -> Result<Vec<TurnLane>, SqlFailure> {
         let moment = self.set.as_ref().map(|set| set.now);
-        let (now, mut found) = steps.find(tx, claim, rooms, moment).await?;
+        let FoundJobs { now, jobs: mut found, turns } = steps.find(tx, claim, rooms, moment, ask).await?;
         in_order(claim, &mut found);
         let set = self.set.get_or_insert_with(|| tx.working_set(now));
         let mut started_of = vec![0; rooms.len()];
@@ -112,14 +129,15 @@ impl TakenJobs {
             self.taken.push((id, started));
             started_of[room] += usize::from(started);
         }
-        Ok(())
+        Ok(turns)
     }
 
     fn spec(&self, id: JobId) -> Option<&Spec> {
         self.set.as_ref().and_then(|set| set.job(id)).map(|loaded| &loaded.job.spec)
     }
 
-    /// Takes from a queue that limits may be about, as long as they leave room for more.
+    /// Takes from a queue that limits may be about, as long as they leave room for more. With `ask`, as
+    /// [`TakenJobs::serve`] has it.
     async fn serve_limited(
         &mut self,
         steps: &mut dyn ClaimSteps,
@@ -127,16 +145,20 @@ impl TakenJobs {
         claim: &Claim,
         mut queue: ClaimQueue,
         limits: &mut RunRooms,
-    ) -> Result<(), SqlFailure> {
+        ask: bool,
+    ) -> Result<Vec<TurnLane>, SqlFailure> {
         loop {
             let before = self.taken.len();
             let most = ClaimRow::MOST - before;
             let Some(ClaimPart { claim: part, limited }) = ClaimPart::of(claim, &queue, limits, most) else {
-                return Ok(());
+                return Ok(Vec::new());
             };
             let wanted: Vec<&ClaimQueue> = part.queues.iter().collect();
             let asked = wanted.first().map_or(0, |queue| queue.limit);
-            self.serve(steps, tx, &part, &rooms(&wanted, most)).await?;
+            let turns = self.serve(steps, tx, &part, &rooms(&wanted, most), ask).await?;
+            if !turns.is_empty() {
+                return Ok(turns);
+            }
             for (id, started) in &self.taken[before..] {
                 if let Some(spec) = self.spec(*id) {
                     limits.take(&spec.queue, &spec.kind);
@@ -145,9 +167,47 @@ impl TakenJobs {
                 queue.start = queue.start.saturating_sub(usize::from(*started));
             }
             if !limited || self.taken.len() - before < asked {
-                return Ok(());
+                return Ok(Vec::new());
             }
         }
+    }
+
+    /// Takes from a queue in which jobs are due that take turns (H5).
+    async fn serve_turns(
+        &mut self,
+        steps: &mut dyn ClaimSteps,
+        tx: &mut Transaction,
+        claim: &Claim,
+        queue: &ClaimQueue,
+        (limits, turns): (&mut RunRooms, &mut FoundTurns),
+    ) -> Result<(), SqlFailure> {
+        let before = self.taken.len();
+        let limit = queue.limit.min(ClaimRow::MOST - before);
+        let last = tx.shared.turns.last.of(&queue.queue);
+        let first = plan(tx, claim, queue, &last, limit, true, (limits, turns)).await?;
+        if first.plain > 0 {
+            let plain = ClaimQueue { limit: first.plain, ..queue.clone() };
+            self.serve_limited(steps, tx, claim, plain, limits, false).await?;
+        }
+        let got = self.taken.len() - before;
+        let rest = plan(tx, claim, queue, &last, limit - got, false, (limits, turns)).await?;
+        let mut to_start = self.taken[before..].iter().filter(|(_, started)| *started).count();
+        to_start = queue.start.saturating_sub(to_start);
+        for loaded in turns.take(tx, &queue.queue, &rest).await? {
+            let id = loaded.job.spec.id;
+            let started = to_start > 0 && loaded.record.starts_when_claimed();
+            to_start -= usize::from(started);
+            limits.take(&loaded.job.spec.queue, &loaded.job.spec.kind);
+            if let Some(set) = &mut self.set {
+                set.put_dequeued(loaded);
+                set.take(id, started);
+            }
+            self.taken.push((id, started));
+        }
+        if let Some(last) = if got == first.plain { first.last } else { rest.last } {
+            tx.shared.turns.last.note(&queue.queue, &last);
+        }
+        Ok(())
     }
 
     /// Jobs come in the order of the queues that were asked for, whichever were served first.
@@ -157,9 +217,91 @@ impl TakenJobs {
         taken.sort_by_cached_key(|(id, _)| self.spec(*id).and_then(|spec| place(&spec.queue)));
         self.taken.extend(taken);
     }
+
+    /// Looks under the keys of lanes, and takes from their queues (H5).
+    async fn serve_sharing(
+        &mut self,
+        steps: &mut dyn ClaimSteps,
+        tx: &mut Transaction,
+        claim: &Claim,
+        (queues, lanes): (&[&ClaimQueue], Vec<TurnLane>),
+        limits: &mut RunRooms,
+    ) -> Result<(), SqlFailure> {
+        let now = self.set.as_ref().map(|set| set.now).ok_or_else(row::no_moment)?;
+        let mut turns = FoundTurns::look(tx, claim, lanes, now).await?;
+        for queue in queues {
+            self.serve_turns(steps, tx, claim, queue, (limits, &mut turns)).await?;
+        }
+        self.held_until = self.held_until.into_iter().chain(turns.rooms.held_until()).min();
+        Ok(())
+    }
+
+    /// Takes from queues that differ.
+    async fn serve_round(
+        &mut self,
+        steps: &mut dyn ClaimSteps,
+        tx: &mut Transaction,
+        claim: &Claim,
+        round: &[&ClaimQueue],
+        limits: &mut RunRooms,
+    ) -> Result<(), SqlFailure> {
+        let in_reach: Vec<&RunLimit> = claim.limits_in_reach().collect();
+        let before = self.taken.len();
+        let (free, limited) = part_queues(&in_reach, round);
+        let mut out_of_order = !limited.is_empty();
+        if limited.is_empty() || !free.is_empty() {
+            let lanes = self.serve(steps, tx, claim, &rooms(&free, ClaimRow::MOST - before), true).await?;
+            if !lanes.is_empty() {
+                let shares = |queue: &str| lanes.iter().any(|(_, lane)| *lane.queue == *queue);
+                let (sharing, others): (Vec<_>, Vec<_>) =
+                    free.iter().copied().partition(|wanted| shares(&wanted.queue));
+                self.serve(steps, tx, claim, &rooms(&others, ClaimRow::MOST - before), false).await?;
+                self.serve_sharing(steps, tx, claim, (&sharing, lanes), limits).await?;
+                out_of_order = true;
+            }
+        }
+        for queue in limited {
+            let lanes = self.serve_limited(steps, tx, claim, queue.clone(), limits, true).await?;
+            if !lanes.is_empty() {
+                self.serve_sharing(steps, tx, claim, (&[queue], lanes), limits).await?;
+            }
+        }
+        if out_of_order {
+            self.sort_by_queue(claim, before);
+        }
+        Ok(())
+    }
 }
 
-/// Takes all that a claim gets, queue by queue where some are named twice or limits may be about them (H5).
+/// What jobs that take turns get in a queue, with as many of them read as that needs.
+async fn plan(
+    tx: &mut Transaction,
+    claim: &Claim,
+    queue: &ClaimQueue,
+    last: &str,
+    limit: usize,
+    with_plain: bool,
+    (limits, turns): (&mut RunRooms, &mut FoundTurns),
+) -> Result<TurnPlan, SqlFailure> {
+    loop {
+        let (stacks, rooms, aging) = (turns.of(&queue.queue), &turns.rooms, claim.aging);
+        let plan = turns::plan(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms });
+        if plan.needs_more.is_empty() {
+            return Ok(plan);
+        }
+        turns.read_more(tx, &queue.queue, &plan.needs_more).await?;
+    }
+}
+
+/// What a claim took.
+pub struct TakenClaim {
+    set: WorkingSet,
+    taken: Vec<TakenJob>,
+    held_until: Option<Timestamp>,
+}
+
+/// Takes all that a claim gets, queue by queue where some are named twice, limits may be about them, or jobs take turns
+/// (H5).
 ///
 /// # Errors
 /// Those of the connection.
@@ -168,28 +310,18 @@ pub async fn take_all(
     tx: &mut Transaction,
     claim: &Claim,
     limits: &mut RunRooms,
-) -> Result<(WorkingSet, Vec<TakenJob>), SqlFailure> {
-    let in_reach: Vec<&RunLimit> = claim.limits_in_reach().collect();
+) -> Result<TakenClaim, SqlFailure> {
     let mut jobs = TakenJobs::default();
     for round in rounds(&claim.queues) {
-        let before = jobs.taken.len();
-        let (free, limited) = part_queues(&in_reach, &round);
-        if in_reach.is_empty() || !free.is_empty() {
-            jobs.serve(steps, tx, claim, &rooms(&free, ClaimRow::MOST - before)).await?;
-        }
-        for queue in limited {
-            jobs.serve_limited(steps, tx, claim, queue.clone(), limits).await?;
-        }
-        if !in_reach.is_empty() {
-            jobs.sort_by_queue(claim, before);
-        }
+        jobs.serve_round(steps, tx, claim, &round, limits).await?;
     }
     if jobs.set.is_none() {
         // Whether the worker lives, and what time it is, is told all the same.
-        jobs.serve(steps, tx, claim, &[]).await?;
+        jobs.serve(steps, tx, claim, &[], false).await?;
     }
-    let TakenJobs { set, taken } = jobs;
-    set.map(|set| (set, taken)).ok_or_else(row::no_moment)
+    let TakenJobs { set, taken, held_until } = jobs;
+    let set = set.ok_or_else(row::no_moment)?;
+    Ok(TakenClaim { set, taken, held_until: held_until.into_iter().chain(limits.held_until()).min() })
 }
 
 /// A claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
@@ -214,12 +346,11 @@ pub fn row_of(worker: WorkerId, now: Timestamp, mut taken: Vec<TakenJob>) -> Cla
 pub async fn save(
     tx: &mut Transaction,
     worker: WorkerId,
-    set: WorkingSet,
-    taken: Vec<TakenJob>,
+    TakenClaim { set, taken, held_until }: TakenClaim,
     mut first: Vec<Request>,
     limits: &LockedLimits,
 ) -> Result<Claimed, SqlFailure> {
-    let (now, held_until) = (set.now, limits.rooms.held_until());
+    let now = set.now;
     if taken.is_empty() {
         tx.commit(first).await?;
         return Ok(Claimed { held_until, ..Claimed::nothing(now) });

@@ -165,7 +165,8 @@ async fn find(
 fn names(lanes: &BTreeSet<LaneKey>) -> Columns {
     let mut columns = Columns::default();
     for lane in lanes {
-        columns.row().text(&lane.queue).text(&lane.kind).int(lane.version).int(lane.priority.level());
+        let version = lane.stored_version();
+        columns.row().text(&lane.queue).text(&lane.kind).int(version).int(lane.priority.level());
     }
     columns
 }
@@ -180,5 +181,6 @@ pub fn read(row: &mut Row) -> Result<(i64, LaneKey), SqlFailure> {
     let level = row.int()?;
     let priority = Priority::from_level(level)
         .ok_or_else(|| SqlFailure::Unreadable(format!("lane {id} has priority {level}")))?;
-    Ok((id, LaneKey { queue, kind, version, priority }))
+    let lane = LaneKey { queue, kind, version: 0, priority, shares: false };
+    Ok((id, lane.with_stored_version(version)))
 }

@@ -54,6 +54,7 @@ mod store;
 pub mod submit;
 mod term;
 pub mod transaction;
+pub mod turns;
 pub mod value;
 mod worker;
 mod write;

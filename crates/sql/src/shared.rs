@@ -13,6 +13,7 @@ use crate::access::Access;
 use crate::connection::Backend;
 use crate::hold::Context;
 use crate::lanes::Lanes;
+use crate::turns::TurnMemory;
 use crate::value::Value;
 
 /// How a store is to behave.
@@ -39,6 +40,8 @@ pub struct Shared {
     pub(crate) totals: KnownTotals,
     pub(crate) held_jobs: HeldJobs,
     pub(crate) commit_order: CommitOrder,
+    /// What is known of jobs that take turns (H5).
+    pub turns: TurnMemory,
     /// What is known of the counter of fences.
     pub fences: Fences,
     statements: AtomicU64,
@@ -55,6 +58,7 @@ impl Shared {
             settings,
             backend,
             lanes: Lanes::default(),
+            turns: TurnMemory::default(),
             totals: KnownTotals::default(),
             held_jobs: HeldJobs::default(),
             commit_order: CommitOrder::default(),

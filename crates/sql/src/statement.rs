@@ -90,6 +90,23 @@ pub enum Statement {
     DocumentBodies,
     /// Rows `queue, kind`, each of which may be empty for all: both, and `running, pending` (H5).
     RunCounts,
+    /// Rows `lane, from, to, keys, heads, moment`: of so many keys of a lane between two bounds, `lane, key, run_at, id`
+    /// of the first due jobs, so many of each, and its extras (H5).
+    FirstTurns,
+    /// Rows `lane, key, heads, moment`: `lane, key, run_at, id` of the first due jobs of keys.
+    MoreTurns,
+    /// Rows `lane, run_at, id`: the `id` of those that are in `ready`, locked, without those that others hold.
+    TakeReady,
+    /// Rows `lane, key, run_at, id`: jobs that take turns, whether they are there or not.
+    InsertTurns,
+    /// Rows `lane, key, run_at, id`.
+    DeleteTurns,
+    /// Rows `shared`: `shared, lane, amount` of what runs hold.
+    PermitsHeld,
+    /// Rows `shared, id, lane, amount`: what runs hold, whether they are there or not.
+    InsertPermits,
+    /// Rows `shared, id`.
+    DeletePermits,
     /// Rows `key, id`: jobs that join lines, in this order (L21).
     InsertPlaces,
     /// Rows `id`: jobs that do not wait in a line any more.

@@ -66,6 +66,15 @@ fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Reques
     out.rows(Statement::DeleteReady, gone, |row, gone| {
         row.maybe_int(lanes.of(&gone.lane)).at(gone.run_at).job(gone.id);
     });
+    out.rows(Statement::DeleteTurns, &writes.turns_out, |row, turn| {
+        row.maybe_int(lanes.of(&turn.lane)).text(&turn.key).at(turn.run_at).job(turn.id);
+    });
+    out.rows(Statement::InsertTurns, &writes.turns_in, |row, turn| {
+        row.maybe_int(lanes.of(&turn.lane)).text(&turn.key).at(turn.run_at).job(turn.id);
+    });
+    out.rows(Statement::DeletePermits, &writes.permits_out, |row, permit| {
+        row.text(&permit.shared.text()).job(permit.id);
+    });
     out.try_rows(Statement::SaveRecords, &writes.records_in, |row, record| {
         encode::record(row, record, lanes.of(&record.lane))
     })?;

@@ -9,8 +9,9 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use backstop_core::job::{Stale, StoredJob};
-use backstop_core::run_limit::RunRooms;
+use backstop_core::run_limit::{RunRooms, SharedRooms};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
+use backstop_store::turns::{TurnInput, TurnPlan, TurnStack, plan as turns_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
 
@@ -21,6 +22,7 @@ use crate::rows::{self, LaneRow, StateRow};
 use crate::run_limits;
 use crate::sql;
 use crate::transaction::{WriteTransaction, stale};
+use crate::turns;
 use crate::worker::LiveWorkers;
 
 /// Takes due jobs for a worker.
@@ -29,7 +31,7 @@ pub(crate) fn claim(tx: &mut WriteTransaction<'_>, claim: &Claim) -> Result<Clai
     // The counts of lanes are about to be read.
     tx.flush()?;
     let rooms = run_limits::rooms(tx.conn, claim, tx.now)?;
-    let mut taking = Taking { claim, fence: None, jobs: Vec::new(), rooms };
+    let mut taking = Taking { claim, fence: None, jobs: Vec::new(), rooms, held_until: None };
     let mut named: HashSet<&str> = HashSet::new();
     for (wanted, lanes) in reachable(tx.conn, tx.lanes, claim)? {
         if !named.insert(&wanted.queue) {
@@ -39,7 +41,14 @@ pub(crate) fn claim(tx: &mut WriteTransaction<'_>, claim: &Claim) -> Result<Clai
         taking.take_from(tx, wanted, &lanes)?;
     }
     run_limits::keep(tx.conn, &taking.rooms)?;
-    Ok(Claimed { jobs: taking.jobs, now: tx.now, held_until: taking.rooms.held_until() })
+    let held_until = taking.rooms.held_until().into_iter().chain(taking.held_until).min();
+    Ok(Claimed { jobs: taking.jobs, now: tx.now, held_until })
+}
+
+/// What a claim may still take from one queue, and start of that.
+struct QueueRoom {
+    left: usize,
+    to_start: usize,
 }
 
 /// A claim under way.
@@ -50,6 +59,8 @@ struct Taking<'a> {
     jobs: Vec<ClaimedJob>,
     /// What limits leave room for (H5).
     rooms: RunRooms,
+    /// When something shared that had no room lets another job start.
+    held_until: Option<Timestamp>,
 }
 
 impl Taking<'_> {
@@ -59,17 +70,88 @@ impl Taking<'_> {
         wanted: &ClaimQueue,
         lanes: &[Arc<LaneRow>],
     ) -> Result<(), SqliteFailure> {
-        let mut merge = Merge::over(self.claim, lanes, wanted.limit);
-        let (mut taken, mut at_once) = (0, 0);
-        while taken < wanted.limit
-            && let Some((stored, job)) = merge.next(tx, &self.rooms)?
-        {
-            self.rooms.take(&job.spec.queue, &job.spec.kind);
-            let started = at_once < wanted.start && stored.record.starts_when_claimed();
-            self.take(tx, stored, job, started)?;
-            taken += 1;
-            at_once += usize::from(started);
+        let (sharing, plain): (Vec<_>, Vec<_>) = lanes.iter().cloned().partition(|lane| lane.shares);
+        let mut room = QueueRoom { left: wanted.limit, to_start: wanted.start };
+        if sharing.is_empty() {
+            return self.take_plain(tx, &plain, wanted.limit, &mut room);
         }
+        tx.write_updates()?;
+        let last = tx.turns.of(&wanted.queue);
+        let mut stacks = turns::look(tx.conn, tx.now, &sharing, &last)?;
+        let rooms = turns::rooms(tx.conn, tx.lanes, self.claim, &stacks, tx.now)?;
+        let first = self.plan(tx, &mut stacks, &last, wanted.limit, true, &rooms)?;
+        self.take_plain(tx, &plain, first.plain, &mut room)?;
+        let by_plan = wanted.limit - room.left == first.plain;
+        let rest = self.plan(tx, &mut stacks, &last, room.left, false, &rooms)?;
+        for (stack, head) in &rest.jobs {
+            let id = stacks[*stack].heads[*head].1;
+            let found = tx.find(id)?.map(|stored| stored.seq);
+            let Some(seq) = found else { continue };
+            let (stored, job) = tx.load(seq)?;
+            self.take_next(tx, stored, job, &mut room)?;
+        }
+        turns::keep(tx.conn, &rest.rooms)?;
+        if let Some(last) = if by_plan { &first.last } else { &rest.last } {
+            tx.turns.note(&wanted.queue, last);
+        }
+        self.held_until = self.held_until.into_iter().chain(rest.rooms.held_until()).min();
+        self.rooms = rest.limits;
+        Ok(())
+    }
+
+    /// What jobs that take turns get, with as many of them read as that needs.
+    fn plan(
+        &self,
+        tx: &WriteTransaction<'_>,
+        stacks: &mut [TurnStack],
+        last: &str,
+        limit: usize,
+        with_plain: bool,
+        rooms: &SharedRooms,
+    ) -> Result<TurnPlan, SqliteFailure> {
+        loop {
+            let (aging, limits) = (self.claim.aging, &self.rooms);
+            let plan = turns_of(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms });
+            if plan.needs_more.is_empty() {
+                return Ok(plan);
+            }
+            for (place, wanted) in &plan.needs_more {
+                let stack = &mut stacks[*place];
+                stack.heads = turns::heads(tx.conn, tx.now, stack.lane, &stack.key, *wanted)?;
+                stack.more = stack.heads.len() == *wanted;
+            }
+        }
+    }
+
+    /// Takes jobs that share nothing.
+    fn take_plain(
+        &mut self,
+        tx: &mut WriteTransaction<'_>,
+        lanes: &[Arc<LaneRow>],
+        most: usize,
+        room: &mut QueueRoom,
+    ) -> Result<(), SqliteFailure> {
+        let mut merge = Merge::over(self.claim, lanes, most);
+        for _ in 0..most {
+            let Some((stored, job)) = merge.next(tx, &self.rooms)? else { break };
+            self.rooms.take(&job.spec.queue, &job.spec.kind);
+            self.take_next(tx, stored, job, room)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one job, and starts it as long as there is room for that.
+    fn take_next(
+        &mut self,
+        tx: &mut WriteTransaction<'_>,
+        stored: StateRow,
+        job: StoredJob,
+        room: &mut QueueRoom,
+    ) -> Result<(), SqliteFailure> {
+        let started = room.to_start > 0 && stored.record.starts_when_claimed();
+        self.take(tx, stored, job, started)?;
+        room.left -= 1;
+        room.to_start -= usize::from(started);
         Ok(())
     }
 

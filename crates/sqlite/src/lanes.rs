@@ -7,20 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_core::job::{Priority, Spec};
+use backstop_core::job::Spec;
 use backstop_store::show::KnownTotals;
+use backstop_store::working_set::{LaneKey, lane_of};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::SqliteFailure;
 use crate::rows::{self, LaneRow};
 use crate::sql;
 
-type Key = (Arc<str>, Arc<str>, u32, Priority);
-
 /// The lanes that a connection has met.
 #[derive(Debug, Default)]
 pub(crate) struct LaneCache {
-    by_key: HashMap<Key, Arc<LaneRow>>,
+    by_key: HashMap<LaneKey, Arc<LaneRow>>,
     by_id: HashMap<i64, Arc<LaneRow>>,
     /// Batches are mostly of one lane.
     latest: Option<Arc<LaneRow>>,
@@ -38,12 +37,12 @@ impl LaneCache {
         if let Some(lane) = self.latest.as_ref().filter(|lane| lane.is_of(spec)) {
             return Ok(Some(lane.clone()));
         }
-        let key = (spec.queue.clone(), spec.kind.clone(), spec.version, spec.priority);
+        let key = lane_of(spec);
         if let Some(lane) = self.by_key.get(&key) {
             self.latest = Some(lane.clone());
             return Ok(Some(lane.clone()));
         }
-        let values = params![spec.queue, spec.kind, spec.version, spec.priority.level()];
+        let values = params![spec.queue, spec.kind, key.stored_version(), spec.priority.level()];
         let found = conn.prepare_cached(sql::LANE_FIND)?.query_row(values, |row| row.get(0)).optional()?;
         let id = match found {
             Some(id) => id,
@@ -52,8 +51,7 @@ impl LaneCache {
             }
             None => conn.prepare_cached(sql::LANE_INSERT)?.insert(values)?,
         };
-        let (queue, kind, version, priority) = key;
-        Ok(Some(self.remember(LaneRow { id, queue, kind, version, priority })))
+        Ok(Some(self.remember(LaneRow::new(id, key))))
     }
 
     /// The lane with this id.
@@ -74,8 +72,7 @@ impl LaneCache {
     /// Keeps a lane that was read or made.
     pub(crate) fn remember(&mut self, lane: LaneRow) -> Arc<LaneRow> {
         let lane = Arc::new(lane);
-        let key = (lane.queue.clone(), lane.kind.clone(), lane.version, lane.priority);
-        self.by_key.insert(key, lane.clone());
+        self.by_key.insert(lane.key(), lane.clone());
         self.by_id.insert(lane.id, lane.clone());
         self.latest = Some(lane.clone());
         lane

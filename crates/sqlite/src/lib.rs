@@ -50,6 +50,7 @@ mod submit;
 mod survey;
 mod tally;
 mod transaction;
+mod turns;
 mod tx;
 mod update_batch;
 mod worker;

@@ -58,6 +58,8 @@ pub(crate) struct LaneRow {
     pub(crate) kind: Arc<str>,
     pub(crate) version: u32,
     pub(crate) priority: Priority,
+    /// True when its jobs take turns with others (H5).
+    pub(crate) shares: bool,
 }
 
 impl LaneRow {
@@ -65,18 +67,32 @@ impl LaneRow {
         let level: i64 = row.get(4)?;
         let priority =
             Priority::from_level(level).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, level))?;
-        Ok(Self { id: row.get(0)?, queue: row.get(1)?, kind: row.get(2)?, version: row.get(3)?, priority })
+        let lane = LaneKey { queue: row.get(1)?, kind: row.get(2)?, version: 0, priority, shares: false };
+        Ok(Self::new(row.get(0)?, lane.with_stored_version(row.get(3)?)))
+    }
+
+    /// A lane with its number.
+    pub(crate) fn new(id: i64, lane: LaneKey) -> Self {
+        let LaneKey { queue, kind, version, priority, shares } = lane;
+        Self { id, queue, kind, version, priority, shares }
     }
 
     /// The lane without its number.
-    pub(crate) fn key(self) -> LaneKey {
-        LaneKey { queue: self.queue, kind: self.kind, version: self.version, priority: self.priority }
+    pub(crate) fn key(&self) -> LaneKey {
+        LaneKey {
+            queue: self.queue.clone(),
+            kind: self.kind.clone(),
+            version: self.version,
+            priority: self.priority,
+            shares: self.shares,
+        }
     }
 
     /// Whether a job with this spec belongs here.
     pub(crate) fn is_of(&self, spec: &Spec) -> bool {
         self.priority == spec.priority
             && self.version == spec.version
+            && self.shares == spec.needs.is_some()
             && self.kind == spec.kind
             && self.queue == spec.queue
     }

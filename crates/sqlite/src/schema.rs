@@ -9,7 +9,7 @@ use crate::error::SqliteFailure;
 use crate::{rows, sql};
 
 /// Every migration, oldest first. The version of a file is the number of those it has seen.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH];
 
 /// The newest version this program knows.
 pub(crate) fn newest() -> i64 {
@@ -222,6 +222,25 @@ const SIXTH: &[&str] = &[
         id BLOB NOT NULL,
         PRIMARY KEY (key, number)) WITHOUT ROWID",
     "CREATE INDEX backstop_place_job ON backstop_place (id)",
+];
+
+/// Jobs that share something (H5, H6). Programs of earlier versions do not claim from their lanes.
+const SEVENTH: &[&str] = &[
+    // Pending jobs by what they need: the first of a key tells whether there is room for any of it.
+    "CREATE TABLE backstop_turn (
+        lane INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        run_at INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (lane, key, run_at, id)) WITHOUT ROWID",
+    // What runs hold.
+    "CREATE TABLE backstop_permit (
+        shared TEXT NOT NULL,
+        id BLOB NOT NULL,
+        lane INTEGER NOT NULL,
+        amount INTEGER NOT NULL,
+        PRIMARY KEY (shared, id)) WITHOUT ROWID",
 ];
 
 /// The version of our tables in the file behind `conn`; none when there are none yet.

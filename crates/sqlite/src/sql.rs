@@ -166,6 +166,27 @@ pub(crate) const RUN_COUNTS: &str = "SELECT coalesce(sum(running), 0), coalesce(
 pub(crate) const DEPTH: &str =
     "SELECT coalesce(sum(pending + waiting), 0) FROM backstop_lane WHERE queue >= ?1 AND queue < ?2";
 
+// Jobs that share something (H5, H6).
+
+pub(crate) const TURN_INSERT: &str =
+    "INSERT OR REPLACE INTO backstop_turn (lane, key, run_at, id, seq) VALUES (?1, ?2, ?3, ?4, ?5)";
+pub(crate) const TURN_DELETE: &str =
+    "DELETE FROM backstop_turn WHERE lane = ?1 AND key = ?2 AND run_at = ?3 AND id = ?4";
+pub(crate) const TURN_NEXT_KEY: &str =
+    "SELECT key FROM backstop_turn WHERE lane = ?1 AND key > ?2 AND key <= ?3 ORDER BY key LIMIT 1";
+/// What a program of an earlier version has taken away is passed by.
+pub(crate) const TURN_HEADS: &str = "SELECT t.run_at, t.id FROM backstop_turn t CROSS JOIN backstop_state s \
+     ON s.seq = t.seq WHERE t.lane = ?1 AND t.key = ?2 AND t.run_at <= ?3 AND s.status = 1 AND s.run_at = t.run_at \
+     AND (s.expires_at IS NULL OR s.expires_at >= ?3) ORDER BY t.run_at, t.id LIMIT ?4";
+pub(crate) const JOB_PAPERS: &str = "SELECT papers FROM backstop_job WHERE seq = ?1";
+pub(crate) const PAPERS_BY_ID: &str = "SELECT j.papers FROM backstop_state s JOIN backstop_job j ON j.seq = s.seq \
+     WHERE s.id = ?1";
+pub(crate) const PERMIT_INSERT: &str =
+    "INSERT OR REPLACE INTO backstop_permit (shared, id, lane, amount) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const PERMIT_DELETE: &str = "DELETE FROM backstop_permit WHERE shared = ?1 AND id = ?2";
+pub(crate) const PERMITS_HELD: &str =
+    "SELECT lane, sum(amount) FROM backstop_permit WHERE shared = ?1 GROUP BY lane";
+
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 
 pub(crate) const PLACE_INSERT: &str = "INSERT INTO backstop_place (key, number, id) VALUES (?1, \

@@ -12,6 +12,7 @@ use backstop_core::job::{
     Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
+use backstop_store::turns::LastTurns;
 use backstop_store::working_set::{Fences, Wants};
 use backstop_store::{Drawer, Error};
 use rusqlite::{CachedStatement, Connection, params};
@@ -23,6 +24,7 @@ use crate::lines;
 use crate::rows::{self, StateRow};
 use crate::sql;
 use crate::tally::{IncidentTally, LaneTally};
+use crate::turns;
 use crate::update_batch::{RecordChange, UpdateBatch};
 
 /// What is told once the transaction is committed.
@@ -65,6 +67,7 @@ pub(crate) struct WriterCache {
     lanes: LaneCache,
     held: HeldRecords,
     fences: Arc<Fences>,
+    turns: LastTurns,
 }
 
 impl WriterCache {
@@ -96,6 +99,8 @@ pub(crate) struct WriteTransaction<'c> {
     wants_alerts: bool,
     /// What is known of the counter of fences.
     pub(crate) fences: Arc<Fences>,
+    /// Whose turn was the last one in each queue (H5).
+    pub(crate) turns: &'c LastTurns,
     counts: LaneTally,
     pub(crate) incidents: IncidentTally,
     /// Records that are saved and not yet written.
@@ -113,7 +118,7 @@ impl<'c> WriteTransaction<'c> {
         now: Timestamp,
         wants: Wants,
     ) -> Self {
-        let WriterCache { lanes, held, fences } = cache;
+        let WriterCache { lanes, held, fences, turns } = cache;
         Self {
             conn,
             now,
@@ -122,6 +127,7 @@ impl<'c> WriteTransaction<'c> {
             news: News { wanted: wants.events, ..News::default() },
             wants_alerts: wants.alerts,
             fences: fences.clone(),
+            turns,
             counts: LaneTally::default(),
             incidents: IncidentTally::default(),
             updates: None,
@@ -221,6 +227,7 @@ impl<'c> WriteTransaction<'c> {
         self.counts.moved(stored.lane, before.state, record.state);
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
+        turns::follow(self, stored, before)?;
         lines::follow(self, stored, before)
     }
 
@@ -244,6 +251,7 @@ impl<'c> WriteTransaction<'c> {
             self.conn.prepare_cached(sql::IDEMPOTENCY_INSERT)?.execute(params![key, spec.id.as_bytes()])?;
         }
         lines::join(self, spec)?;
+        turns::join(self.conn, seq, lane, spec.id, spec.needs.as_deref(), &record)?;
         self.counts.arrived(lane, record.state);
         self.news.work_arrived = true;
         let now = self.now;
@@ -278,7 +286,7 @@ impl<'c> WriteTransaction<'c> {
         job: &StoredJob,
     ) -> Result<Option<NewJob>, SqliteFailure> {
         let before = stored.record.clone();
-        if !stored.record.expire(self.now) {
+        if !stored.record.expire(&job.spec, self.now) {
             return Ok(None);
         }
         self.save(&stored, &before)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::job::{Aging, Record, StoredJob};
-use backstop_core::run_limit::RunLimit;
+use backstop_core::run_limit::{CountBy, RunLimit};
 use backstop_core::{Lease, Timestamp, WorkerId};
 
 use crate::KnownKind;
@@ -34,7 +34,12 @@ impl Claim {
                     && limit.kind.as_deref().is_none_or(|kind| wanted.any_kind || known(kind))
             })
         };
-        self.limits.iter().filter(asked)
+        self.limits.iter().filter(|limit| limit.counts_all()).filter(asked)
+    }
+
+    /// The limits on what jobs share (H5, H6): those by key, and pools.
+    pub fn sharing_limits(&self) -> impl Iterator<Item = &RunLimit> {
+        self.limits.iter().filter(|limit| limit.by == CountBy::Key || limit.permits.is_some())
     }
 }
 

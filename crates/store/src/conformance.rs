@@ -40,6 +40,7 @@ pub mod run_limits;
 pub mod submit;
 pub mod summary;
 pub mod text;
+pub mod turns;
 pub mod workers;
 
 mod build;
@@ -349,6 +350,24 @@ macro_rules! conformance {
                 what_is_claimed_ahead_counts
                 limits_show_what_is_used_of_them
                 a_look_tells_the_revision_of_limits
+            ]
+            turns: [
+                each_key_has_its_own_room
+                each_key_has_its_own_rate
+                one_run_of_a_name_at_a_time
+                a_pool_lends_no_more_permits_than_it_has
+                whatever_ends_a_run_gives_back_what_it_held
+                what_the_dead_held_comes_back
+                keys_take_turns_whoever_waits_longer
+                a_weight_gives_a_key_more_starts_in_its_turn
+                jobs_that_share_nothing_take_their_turn
+                a_key_takes_its_best_job_first
+                a_shared_job_that_nobody_takes_holds_nothing
+                racing_claims_never_exceed_what_is_shared
+                what_waits_can_be_paused_and_canceled
+                a_retried_job_waits_for_its_time_and_its_room
+                a_deferral_that_lasts_too_long_ends_the_job
+                many_keys_without_room_do_not_hide_one_with_room
             ]
             lines: [
                 jobs_of_one_key_run_one_after_the_other

@@ -51,11 +51,13 @@ pub enum Drawer {
     Circuits,
     /// What workers tell of their health (H1, H8), by worker.
     WorkerReports,
+    /// What the rates of limits have left for each key, by [`crate::run_limits::key_bucket`].
+    KeyBuckets,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -73,6 +75,7 @@ impl Drawer {
         Self::RunBuckets,
         Self::Circuits,
         Self::WorkerReports,
+        Self::KeyBuckets,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -102,6 +105,7 @@ impl Drawer {
             Self::RunBuckets => "run_bucket",
             Self::Circuits => "circuit",
             Self::WorkerReports => "worker_report",
+            Self::KeyBuckets => "key_bucket",
         }
     }
 }

@@ -42,6 +42,7 @@ use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{ModelCommit, Tables};
 use crate::show::{PauseNote, queue_page};
+use crate::turns::LastTurns;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
     Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, Level,
@@ -67,6 +68,11 @@ impl ModelStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let shared = Shared { tables: Tables::default(), observer: Arc::new(Silent) };
         Self { clock, shared: Mutex::new(shared) }
+    }
+
+    /// Forgets what the process of another store forgets when it is started again: whose turn was the last one (H5).
+    pub fn restart(&self) {
+        self.lock().tables.turns = LastTurns::default();
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

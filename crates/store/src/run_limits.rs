@@ -7,12 +7,22 @@
 
 use std::sync::Arc;
 
-use backstop_core::run_limit::{RunBucket, RunLimit, RunRooms};
+use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, RunRooms};
 
 use crate::{Claim, ClaimQueue};
 
 /// The key of the document that has all limits.
 pub const KEY: &str = "all";
+
+/// The name in the drawer of buckets whose lock is held while jobs with a `single_instance` are taken. No limit can
+/// have it.
+pub const INSTANCES: &str = "\u{1}instances";
+
+/// The key of the document that says what the rate of a limit has left for a key.
+#[must_use]
+pub fn key_bucket((limit, key): &KeyBucket) -> String {
+    format!("{limit}\u{1}{key}")
+}
 
 /// Reads a bucket as it is kept. What cannot be read is a full one: a limit that stops everything would be worse than
 /// one that lets too much go once.

@@ -56,7 +56,7 @@ reasons! {
     Signature         "signature"          false "Its signature was missing or wrong.",
     Expired           "expired"            true  "It could not start in time.",
     DependencyFailed  "dependency_failed"  true  "A job it depends on failed.",
-    DeferralExhausted "deferral_exhausted" true  "It was deferred too many times.",
+    DeferralExhausted "deferral_exhausted" true  "It was kept from running for too long.",
     ReportedFailure   "reported_failure"   true  "Its handler reported a failure as its result.",
 }
 

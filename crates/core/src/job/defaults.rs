@@ -24,6 +24,8 @@ pub struct JobDefaults {
     pub timeout: Option<Duration>,
     /// How long a job may wait to start, counted from each time it becomes due.
     pub max_wait: Option<Duration>,
+    /// How long a job may be kept from running (H7).
+    pub max_deferral: Option<Duration>,
     /// How long after its submit it becomes due.
     pub delay: Option<Duration>,
     /// How long after the moment at which it may first run it may start at the latest.
@@ -43,6 +45,7 @@ impl JobDefaults {
             jitter: self.jitter.or(below.jitter),
             timeout: self.timeout.or(below.timeout),
             max_wait: self.max_wait.or(below.max_wait),
+            max_deferral: self.max_deferral.or(below.max_deferral),
             delay: self.delay.or(below.delay),
             expires_in: self.expires_in.or(below.expires_in),
         }
@@ -63,6 +66,7 @@ impl JobDefaults {
             },
             timeout: self.timeout.or(policy.timeout),
             max_wait: self.max_wait.or(policy.max_wait),
+            max_deferral: self.max_deferral.or(policy.max_deferral),
         }
     }
 
@@ -104,6 +108,13 @@ impl JobDefaults {
         self
     }
 
+    /// How long a job may be kept from running.
+    #[must_use]
+    pub const fn max_deferral(mut self, most: Duration) -> Self {
+        self.max_deferral = Some(most);
+        self
+    }
+
     /// How long after its submit a job becomes due.
     #[must_use]
     pub const fn delay(mut self, delay: Duration) -> Self {
@@ -133,6 +144,7 @@ impl From<Policy> for JobDefaults {
             jitter: differs(jitter, usual.backoff.jitter),
             timeout: policy.timeout,
             max_wait: policy.max_wait,
+            max_deferral: policy.max_deferral,
             delay: None,
             expires_in: None,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Provenance, Spec};
+use super::{Provenance, RunNeeds, Spec};
 
 /// The column `papers` of a stored job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub struct JobExtras {
     provenance: Provenance,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordering_key: Option<Arc<str>>,
+    #[serde(flatten)]
+    needs: RunNeeds,
 }
 
 impl JobExtras {
@@ -20,22 +22,31 @@ impl JobExtras {
     #[must_use]
     pub fn text_of(spec: &Spec) -> Option<String> {
         let provenance = spec.provenance.as_deref().filter(|provenance| !provenance.is_empty());
-        if provenance.is_none() && spec.ordering_key.is_none() {
+        let needs = spec.needs.as_deref().filter(|needs| !needs.is_empty());
+        if provenance.is_none() && spec.ordering_key.is_none() && needs.is_none() {
             return None;
         }
         let extras = Self {
             provenance: provenance.cloned().unwrap_or_default(),
             ordering_key: spec.ordering_key.clone(),
+            needs: needs.cloned().unwrap_or_default(),
         };
         // A struct of texts has no way to fail.
         serde_json::to_string(&extras).ok()
     }
 
+    /// What a job shares, out of its extras as text; nothing where they cannot be read.
+    #[must_use]
+    pub fn needs_in(text: &str) -> RunNeeds {
+        serde_json::from_str::<Self>(text).map(|extras| extras.needs).unwrap_or_default()
+    }
+
     /// Gives a job what was read of it.
     pub fn put_into(self, spec: &mut Spec) {
-        let Self { provenance, ordering_key } = self;
+        let Self { provenance, ordering_key, needs } = self;
         spec.provenance = (!provenance.is_empty()).then(|| Box::new(provenance));
         spec.ordering_key = ordering_key;
+        spec.needs = (!needs.is_empty()).then(|| Box::new(needs));
     }
 }
 
@@ -54,7 +65,15 @@ mod tests {
         ordered.ordering_key = Some("account 7".into());
         let mut both = traced.clone();
         both.ordering_key.clone_from(&ordered.ordering_key);
-        for spec in [traced, ordered, both] {
+        let mut sharing = traced.clone();
+        sharing.needs_mut().limit_key = Some("tenant 7".into());
+        let mut everything = plain.clone();
+        *everything.needs_mut() = RunNeeds {
+            limit_key: Some("tenant 7".into()),
+            single_instance: Some("nightly".into()),
+            permits: [("gpu".into(), 2)].into(),
+        };
+        for spec in [traced, ordered, both, sharing, everything] {
             let text = JobExtras::text_of(&spec).expect("it has some");
             let mut read = plain.clone();
             serde_json::from_str::<JobExtras>(&text).expect("written above").put_into(&mut read);

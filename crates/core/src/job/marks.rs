@@ -31,6 +31,9 @@ pub struct Marks {
     /// What the run that is under way has logged so far (F15); it goes into the ledger with the run's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<LogLines>,
+    /// When it was due for the first time since it was charged last, of a job that may not be deferred for ever (H7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferred_since: Option<Timestamp>,
 }
 
 /// The latest alert about a job.

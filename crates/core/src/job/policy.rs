@@ -30,6 +30,10 @@ pub struct Policy {
     #[serde(rename = "max_wait_ms", with = "millis::option", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
     pub max_wait: Option<Duration>,
+    /// How long it may be kept from running: by limits, by an open circuit, or by endings that charge nothing (H7).
+    #[serde(rename = "max_deferral_ms", with = "millis::option", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub max_deferral: Option<Duration>,
 }
 
 const RETRIES: u32 = 5;
@@ -43,6 +47,7 @@ impl Default for Policy {
             backoff: Backoff::default(),
             timeout: None,
             max_wait: None,
+            max_deferral: None,
         }
     }
 }
@@ -80,6 +85,13 @@ impl Policy {
     #[must_use]
     pub const fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = Some(wait);
+        self
+    }
+
+    /// How long it may be kept from running.
+    #[must_use]
+    pub const fn max_deferral(mut self, most: Duration) -> Self {
+        self.max_deferral = Some(most);
         self
     }
 }

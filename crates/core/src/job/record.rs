@@ -145,7 +145,7 @@ impl Record {
             // Whether its turn has come is found out once it is stored, behind those that were stored before (L21).
             state: if spec.ordering_key.is_some() { State::Waiting } else { State::Pending },
             run_at,
-            expires_at: spec.start_by(run_at),
+            expires_at: spec.start_by(run_at).into_iter().chain(spec.deferred_until(run_at)).min(),
             attempt: 0,
             crashes: 0,
             deferrals: 0,
@@ -318,10 +318,19 @@ impl Record {
                 self.finished_at = Some(now);
                 self.last_failed_run = None;
             }
-            Verdict::Retry { delay } | Verdict::Defer { delay } => {
+            Verdict::Retry { delay } => {
                 self.run_at = now.after(*delay);
-                // A handed-back job keeps the moment it may not start after; waiting again counts again.
-                self.expires_at = spec.start_by(self.run_at);
+                self.mark(|marks| marks.deferred_since = None);
+                self.wait_for_start(spec);
+            }
+            Verdict::Defer { delay } => {
+                // What charges nothing does not begin the time again for which it may be kept from running (H7).
+                let since = self.deferred_since();
+                if spec.policy.max_deferral.is_some() {
+                    self.mark(|marks| marks.deferred_since = Some(since));
+                }
+                self.run_at = now.after(*delay);
+                self.wait_for_start(spec);
             }
             Verdict::Dead { reason } => {
                 self.finished_at = Some(now);
@@ -347,16 +356,31 @@ impl Record {
         self.note_alert(&about, now);
     }
 
-    /// Fails a job whose time to start has passed (L19). Answers whether it did.
-    pub fn expire(&mut self, now: Timestamp) -> bool {
+    /// Since when it is due, or would be if nobody had kept it from running (H7).
+    fn deferred_since(&self) -> Timestamp {
+        self.marks.as_ref().and_then(|marks| marks.deferred_since).unwrap_or(self.run_at)
+    }
+
+    /// A handed-back job keeps the moment it may not start after; waiting again counts again.
+    fn wait_for_start(&mut self, spec: &Spec) {
+        let deferral = spec.deferred_until(self.deferred_since());
+        self.expires_at = spec.start_by(self.run_at).into_iter().chain(deferral).min();
+    }
+
+    /// Fails a job whose time to start has passed (L19), or the time for which it may be kept from running (H7).
+    /// Answers whether it did.
+    pub fn expire(&mut self, spec: &Spec, now: Timestamp) -> bool {
         if !self.has_expired(now) {
             return false;
         }
         let Ok(state) = next(self.state, Trigger::Expire) else { return false };
+        let deferred =
+            spec.deferred_until(self.deferred_since()).is_some_and(|end| Some(end) == self.expires_at);
+        let reason = if deferred { TerminalReason::DeferralExhausted } else { TerminalReason::Expired };
         self.state = state;
         self.finished_at = Some(now);
-        self.reason = Some(TerminalReason::Expired);
-        self.note_alert(TerminalReason::Expired.as_str(), now);
+        self.reason = Some(reason);
+        self.note_alert(reason.as_str(), now);
         true
     }
 
@@ -471,13 +495,15 @@ impl Record {
         self.finished_at = None;
         self.run_at = now;
         // A person who drives an expired job again means it to run: only the wait for a worker counts again.
-        self.expires_at = job.spec.policy.max_wait.map(|wait| now.after(wait));
+        let patience = job.spec.policy.max_wait.map(|wait| now.after(wait));
+        self.expires_at = patience.into_iter().chain(job.spec.deferred_until(now)).min();
         self.redrives = self.redrives.saturating_add(1);
         // The alert stays: the same death again within the hour is no news (D3).
         self.mark(|marks| {
             marks.incident = None;
             marks.plan = None;
             marks.needs = None;
+            marks.deferred_since = None;
         });
         Ok(self.answer(true))
     }

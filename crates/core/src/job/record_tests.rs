@@ -208,8 +208,8 @@ fn expiry_and_queue_wait_bound_the_start() {
     assert_eq!(Record::new(&spec, at(0)).expires_at, Some(at(10)));
     assert_eq!(Record::new(&spec, at(95)).expires_at, Some(at(100)));
     let mut record = Record::new(&spec, at(0));
-    assert!(!record.expire(at(10)), "the last moment still counts");
-    assert!(record.expire(at(11)));
+    assert!(!record.expire(&spec, at(10)), "the last moment still counts");
+    assert!(record.expire(&spec, at(11)));
     assert_eq!((record.state, record.reason), (State::Failed, Some(TerminalReason::Expired)));
 }
 
@@ -282,4 +282,35 @@ fn a_job_declares_its_callbacks_and_no_other() {
     }
     let endless = Record { redrives: u32::MAX, ..first };
     assert!(!job.declares(&endless, &made), "and it does not take for ever");
+}
+
+#[test]
+fn a_job_is_kept_from_running_no_longer_than_it_says() {
+    // H7
+    let mut spec = job().spec;
+    assert_eq!(Record::new(&spec, at(0)).expires_at, None, "for ever, unless it says otherwise");
+    spec.policy.max_deferral = Some(Duration::from_secs(60));
+    let job = StoredJob { spec: spec.clone(), created_at: at(0) };
+    let mut record = Record::new(&spec, at(0));
+    assert_eq!(record.expires_at, Some(at(60)), "held by a limit, it never runs");
+    // What charges nothing does not begin the time again; a charged failure does.
+    let mut fence = 0;
+    let mut cut_short = |record: &mut Record, cause, verdict, now| {
+        fence += 1;
+        record.claim(WORKER, Fence(fence), now, true).expect("it is pending");
+        record.finish(&job.spec, &lease(fence), &ending(cause, verdict), now).expect("it is held");
+    };
+    let delay = Duration::from_secs(10);
+    cut_short(&mut record, Cause::Rejected, Verdict::Defer { delay }, at(20));
+    assert_eq!((record.run_at, record.expires_at), (at(30), Some(at(60))));
+    cut_short(&mut record, Cause::Error, Verdict::Retry { delay }, at(40));
+    assert_eq!((record.run_at, record.expires_at), (at(50), Some(at(110))));
+    cut_short(&mut record, Cause::Rejected, Verdict::Defer { delay }, at(55));
+    cut_short(&mut record, Cause::Rejected, Verdict::Defer { delay }, at(70));
+    assert_eq!((record.run_at, record.expires_at), (at(80), Some(at(110))));
+    assert!(!record.expire(&spec, at(110)));
+    assert!(record.expire(&spec, at(111)));
+    assert_eq!((record.state, record.reason), (State::Failed, Some(TerminalReason::DeferralExhausted)));
+    record.operate(&job, &Operation::Retry, at(200)).expect("a dead letter");
+    assert_eq!(record.expires_at, Some(at(260)), "driven again, it has all its time");
 }

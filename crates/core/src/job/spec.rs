@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, Priority, Provenance, Signature};
+use super::{Policy, Priority, Provenance, RunNeeds, Signature};
 use crate::depth::DepthLimit;
 use crate::id::JobId;
 use crate::time::Timestamp;
@@ -38,6 +38,9 @@ pub struct Spec {
     /// Jobs with the same one run one at a time, in the order of their submits (L21).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<Arc<str>>,
+    /// What it shares with others while it runs (H5, H6); never an empty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Box<RunNeeds>>,
     /// Ties the job to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// Words to find it by.
@@ -69,6 +72,7 @@ impl Spec {
             idempotency_key: None,
             business_key: None,
             ordering_key: None,
+            needs: None,
             correlation_id: None,
             tags: Vec::new(),
             params: None,
@@ -131,10 +135,13 @@ impl Spec {
     #[must_use]
     pub fn start_by(&self, run_at: Timestamp) -> Option<Timestamp> {
         let patience = self.policy.max_wait.map(|wait| run_at.after(wait));
-        match (self.expires_at, patience) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.expires_at.into_iter().chain(patience).min()
+    }
+
+    /// Until when it may be kept from running, if that began at `since` (H7).
+    #[must_use]
+    pub fn deferred_until(&self, since: Timestamp) -> Option<Timestamp> {
+        self.policy.max_deferral.map(|most| since.after(most))
     }
 }
 

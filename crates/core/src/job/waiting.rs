@@ -18,6 +18,10 @@ pub enum WaitReason {
     Concurrency,
     /// Its turn in a rate: as many as a limit allows have started (H5).
     Rate,
+    /// The run of another job with its `single_instance` (H6).
+    SingleInstance,
+    /// Permits of a pool that others hold (H5).
+    Permits,
     /// The circuit of its dependency, which is open (H3).
     Circuit,
     /// A worker whose code knows it (H10).
@@ -30,7 +34,7 @@ pub enum WaitReason {
 pub struct WaitDetail {
     /// What kind of thing is missing.
     pub reason: WaitReason,
-    /// Which one: the ordering key, the name of the limit, the dependency, or the kind that nobody knows.
+    /// Which one: the ordering key, the limit, the name, the pool, the dependency, or the kind that nobody knows.
     pub key: String,
     /// The job that has what this one waits for; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,6 +26,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         idempotency_key,
         business_key,
         ordering_key,
+        needs,
         correlation_id,
         tags,
         params,
@@ -60,10 +61,18 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         text("ordering key", put);
         text(key, put);
     }
+    for (shared, permits) in needs.iter().flat_map(|needs| needs.shared()) {
+        text(&shared.text(), put);
+        put(&permits.to_be_bytes());
+    }
+    if let Some(most) = promised.max_deferral {
+        text("max deferral", put);
+        millis(most, put);
+    }
 }
 
 fn policy(promised: &Policy, put: Put<'_>) {
-    let Policy { max_retries, max_crashes, backoff, timeout, max_wait } = promised;
+    let Policy { max_retries, max_crashes, backoff, timeout, max_wait, max_deferral: _ } = promised;
     let Backoff { growth, base, cap, jitter } = backoff;
     put(&max_retries.to_be_bytes());
     put(&max_crashes.to_be_bytes());

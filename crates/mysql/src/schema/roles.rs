@@ -34,7 +34,19 @@ const ENQUEUER: [(&str, &[&str]); 3] = [
     ),
     (
         "INSERT",
-        &["lane", "job", "ready", "tally", "tag", "idempotency", "business", "place", "line_change", "depth"],
+        &[
+            "lane",
+            "job",
+            "ready",
+            "tally",
+            "tag",
+            "idempotency",
+            "business",
+            "place",
+            "line_change",
+            "depth",
+            "turn",
+        ],
     ),
     ("UPDATE", &["lane", "tag", "ready", "record", "claim", "business", "depth"]),
 ];

@@ -308,7 +308,7 @@ impl World {
 
     fn update(&self) -> CursorUpdate {
         let seen = self.snapshot();
-        CursorUpdate { server: 1, seen, known: false, own: None, behind: None, reached: None }
+        CursorUpdate { server: 1, seen, known: false, own: None, behind: None, reached: None, turns: None }
     }
 
     fn state(&mut self, process: usize) -> &mut CursorState {

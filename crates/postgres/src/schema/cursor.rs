@@ -97,7 +97,7 @@ BEGIN
 
 /// The lanes that a claim may take from, each with where to begin.
 macro_rules! open_lanes {
-    ($columns:literal, $rooms:literal) => {
+    ($columns:literal, $rooms:literal, $lanes:literal, $version:literal) => {
         concat!(
             "SELECT ",
             $columns,
@@ -116,8 +116,11 @@ macro_rules! open_lanes {
             (known -> l.id::text ->> 1)::uuid AS id) k
         CROSS JOIN LATERAL (SELECT (behind ->> l.id::text)::bigint AS run_at) b
         WHERE (w.any_kind OR EXISTS (SELECT 1 FROM unnest(kinds, versions) k(kind, version)
-            WHERE k.kind = l.kind AND l.version <= k.version))
-        AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)"
+            WHERE k.kind = l.kind AND ",
+            $version,
+            " <= k.version))
+        AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)",
+            $lanes
         )
     };
 }
@@ -130,6 +133,9 @@ macro_rules! open_lanes {
 /// their ids, and never more than `ClaimRow::MOST`; for a caller that says so, suspects are held and not started, as
 /// `Record::starts_when_claimed` has it. What has expired is passed by, also by the cursors: nobody takes it
 /// any more, and the duty that fails it finds it by another way.
+///
+/// Jobs that take turns (H5) have lanes of their own, by a mark in their version, and are taken otherwise. A caller that
+/// asks for them gets the lanes where some are due, and nothing else: it decides in a transaction.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 /// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
@@ -167,14 +173,29 @@ DECLARE
     all_ids bytea;
     all_slots bytea;
     new_fence bigint;
-    reached jsonb;",
+    reached jsonb;
+    turns jsonb;",
     look_behind!(),
     "
-    IF live_until > due THEN
+    IF (cursors ->> 'asks_for_turns')::boolean THEN
+        SELECT jsonb_agg(l.id) INTO turns
+        FROM unnest(queues, rooms, any_kinds) w(queue, room, any_kind) JOIN backstop.lane l ON l.queue = w.queue
+        WHERE l.version >= 2147483648 AND w.room > 0
+        AND (w.any_kind OR EXISTS (SELECT 1 FROM unnest(kinds, versions) k(kind, version)
+            WHERE k.kind = l.kind AND (l.version & 2147483647) <= k.version))
+        AND NOT EXISTS (SELECT 1 FROM backstop.queue q WHERE q.name = w.queue AND q.paused)
+        AND EXISTS (SELECT 1 FROM backstop.ready r WHERE r.lane = l.id AND r.run_at <= due);
+    END IF;
+    IF live_until > due AND turns IS NULL THEN
         SELECT array_agg(l.place), array_agg(l.room), array_agg(l.priority), array_agg(l.lane),
             array_agg(l.cursor_at), array_agg(l.cursor_id)
         INTO places, place_rooms, priorities, lanes, cursor_moments, cursor_ids FROM (",
-    open_lanes!("w.place, w.rooms AS room, l.priority", "rooms, "),
+    open_lanes!(
+        "w.place, w.rooms AS room, l.priority",
+        "rooms, ",
+        " AND l.version < 2147483648",
+        "l.version"
+    ),
     ") l;
         WITH lanes AS MATERIALIZED (
         SELECT l.*, count(*) OVER (PARTITION BY l.place) AS n
@@ -225,7 +246,8 @@ DECLARE
     END IF;
     RETURN QUERY SELECT due, NULL::uuid, NULL::integer, live_until, new_fence,
         jsonb_build_object('server', server, 'seen', seen, 'known', known IS NOT NULL,
-            'own', pg_current_xact_id_if_assigned()::text::bigint, 'behind', behind, 'reached', reached)::text,
+            'own', pg_current_xact_id_if_assigned()::text::bigint, 'behind', behind, 'reached', reached,
+            'turns', turns)::text,
         CASE WHEN false THEN ROW(0) END, CASE WHEN false THEN ROW(0) END;
     IF ids IS NOT NULL THEN
         RETURN QUERY SELECT due, j.id, j.lane, j.created_at, j.run_at, j.payload,
@@ -264,7 +286,7 @@ DECLARE
     now := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
     WITH heads AS MATERIALIZED (
         SELECT l.lane, l.cursor_at, r.run_at, r.id FROM (",
-    open_lanes!("w.place", ""),
+    open_lanes!("w.place", "", "", "(l.version & 2147483647)"),
     ") l
         LEFT JOIN LATERAL (SELECT r.run_at, r.id FROM backstop.ready r WHERE r.lane = l.lane
             AND (r.run_at, r.id) >= (l.cursor_at, l.cursor_id) AND (r.expires_at IS NULL OR r.expires_at >= now)

@@ -47,7 +47,7 @@ const ROLES: [(&str, &str, &[&str]); 5] = [
              backstop.record, backstop.done, backstop.idempotency, backstop.business, backstop.archive, \
              backstop.tally TO $role",
             "GRANT INSERT ON backstop.lane, backstop.job, backstop.ready, backstop.tally, backstop.tag, \
-             backstop.idempotency, backstop.business, backstop.place, backstop.line_change TO $role",
+             backstop.idempotency, backstop.business, backstop.place, backstop.line_change, backstop.turn TO $role",
             // A lock on the job that holds a key asks for the right to update something of its row.
             "GRANT UPDATE (rowed) ON backstop.ready TO $role",
             "GRANT UPDATE (lane) ON backstop.record TO $role",
@@ -99,6 +99,12 @@ pub(crate) const LINES_AS_CLAIMS: &str = as_on!("backstop.claim", "backstop.line
 /// Whoever may bring a business key may bring an ordering key, and count what waits.
 pub(crate) const PLACES_AS_KEYS: &str =
     as_on!("backstop.business", "backstop.place", "backstop.line_change", "backstop.tally");
+
+/// Whoever may bring a business key may bring a limit key.
+pub(crate) const TURNS_AS_KEYS: &str = as_on!("backstop.business", "backstop.turn");
+
+/// Whoever may claim may write what runs hold.
+pub(crate) const PERMITS_AS_CLAIMS: &str = as_on!("backstop.claim", "backstop.permit");
 
 /// The SQL that makes the roles of a schema, or brings them up to date. Run it after `migrate`, as the tables' owner.
 ///

@@ -94,6 +94,23 @@ impl JobDraft {
         self.with(|new| new.spec.ordering_key = Some(ordering_key.into()))
     }
 
+    /// Counted by this key (H5).
+    pub(super) fn by(self, limit_key: &str) -> Self {
+        self.with(|new| new.spec.needs_mut().limit_key = Some(limit_key.into()))
+    }
+
+    /// One run of this name at a time (H6).
+    pub(super) fn single(self, name: &str) -> Self {
+        self.with(|new| new.spec.needs_mut().single_instance = Some(name.into()))
+    }
+
+    /// Permits of a pool (H5).
+    pub(super) fn permits(self, pool: &str, permits: u32) -> Self {
+        self.with(|new| {
+            new.spec.needs_mut().permits.insert(pool.into(), permits);
+        })
+    }
+
     pub(super) fn supersedes(self, number: u64) -> Self {
         self.with(|new| new.supersedes = Some(id(number)))
     }

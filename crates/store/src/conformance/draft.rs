@@ -32,6 +32,19 @@ impl Script {
         // Without a throw of its own: seeds go on to mean what they meant.
         let line = KEYS.get(usize::try_from(number / 3 % 3).unwrap_or(0));
         spec.ordering_key = line.filter(|_| number % 3 == 0).map(|key| (*key).into());
+        if number % 3 == 1 {
+            let needs = spec.needs_mut();
+            needs.limit_key = line.filter(|_| number % 4 != 0).map(|key| (*key).into());
+            needs.single_instance = line.filter(|_| number % 5 == 0).map(|name| (*name).into());
+            let pool = ("pool".into(), u32::try_from(number % 3).unwrap_or(0) + 1);
+            needs.permits = [pool].into_iter().filter(|_| number % 4 == 0).collect();
+            if needs.is_empty() {
+                spec.needs = None;
+            }
+        }
+        if number % 11 == 0 {
+            spec.policy.max_deferral = Some(Duration::from_secs(30));
+        }
         spec.on_success = self.callback();
         spec.on_failure = self.callback();
         let mut new = NewJob::new(spec);

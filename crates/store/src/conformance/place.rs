@@ -93,6 +93,8 @@ impl StorePlace for MemoryPlace {
     }
 
     async fn open(&self, clock: ManualClock) -> Arc<dyn Store> {
-        self.0.get_or_init(|| Arc::new(ModelStore::new(Arc::new(clock)))).clone()
+        let store = self.0.get_or_init(|| Arc::new(ModelStore::new(Arc::new(clock)))).clone();
+        store.restart();
+        store
     }
 }

@@ -74,6 +74,7 @@ impl Match {
                 self.script.now = self.model.now();
             }
             if let ScriptCommand::Reopen = command {
+                self.model = self.model.reopen().await;
                 self.other = self.other.reopen().await;
             }
             let (expected, learned) = command.play(&*self.model.store).await;

@@ -2,13 +2,14 @@
 //!
 //! A script knows what earlier answers taught it, so leases and terms are real ones, fresh or long stale.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::failure::{TerminalReason, Verdict};
 use backstop_core::incident::IncidentState;
 use backstop_core::job::{Aging, Operation, Progress, Retention, State};
-use backstop_core::run_limit::{RunLimit, RunRate};
+use backstop_core::run_limit::{CountBy, RunLimit, RunRate};
 use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
@@ -86,12 +87,18 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (2, |script| ScriptCommand::Survey(Box::new(script.filter()), script.count(40))),
     (1, |script| {
         let drawer = script.dice.one_of(&Drawer::ALL);
-        let drawer = if drawer == Drawer::RunBuckets { Drawer::RunLimits } else { drawer };
+        let is_bucket = matches!(drawer, Drawer::RunBuckets | Drawer::KeyBuckets);
+        let drawer = if is_bucket { Drawer::RunLimits } else { drawer };
         ScriptCommand::Documents(DocumentRange::first(drawer, script.count(4)))
     }),
     (1, |script| ScriptCommand::ArchivePage(PageRequest { limit: script.count(4), after: None })),
     (1, |_| ScriptCommand::Reopen),
 ];
+
+/// The first key may start two jobs in its turn.
+fn weights() -> BTreeMap<Arc<str>, u32> {
+    [(KEYS[0].into(), 2)].into()
+}
 
 impl Script {
     fn incidents(&mut self) -> ScriptCommand {
@@ -232,6 +239,9 @@ impl Script {
             RunLimit { concurrency: Some(4), ..RunLimit::new("all") },
             RunLimit { kind: Some(KINDS[0].into()), concurrency: Some(2), ..RunLimit::new("kind") },
             RunLimit { queue: first, rate: Some(rate), ..RunLimit::new("rate") },
+            RunLimit { permits: Some(3), ..RunLimit::new("pool") },
+            RunLimit { by: CountBy::Key, concurrency: Some(2), ..RunLimit::new("key") },
+            RunLimit { by: CountBy::Key, rate: Some(rate), weights: weights(), ..RunLimit::new("key rate") },
         ];
         all.into_iter().skip(seed % 2).collect()
     }

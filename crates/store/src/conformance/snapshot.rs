@@ -44,7 +44,8 @@ pub(super) async fn whole(store: &dyn Store, queues: &[&str], named: &[JobId]) -
     state.push(("workers".into(), said(store.workers().await)));
     state.push(("incidents".into(), said(store.incidents(1_000).await)));
     // When a bucket is made is up to the store: claims tell what is left in it.
-    for drawer in Drawer::ALL.into_iter().filter(|drawer| *drawer != Drawer::RunBuckets) {
+    let buckets = [Drawer::RunBuckets, Drawer::KeyBuckets];
+    for drawer in Drawer::ALL.into_iter().filter(|drawer| !buckets.contains(drawer)) {
         state.push((
             format!("drawer {drawer}"),
             said(store.documents(DocumentRange::first(drawer, 1_000)).await),

@@ -1,12 +1,45 @@
 //! Taking due jobs, and counting the start of those that were prefetched.
 
+use std::collections::BTreeMap;
+
 use backstop_core::event;
 use backstop_core::job::Stale;
-use backstop_core::run_limit::RunRooms;
+use backstop_core::run_limit::{RunRooms, SharedRooms};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
+use crate::turns::{self, TurnInput, TurnStack};
+use crate::working_set::{LaneKey, lane_of};
 use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Drawer, Error, Peek, run_limits};
+
+/// A claim of one queue under way.
+struct Taking<'a> {
+    claim: &'a Claim,
+    wanted: &'a ClaimQueue,
+    fence: Fence,
+    taken: usize,
+    at_once: usize,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, row: &mut ModelJob, claimed: &mut Claimed, commit: &mut ModelCommit) {
+        let (worker, fence) = (self.claim.worker, self.fence);
+        let started = self.at_once < self.wanted.start && row.record.starts_when_claimed();
+        if row.record.claim(worker, fence, commit.now, started).is_err() {
+            return;
+        }
+        if started {
+            commit.events.push(event::started(row.job.spec.header(), row.record.runs, commit.now));
+        }
+        claimed.jobs.push(ClaimedJob {
+            job: row.job.clone(),
+            record: row.record.clone(),
+            lease: Lease { job: row.job.spec.id, worker, fence },
+        });
+        self.taken += 1;
+        self.at_once += usize::from(started);
+    }
+}
 
 impl Tables {
     pub(super) fn claim(&mut self, claim: &Claim, commit: &mut ModelCommit) -> Result<Claimed, Error> {
@@ -14,14 +47,15 @@ impl Tables {
         let fence = Fence(self.latest_fence + 1);
         let mut claimed = Claimed::nothing(commit.now);
         let mut rooms = self.run_rooms(claim, commit.now);
+        let mut shared = self.shared_rooms(claim, commit.now);
         for wanted in &claim.queues {
-            self.claim_queue(claim, wanted, fence, (&mut rooms, &mut claimed), commit);
+            self.claim_queue(claim, wanted, fence, (&mut rooms, &mut shared, &mut claimed), commit);
         }
         if !claimed.jobs.is_empty() {
             self.latest_fence = fence.0;
         }
-        self.keep_buckets(&rooms);
-        claimed.held_until = rooms.held_until();
+        self.keep_buckets(&rooms, &shared);
+        claimed.held_until = rooms.held_until().into_iter().chain(shared.held_until()).min();
         Ok(claimed)
     }
 
@@ -30,42 +64,69 @@ impl Tables {
         claim: &Claim,
         wanted: &ClaimQueue,
         fence: Fence,
-        (rooms, claimed): (&mut RunRooms, &mut Claimed),
+        (limits, rooms, claimed): (&mut RunRooms, &mut SharedRooms, &mut Claimed),
         commit: &mut ModelCommit,
     ) {
-        let (mut taken, mut at_once) = (0, 0);
+        let stacks = self.stacks(claim, wanted, commit.now);
+        let last = self.turns.of(&wanted.queue);
+        let turns = |limit, with_plain, limits: &RunRooms, rooms: &SharedRooms| {
+            let (stacks, last, aging) = (&*stacks, &*last, claim.aging);
+            turns::plan(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms })
+        };
+        let mut run = Taking { claim, wanted, fence, taken: 0, at_once: 0 };
+        let first = turns(wanted.limit, true, limits, rooms);
         for id in self.candidates(claim, wanted, commit.now) {
-            if taken == wanted.limit {
-                return;
+            if run.taken == first.plain {
+                break;
             }
             let Some(row) = self.jobs.get_mut(&id) else { continue };
-            let spec = row.job.spec.clone();
-            if rooms.left(&spec.queue, &spec.kind) == 0 {
+            let spec = &row.job.spec;
+            if limits.left(&spec.queue, &spec.kind) == 0 {
                 continue;
             }
-            let started = at_once < wanted.start && row.record.starts_when_claimed();
-            if row.record.claim(claim.worker, fence, commit.now, started).is_err() {
-                continue;
-            }
-            if started {
-                commit.events.push(event::started(row.job.spec.header(), row.record.runs, commit.now));
-            }
-            claimed.jobs.push(ClaimedJob {
-                job: row.job.clone(),
-                record: row.record.clone(),
-                lease: Lease { job: id, worker: claim.worker, fence },
-            });
-            rooms.take(&spec.queue, &spec.kind);
-            taken += 1;
-            at_once += usize::from(started);
+            limits.take(&spec.queue, &spec.kind);
+            run.take(row, claimed, commit);
         }
+        let by_plan = run.taken == first.plain;
+        let rest = turns(wanted.limit - run.taken, false, limits, rooms);
+        for (stack, head) in &rest.jobs {
+            if let Some(row) = self.jobs.get_mut(&stacks[*stack].heads[*head].1) {
+                run.take(row, claimed, commit);
+            }
+        }
+        if let Some(last) = if by_plan { &first.last } else { &rest.last } {
+            self.turns.note(&wanted.queue, last);
+        }
+        (*limits, *rooms) = (rest.limits, rest.rooms);
+    }
+
+    /// The due jobs of one queue that share something, by lane and turn key.
+    fn stacks(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<TurnStack> {
+        let mut stacks: BTreeMap<(LaneKey, String), TurnStack> = BTreeMap::new();
+        for (id, row) in self.reach(claim, wanted, now).filter(|(_, row)| row.record.is_due(now)) {
+            let (spec, run_at) = (&row.job.spec, row.record.run_at);
+            let Some(needs) = &spec.needs else { continue };
+            let stack = stacks.entry((lane_of(spec), needs.turn_key())).or_insert_with(|| TurnStack {
+                lane: 0,
+                queue: spec.queue.clone(),
+                kind: spec.kind.clone(),
+                priority: spec.priority,
+                key: needs.turn_key().into(),
+                needs: (**needs).clone(),
+                heads: Vec::new(),
+                more: false,
+            });
+            stack.heads.push((run_at, id));
+        }
+        stacks.values_mut().for_each(|stack| stack.heads.sort_unstable());
+        stacks.into_values().collect()
     }
 
     /// What may be taken from one queue now, best first (L3).
     fn candidates(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<JobId> {
         let mut ranked: Vec<_> = self
             .reach(claim, wanted, now)
-            .filter(|(_, row)| row.record.is_due(now))
+            .filter(|(_, row)| row.record.is_due(now) && row.job.spec.needs.is_none())
             .map(|(id, row)| (claim.aging.rank(row.job.spec.priority, row.record.run_at), id))
             .collect();
         ranked.sort_unstable();

@@ -1,10 +1,16 @@
 //! What is used of limits on runs (H5). The model counts on every question.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use backstop_core::Timestamp;
-use backstop_core::job::State;
-use backstop_core::run_limit::{RunLimit, RunLimitView, RunRooms, RunUse};
+use backstop_core::job::{Shared, State};
+use backstop_core::run_limit::{
+    KeyBucket, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedRooms, SharedUse,
+};
 
 use super::tables::Tables;
+use crate::working_set::PermitRow;
 use crate::{Claim, Drawer, run_limits};
 
 impl Tables {
@@ -24,9 +30,37 @@ impl Tables {
         RunRooms::new(claim.limits_in_reach().map(|limit| (limit.clone(), self.used(limit))), now)
     }
 
-    pub(super) fn keep_buckets(&mut self, rooms: &RunRooms) {
-        for (name, bucket) in rooms.spent() {
-            let place = (Drawer::RunBuckets, name.to_string());
+    pub(super) fn shared_rooms(&self, claim: &Claim, now: Timestamp) -> SharedRooms {
+        SharedRooms::new(claim.sharing_limits().cloned(), self.shared_use(), self.key_buckets(), now)
+    }
+
+    /// What runs hold of what is shared.
+    fn shared_use(&self) -> HashMap<Shared, Vec<SharedUse>> {
+        let mut used: HashMap<Shared, Vec<SharedUse>> = HashMap::new();
+        for row in self.jobs.values().filter(|row| row.record.state == State::Running) {
+            for PermitRow { shared, lane, amount, .. } in PermitRow::of(&row.job.spec) {
+                let held = SharedUse { queue: lane.queue, kind: lane.kind, amount: amount.into() };
+                used.entry(shared).or_default().push(held);
+            }
+        }
+        used
+    }
+
+    fn key_buckets(&self) -> HashMap<KeyBucket, RunBucket> {
+        let all = self.documents.iter().filter(|((drawer, _), _)| *drawer == Drawer::KeyBuckets);
+        let read = |((_, key), (_, body)): (&(Drawer, String), &(i64, Arc<str>))| {
+            let (limit, key) = key.split_once('\u{1}')?;
+            Some(((limit.into(), key.into()), run_limits::bucket(body)))
+        };
+        all.filter_map(read).collect()
+    }
+
+    pub(super) fn keep_buckets(&mut self, limits: &RunRooms, shared: &SharedRooms) {
+        let limits = limits.spent().into_iter();
+        let limits = limits.map(|(name, bucket)| ((Drawer::RunBuckets, name.to_string()), bucket));
+        let keys = shared.spent().iter();
+        let keys = keys.map(|(of, bucket)| ((Drawer::KeyBuckets, run_limits::key_bucket(of)), *bucket));
+        for (place, bucket) in limits.chain(keys).collect::<Vec<_>>() {
             let revision = self.documents.get(&place).map_or(0, |(revision, _)| *revision) + 1;
             self.documents.insert(place, (revision, run_limits::body(bucket)));
         }

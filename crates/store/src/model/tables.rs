@@ -12,6 +12,7 @@ use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::lines::ModelLine;
 use crate::show::PauseNote;
+use crate::turns::LastTurns;
 use crate::working_set::LaneKey;
 use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 
@@ -37,6 +38,8 @@ pub(super) struct Tables {
     pub(super) workers: BTreeMap<WorkerId, ModelWorker>,
     pub(super) terms: BTreeMap<Duty, Term>,
     pub(super) incidents: BTreeMap<Fingerprint, Incident>,
+    /// Whose turn was the last one in each queue (H5).
+    pub(super) turns: LastTurns,
     /// The fence of the latest claim that took something (L5).
     pub(super) latest_fence: i64,
 }
@@ -153,7 +156,7 @@ impl Tables {
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
     pub(super) fn expire_job(&mut self, id: JobId, commit: &mut ModelCommit) -> Option<NewJob> {
         let row = self.jobs.get_mut(&id)?;
-        if !row.record.expire(commit.now) {
+        if !row.record.expire(&row.job.spec, commit.now) {
             return None;
         }
         commit.events.extend(event::expired(&row.job.spec.header(), &row.record, commit.now));

@@ -49,7 +49,7 @@ pub use fences::Fences;
 pub use held_jobs::HeldJobs;
 pub use incident::{Aftermath, IncidentCount, Seen};
 pub use submit::SubmitNeeds;
-pub use writes::{Done, LaneKey, LineWrites, ReadyRow, RecordRow, Writes};
+pub use writes::{Done, LaneKey, LineWrites, PermitRow, ReadyRow, RecordRow, TurnRow, Writes};
 
 /// A job with its record, as it was loaded.
 #[derive(Debug, Clone)]
@@ -299,7 +299,7 @@ impl WorkingSet {
     pub fn expire(&mut self, id: JobId) -> Option<NewJob> {
         let loaded = self.jobs.get(&id)?;
         let (job, mut record, now) = (loaded.job.clone(), loaded.record.clone(), self.now);
-        if !record.expire(now) {
+        if !record.expire(&job.spec, now) {
             return None;
         }
         // Told whether anybody listens or not: no run has ended, so nobody else can say that it died (F12).
@@ -343,5 +343,6 @@ pub fn lane_of(spec: &Spec) -> LaneKey {
         kind: spec.kind.clone(),
         version: spec.version,
         priority: spec.priority,
+        shares: spec.needs.is_some(),
     }
 }

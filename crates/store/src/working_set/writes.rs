@@ -6,12 +6,15 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
-use backstop_core::job::{Attempt, Priority, Record, Spec, State, StoredJob};
+use backstop_core::job::{Attempt, Priority, Record, Shared, Spec, State, StoredJob};
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
 
-/// Jobs of one queue, kind, version and priority form a lane.
+/// Set in the stored version of lanes whose jobs share something: no program of an earlier version claims from them.
+const SHARES: u32 = 1 << 31;
+
+/// Jobs of one queue, kind, version and priority form a lane. Those that share something have one of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneKey {
     /// Their queue.
@@ -22,6 +25,56 @@ pub struct LaneKey {
     pub version: u32,
     /// Their priority.
     pub priority: Priority,
+    /// True when they take turns with others: see [`crate::turns`].
+    pub shares: bool,
+}
+
+impl LaneKey {
+    /// The version as stores keep it.
+    #[must_use]
+    pub const fn stored_version(&self) -> u32 {
+        if self.shares { self.version | SHARES } else { self.version }
+    }
+
+    /// The lane with a version as stores keep it.
+    #[must_use]
+    pub fn with_stored_version(self, stored: u32) -> Self {
+        Self { version: stored & !SHARES, shares: stored & SHARES != 0, ..self }
+    }
+}
+
+/// A row of the index by turn keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRow {
+    /// The lane of the job.
+    pub lane: LaneKey,
+    /// Under what it waits.
+    pub key: String,
+    /// When it is due.
+    pub run_at: Timestamp,
+    /// The job.
+    pub id: JobId,
+}
+
+/// What a run holds of something shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermitRow {
+    /// What it is.
+    pub shared: Shared,
+    /// The job that runs.
+    pub id: JobId,
+    /// Its lane.
+    pub lane: LaneKey,
+    /// How much it holds.
+    pub amount: u32,
+}
+
+impl PermitRow {
+    /// What a run of this job holds.
+    pub fn of(spec: &Spec) -> impl Iterator<Item = Self> {
+        let row = |(shared, amount)| Self { shared, id: spec.id, lane: lane_of(spec), amount };
+        spec.needs.iter().flat_map(|needs| needs.shared()).map(row)
+    }
 }
 
 /// A row of `ready`.
@@ -81,6 +134,12 @@ pub struct Writes {
     pub ready_out: Vec<ReadyRow>,
     /// Rows to put into `ready`.
     pub ready_in: Vec<ReadyRow>,
+    /// Rows to take out of the index by turn keys (H5).
+    pub turns_out: Vec<TurnRow>,
+    /// Rows to put into it.
+    pub turns_in: Vec<TurnRow>,
+    /// What runs that ended do not hold any more (H5, H6).
+    pub permits_out: Vec<PermitRow>,
     /// Rows to write into `record`, whether they are there or not.
     pub records_in: Vec<RecordRow>,
     /// Rows to take out of `record`.
@@ -250,9 +309,14 @@ impl Writes {
         let same = was_ready.zip(is_ready).is_some_and(|(was, is)| was == is);
         if let Some(was) = was_ready.filter(|_| !same && !dequeued) {
             self.ready_out.push(ready(was, origin.is_some_and(|origin| origin.rowed)));
+            self.turns_out.extend(turn(spec, was));
         }
         if let Some(is) = is_ready.filter(|_| !same || dequeued) {
             self.ready_in.push(ready(is, !fresh));
+            self.turns_in.extend(turn(spec, is));
+        }
+        if before.is_some_and(|record| record.state == State::Running) && after.state != State::Running {
+            self.permits_out.extend(PermitRow::of(spec));
         }
         let rowed = origin.is_some_and(|origin| origin.rowed);
         if after.state == State::Succeeded {
@@ -288,6 +352,11 @@ impl Writes {
             _ => {}
         }
     }
+}
+
+/// The row of a pending job in the index by turn keys.
+fn turn(spec: &Spec, record: &Record) -> Option<TurnRow> {
+    spec.turn_key().map(|key| TurnRow { lane: lane_of(spec), key, run_at: record.run_at, id: spec.id })
 }
 
 /// True when the row of `done` can be the ledger's row of this run: a success with nothing to explain.

@@ -1,0 +1,292 @@
+//! Jobs that share something (H5, H6): what a claim finds of them under their keys, and takes.
+//!
+//! What they share is locked before it is counted, by the documents that limits are locked by. A job that is chosen is
+//! taken out of `ready` unless somebody else has it locked; then it is passed by.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use backstop_core::job::{JobExtras, Shared as SharedThing};
+use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, SharedRooms, SharedUse};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::turns::{FIRST_HEADS, LastTurns, MOST_KEYS, TurnPlan, TurnStack, key_ranges};
+use backstop_store::working_set::{LaneKey, LoadedJob, PermitRow};
+use backstop_store::{Claim, Drawer, run_limits};
+
+use crate::columns::Columns;
+use crate::failure::SqlFailure;
+use crate::load;
+use crate::row;
+use crate::session::Session as _;
+use crate::statement::{Request, Statement};
+use crate::transaction::Transaction;
+
+/// A lane whose jobs take turns, with its number.
+pub type TurnLane = (i64, LaneKey);
+
+/// What this process remembers of jobs that take turns.
+#[derive(Debug, Default)]
+pub struct TurnMemory {
+    /// Whose turn was the last one in each queue.
+    pub(crate) last: LastTurns,
+    /// Queues where such jobs were due when somebody looked: a hint, for claims that would rather not look.
+    seen: RwLock<HashSet<Arc<str>>>,
+}
+
+impl TurnMemory {
+    /// Notes whether jobs that take turns were due in a queue.
+    pub fn note(&self, queue: &Arc<str>, due: bool) {
+        let known = self.is_due(queue);
+        if known != due {
+            let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+            if due {
+                seen.insert(queue.clone())
+            } else {
+                seen.remove(queue)
+            };
+        }
+    }
+
+    /// True when such jobs were due in a queue the last time.
+    #[must_use]
+    pub fn is_due(&self, queue: &str) -> bool {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+}
+
+/// What a claim has found under the keys of its queues, and what is left of what is shared.
+pub(crate) struct FoundTurns {
+    stacks: HashMap<Arc<str>, Vec<TurnStack>>,
+    pub(crate) rooms: SharedRooms,
+    now: Timestamp,
+}
+
+impl FoundTurns {
+    /// Looks under the keys of lanes, and locks what their jobs share.
+    pub(crate) async fn look(
+        tx: &mut Transaction,
+        claim: &Claim,
+        lanes: Vec<TurnLane>,
+        now: Timestamp,
+    ) -> Result<Self, SqlFailure> {
+        let memory = tx.shared.clone();
+        let mut wanted = Columns::default();
+        for (id, lane) in &lanes {
+            for (from, to) in key_ranges(&memory.turns.last.of(&lane.queue)) {
+                let mut row = wanted.row();
+                row.int(*id).text(&from).text(&to).int(count(MOST_KEYS)).int(count(FIRST_HEADS)).at(now);
+            }
+        }
+        let rows = tx.ask(Statement::FirstTurns.rows(wanted)).await?;
+        let lanes: HashMap<i64, LaneKey> = lanes.into_iter().collect();
+        let mut found: BTreeMap<(i64, String), TurnStack> = BTreeMap::new();
+        for mut row in rows {
+            let (id, key, head) = (row.int()?, row.text()?, (row.moment()?, row.job()?));
+            let papers = row.maybe_text()?;
+            let Some(lane) = lanes.get(&id) else { continue };
+            let stack = found.entry((id, key.clone())).or_insert_with(|| TurnStack {
+                lane: id,
+                queue: lane.queue.clone(),
+                kind: lane.kind.clone(),
+                priority: lane.priority,
+                key: key.into(),
+                needs: JobExtras::needs_in(papers.as_deref().unwrap_or_default()),
+                heads: Vec::new(),
+                more: false,
+            });
+            stack.heads.push(head);
+            stack.heads.sort_unstable();
+            stack.more = stack.heads.len() == FIRST_HEADS;
+        }
+        let mut stacks: HashMap<Arc<str>, Vec<TurnStack>> = HashMap::new();
+        for stack in found.into_values() {
+            stacks.entry(stack.queue.clone()).or_default().push(stack);
+        }
+        let rooms = lock(tx, claim, stacks.values().flatten(), now).await?;
+        Ok(Self { stacks, rooms, now })
+    }
+
+    /// What was found in a queue.
+    pub(crate) fn of(&self, queue: &str) -> &[TurnStack] {
+        self.stacks.get(queue).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Reads more jobs of the keys that a plan needs them of.
+    pub(crate) async fn read_more(
+        &mut self,
+        tx: &mut Transaction,
+        queue: &str,
+        wanted: &BTreeMap<usize, usize>,
+    ) -> Result<(), SqlFailure> {
+        let Some(stacks) = self.stacks.get_mut(queue) else { return Ok(()) };
+        let mut rows = Columns::default();
+        for (place, heads) in wanted {
+            let stack = &mut stacks[*place];
+            stack.heads.clear();
+            rows.row().int(stack.lane).text(&stack.key).int(count(*heads)).at(self.now);
+        }
+        let mut heads: HashMap<(i64, String), Vec<_>> = HashMap::new();
+        for mut row in tx.ask(Statement::MoreTurns.rows(rows)).await? {
+            heads.entry((row.int()?, row.text()?)).or_default().push((row.moment()?, row.job()?));
+        }
+        for (place, wanted) in wanted {
+            let stack = &mut stacks[*place];
+            stack.heads = heads.remove(&(stack.lane, stack.key.to_string())).unwrap_or_default();
+            stack.heads.sort_unstable();
+            stack.more = stack.heads.len() == *wanted;
+        }
+        // One whose jobs were all taken meanwhile has nothing to give.
+        stacks.retain(|stack| !stack.heads.is_empty());
+        Ok(())
+    }
+
+    /// Takes the jobs of a plan that nobody else has locked, in the order of their turns.
+    pub(crate) async fn take(
+        &mut self,
+        tx: &mut Transaction,
+        queue: &str,
+        plan: &TurnPlan,
+    ) -> Result<Vec<LoadedJob>, SqlFailure> {
+        let stacks = self.stacks.get(queue).map(Vec::as_slice).unwrap_or_default();
+        let mut chosen = Vec::with_capacity(plan.jobs.len());
+        let mut wanted = Columns::default();
+        for (place, head) in &plan.jobs {
+            let stack = &stacks[*place];
+            let (run_at, id) = stack.heads[*head];
+            wanted.row().int(stack.lane).at(run_at).job(id);
+            chosen.push((stack, run_at, id));
+        }
+        let locked: HashSet<JobId> = row::jobs(tx.ask(Statement::TakeReady.rows(wanted)).await?)?;
+        chosen.retain(|(_, _, id)| locked.contains(id));
+        let (mut ready, mut turns) = (Columns::default(), Columns::default());
+        for (stack, run_at, id) in &chosen {
+            ready.row().int(stack.lane).at(*run_at).job(*id);
+            turns.row().int(stack.lane).text(&stack.key).at(*run_at).job(*id);
+        }
+        tx.ask_all(vec![Statement::DeleteReady.rows(ready), Statement::DeleteTurns.rows(turns)]).await?;
+        let ids: Vec<_> = chosen.iter().map(|(_, _, id)| *id).collect();
+        let shared = tx.shared.clone();
+        let mut stored = load::stored(tx, &shared.lanes, &ids).await?;
+        let mut jobs = Vec::with_capacity(ids.len());
+        let mut permits = Columns::default();
+        for (stack, _, id) in chosen {
+            let Some(found) = stored.remove(&id) else { continue };
+            self.rooms.take(&stack.queue, &stack.kind, &stack.needs);
+            for PermitRow { shared, amount, .. } in PermitRow::of(&found.job.spec) {
+                permits.row().text(&shared.text()).job(id).int(stack.lane).int(amount);
+            }
+            jobs.push(found.into_loaded());
+        }
+        if let Some(until) = plan.rooms.held_until() {
+            self.rooms.note_held_until(until);
+        }
+        tx.ask_all(vec![Statement::InsertPermits.rows(permits), self.keep()]).await?;
+        Ok(jobs)
+    }
+
+    /// Writes what the rates of keys have left.
+    fn keep(&self) -> Request {
+        let mut changed = Columns::default();
+        for (of, bucket) in self.rooms.spent() {
+            let mut row = changed.row();
+            row.text(Drawer::KeyBuckets.as_str()).text(&run_limits::key_bucket(of));
+            row.int(1).text(&run_limits::body(*bucket));
+        }
+        Statement::SaveDocuments.rows(changed)
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Locks what jobs share, and counts what is left of it.
+async fn lock(
+    tx: &mut Transaction,
+    claim: &Claim,
+    stacks: impl Iterator<Item = &TurnStack>,
+    now: Timestamp,
+) -> Result<SharedRooms, SqlFailure> {
+    let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
+    let (mut names, mut buckets, mut things) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for stack in stacks {
+        for (limit, key) in SharedRooms::buckets_of(&limits, &stack.queue, &stack.kind, &stack.needs) {
+            names.insert(limit.name.clone());
+            buckets.extend(limit.rate.map(|_| (limit.name.clone(), key)));
+        }
+        for (thing, _) in stack.needs.shared() {
+            match &thing {
+                SharedThing::Key(_) => {}
+                SharedThing::Instance(_) => drop(names.insert(run_limits::INSTANCES.into())),
+                SharedThing::Pool(pool) => drop(names.insert(pool.clone())),
+            }
+            things.insert(thing.text());
+        }
+    }
+    lock_names(tx, &names).await?;
+    let used = used(tx, things).await?;
+    let buckets = key_buckets(tx, buckets).await?;
+    Ok(SharedRooms::new(limits, used, buckets, now))
+}
+
+/// Locks documents in the order of their names; those that are missing are made.
+async fn lock_names(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<(), SqlFailure> {
+    let (mut places, mut missing) = (Columns::default(), names.clone());
+    for name in names {
+        places.row().text(Drawer::RunBuckets.as_str()).text(name);
+    }
+    for mut row in tx.ask(Statement::LockDocumentBodies.rows(places)).await? {
+        missing.remove(&*row.text()?);
+    }
+    let mut new = Columns::default();
+    for name in missing {
+        new.row().text(Drawer::RunBuckets.as_str()).text(&name).int(1).text("0");
+    }
+    // Whoever else makes one of them at the same moment is waited for; then this transaction begins again.
+    tx.ask(Statement::InsertDocuments.rows(new)).await.map(drop)
+}
+
+/// What runs hold of things that are shared.
+pub(crate) async fn used(
+    tx: &mut Transaction,
+    things: BTreeSet<String>,
+) -> Result<HashMap<SharedThing, Vec<SharedUse>>, SqlFailure> {
+    let mut wanted = Columns::default();
+    for thing in &things {
+        wanted.row().text(thing);
+    }
+    let mut held: Vec<(String, i64, u64)> = Vec::new();
+    for mut row in tx.ask(Statement::PermitsHeld.rows(wanted)).await? {
+        held.push((row.text()?, row.int()?, row.number()?));
+    }
+    let shared = tx.shared.clone();
+    shared.lanes.meet(tx, held.iter().map(|(_, lane, _)| *lane)).await?;
+    let mut used: HashMap<SharedThing, Vec<SharedUse>> = HashMap::new();
+    for (thing, lane, amount) in held {
+        let lane = shared.lanes.get(lane)?;
+        let Some(thing) = SharedThing::from_text(&thing) else { continue };
+        let one = SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount };
+        used.entry(thing).or_default().push(one);
+    }
+    Ok(used)
+}
+
+/// What the rates of limits have left for keys.
+pub(crate) async fn key_buckets(
+    tx: &mut Transaction,
+    wanted: BTreeSet<KeyBucket>,
+) -> Result<HashMap<KeyBucket, RunBucket>, SqlFailure> {
+    let mut places = Columns::default();
+    let mut names: HashMap<String, KeyBucket> = HashMap::new();
+    for of in wanted {
+        let name = run_limits::key_bucket(&of);
+        places.row().text(Drawer::KeyBuckets.as_str()).text(&name);
+        names.insert(name, of);
+    }
+    let mut buckets = HashMap::new();
+    for mut row in tx.ask(Statement::DocumentBodies.rows(places)).await? {
+        let (name, body) = (row.text()?, row.text()?);
+        buckets.extend(names.remove(&name).map(|of| (of, run_limits::bucket(&body))));
+    }
+    Ok(buckets)
+}
