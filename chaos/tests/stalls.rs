@@ -99,6 +99,7 @@ async fn call_all(engine: &Backstop) -> Vec<(&'static str, Duration, Result<(), 
     call!(incidents(10));
     call!(held_lanes());
     call!(run_limits(vec![RunLimit::of_queue("default")]));
+    call!(shared_holds(Vec::new(), Vec::new()));
     call!(lines(LineRange { limit: 10, ..LineRange::default() }));
     call!(check());
     calls.join_all().await

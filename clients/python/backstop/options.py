@@ -42,6 +42,10 @@ class SubmitOptions(TypedDict, total=False):
     idempotency_key: str
     business_key: str
     ordering_key: str
+    limit_key: str
+    single_instance: str
+    permits: Dict[str, int]
+    max_deferral_ms: int
     on_conflict: str  # "reject", "skip" or "replace"
     replaces: str
     tags: List[str]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bucket::RunBucket;
 pub use rooms::{RunRooms, RunUse};
-pub use shared::{KeyBucket, SharedHold, SharedRooms, SharedUse};
+pub use shared::{KeyBucket, SharedHold, SharedRooms, SharedUse, SharingJob};
 
 use crate::admit;
 use crate::job::{MOST_PERMITS, WaitDetail, WaitReason};
@@ -248,8 +248,13 @@ impl RunLimitView {
     /// When it lets another job start: now, at a moment that its rate knows, or none where a run has to end first.
     #[must_use]
     pub fn next_start(&self) -> Option<Timestamp> {
+        // Each key has room of its own.
+        if self.limit.by == CountBy::Key {
+            return Some(self.now);
+        }
         let full = |most: u64| self.used.running >= most;
-        if self.limit.concurrency.is_some_and(full) {
+        let permits = self.limit.permits.map(|permits| self.used.permits >= u64::from(permits));
+        if self.limit.concurrency.is_some_and(full) || permits == Some(true) {
             return None;
         }
         Some(self.limit.rate.map_or(self.now, |rate| self.used.bucket.next_start(rate, self.now)))
@@ -272,7 +277,9 @@ impl RunLimitView {
         let starts = self.limit.rate.map(|rate| {
             format!("{} of {} starts are left", self.used.bucket.left(rate, self.now), rate.count)
         });
-        at_once.into_iter().chain(starts).collect::<Vec<_>>().join(", ")
+        let permits =
+            self.limit.permits.map(|permits| format!("{} of {permits} permits are held", self.used.permits));
+        at_once.into_iter().chain(starts).chain(permits).collect::<Vec<_>>().join(", ")
     }
 
     /// True when it lets nothing start now.

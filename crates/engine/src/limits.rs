@@ -1,6 +1,8 @@
 //! How many runs there may be at once, and start in a time, over all workers (H5): changed while programs run.
 
-pub use backstop_core::run_limit::{MOST_RUN_LIMITS, RunBucket, RunLimit, RunLimitView, RunRate, RunUse};
+pub use backstop_core::run_limit::{
+    CountBy, MOST_RUN_LIMITS, RunBucket, RunLimit, RunLimitView, RunRate, RunUse,
+};
 
 pub(crate) mod cache;
 mod held;
@@ -44,7 +46,7 @@ impl Backstop {
     ///
     /// ```
     /// # use backstop::prelude::*;
-    /// use backstop::limits::{LimitProblem, RunLimit, RunLimitView, RunRate, SharedLimits};
+    /// use backstop::limits::{CountBy, LimitProblem, RunLimit, RunLimitView, RunRate, SharedLimits};
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -57,6 +59,12 @@ impl Backstop {
     /// let seen: Vec<RunLimitView> = limits.list().await?;
     /// assert_eq!((&seen[0].limit, seen[0].used.running), (&calls, 0));
     /// assert!(limits.delete("partner").await?);
+    /// // Two of each customer at once, and three graphics cards for all of them.
+    /// limits.set(RunLimit { by: CountBy::Key, concurrency: Some(2), ..RunLimit::new("customer") }).await?;
+    /// limits.set(RunLimit { permits: Some(3), ..RunLimit::new("cards") }).await?;
+    /// let render = engine.enqueue_raw("render", "{}").limit_key("acme").permits("cards", 1);
+    /// render.max_deferral(Duration::from_secs(3_600)).await?;
+    /// engine.enqueue_raw("report", "{}").single_instance("nightly report").await?;
     /// let idle = limits.set(RunLimit::new("idle")).await;
     /// assert!(matches!(idle, Err(LimitProblem::Invalid(_))));
     /// # Ok(()) }

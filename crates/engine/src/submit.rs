@@ -212,6 +212,30 @@ impl<T> Enqueue<T> {
         self.with(|job| job.spec.ordering_key = Some(key.into()))
     }
 
+    /// What limits by key count, such as a customer: jobs with different keys share their queue by turns (H5). See
+    /// [`Backstop::limits`](crate::Backstop::limits).
+    pub fn limit_key(self, key: impl Into<Arc<str>>) -> Self {
+        self.with(|job| job.spec.needs_mut().limit_key = Some(key.into()))
+    }
+
+    /// Of all jobs with this name one runs at a time; the others wait and are charged nothing (H6).
+    pub fn single_instance(self, name: impl Into<Arc<str>>) -> Self {
+        self.with(|job| job.spec.needs_mut().single_instance = Some(name.into()))
+    }
+
+    /// Holds so many permits of a pool while it runs; a pool is a limit with permits, of that name (H5).
+    pub fn permits(self, pool: impl Into<Arc<str>>, permits: u32) -> Self {
+        self.with(|job| {
+            job.spec.needs_mut().permits.insert(pool.into(), permits);
+        })
+    }
+
+    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails as
+    /// `deferral_exhausted` (H7). For ever unless said.
+    pub fn max_deferral(self, most: Duration) -> Self {
+        self.with(|job| job.spec.policy.max_deferral = Some(most))
+    }
+
     /// What to do when a live job holds the business key (L11).
     pub fn on_conflict(self, policy: OnConflict) -> Self {
         self.with(|job| job.on_conflict = policy)

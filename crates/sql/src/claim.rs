@@ -184,15 +184,18 @@ impl TakenJobs {
         let before = self.taken.len();
         let limit = queue.limit.min(ClaimRow::MOST - before);
         let last = tx.shared.turns.last.of(&queue.queue);
-        let first = plan(tx, claim, queue, &last, limit, true, (limits, turns)).await?;
+        let all = ClaimQueue { limit, ..queue.clone() };
+        let first = plan(tx, claim, &all, &last, true, (limits, turns)).await?;
         if first.plain > 0 {
-            let plain = ClaimQueue { limit: first.plain, ..queue.clone() };
+            let start = queue.start - first.jobs.len();
+            let plain = ClaimQueue { limit: first.plain, start, ..queue.clone() };
             self.serve_limited(steps, tx, claim, plain, limits, false).await?;
         }
         let got = self.taken.len() - before;
-        let rest = plan(tx, claim, queue, &last, limit - got, false, (limits, turns)).await?;
-        let mut to_start = self.taken[before..].iter().filter(|(_, started)| *started).count();
-        to_start = queue.start.saturating_sub(to_start);
+        let started = self.taken[before..].iter().filter(|(_, started)| *started).count();
+        let mut to_start = queue.start - started;
+        let left = ClaimQueue { limit: limit - got, start: to_start, ..queue.clone() };
+        let rest = plan(tx, claim, &left, &last, false, (limits, turns)).await?;
         for loaded in turns.take(tx, &queue.queue, &rest).await? {
             let id = loaded.job.spec.id;
             let started = to_start > 0 && loaded.record.starts_when_claimed();
@@ -279,13 +282,14 @@ async fn plan(
     claim: &Claim,
     queue: &ClaimQueue,
     last: &str,
-    limit: usize,
     with_plain: bool,
     (limits, turns): (&mut RunRooms, &mut FoundTurns),
 ) -> Result<TurnPlan, SqlFailure> {
+    let (limit, most_sharing) = (queue.limit, queue.start);
     loop {
         let (stacks, rooms, aging) = (turns.of(&queue.queue), &turns.rooms, claim.aging);
-        let plan = turns::plan(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms });
+        let input = TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms };
+        let plan = turns::plan(&input);
         if plan.needs_more.is_empty() {
             return Ok(plan);
         }

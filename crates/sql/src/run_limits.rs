@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backstop_core::run_limit::{RunBucket, RunLimit, RunLimitView, RunRooms, RunUse};
+use backstop_core::job::Shared;
+use backstop_core::run_limit::{CountBy, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedUse};
 use backstop_store::{Claim, Drawer, run_limits};
 
 use crate::columns::Columns;
@@ -15,6 +16,7 @@ use crate::row::{Row, moment_of};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
+use crate::turns;
 
 /// What the limits of a claim leave room for, and the documents that say what their rates have left.
 pub struct LockedLimits {
@@ -118,7 +120,8 @@ fn counted(
     }
     let used = |limit: &RunLimit| {
         let (running, pending) = counts.get(&scope(limit)).copied().unwrap_or_default();
-        (RunUse { running, bucket: buckets.get(&limit.name).copied().unwrap_or_default() }, pending)
+        let bucket = buckets.get(&limit.name).copied().unwrap_or_default();
+        (RunUse { running, bucket, permits: 0 }, pending)
     };
     Ok(limits.iter().map(used).collect())
 }
@@ -138,7 +141,19 @@ pub(crate) async fn views(
     }
     let counts = tx.ask(ask_counts(limits)).await?;
     let used = counted(counts, limits, &buckets)?;
-    let view =
-        |(limit, (used, pending)): (&RunLimit, _)| RunLimitView { limit: limit.clone(), used, pending, now };
+    let by_key = limits.iter().any(|limit| limit.by == CountBy::Key);
+    let keys = turns::held(tx, by_key.then(turns::all_keys)).await?;
+    let pools = limits.iter().filter(|limit| limit.permits.is_some()).map(|limit| turns::pool(&limit.name));
+    let pools = turns::held(tx, pools.collect::<Vec<_>>()).await?;
+    let view = |(limit, (mut used, mut pending)): (&RunLimit, (RunUse, u64))| {
+        if !limit.counts_all() {
+            let counts = |one: &SharedUse| limit.by == CountBy::Key && limit.covers(&one.queue, &one.kind);
+            used.running = keys.iter().filter(|(_, one)| counts(one)).map(|(_, one)| one.amount).sum();
+            pending = 0;
+        }
+        let of_pool = pools.iter().filter(|(pool, _)| *pool == Shared::Pool(limit.name.clone()));
+        used.permits = of_pool.map(|(_, one)| one.amount).sum();
+        RunLimitView { limit: limit.clone(), used, pending, now }
+    };
     Ok(limits.iter().zip(used).map(view).collect())
 }

@@ -101,7 +101,7 @@ pub enum Statement {
     InsertTurns,
     /// Rows `lane, key, run_at, id`.
     DeleteTurns,
-    /// Rows `shared`: `shared, lane, amount` of what runs hold.
+    /// Rows `from, end` of what is shared: `shared, lane, amount` that runs hold, and one of their jobs.
     PermitsHeld,
     /// Rows `shared, id, lane, amount`: what runs hold, whether they are there or not.
     InsertPermits,

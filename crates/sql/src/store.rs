@@ -12,7 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
@@ -31,7 +31,7 @@ use crate::shared::Shared;
 use crate::transaction::{Call, Transaction};
 use crate::{
     archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, run_limits, submit,
-    worker,
+    turns, worker,
 };
 
 /// What a renewal may take at least, however short the lease is.
@@ -409,6 +409,18 @@ impl InspectStore for ServerStore {
 
     fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
         self.read(verb!(run_limits::views, limits))
+    }
+
+    fn shared_holds(
+        &self,
+        jobs: Vec<SharingJob>,
+        limits: Vec<RunLimit>,
+    ) -> Answer<'_, Vec<Option<SharedHold>>> {
+        let asked = Arc::new((jobs, limits));
+        self.read(move |tx| {
+            let asked = asked.clone();
+            Box::pin(async move { turns::holds(tx, &asked.0, &asked.1).await })
+        })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

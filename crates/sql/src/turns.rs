@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use backstop_core::job::{JobExtras, Shared as SharedThing};
-use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, SharedRooms, SharedUse};
+use backstop_core::run_limit::{
+    KeyBucket, RunBucket, RunLimit, SharedHold, SharedRooms, SharedUse, SharingJob,
+};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::turns::{FIRST_HEADS, LastTurns, MOST_KEYS, TurnPlan, TurnStack, key_ranges};
 use backstop_store::working_set::{LaneKey, LoadedJob, PermitRow};
@@ -102,7 +104,11 @@ impl FoundTurns {
         for stack in found.into_values() {
             stacks.entry(stack.queue.clone()).or_default().push(stack);
         }
-        let rooms = lock(tx, claim, stacks.values().flatten(), now).await?;
+        let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
+        let jobs: Vec<SharingJob> = stacks.values().flatten().map(TurnStack::job).collect();
+        let names = SharedNames::of(&limits, &jobs);
+        lock(tx, &names.locks).await?;
+        let rooms = names.rooms(tx, limits, now).await?;
         Ok(Self { stacks, rooms, now })
     }
 
@@ -171,7 +177,7 @@ impl FoundTurns {
         let mut permits = Columns::default();
         for (stack, _, id) in chosen {
             let Some(found) = stored.remove(&id) else { continue };
-            self.rooms.take(&stack.queue, &stack.kind, &stack.needs);
+            self.rooms.take(&stack.queue, &stack.kind, &stack.needs, id);
             for PermitRow { shared, amount, .. } in PermitRow::of(&found.job.spec) {
                 permits.row().text(&shared.text()).job(id).int(stack.lane).int(amount);
             }
@@ -190,7 +196,8 @@ impl FoundTurns {
         for (of, bucket) in self.rooms.spent() {
             let mut row = changed.row();
             row.text(Drawer::KeyBuckets.as_str()).text(&run_limits::key_bucket(of));
-            row.int(1).text(&run_limits::body(*bucket));
+            // Any number that grows with each change: whoever removes a bucket must see whether it was used since.
+            row.int(bucket.as_nanos() / 1_000).text(&run_limits::body(*bucket));
         }
         Statement::SaveDocuments.rows(changed)
     }
@@ -200,37 +207,63 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Locks what jobs share, and counts what is left of it.
-async fn lock(
-    tx: &mut Transaction,
-    claim: &Claim,
-    stacks: impl Iterator<Item = &TurnStack>,
-    now: Timestamp,
-) -> Result<SharedRooms, SqlFailure> {
-    let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
-    let (mut names, mut buckets, mut things) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for stack in stacks {
-        for (limit, key) in SharedRooms::buckets_of(&limits, &stack.queue, &stack.kind, &stack.needs) {
-            names.insert(limit.name.clone());
-            buckets.extend(limit.rate.map(|_| (limit.name.clone(), key)));
-        }
-        for (thing, _) in stack.needs.shared() {
-            match &thing {
-                SharedThing::Key(_) => {}
-                SharedThing::Instance(_) => drop(names.insert(run_limits::INSTANCES.into())),
-                SharedThing::Pool(pool) => drop(names.insert(pool.clone())),
+/// What jobs share, under which limits.
+struct SharedNames {
+    /// Documents to lock while some of it is taken.
+    locks: BTreeSet<Arc<str>>,
+    buckets: BTreeSet<KeyBucket>,
+    things: BTreeSet<SharedThing>,
+}
+
+impl SharedNames {
+    fn of(limits: &[RunLimit], jobs: &[SharingJob]) -> Self {
+        let (mut locks, mut buckets, mut things) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for SharingJob { queue, kind, needs } in jobs {
+            for (limit, key) in SharedRooms::buckets_of(limits, queue, kind, needs) {
+                locks.insert(limit.name.clone());
+                buckets.extend(limit.rate.map(|_| (limit.name.clone(), key)));
             }
-            things.insert(thing.text());
+            for (thing, _) in needs.shared() {
+                match &thing {
+                    SharedThing::Key(_) => {}
+                    SharedThing::Instance(_) => drop(locks.insert(run_limits::INSTANCES.into())),
+                    SharedThing::Pool(pool) => drop(locks.insert(pool.clone())),
+                }
+                things.insert(thing);
+            }
         }
+        Self { locks, buckets, things }
     }
-    lock_names(tx, &names).await?;
-    let used = used(tx, things).await?;
-    let buckets = key_buckets(tx, buckets).await?;
-    Ok(SharedRooms::new(limits, used, buckets, now))
+
+    /// What is left of it.
+    async fn rooms(
+        self,
+        tx: &mut Transaction,
+        limits: Vec<RunLimit>,
+        now: Timestamp,
+    ) -> Result<SharedRooms, SqlFailure> {
+        let mut used: HashMap<SharedThing, Vec<SharedUse>> = HashMap::new();
+        for (thing, one) in held(tx, self.things.iter().map(just)).await? {
+            used.entry(thing).or_default().push(one);
+        }
+        let buckets = key_buckets(tx, self.buckets).await?;
+        Ok(SharedRooms::new(limits, used, buckets, now))
+    }
+}
+
+/// What keeps jobs from starting.
+pub(crate) async fn holds(
+    tx: &mut Transaction,
+    jobs: &[SharingJob],
+    limits: &[RunLimit],
+) -> Result<Vec<Option<SharedHold>>, SqlFailure> {
+    let now = tx.now().await?;
+    let rooms = SharedNames::of(limits, jobs).rooms(tx, limits.to_vec(), now).await?;
+    Ok(jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect())
 }
 
 /// Locks documents in the order of their names; those that are missing are made.
-async fn lock_names(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<(), SqlFailure> {
+async fn lock(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<(), SqlFailure> {
     let (mut places, mut missing) = (Columns::default(), names.clone());
     for name in names {
         places.row().text(Drawer::RunBuckets.as_str()).text(name);
@@ -246,29 +279,44 @@ async fn lock_names(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<
     tx.ask(Statement::InsertDocuments.rows(new)).await.map(drop)
 }
 
+/// The range that one thing alone is in: no name has the character behind it.
+fn just(thing: &SharedThing) -> (String, String) {
+    let text = thing.text();
+    (text.clone(), format!("{text}\u{1}"))
+}
+
+/// The range of all keys.
+pub(crate) fn all_keys() -> (String, String) {
+    ("key ".to_owned(), "key!".to_owned())
+}
+
+/// The range of a pool.
+pub(crate) fn pool(name: &Arc<str>) -> (String, String) {
+    just(&SharedThing::Pool(name.clone()))
+}
+
 /// What runs hold of things that are shared.
-pub(crate) async fn used(
+pub(crate) async fn held(
     tx: &mut Transaction,
-    things: BTreeSet<String>,
-) -> Result<HashMap<SharedThing, Vec<SharedUse>>, SqlFailure> {
+    ranges: impl IntoIterator<Item = (String, String)>,
+) -> Result<Vec<(SharedThing, SharedUse)>, SqlFailure> {
     let mut wanted = Columns::default();
-    for thing in &things {
-        wanted.row().text(thing);
+    for (from, end) in ranges {
+        wanted.row().text(&from).text(&end);
     }
-    let mut held: Vec<(String, i64, u64)> = Vec::new();
+    let mut found: Vec<(String, i64, u64, JobId)> = Vec::new();
     for mut row in tx.ask(Statement::PermitsHeld.rows(wanted)).await? {
-        held.push((row.text()?, row.int()?, row.number()?));
+        found.push((row.text()?, row.int()?, row.number()?, row.job()?));
     }
     let shared = tx.shared.clone();
-    shared.lanes.meet(tx, held.iter().map(|(_, lane, _)| *lane)).await?;
-    let mut used: HashMap<SharedThing, Vec<SharedUse>> = HashMap::new();
-    for (thing, lane, amount) in held {
+    shared.lanes.meet(tx, found.iter().map(|(_, lane, ..)| *lane)).await?;
+    let mut held = Vec::with_capacity(found.len());
+    for (thing, lane, amount, job) in found {
         let lane = shared.lanes.get(lane)?;
-        let Some(thing) = SharedThing::from_text(&thing) else { continue };
-        let one = SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount };
-        used.entry(thing).or_default().push(one);
+        let one = SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount, job };
+        held.extend(SharedThing::from_text(&thing).map(|thing| (thing, one)));
     }
-    Ok(used)
+    Ok(held)
 }
 
 /// What the rates of limits have left for keys.

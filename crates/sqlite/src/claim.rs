@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use backstop_core::job::{Stale, StoredJob};
-use backstop_core::run_limit::{RunRooms, SharedRooms};
+use backstop_core::run_limit::{RunLimit, RunRooms, SharedRooms, SharingJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
 use backstop_store::turns::{TurnInput, TurnPlan, TurnStack, plan as turns_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
@@ -78,11 +78,15 @@ impl Taking<'_> {
         tx.write_updates()?;
         let last = tx.turns.of(&wanted.queue);
         let mut stacks = turns::look(tx.conn, tx.now, &sharing, &last)?;
-        let rooms = turns::rooms(tx.conn, tx.lanes, self.claim, &stacks, tx.now)?;
-        let first = self.plan(tx, &mut stacks, &last, wanted.limit, true, &rooms)?;
+        let limits: Vec<RunLimit> = self.claim.sharing_limits().cloned().collect();
+        let jobs: Vec<SharingJob> = stacks.iter().map(TurnStack::job).collect();
+        let rooms = turns::rooms(tx.conn, tx.lanes, &limits, &jobs, tx.now)?;
+        let first = self.plan(tx, &mut stacks, &last, &room, true, &rooms)?;
+        room.to_start -= first.jobs.len();
         self.take_plain(tx, &plain, first.plain, &mut room)?;
+        room.to_start += first.jobs.len();
         let by_plan = wanted.limit - room.left == first.plain;
-        let rest = self.plan(tx, &mut stacks, &last, room.left, false, &rooms)?;
+        let rest = self.plan(tx, &mut stacks, &last, &room, false, &rooms)?;
         for (stack, head) in &rest.jobs {
             let id = stacks[*stack].heads[*head].1;
             let found = tx.find(id)?.map(|stored| stored.seq);
@@ -105,13 +109,15 @@ impl Taking<'_> {
         tx: &WriteTransaction<'_>,
         stacks: &mut [TurnStack],
         last: &str,
-        limit: usize,
+        room: &QueueRoom,
         with_plain: bool,
         rooms: &SharedRooms,
     ) -> Result<TurnPlan, SqliteFailure> {
+        let (limit, most_sharing) = (room.left, room.to_start);
         loop {
             let (aging, limits) = (self.claim.aging, &self.rooms);
-            let plan = turns_of(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms });
+            let input = TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms };
+            let plan = turns_of(&input);
             if plan.needs_more.is_empty() {
                 return Ok(plan);
             }

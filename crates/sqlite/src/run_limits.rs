@@ -1,7 +1,8 @@
 //! Limits on runs (H5): what they leave room for, and what is used of them. One writer at a time needs no lock.
 
 use backstop_core::Timestamp;
-use backstop_core::run_limit::{RunBucket, RunLimit, RunLimitView, RunRooms, RunUse};
+use backstop_core::job::Shared;
+use backstop_core::run_limit::{CountBy, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse};
 use backstop_store::{Claim, Drawer, run_limits};
 use rusqlite::{Connection, params};
 
@@ -19,12 +20,29 @@ pub(crate) fn rooms(conn: &Connection, claim: &Claim, now: Timestamp) -> Result<
 
 /// What is used of a limit, and how many pending jobs it is about.
 fn counted(conn: &Connection, limit: &RunLimit) -> Result<(RunUse, u64), SqliteFailure> {
+    if !limit.counts_all() {
+        let scope = params![limit.queue, limit.kind];
+        let running: Option<i64> = rows::value(&mut *conn.prepare_cached(sql::KEYED_RUNS)?, scope)?;
+        let running = u64::try_from(running.unwrap_or_default()).unwrap_or_default();
+        let running = if limit.by == CountBy::Key { running } else { 0 };
+        return Ok((RunUse { running, permits: permits(conn, limit)?, ..RunUse::default() }, 0));
+    }
     let mut select = conn.prepare_cached(sql::RUN_COUNTS)?;
     let counts = select.query_row(params![limit.queue, limit.kind], |row| Ok((row.get(0)?, row.get(1)?)));
     let (running, pending): (i64, i64) = counts?;
     let count = |number: i64| u64::try_from(number).unwrap_or_default();
     let bucket = if limit.rate.is_some() { bucket(conn, limit)? } else { RunBucket::default() };
-    Ok((RunUse { running: count(running), bucket }, count(pending)))
+    Ok((RunUse { running: count(running), bucket, permits: permits(conn, limit)? }, count(pending)))
+}
+
+/// The permits of a pool that runs hold.
+fn permits(conn: &Connection, limit: &RunLimit) -> Result<u64, SqliteFailure> {
+    if limit.permits.is_none() {
+        return Ok(0);
+    }
+    let pool = Shared::Pool(limit.name.clone()).text();
+    let held: Option<i64> = rows::value(&mut *conn.prepare_cached(sql::POOL_HELD)?, [pool])?;
+    Ok(u64::try_from(held.unwrap_or_default()).unwrap_or_default())
 }
 
 fn bucket(conn: &Connection, limit: &RunLimit) -> Result<RunBucket, SqliteFailure> {

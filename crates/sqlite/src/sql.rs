@@ -184,8 +184,11 @@ pub(crate) const PAPERS_BY_ID: &str = "SELECT j.papers FROM backstop_state s JOI
 pub(crate) const PERMIT_INSERT: &str =
     "INSERT OR REPLACE INTO backstop_permit (shared, id, lane, amount) VALUES (?1, ?2, ?3, ?4)";
 pub(crate) const PERMIT_DELETE: &str = "DELETE FROM backstop_permit WHERE shared = ?1 AND id = ?2";
+pub(crate) const POOL_HELD: &str = "SELECT coalesce(sum(amount), 0) FROM backstop_permit WHERE shared = ?1";
+pub(crate) const KEYED_RUNS: &str = "SELECT count(*) FROM backstop_permit p JOIN backstop_lane l ON l.id = p.lane \
+     WHERE p.shared >= 'key ' AND p.shared < 'key!' AND (?1 IS NULL OR l.queue = ?1) AND (?2 IS NULL OR l.kind = ?2)";
 pub(crate) const PERMITS_HELD: &str =
-    "SELECT lane, sum(amount) FROM backstop_permit WHERE shared = ?1 GROUP BY lane";
+    "SELECT lane, sum(amount), min(id) FROM backstop_permit WHERE shared = ?1 GROUP BY lane";
 
 // Lines (L21). A line of more jobs than 10,000 is not counted to its end.
 

@@ -12,7 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
 };
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
     Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
@@ -30,7 +30,7 @@ use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
     archive, check, claim, document, duty, fence, finish, incident, lines, open, operate, purge, queue,
-    run_limits, submit, worker,
+    run_limits, submit, turns, worker,
 };
 
 /// A store in one SQLite file.
@@ -303,6 +303,17 @@ impl InspectStore for SqliteStore {
 
     fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
         self.read(move |snapshot| run_limits::views(snapshot, &limits))
+    }
+
+    fn shared_holds(
+        &self,
+        jobs: Vec<SharingJob>,
+        limits: Vec<RunLimit>,
+    ) -> Answer<'_, Vec<Option<SharedHold>>> {
+        self.read(move |snapshot| {
+            let rooms = turns::rooms(snapshot.conn, snapshot.lanes, &limits, &jobs, snapshot.now)?;
+            Ok(jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect())
+        })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

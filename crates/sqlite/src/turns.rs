@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use backstop_core::job::{JobExtras, Record, RunNeeds, Shared, State};
-use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, SharedRooms, SharedUse};
+use backstop_core::job::{JobExtras, Record, RunNeeds, State};
+use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, SharedRooms, SharedUse, SharingJob};
 use backstop_core::{JobId, Timestamp};
 use backstop_store::turns::{FIRST_HEADS, MOST_KEYS, TurnStack, key_ranges};
-use backstop_store::{Claim, Drawer, run_limits};
+use backstop_store::{Drawer, run_limits};
 use rusqlite::{Connection, params};
 
 use crate::error::SqliteFailure;
@@ -129,50 +129,41 @@ pub(crate) fn heads(
     })
 }
 
-/// What is left of what these jobs share.
+/// What is left of what these jobs share, under these limits.
 pub(crate) fn rooms(
     conn: &Connection,
     lanes: &mut LaneCache,
-    claim: &Claim,
-    stacks: &[TurnStack],
+    limits: &[RunLimit],
+    jobs: &[SharingJob],
     now: Timestamp,
 ) -> Result<SharedRooms, SqliteFailure> {
-    let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
     let (mut shared, mut buckets) = (BTreeSet::new(), BTreeSet::new());
-    for stack in stacks {
-        shared.extend(stack.needs.shared().map(|(shared, _)| shared));
-        let of = SharedRooms::buckets_of(&limits, &stack.queue, &stack.kind, &stack.needs);
-        buckets.extend(
-            of.filter(|(limit, _)| limit.rate.is_some()).map(|(limit, key)| (limit.name.clone(), key)),
-        );
+    for SharingJob { queue, kind, needs } in jobs {
+        shared.extend(needs.shared().map(|(shared, _)| shared));
+        let of = SharedRooms::buckets_of(limits, queue, kind, needs);
+        let of = of.filter(|(limit, _)| limit.rate.is_some());
+        buckets.extend(of.map(|(limit, key)| (limit.name.clone(), key)));
     }
-    let used = used(conn, lanes, shared)?;
-    let buckets = buckets.into_iter().map(|of| Ok((of.clone(), bucket(conn, &of)?)));
-    let buckets = buckets.collect::<Result<HashMap<KeyBucket, RunBucket>, SqliteFailure>>()?;
-    Ok(SharedRooms::new(limits, used, buckets, now))
-}
-
-/// What runs hold of things that are shared.
-pub(crate) fn used(
-    conn: &Connection,
-    lanes: &mut LaneCache,
-    shared: impl IntoIterator<Item = Shared>,
-) -> Result<HashMap<Shared, Vec<SharedUse>>, SqliteFailure> {
     let mut used = HashMap::new();
     for one in shared {
-        let values = [one.text()];
-        let rows: Vec<(i64, u64)> =
-            rows::collect(&mut *conn.prepare_cached(sql::PERMITS_HELD)?, values, |row| {
-                Ok((row.get(0)?, rows::count(row, 1)?))
-            })?;
-        let mut held = Vec::with_capacity(rows.len());
-        for (lane, amount) in rows {
-            let lane = lanes.get(conn, lane)?;
-            held.push(SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount });
-        }
-        used.insert(one, held);
+        used.insert(one.clone(), held(conn, lanes, &one.text())?);
     }
-    Ok(used)
+    let buckets = buckets.into_iter().map(|of| Ok((of.clone(), bucket(conn, &of)?)));
+    let buckets = buckets.collect::<Result<HashMap<KeyBucket, RunBucket>, SqliteFailure>>()?;
+    Ok(SharedRooms::new(limits.iter().cloned(), used, buckets, now))
+}
+
+/// What runs hold of something shared.
+fn held(conn: &Connection, lanes: &mut LaneCache, shared: &str) -> Result<Vec<SharedUse>, SqliteFailure> {
+    let found = rows::collect(&mut *conn.prepare_cached(sql::PERMITS_HELD)?, [shared], |row| {
+        Ok((row.get::<_, i64>(0)?, rows::count(row, 1)?, rows::job_id(row, 2)?))
+    })?;
+    let mut held = Vec::with_capacity(found.len());
+    for (lane, amount, job) in found {
+        let lane = lanes.get(conn, lane)?;
+        held.push(SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount, job });
+    }
+    Ok(held)
 }
 
 pub(crate) fn bucket(conn: &Connection, of: &KeyBucket) -> Result<RunBucket, SqliteFailure> {

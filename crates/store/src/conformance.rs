@@ -368,6 +368,8 @@ macro_rules! conformance {
                 a_retried_job_waits_for_its_time_and_its_room
                 a_deferral_that_lasts_too_long_ends_the_job
                 many_keys_without_room_do_not_hide_one_with_room
+                what_keeps_a_job_back_is_told
+                jobs_that_share_are_not_claimed_ahead
             ]
             lines: [
                 jobs_of_one_key_run_one_after_the_other

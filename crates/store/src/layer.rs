@@ -12,7 +12,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, NewJob, Operated, Operation, Retention, Stale, State,
 };
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
@@ -156,6 +156,7 @@ verbs! {
         archive_page(page: PageRequest<JobId>) -> Page<(JobId, Archived), JobId>;
         held_lanes() -> Vec<HeldLane>;
         run_limits(limits: Vec<RunLimit>) -> Vec<RunLimitView>;
+        shared_holds(jobs: Vec<SharingJob>, limits: Vec<RunLimit>) -> Vec<Option<SharedHold>>;
         lines(range: LineRange) -> Page<LineView, String>;
         check() -> Vec<Finding>;
     }

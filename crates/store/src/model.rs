@@ -37,7 +37,7 @@ use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{
     Attempt, JobDetail, JobSummary, JobView, Operated, Operation, Retention, Stale, State,
 };
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{ModelCommit, Tables};
@@ -345,6 +345,14 @@ impl InspectStore for ModelStore {
 
     fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>> {
         Box::pin(async move { self.read(|tables, now| Ok(tables.run_limits(limits, now))) })
+    }
+
+    fn shared_holds(
+        &self,
+        jobs: Vec<SharingJob>,
+        limits: Vec<RunLimit>,
+    ) -> Answer<'_, Vec<Option<SharedHold>>> {
+        Box::pin(async move { self.read(|tables, now| Ok(tables.shared_holds(&jobs, &limits, now))) })
     }
 
     fn lines(&self, range: LineRange) -> Answer<'_, Page<LineView, String>> {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_core::job::{Aging, Priority, RunNeeds};
-use backstop_core::run_limit::{RunRooms, SharedRooms};
+use backstop_core::run_limit::{RunRooms, SharedRooms, SharingJob};
 use backstop_core::{JobId, Timestamp};
 
 /// Keys of one lane that a claim looks at. With more of them, the next claim goes on where this one stopped.
@@ -42,6 +42,14 @@ pub struct TurnStack {
     pub heads: Vec<(Timestamp, JobId)>,
     /// True when there may be more.
     pub more: bool,
+}
+
+impl TurnStack {
+    /// One of its jobs, as far as what it shares goes.
+    #[must_use]
+    pub fn job(&self) -> SharingJob {
+        SharingJob { queue: self.queue.clone(), kind: self.kind.clone(), needs: self.needs.clone() }
+    }
 }
 
 /// Who had the last turn in each queue, as this process knows. Each process lets keys take turns by itself: together
@@ -102,6 +110,9 @@ pub struct TurnInput<'a> {
     pub last: &'a str,
     /// Jobs to take at most.
     pub limit: usize,
+    /// How many of them may share something: such jobs are never claimed ahead, where they would hold what others wait
+    /// for.
+    pub most_sharing: usize,
     /// True when jobs that share nothing take turns too.
     pub with_plain: bool,
     /// How waiting counts against priority.
@@ -128,6 +139,7 @@ pub fn plan(input: &TurnInput<'_>) -> TurnPlan {
             rooms: input.rooms.clone(),
         },
         total: 0,
+        sharing: 0,
     };
     let mut sharers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     if input.with_plain {
@@ -153,6 +165,7 @@ struct Rounds<'a> {
     closed: Vec<bool>,
     plan: TurnPlan,
     total: usize,
+    sharing: usize,
 }
 
 impl Rounds<'_> {
@@ -173,7 +186,8 @@ impl Rounds<'_> {
             let stack = &self.input.stacks[*first];
             let weight = self.plan.rooms.weight(&stack.queue, &stack.kind, &stack.needs);
             for _ in 0..weight {
-                if self.total == self.input.limit || !self.take_best(places) {
+                let full = self.total == self.input.limit || self.sharing == self.input.most_sharing;
+                if full || !self.take_best(places) {
                     break;
                 }
                 shared = true;
@@ -209,13 +223,15 @@ impl Rounds<'_> {
         let head = self.taken[place];
         self.taken[place] += 1;
         self.total += 1;
+        self.sharing += 1;
         if head < stack.heads.len() {
             self.plan.jobs.push((place, head));
         } else {
             self.plan.needs_more.insert(place, head + 1);
         }
         self.plan.limits.take(&stack.queue, &stack.kind);
-        self.plan.rooms.take(&stack.queue, &stack.kind, &stack.needs);
+        let job = stack.heads.get(head).or(stack.heads.last()).map_or(JobId::from_u128(0), |(_, id)| *id);
+        self.plan.rooms.take(&stack.queue, &stack.kind, &stack.needs, job);
         true
     }
 
@@ -274,7 +290,8 @@ mod tests {
         let rooms = SharedRooms::new([by_key], HashMap::new(), HashMap::new(), NOW);
         let limits = RunRooms::new([], NOW);
         let (limits, rooms) = (&limits, &rooms);
-        plan(&TurnInput { stacks, last, limit, with_plain, aging: Aging::default(), limits, rooms })
+        let (most_sharing, aging) = (limit, Aging::default());
+        plan(&TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms })
     }
 
     fn keys(stacks: &[TurnStack], plan: &TurnPlan) -> String {
@@ -322,6 +339,26 @@ mod tests {
         assert_eq!(plan.plain, 5);
         let plan = turns(&stacks, "b", 1, true, RunLimit::new("none"));
         assert_eq!((plan.plain, plan.last.as_deref()), (1, Some("")), "after the last key it is their turn");
+    }
+
+    #[test]
+    fn no_more_are_taken_than_start_at_once() {
+        // H5
+        let (stacks, limits) = ([stack("a", 5), stack("b", 5)], RunRooms::new([], NOW));
+        let rooms = SharedRooms::new([], HashMap::new(), HashMap::new(), NOW);
+        let (last, aging) = ("", Aging::default());
+        let input = TurnInput {
+            stacks: &stacks,
+            last,
+            limit: 9,
+            most_sharing: 3,
+            with_plain: true,
+            aging,
+            limits: &limits,
+            rooms: &rooms,
+        };
+        let plan = plan(&input);
+        assert_eq!((keys(&stacks, &plan).as_str(), plan.plain), ("aba", 6));
     }
 
     #[test]

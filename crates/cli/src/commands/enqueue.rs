@@ -74,6 +74,18 @@ pub(crate) struct EnqueueOptions {
     /// Run jobs with the same key one at a time, in the order they were submitted.
     #[arg(long, value_name = "KEY")]
     ordering_key: Option<String>,
+    /// What limits by key count, such as a customer: keys share a queue by turns.
+    #[arg(long, value_name = "KEY")]
+    limit_key: Option<String>,
+    /// Run one job with this name at a time.
+    #[arg(long, value_name = "NAME")]
+    single_instance: Option<String>,
+    /// Permits of a pool that its run holds; may be repeated.
+    #[arg(long = "permits", value_name = "POOL=N", value_parser = permits)]
+    permits: Vec<(String, u32)>,
+    /// Fail it if limits, a circuit or a dependency keep it from running this long.
+    #[arg(long, value_name = "MS")]
+    max_deferral_ms: Option<u64>,
     /// What to do when a live job holds the business key: reject, skip or replace.
     #[arg(long, value_name = "POLICY", value_parser = on_conflict)]
     on_conflict: Option<OnConflict>,
@@ -93,6 +105,13 @@ pub(crate) struct EnqueueOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["idempotency_key", "business_key", "replaces"])]
     count: Option<u64>,
+}
+
+/// Reads permits of a pool, such as `gpu=2`.
+fn permits(text: &str) -> Result<(String, u32), String> {
+    let (pool, permits) = text.split_once('=').ok_or("say it as POOL=N, such as gpu=2")?;
+    let permits = permits.parse().map_err(|_| format!("`{permits}` is not a number of permits"))?;
+    Ok((pool.to_owned(), permits))
 }
 
 fn on_conflict(word: &str) -> Result<OnConflict, String> {
@@ -197,6 +216,10 @@ impl EnqueueOptions {
             idempotency_key: self.idempotency_key.clone(),
             business_key: self.business_key.clone(),
             ordering_key: self.ordering_key.clone(),
+            limit_key: self.limit_key.clone(),
+            single_instance: self.single_instance.clone(),
+            permits: self.permits.iter().cloned().collect(),
+            max_deferral_ms: self.max_deferral_ms,
             on_conflict: self.on_conflict,
             tags: self.tags.clone(),
             params,

@@ -1,7 +1,7 @@
 //! `backstop limit list|set|delete`: how many jobs may run at once and start in a time, over all workers (H5).
 
 use backstop::Timestamp;
-use backstop::limits::RunRate;
+use backstop::limits::{CountBy, RunRate};
 use backstop_server::shape::{LimitBody, LimitJson};
 use clap::{Args, Subcommand};
 
@@ -42,11 +42,27 @@ pub(crate) struct SetLimitOptions {
     #[arg(long)]
     kind: Option<String>,
     /// Runs at once.
-    #[arg(long, value_name = "N", required_unless_present = "rate")]
+    #[arg(long, value_name = "N")]
     concurrency: Option<u64>,
     /// Runs that start in a time, such as 100/1m.
     #[arg(long, value_name = "N/TIME", value_parser = rate::parse)]
     rate: Option<RunRate>,
+    /// Count the runs of each limit key apart.
+    #[arg(long)]
+    by_key: bool,
+    /// Permits that jobs can hold: makes a pool of this name.
+    #[arg(long, value_name = "N", conflicts_with_all = ["queue", "kind", "by_key"])]
+    permits: Option<u32>,
+    /// Starts that a key has in its turn, for keys that have more than one; may be repeated.
+    #[arg(long = "weight", value_name = "KEY=N", value_parser = weight, requires = "by_key")]
+    weights: Vec<(String, u32)>,
+}
+
+/// Reads the weight of a key.
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let (key, weight) = text.rsplit_once('=').ok_or("say it as KEY=N, such as acme=3")?;
+    let weight = weight.parse().map_err(|_| format!("`{weight}` is not a number of starts"))?;
+    Ok((key.to_owned(), weight))
 }
 
 pub(crate) async fn run(command: LimitCommand, app: &App) -> Result<Exit, Problem> {
@@ -63,8 +79,10 @@ pub(crate) async fn run(command: LimitCommand, app: &App) -> Result<Exit, Proble
 }
 
 async fn set(client: &Client, app: &App, options: SetLimitOptions) -> Result<(), Problem> {
-    let SetLimitOptions { name, queue, kind, concurrency, rate } = options;
-    let body = LimitBody { queue, kind, concurrency, rate, ..LimitBody::default() };
+    let SetLimitOptions { name, queue, kind, concurrency, rate, by_key, permits, weights } = options;
+    let by = if by_key { CountBy::Key } else { CountBy::All };
+    let weights = weights.into_iter().collect();
+    let body = LimitBody { queue, kind, by, concurrency, rate, permits, weights };
     let set: LimitJson = client.put(&format!("{LIMITS}/{}", escaped(&name)), &body).await?;
     say(app, &set, "set")
 }
@@ -80,7 +98,9 @@ fn say(app: &App, limit: &LimitJson, done: &str) -> Result<(), Problem> {
 fn allows(limit: &LimitJson) -> String {
     let at_once = limit.concurrency.map(|count| format!("{count} at once"));
     let starts = limit.rate.map(rate::shown);
-    at_once.into_iter().chain(starts).collect::<Vec<_>>().join(", ")
+    let permits = limit.permits.map(|count| format!("{count} permits"));
+    let weights = (!limit.weights.is_empty()).then(|| format!("weights of {} keys", limit.weights.len()));
+    at_once.into_iter().chain(starts).chain(permits).chain(weights).collect::<Vec<_>>().join(", ")
 }
 
 /// The jobs that it is about.
@@ -88,7 +108,12 @@ fn about(limit: &LimitJson) -> String {
     let queue = limit.queue.as_ref().map(|queue| format!("queue `{}`", clean(queue)));
     let kind = limit.kind.as_ref().map(|kind| format!("kind `{}`", clean(kind)));
     let about: Vec<String> = queue.into_iter().chain(kind).collect();
-    if about.is_empty() { "all jobs".to_owned() } else { about.join(", ") }
+    let about = match (limit.permits, about.is_empty()) {
+        (Some(_), _) => "jobs that ask for permits".to_owned(),
+        (None, true) => "all jobs".to_owned(),
+        (None, false) => about.join(", "),
+    };
+    if limit.by == CountBy::Key { format!("each key of {about}") } else { about }
 }
 
 async fn list(client: &Client, app: &App) -> Result<(), Problem> {
@@ -117,7 +142,7 @@ fn table(app: &App, limits: &[LimitJson], now: Timestamp) -> String {
             text(&about(limit)),
             text(&allows(limit)),
             number_inked(Colour::Blue, limit.in_use),
-            number_inked(Colour::Yellow, limit.parked),
+            limit.parked.map_or_else(|| text("-"), |parked| number_inked(Colour::Yellow, parked)),
             goes_on,
         ]);
     }

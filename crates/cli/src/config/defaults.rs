@@ -14,6 +14,7 @@ pub(super) fn take(defaults: &mut JobDefaults, rest: &[&str], value: &PlainValue
         }
         (["timeout"], PlainValue::Span(span)) => defaults.timeout = Some(*span),
         (["max_wait"], PlainValue::Span(span)) => defaults.max_wait = Some(*span),
+        (["max_deferral"], PlainValue::Span(span)) => defaults.max_deferral = Some(*span),
         (["delay"], PlainValue::Span(span)) => defaults.delay = Some(*span),
         (["expires_in"], PlainValue::Span(span)) if span.is_zero() => {
             return Err("an expiry of zero lets nothing start: leave it out for none".to_owned());

@@ -89,7 +89,9 @@ fn beside(path: &str) -> String {
         "server.tls_cert" => "server.tls_key = 'k'\n".to_owned(),
         "server.tls_key" => "server.tls_cert = 'c'\n".to_owned(),
         "signing.required" | "signing.queues.mail.required" => format!("signing.keys = ['{KEY}']\n"),
-        "limits.mail.queue" | "limits.mail.kind" => "limits.mail.concurrency = 2\n".to_owned(),
+        "limits.mail.queue" | "limits.mail.kind" | "limits.mail.by" => {
+            "limits.mail.concurrency = 2\n".to_owned()
+        }
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
         "dependencies.mail.every" => {

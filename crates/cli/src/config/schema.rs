@@ -87,6 +87,8 @@ const QUEUE: &[ConfigKey] = &[
     value("timeout_ms", ValueKind::Millis),
     value("max_wait", ValueKind::Span),
     value("max_wait_ms", ValueKind::Millis),
+    value("max_deferral", ValueKind::Span),
+    value("max_deferral_ms", ValueKind::Millis),
     value("delay", ValueKind::Span),
     value("delay_ms", ValueKind::Millis),
     value("expires_in", ValueKind::Span),
@@ -102,6 +104,8 @@ const KIND: &[ConfigKey] = &[
     value("timeout_ms", ValueKind::Millis),
     value("max_wait", ValueKind::Span),
     value("max_wait_ms", ValueKind::Millis),
+    value("max_deferral", ValueKind::Span),
+    value("max_deferral_ms", ValueKind::Millis),
     value("delay", ValueKind::Span),
     value("delay_ms", ValueKind::Millis),
     value("expires_in", ValueKind::Span),
@@ -160,8 +164,10 @@ const CIRCUIT: &[ConfigKey] = &[
 const RUN_LIMIT: &[ConfigKey] = &[
     value("queue", ValueKind::Text),
     value("kind", ValueKind::Text),
+    value("by", ValueKind::Word(&["all", "key"])),
     value("concurrency", ValueKind::Count),
     value("rate", ValueKind::Rate),
+    value("permits", ValueKind::Count),
 ];
 
 const COMMAND: &[ConfigKey] = &[

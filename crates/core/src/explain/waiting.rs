@@ -55,6 +55,9 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
     if let Some(sentences) = view.held_by.as_ref().and_then(circuit_open) {
         return sentences;
     }
+    if let Some(sentences) = view.held_by.as_ref().and_then(|held_by| sharing(view, held_by)) {
+        return sentences;
+    }
     if let Some(sentences) = beyond.limits.iter().find(|limit| limit.is_full()).map(limited) {
         return sentences;
     }
@@ -72,6 +75,46 @@ fn circuit_open(held_by: &WaitDetail) -> Option<Sentences> {
         "a few runs try `{key}` at {until}; nothing is charged. `backstop circuit close {key}` lets all of them go"
     );
     Some((because, next, Some(until)))
+}
+
+/// Why a job waits for something that it shares with others (H5, H6).
+fn sharing(view: &JobView, held_by: &WaitDetail) -> Option<Sentences> {
+    let needs = view.job.spec.needs.as_deref()?;
+    let WaitDetail { reason, key, holder, until, .. } = held_by;
+    let who = holder.map_or_else(String::new, |job| format!(", one of them job {job}"));
+    let ends = || "a free worker takes it when one of them has ended, and its turn has come".to_owned();
+    let change = format!("`backstop limit set {key}` changes that");
+    Some(match reason {
+        WaitReason::Concurrency => {
+            let own = needs.limit_key.as_deref().unwrap_or_default();
+            let because = format!(
+                "it is due, and the limit `{key}` has no room for its key `{own}`: as many as it allows run{who}"
+            );
+            (because, format!("{}; {change}", ends()), None)
+        }
+        WaitReason::Rate => {
+            let own = needs.limit_key.as_deref().unwrap_or_default();
+            let because =
+                format!("it is due, and the rate of the limit `{key}` has no start left for its key `{own}`");
+            let at = until.map_or_else(String::new, |at| format!(" at {at}"));
+            (because, format!("the limit lets another job of that key start{at}; {change}"), *until)
+        }
+        WaitReason::SingleInstance => {
+            let job = holder.map_or_else(|| "another job".to_owned(), |job| format!("job {job}"));
+            let because = format!("it is due, and {job} runs as the single instance of `{key}`");
+            (because, "a free worker takes it when that has ended, and its turn has come".into(), None)
+        }
+        WaitReason::Permits => {
+            let wanted = needs.permits.get(&**key).copied().unwrap_or_default();
+            let permits = if wanted == 1 { "permit" } else { "permits" };
+            let because = format!(
+                "it is due and needs {wanted} {permits} of the pool `{key}`, which has not so many left{who}"
+            );
+            let make = format!("`backstop limit set {key} --permits N` makes the pool or changes it");
+            (because, format!("{}; {make}", ends()), None)
+        }
+        _ => return None,
+    })
 }
 
 /// Why a job waits for a limit, and when that lets it go (H5).

@@ -90,6 +90,15 @@ pub struct JobJson {
     /// Jobs with the same one run one at a time, in the order of their submits (L21).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<String>,
+    /// What limits by key count (H5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_key: Option<String>,
+    /// Of all jobs with this name one runs at a time (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single_instance: Option<String>,
+    /// Permits that its run holds, by pool (H5).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permits: BTreeMap<String, u32>,
     /// Ties it to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// The job that took its place (L22).
@@ -168,6 +177,7 @@ impl JobView {
         let (spec, record) = (&self.job.spec, &self.record);
         let failure = self.last_failure.as_ref();
         let params = spec.params.as_deref();
+        let needs = spec.needs.as_deref().cloned().unwrap_or_default();
         JobJson {
             id: spec.id,
             kind: spec.kind.clone(),
@@ -203,6 +213,9 @@ impl JobView {
             idempotency_key: spec.idempotency_key.clone(),
             business_key: spec.business_key.clone(),
             ordering_key: spec.ordering_key.as_deref().map(ToOwned::to_owned),
+            limit_key: needs.limit_key.map(|key| key.to_string()),
+            single_instance: needs.single_instance.map(|name| name.to_string()),
+            permits: needs.permits.into_iter().map(|(pool, permits)| (pool.to_string(), permits)).collect(),
             correlation_id: spec.correlation_id.clone(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,

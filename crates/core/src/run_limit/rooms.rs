@@ -12,6 +12,8 @@ pub struct RunUse {
     pub running: u64,
     /// Starts that its rate has left.
     pub bucket: RunBucket,
+    /// Permits of its pool that runs hold.
+    pub permits: u64,
 }
 
 /// What limits leave room for. The limits are locked: nobody else takes what they leave.

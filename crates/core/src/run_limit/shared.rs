@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::{CountBy, RunBucket, RunLimit};
-use crate::job::{RunNeeds, Shared, WaitReason};
+use crate::id::JobId;
+use crate::job::{RunNeeds, Shared, Spec, WaitDetail, WaitReason};
 use crate::time::Timestamp;
 
 /// What runs of one queue and kind hold of something shared.
@@ -16,6 +17,8 @@ pub struct SharedUse {
     pub kind: Arc<str>,
     /// How much of it: runs, or permits.
     pub amount: u64,
+    /// One of the jobs that run.
+    pub job: JobId,
 }
 
 /// Why a job finds no room.
@@ -27,6 +30,35 @@ pub struct SharedHold {
     pub name: Arc<str>,
     /// When it goes on; none where a run has to end first.
     pub until: Option<Timestamp>,
+    /// A job that has what is missing.
+    pub holder: Option<JobId>,
+}
+
+impl From<SharedHold> for WaitDetail {
+    fn from(hold: SharedHold) -> Self {
+        let SharedHold { reason, name, until, holder } = hold;
+        Self { reason, key: name.to_string(), holder, until, position: None }
+    }
+}
+
+/// A job of which somebody asks whether there is room for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharingJob {
+    /// Its queue.
+    pub queue: Arc<str>,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// What it needs.
+    pub needs: RunNeeds,
+}
+
+impl SharingJob {
+    /// That of a job; none when it shares nothing.
+    #[must_use]
+    pub fn of(spec: &Spec) -> Option<Self> {
+        let needs = spec.needs.as_deref()?.clone();
+        Some(Self { queue: spec.queue.clone(), kind: spec.kind.clone(), needs })
+    }
 }
 
 /// The bucket of a limit for one key.
@@ -79,29 +111,34 @@ impl SharedRooms {
         self.spent.get(&of).or_else(|| self.buckets.get(&of)).copied().unwrap_or_default()
     }
 
+    /// Held until a run ends.
+    fn held(&self, reason: WaitReason, name: &Arc<str>, shared: &Shared) -> SharedHold {
+        let holder = self.used.get(shared).and_then(|used| used.first()).map(|one| one.job);
+        SharedHold { reason, name: name.clone(), until: None, holder }
+    }
+
     /// What keeps a job with these needs from starting; none when there is room for it.
     #[must_use]
     pub fn hold(&self, queue: &str, kind: &str, needs: &RunNeeds) -> Option<SharedHold> {
         for (limit, key) in Self::buckets_of(&self.limits, queue, kind, needs) {
-            let running =
-                || self.amount(&Shared::Key(key.clone()), |one| limit.covers(&one.queue, &one.kind));
+            let shared = Shared::Key(key.clone());
+            let running = || self.amount(&shared, |one| limit.covers(&one.queue, &one.kind));
             if limit.concurrency.is_some_and(|most| running() >= most) {
-                let (reason, name) = (WaitReason::Concurrency, limit.name.clone());
-                return Some(SharedHold { reason, name, until: None });
+                return Some(self.held(WaitReason::Concurrency, &limit.name, &shared));
             }
             if let Some(rate) = limit.rate {
                 let bucket = self.bucket(limit, &key);
                 if bucket.left(rate, self.now) == 0 {
                     let (reason, name) = (WaitReason::Rate, limit.name.clone());
-                    return Some(SharedHold { reason, name, until: Some(bucket.next_start(rate, self.now)) });
+                    let until = Some(bucket.next_start(rate, self.now));
+                    return Some(SharedHold { reason, name, until, holder: None });
                 }
             }
         }
         for (shared, amount) in needs.shared() {
             match &shared {
                 Shared::Instance(name) if self.amount(&shared, |_| true) > 0 => {
-                    let reason = WaitReason::SingleInstance;
-                    return Some(SharedHold { reason, name: name.clone(), until: None });
+                    return Some(self.held(WaitReason::SingleInstance, name, &shared));
                 }
                 Shared::Pool(name) => {
                     // A pool that nobody has made has no permits: what was meant to be kept apart stays apart.
@@ -109,8 +146,7 @@ impl SharedRooms {
                         self.limits.iter().find(|limit| limit.permits.is_some() && limit.name == *name);
                     let most = pool.and_then(|limit| limit.permits).unwrap_or_default();
                     if self.amount(&shared, |_| true) + u64::from(amount) > u64::from(most) {
-                        let reason = WaitReason::Permits;
-                        return Some(SharedHold { reason, name: name.clone(), until: None });
+                        return Some(self.held(WaitReason::Permits, name, &shared));
                     }
                 }
                 _ => {}
@@ -130,7 +166,7 @@ impl SharedRooms {
     }
 
     /// Notes that a job was taken.
-    pub fn take(&mut self, queue: &Arc<str>, kind: &Arc<str>, needs: &RunNeeds) {
+    pub fn take(&mut self, queue: &Arc<str>, kind: &Arc<str>, needs: &RunNeeds, job: JobId) {
         let limits = std::mem::take(&mut self.limits);
         for (limit, key) in Self::buckets_of(&limits, queue, kind, needs) {
             if let Some(rate) = limit.rate {
@@ -140,7 +176,8 @@ impl SharedRooms {
         }
         self.limits = limits;
         for (shared, amount) in needs.shared() {
-            let held = SharedUse { queue: queue.clone(), kind: kind.clone(), amount: amount.into() };
+            let (queue, kind, amount) = (queue.clone(), kind.clone(), amount.into());
+            let held = SharedUse { queue, kind, amount, job };
             self.used.entry(shared).or_default().push(held);
         }
     }
@@ -173,6 +210,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+    const JOB: JobId = JobId::from_u128(7);
 
     fn key(key: &str) -> RunNeeds {
         RunNeeds { limit_key: Some(key.into()), ..RunNeeds::default() }
@@ -194,7 +232,7 @@ mod tests {
         let (mail, web, kind): (Arc<str>, Arc<str>, Arc<str>) = ("mail".into(), "web".into(), "send".into());
         for _ in 0..2 {
             assert_eq!(rooms.hold(&mail, &kind, &key("a")), None);
-            rooms.take(&mail, &kind, &key("a"));
+            rooms.take(&mail, &kind, &key("a"), JOB);
         }
         let hold = rooms.hold(&mail, &kind, &key("a")).expect("two of two run");
         assert_eq!((hold.reason, &*hold.name, hold.until), (WaitReason::Concurrency, "two", None));
@@ -209,7 +247,7 @@ mod tests {
         let rate = RunRate { count: 1, per: Duration::from_secs(1) };
         let mut rooms = rooms(vec![RunLimit { rate: Some(rate), ..by_key("slow") }]);
         let (queue, kind): (Arc<str>, Arc<str>) = ("mail".into(), "send".into());
-        rooms.take(&queue, &kind, &key("a"));
+        rooms.take(&queue, &kind, &key("a"), JOB);
         let hold = rooms.hold(&queue, &kind, &key("a")).expect("its start is used");
         assert_eq!((hold.reason, hold.until), (WaitReason::Rate, Some(NOW.after(Duration::from_secs(1)))));
         assert_eq!(rooms.hold(&queue, &kind, &key("b")), None);
@@ -229,9 +267,10 @@ mod tests {
         let reason =
             |rooms: &SharedRooms, needs: &RunNeeds| rooms.hold(&queue, &kind, needs).map(|hold| hold.reason);
         assert_eq!(reason(&rooms, &single), None);
-        rooms.take(&queue, &kind, &single);
+        rooms.take(&queue, &kind, &single, JOB);
         assert_eq!(reason(&rooms, &single), Some(WaitReason::SingleInstance));
-        rooms.take(&queue, &kind, &gpus(2));
+        assert_eq!(rooms.hold(&queue, &kind, &single).and_then(|hold| hold.holder), Some(JOB));
+        rooms.take(&queue, &kind, &gpus(2), JOB);
         assert_eq!((reason(&rooms, &gpus(1)), reason(&rooms, &gpus(2))), (None, Some(WaitReason::Permits)));
         assert_eq!(reason(&rooms, &lost), Some(WaitReason::Permits), "a pool that is not there");
     }

@@ -98,12 +98,15 @@ impl LimitCache {
     pub(crate) fn apply(&self, limits: Arc<[RunLimit]>, claim: &mut Claim) {
         claim.limits = limits;
         if claim.limits_in_reach().next().is_none() {
-            claim.limits = Arc::default();
+            if claim.sharing_limits().next().is_none() {
+                claim.limits = Arc::default();
+            }
             return;
         }
         for wanted in &mut claim.queues {
             // What is claimed ahead would use up room without running.
-            if claim.limits.iter().any(|limit| limit.may_cover_queue(&wanted.queue)) {
+            let counts = |limit: &RunLimit| limit.counts_all() && limit.may_cover_queue(&wanted.queue);
+            if claim.limits.iter().any(counts) {
                 wanted.limit = wanted.limit.min(wanted.start);
             }
         }
@@ -170,6 +173,7 @@ pub(super) async fn write(
     let stays = |old: &StoredLimit| {
         limits.iter().any(|new| new.limit.name == old.limit.name && new.limit.rate == old.limit.rate)
     };
+    // What rates of keys have left is not read under another rate: the document of a key says when it is full again.
     let emptied = before.iter().filter(|old| !stays(old)).map(|old| Edit {
         drawer: Drawer::RunBuckets,
         key: old.limit.name.to_string(),

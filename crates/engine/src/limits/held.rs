@@ -1,7 +1,7 @@
 //! Which jobs limits and circuits keep from starting, for whoever looks at them (H3, H5).
 
 use backstop_core::job::{JobView, State, WaitDetail, WaitReason};
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharingJob};
 use backstop_store::{Error as StoreError, Store};
 
 use crate::parts::EngineParts;
@@ -23,9 +23,35 @@ impl EngineParts {
         let concerned: Vec<RunLimit> = limits.iter().filter(covers).cloned().collect();
         let seen = views_of(&*self.store, concerned).await?;
         self.mark_circuits(&mut pending).await?;
+        self.mark_sharing(&mut pending, &limits).await?;
         for view in pending.iter_mut().filter(|view| view.held_by.is_none()) {
             let due = |limit: &&RunLimitView| view.record.is_due(limit.now) && is_about(&limit.limit, view);
             view.held_by = seen.iter().filter(due).find_map(RunLimitView::holds);
+        }
+        Ok(())
+    }
+
+    /// Says of jobs that share something that there is no room for them (H5, H6).
+    async fn mark_sharing(
+        &self,
+        pending: &mut [&mut JobView],
+        limits: &[RunLimit],
+    ) -> Result<(), StoreError> {
+        let sharing = |view: &&mut &mut JobView| view.held_by.is_none() && view.job.spec.needs.is_some();
+        let mut waiting: Vec<_> = pending.iter_mut().filter(sharing).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let now = self.store.now().await?;
+        let mut waiting: Vec<_> = waiting
+            .iter_mut()
+            .filter(|view| view.record.is_due(now))
+            .filter_map(|view| Some((SharingJob::of(&view.job.spec)?, view)))
+            .collect();
+        let jobs = waiting.iter().map(|(job, _)| job.clone()).collect();
+        let holds = self.store.shared_holds(jobs, limits.to_vec()).await?;
+        for ((_, view), hold) in waiting.iter_mut().zip(holds) {
+            view.held_by = hold.map(Into::into);
         }
         Ok(())
     }
@@ -59,5 +85,5 @@ async fn views_of(store: &dyn Store, limits: Vec<RunLimit>) -> Result<Vec<RunLim
 }
 
 fn is_about(limit: &RunLimit, view: &JobView) -> bool {
-    limit.covers(&view.job.spec.queue, &view.job.spec.kind)
+    limit.counts_all() && limit.covers(&view.job.spec.queue, &view.job.spec.kind)
 }

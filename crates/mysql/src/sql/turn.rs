@@ -65,10 +65,12 @@ pub(crate) const DELETE: Bulk = Bulk {
            ON t.lane = k.k0 AND t.name = k.k1 AND t.run_at = k.k2 AND t.id = k.k3",
 };
 pub(crate) const PERMITS_HELD: Bulk = Bulk {
-    head: "SELECT p.shared, p.lane, CAST(SUM(p.amount) AS SIGNED) FROM backstop_permit p WHERE p.shared IN (",
-    row: "?",
-    between: ",",
-    tail: ") GROUP BY p.shared, p.lane",
+    head: "SELECT p.shared, p.lane, CAST(SUM(p.amount) AS SIGNED), MIN(p.id) \
+           FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: "SELECT ?,?",
+    between: UNION,
+    tail: ") k STRAIGHT_JOIN backstop_permit p FORCE INDEX (PRIMARY) ON p.shared >= k.k0 AND p.shared < k.k1 \
+           GROUP BY p.shared, p.lane",
 };
 pub(crate) const PERMITS_INSERT: Bulk = Bulk {
     head: "REPLACE INTO backstop_permit (shared, id, lane, amount) VALUES ",

@@ -47,8 +47,9 @@ pub(crate) const INSERT: &str = "INSERT INTO backstop.turn (lane, key, run_at, i
 pub(crate) const DELETE: &str = "DELETE FROM backstop.turn t \
      USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) k(lane, key, run_at, id) \
      WHERE t.lane = k.lane AND t.key = k.key AND t.run_at = k.run_at AND t.id = k.id";
-pub(crate) const PERMITS_HELD: &str = "SELECT p.shared, p.lane, sum(p.amount)::bigint FROM backstop.permit p \
-     WHERE p.shared = ANY($1::text[]) GROUP BY p.shared, p.lane";
+pub(crate) const PERMITS_HELD: &str = "SELECT p.shared, p.lane, sum(p.amount)::bigint, (array_agg(p.id))[1] \
+     FROM unnest($1::text[], $2::text[]) n(first, behind) JOIN backstop.permit p \
+     ON p.shared >= n.first AND p.shared < n.behind GROUP BY p.shared, p.lane";
 pub(crate) const PERMITS_INSERT: &str = "INSERT INTO backstop.permit (shared, id, lane, amount) \
      SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::bigint[]) \
      ON CONFLICT (shared, id) DO UPDATE SET lane = excluded.lane, amount = excluded.amount";

@@ -15,7 +15,8 @@ use crate::api::Api;
 use crate::error::ApiError;
 
 /// The parts of a job's document that hold keys.
-const KEYS: [&str; 4] = ["idempotency_key", "business_key", "ordering_key", "correlation_id"];
+const KEYS: [&str; 6] =
+    ["idempotency_key", "business_key", "ordering_key", "correlation_id", "limit_key", "single_instance"];
 
 /// Refuses a name of the engine's own.
 ///
@@ -82,8 +83,16 @@ pub(crate) fn job(caller: &Caller, mut job: JobJson) -> Option<JobJson> {
         return Some(job);
     }
     job.queue = queue.into();
-    let keys =
-        [&mut job.idempotency_key, &mut job.business_key, &mut job.ordering_key, &mut job.correlation_id];
+    let keys = [
+        &mut job.idempotency_key,
+        &mut job.business_key,
+        &mut job.ordering_key,
+        &mut job.correlation_id,
+        &mut job.limit_key,
+        &mut job.single_instance,
+    ];
+    let pools = std::mem::take(&mut job.permits).into_iter();
+    job.permits = pools.map(|(pool, permits)| (own_key(caller, &pool).to_owned(), permits)).collect();
     for key in keys {
         *key = key.take().map(|key| own_key(caller, &key).to_owned());
     }
@@ -117,10 +126,19 @@ pub(crate) fn sentences(caller: &Caller, view: &JobView, explanation: &mut Expla
     let Some(tenant) = caller.tenant() else { return };
     let spec = &view.job.spec;
     let incident = format!("{tenant}/{}", spec.kind);
-    let stored =
-        [Some(&*spec.queue), spec.business_key.as_deref(), spec.ordering_key.as_deref(), Some(&*incident)];
+    let needs = spec.needs.as_deref();
+    let stored = [
+        Some(&*spec.queue),
+        spec.business_key.as_deref(),
+        spec.ordering_key.as_deref(),
+        needs.and_then(|needs| needs.limit_key.as_deref()),
+        needs.and_then(|needs| needs.single_instance.as_deref()),
+        Some(&*incident),
+    ];
+    let pools = needs.into_iter().flat_map(|needs| needs.permits.keys().map(|pool| &**pool));
+    let stored: Vec<&str> = stored.into_iter().flatten().chain(pools).collect();
     let own = |text: &mut String| {
-        for name in stored.into_iter().flatten() {
+        for name in &stored {
             *text = text.replace(name, own_key(caller, name));
         }
     };

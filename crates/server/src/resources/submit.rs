@@ -274,6 +274,8 @@ async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Re
         ("idempotency_key", &job.idempotency_key),
         ("business_key", &job.business_key),
         ("ordering_key", &job.ordering_key),
+        ("limit_key", &job.limit_key),
+        ("single_instance", &job.single_instance),
         ("correlation_id", &job.correlation_id),
     ];
     for (field, key) in keys {
@@ -349,10 +351,16 @@ fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, Ap
         idempotency_key: idempotency_key (|key| names::stored_key(caller, key));
         business_key: business_key (|key| names::stored_key(caller, key));
         ordering_key: ordering_key (|key| names::stored_key(caller, key));
+        limit_key: limit_key (|key| names::stored_key(caller, key));
+        single_instance: single_instance (|key| names::stored_key(caller, key));
+        max_deferral_ms: max_deferral (Duration::from_millis);
         correlation_id: correlation_id (|key| names::stored_key(caller, key));
         on_conflict: on_conflict;
         replaces: replaces;
         params: params;
+    }
+    for (pool, permits) in job.permits {
+        new = new.permits(names::stored_key(caller, pool), permits);
     }
     if let Some(part) = job.backoff {
         new = new.adjust_backoff(|backoff| adjusted(backoff, &part));

@@ -42,7 +42,7 @@ pub use event::EventQuery;
 pub use health::{Readiness, ReadyCheck};
 pub use incident::{IncidentFix, IncidentNote, IncidentSample, IncidentShown};
 pub use job::{ExplainedJob, GivenReason, JobQuery, LoggedRun, RevealQuery, RunsQuery};
-pub use limit::{LimitBody, LimitBy, LimitJson};
+pub use limit::{LimitBody, LimitJson};
 pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
 pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};

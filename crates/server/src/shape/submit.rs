@@ -1,6 +1,7 @@
 //! Jobs on their way in.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use backstop::{Growth, JobId, OnConflict, Priority, State, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,21 @@ pub struct SubmitJob<'a> {
     /// Jobs with the same key run one at a time, in the order of their submits (L21).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordering_key: Option<String>,
+    /// What limits by key count: jobs with different keys share their queue by turns (H5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub limit_key: Option<String>,
+    /// Of all jobs with this name one runs at a time (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub single_instance: Option<String>,
+    /// Permits that its run holds, by pool: a limit with permits, of that name (H5).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub permits: BTreeMap<String, u32>,
+    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails as
+    /// `deferral_exhausted` (H7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_deferral_ms: Option<u64>,
     /// What to do when a live job holds the business key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,

@@ -1,8 +1,8 @@
 //! Jobs that share something while they run: keys that limits count by, names, permits of pools (H5, H6, H7).
 
 use backstop_core::failure::{Cause, TerminalReason};
-use backstop_core::job::{Operation, Priority, State};
-use backstop_core::run_limit::{CountBy, RunLimit, RunRate};
+use backstop_core::job::{Operation, Priority, State, WaitReason};
+use backstop_core::run_limit::{CountBy, RunLimit, RunRate, SharedHold, SharingJob};
 use backstop_core::{Timestamp, WorkerId};
 
 use super::build::{WorkerDraft, ends_by, id, job, knows, success};
@@ -326,4 +326,60 @@ pub async fn many_keys_without_room_do_not_hide_one_with_room(w: Fixture) {
     let key = running[7].job.spec.turn_key();
     let next = w.claim_with(most(worker, &["default"], 40, [by_key(1)])).await.jobs;
     assert_eq!(next.iter().map(|one| one.job.spec.turn_key()).collect::<Vec<_>>(), [key]);
+}
+
+/// H5, H6, F20: what keeps a job back is told, with who has it and when it goes on.
+pub async fn what_keeps_a_job_back_is_told(w: Fixture) {
+    let worker = crew(&w, 1).await;
+    let rate = RunRate { count: 1, per: secs(10) };
+    let slow =
+        RunLimit { by: CountBy::Key, rate: Some(rate), queue: Some("other".into()), ..RunLimit::new("slow") };
+    let limits = vec![by_key(1), pool(2), slow];
+    w.submit(job(1).by("a").single("one").permits("gpu", 2)).await;
+    w.submit(job(2).by("b").queue("other")).await;
+    let taken = w.claim_with(most(worker, &["default", "other"], 9, limits.clone())).await;
+    assert_eq!(numbers(&taken.jobs), [1, 2]);
+    w.finish(&taken.jobs[1], success(&taken.jobs[1])).await;
+    let asked = [
+        job(3).by("a"),
+        job(4).single("one"),
+        job(5).permits("gpu", 1),
+        job(6).by("b").queue("other"),
+        job(7).by("c"),
+    ];
+    let asked = asked.iter().filter_map(|draft| SharingJob::of(&draft.0.spec)).collect();
+    let holds = w.store.shared_holds(asked, limits.clone()).await.expect("read");
+    let told = |hold: &SharedHold| (hold.reason, hold.name.to_string(), hold.until, hold.holder);
+    let told: Vec<_> = holds.iter().map(|hold| hold.as_ref().map(told)).collect();
+    let later = Some(taken.now.after(secs(10)));
+    assert_eq!(
+        told,
+        [
+            Some((WaitReason::Concurrency, "by key".into(), None, Some(id(1)))),
+            Some((WaitReason::SingleInstance, "one".into(), None, Some(id(1)))),
+            Some((WaitReason::Permits, "gpu".into(), None, Some(id(1)))),
+            Some((WaitReason::Rate, "slow".into(), later, None)),
+            None,
+        ]
+    );
+    let seen = w.store.run_limits(limits).await.expect("read");
+    let used: Vec<_> =
+        seen.iter().map(|view| (view.used.running, view.used.permits, view.is_full())).collect();
+    assert_eq!(used, [(1, 0, false), (0, 2, true), (0, 0, false)]);
+}
+
+/// H5, C2: a job that shares something is never claimed ahead, where it would hold what others wait for.
+pub async fn jobs_that_share_are_not_claimed_ahead(w: Fixture) {
+    let worker = crew(&w, 1).await;
+    for number in 1..=4 {
+        w.submit(job(number)).await;
+        w.submit(job(10 + number).by("a")).await;
+    }
+    let mut ahead = most(worker, &["default"], 6, []);
+    ahead.queues[0].start = 3;
+    let taken = w.claim_with(ahead).await.jobs;
+    assert_eq!(numbers(&taken), [1, 2, 3, 11, 12, 13]);
+    let started = taken.iter().filter(|one| one.is_started()).count();
+    assert_eq!(started, 3, "all that share, and no more than were asked for");
+    assert!(taken[3..].iter().all(crate::ClaimedJob::is_started));
 }

@@ -6,7 +6,7 @@ use backstop_core::explain::ExplainContext;
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentUpdate;
 use backstop_core::job::{Attempt, JobDetail, JobSummary, JobView, Operated, Operation, State};
-use backstop_core::run_limit::{RunLimit, RunLimitView};
+use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Refusal};
 
 use crate::{
@@ -132,6 +132,14 @@ pub trait InspectStore: Send + Sync + 'static {
     /// What is used of limits on runs (H5), in the order given. Jobs that are claimed are counted, whatever became of
     /// their worker.
     fn run_limits(&self, limits: Vec<RunLimit>) -> Answer<'_, Vec<RunLimitView>>;
+
+    /// What keeps jobs that share something from starting, under these limits (H5, H6), in the order given; none where
+    /// there is room.
+    fn shared_holds(
+        &self,
+        jobs: Vec<SharingJob>,
+        limits: Vec<RunLimit>,
+    ) -> Answer<'_, Vec<Option<SharedHold>>>;
 
     /// Lists the lines that have a head, by key (L21).
     ///

@@ -15,16 +15,15 @@ use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Drawer, Error, Peek, run_lim
 /// A claim of one queue under way.
 struct Taking<'a> {
     claim: &'a Claim,
-    wanted: &'a ClaimQueue,
     fence: Fence,
     taken: usize,
-    at_once: usize,
+    to_start: usize,
 }
 
 impl Taking<'_> {
     fn take(&mut self, row: &mut ModelJob, claimed: &mut Claimed, commit: &mut ModelCommit) {
         let (worker, fence) = (self.claim.worker, self.fence);
-        let started = self.at_once < self.wanted.start && row.record.starts_when_claimed();
+        let started = self.to_start > 0 && row.record.starts_when_claimed();
         if row.record.claim(worker, fence, commit.now, started).is_err() {
             return;
         }
@@ -37,7 +36,7 @@ impl Taking<'_> {
             lease: Lease { job: row.job.spec.id, worker, fence },
         });
         self.taken += 1;
-        self.at_once += usize::from(started);
+        self.to_start -= usize::from(started);
     }
 }
 
@@ -69,12 +68,13 @@ impl Tables {
     ) {
         let stacks = self.stacks(claim, wanted, commit.now);
         let last = self.turns.of(&wanted.queue);
-        let turns = |limit, with_plain, limits: &RunRooms, rooms: &SharedRooms| {
+        let turns = |limit, most_sharing, with_plain, limits: &RunRooms, rooms: &SharedRooms| {
             let (stacks, last, aging) = (&*stacks, &*last, claim.aging);
-            turns::plan(&TurnInput { stacks, last, limit, with_plain, aging, limits, rooms })
+            turns::plan(&TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms })
         };
-        let mut run = Taking { claim, wanted, fence, taken: 0, at_once: 0 };
-        let first = turns(wanted.limit, true, limits, rooms);
+        let first = turns(wanted.limit, wanted.start, true, limits, rooms);
+        let to_start = wanted.start - first.jobs.len();
+        let mut run = Taking { claim, fence, taken: 0, to_start };
         for id in self.candidates(claim, wanted, commit.now) {
             if run.taken == first.plain {
                 break;
@@ -88,7 +88,8 @@ impl Tables {
             run.take(row, claimed, commit);
         }
         let by_plan = run.taken == first.plain;
-        let rest = turns(wanted.limit - run.taken, false, limits, rooms);
+        run.to_start += first.jobs.len();
+        let rest = turns(wanted.limit - run.taken, run.to_start, false, limits, rooms);
         for (stack, head) in &rest.jobs {
             if let Some(row) = self.jobs.get_mut(&stacks[*stack].heads[*head].1) {
                 run.take(row, claimed, commit);

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_core::job::{Shared, State};
+use backstop_core::job::{Shared, Spec, State};
 use backstop_core::run_limit::{
-    KeyBucket, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedRooms, SharedUse,
+    CountBy, KeyBucket, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedHold, SharedRooms,
+    SharedUse, SharingJob,
 };
 
 use super::tables::Tables;
@@ -17,11 +18,17 @@ impl Tables {
     fn used(&self, limit: &RunLimit) -> RunUse {
         let bucket = self.documents.get(&(Drawer::RunBuckets, limit.name.to_string()));
         let bucket = bucket.map(|(_, body)| run_limits::bucket(body)).unwrap_or_default();
-        RunUse { running: self.covered(limit, State::Running), bucket }
+        let held = self.shared_use().remove(&Shared::Pool(limit.name.clone())).unwrap_or_default();
+        let permits = held.iter().map(|one| one.amount).sum();
+        RunUse { running: self.covered(limit, State::Running), bucket, permits }
     }
 
     fn covered(&self, limit: &RunLimit, state: State) -> u64 {
-        let is_covered = |spec: &backstop_core::job::Spec| limit.covers(&spec.queue, &spec.kind);
+        let has_key = |spec: &Spec| spec.needs.as_ref().is_some_and(|needs| needs.limit_key.is_some());
+        let is_covered = |spec: &Spec| {
+            let counts = if limit.by == CountBy::Key { has_key(spec) } else { limit.counts_all() };
+            counts && limit.covers(&spec.queue, &spec.kind)
+        };
         let jobs = self.jobs.values().filter(|row| row.record.state == state && is_covered(&row.job.spec));
         u64::try_from(jobs.count()).unwrap_or(u64::MAX)
     }
@@ -38,8 +45,9 @@ impl Tables {
     fn shared_use(&self) -> HashMap<Shared, Vec<SharedUse>> {
         let mut used: HashMap<Shared, Vec<SharedUse>> = HashMap::new();
         for row in self.jobs.values().filter(|row| row.record.state == State::Running) {
-            for PermitRow { shared, lane, amount, .. } in PermitRow::of(&row.job.spec) {
-                let held = SharedUse { queue: lane.queue, kind: lane.kind, amount: amount.into() };
+            for PermitRow { shared, lane, amount, id } in PermitRow::of(&row.job.spec) {
+                let (queue, kind, amount) = (lane.queue, lane.kind, amount.into());
+                let held = SharedUse { queue, kind, amount, job: id };
                 used.entry(shared).or_default().push(held);
             }
         }
@@ -66,9 +74,20 @@ impl Tables {
         }
     }
 
+    pub(super) fn shared_holds(
+        &self,
+        jobs: &[SharingJob],
+        limits: &[RunLimit],
+        now: Timestamp,
+    ) -> Vec<Option<SharedHold>> {
+        let rooms = SharedRooms::new(limits.iter().cloned(), self.shared_use(), self.key_buckets(), now);
+        jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect()
+    }
+
     pub(super) fn run_limits(&self, limits: Vec<RunLimit>, now: Timestamp) -> Vec<RunLimitView> {
         let view = |limit: RunLimit| {
-            let (used, pending) = (self.used(&limit), self.covered(&limit, State::Pending));
+            let pending = if limit.counts_all() { self.covered(&limit, State::Pending) } else { 0 };
+            let used = self.used(&limit);
             RunLimitView { limit, used, pending, now }
         };
         limits.into_iter().map(view).collect()

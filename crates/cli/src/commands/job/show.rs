@@ -74,6 +74,12 @@ fn submitted(facts: &mut Properties, job: &JobJson) {
     facts.text("idempotency key", job.idempotency_key.as_deref());
     facts.text("business key", job.business_key.as_deref());
     facts.text("ordering key", job.ordering_key.as_deref());
+    facts.text("limit key", job.limit_key.as_deref());
+    facts.text("single instance", job.single_instance.as_deref());
+    let permits: Vec<String> = job.permits.iter().map(|(pool, count)| format!("{count} of {pool}")).collect();
+    if !permits.is_empty() {
+        facts.text("permits", Some(&permits.join(", ")));
+    }
     facts.text("correlation id", job.correlation_id.as_deref());
     if let Some(parent) = job.callback_of {
         facts.add("callback of", parent.to_string());
@@ -121,6 +127,9 @@ fn runs(facts: &mut Properties, job: &JobJson) {
     }
     if let Some(wait) = policy.max_wait {
         facts.add("longest wait", length(wait));
+    }
+    if let Some(most) = policy.max_deferral {
+        facts.add("longest deferral", length(most));
     }
 }
 

@@ -47,8 +47,17 @@ async fn a_job_has_just_the_described_fields() {
         let answer = harness.get(&path).await.ok();
         let shown: BTreeSet<&String> = answer.pointer(at).unwrap().as_object().unwrap().keys().collect();
         let missing: Vec<_> = described.difference(&shown).collect();
-        let sometimes =
-            ["left_out", "ordering_key", "signed_by", "trace_parent", "waiting_for", "waits_for_code"];
+        let sometimes = [
+            "left_out",
+            "limit_key",
+            "ordering_key",
+            "permits",
+            "signed_by",
+            "single_instance",
+            "trace_parent",
+            "waiting_for",
+            "waits_for_code",
+        ];
         assert!(missing.iter().all(|field| sometimes.contains(&field.as_str())), "{missing:?}");
         assert_eq!(shown.difference(&described).count(), 0, "{shown:?}");
         for field in schema["required"].as_array().unwrap() {
