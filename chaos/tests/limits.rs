@@ -3,9 +3,10 @@
 
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use backstop::limits::{RunLimit, RunRate};
+use backstop::limits::{CountBy, RunLimit, RunRate};
 use backstop::{Backstop, Timestamp};
 use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::journal::Journal;
@@ -13,6 +14,7 @@ use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::NodeStart;
 use backstop_chaos::work::{CampaignJob, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
+use backstop_core::job::{RunNeeds, Shared};
 use backstop_store::{JobFilter, PageRequest, Submit};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -20,15 +22,23 @@ const LEASE_MS: u64 = 500;
 
 /// Runs at once. Three processes have slots for many more.
 const AT_ONCE: u64 = 7;
+/// Keys that few jobs have.
+const KEYS: u64 = 6;
+/// Runs of one key at once, and permits of the pool.
+const OF_A_KEY: u64 = 3;
+const PERMITS: u32 = 4;
 /// Starts in a time, by another limit that is about the same jobs: it is hardly ever the tighter one.
 const RATE: RunRate = RunRate { count: 60, per: Duration::from_millis(200) };
 
-async fn fill(engine: &Backstop, jobs: u64) {
+async fn fill(engine: &Backstop, jobs: u64, shares: bool) {
     let job = |number: u64| {
+        let needs = share(number);
         // Some fail or snooze first, none is a dead letter.
         let number = if number % 10 == 2 { 3 } else { number };
         let job = engine.enqueue(CampaignJob { number }).policy(policy());
-        job.into_new_job().expect("admitted")
+        let mut job = job.into_new_job().expect("admitted");
+        job.spec.needs = shares.then(|| Box::new(needs));
+        job
     };
     let jobs: Vec<_> = (0..jobs).map(job).collect();
     for batch in jobs.chunks(500) {
@@ -38,15 +48,34 @@ async fn fill(engine: &Backstop, jobs: u64) {
     }
 }
 
+/// Most jobs are of one key, a few of others; some run alone by name, some hold permits.
+fn share(number: u64) -> RunNeeds {
+    let key = if number % 5 == 0 { format!("key {}", number / 5 % KEYS) } else { "large".to_owned() };
+    RunNeeds {
+        limit_key: Some(key.into()),
+        single_instance: (number % 11 == 0).then(|| "alone".into()),
+        permits: (number % 7 == 0)
+            .then(|| ("pool".into(), 1 + u32::from(number % 2 == 0)))
+            .into_iter()
+            .collect(),
+    }
+}
+
 /// When each run of every job began and ended, by the store's clock.
 async fn runs(engine: &Backstop) -> Vec<(Timestamp, Timestamp)> {
+    runs_by_job(engine).await.into_iter().map(|(_, run)| run).collect()
+}
+
+/// The same, with what each job shares.
+async fn runs_by_job(engine: &Backstop) -> Vec<(RunNeeds, (Timestamp, Timestamp))> {
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
         let page =
             engine.jobs(JobFilter::default(), PageRequest { limit: 500, after }).await.expect("readable");
         for view in &page.items {
             let rows = engine.attempts(view.job.spec.id, PageRequest::first(500)).await.expect("readable");
-            runs.extend(rows.items.iter().map(|row| (row.started_at, row.finished_at)));
+            let needs = view.job.spec.needs.as_deref().cloned().unwrap_or_default();
+            runs.extend(rows.items.iter().map(|row| (needs.clone(), (row.started_at, row.finished_at))));
         }
         after = page.next;
         if after.is_none() {
@@ -90,7 +119,7 @@ async fn kill_workers(kind: StoreKind) {
     let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
     let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
     let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
-    fill(&submitter, jobs).await;
+    fill(&submitter, jobs, false).await;
     let (mut succeeded, mut kills) = (0, 0);
     while succeeded < jobs * 2 / 3 {
         // Now and then, so that not all the room is held by the dead.
@@ -114,6 +143,56 @@ async fn kill_workers(kind: StoreKind) {
     assert!(started <= most, "{started} started within {:?}, {most} may", RATE.per);
     let queue = engine.queues().list().await.expect("readable").remove(0);
     assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
+    assert!(report.crashes > 0, "the campaign did something");
+}
+
+/// The most that runs held at one moment of everything that they share.
+fn most_held(runs: &[(RunNeeds, (Timestamp, Timestamp))]) -> BTreeMap<Shared, u64> {
+    let mut by_thing: BTreeMap<Shared, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+    for (needs, run) in runs {
+        for (thing, amount) in needs.shared() {
+            by_thing.entry(thing).or_default().extend((0..amount).map(|_| *run));
+        }
+    }
+    by_thing.into_iter().map(|(thing, runs)| (thing, most_at_once(&runs))).collect()
+}
+
+async fn kill_sharing_workers(kind: StoreKind) {
+    let jobs = u64::try_from(rounds(300, 3_000)).unwrap_or(300);
+    let mut dice = fastrand::Rng::with_seed(seed());
+    let location = StoreLocation::new(kind, "sharing");
+    let began = Instant::now();
+    let engine = location.open().await;
+    let of_a_key = RunLimit { by: CountBy::Key, concurrency: Some(OF_A_KEY), ..RunLimit::new("key") };
+    engine.limits().set(of_a_key).await.expect("a limit");
+    engine.limits().set(RunLimit { permits: Some(PERMITS), ..RunLimit::new("pool") }).await.expect("a pool");
+    let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
+    let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
+    let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
+    fill(&submitter, jobs, true).await;
+    let (mut succeeded, mut kills) = (0, 0);
+    while succeeded < jobs * 2 / 3 {
+        tokio::time::sleep(Duration::from_millis(dice.u64(200..700))).await;
+        succeeded = progressed(&engine, succeeded).await;
+        group.replace_one(&mut dice);
+        kills += 1;
+    }
+    let report = group.settle().await;
+    let held = most_held(&runs_by_job(&engine).await);
+    println!("{kind}: {jobs} jobs, {kills} kills in {:.0?}: {held:?}; {report}", began.elapsed());
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    for (thing, most) in &held {
+        let may = match thing {
+            Shared::Key(_) => OF_A_KEY,
+            Shared::Instance(_) => 1,
+            Shared::Pool(_) => u64::from(PERMITS),
+        };
+        assert!(*most <= may, "{most} of {thing:?} at once, {may} may");
+    }
+    let queue = engine.queues().list().await.expect("readable").remove(0);
+    assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
+    let limits = engine.limits().list().await.expect("readable");
+    assert!(limits.iter().all(|limit| limit.used.running == 0 && limit.used.permits == 0), "{limits:?}");
     assert!(report.crashes > 0, "the campaign did something");
 }
 
@@ -142,4 +221,22 @@ async fn limits_hold_while_workers_are_killed_on_postgres() {
 async fn limits_hold_while_workers_are_killed_on_mariadb() {
     // H5, L15, C1
     kill_workers(StoreKind::Mariadb).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_sqlite() {
+    // H5, H6, L15
+    kill_sharing_workers(StoreKind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_postgres() {
+    // H5, H6, L15
+    kill_sharing_workers(StoreKind::Postgres).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_mariadb() {
+    // H5, H6, L15
+    kill_sharing_workers(StoreKind::Mariadb).await;
 }

@@ -43,11 +43,41 @@ fn limits_are_set_listed_and_deleted() {
     ]);
     let listed = program.run(&["limit", "list", "--json"]).exits(0).json();
     assert_eq!(listed["items"][1]["rate"], json!({ "count": 100, "per_ms": 60_000 }));
-    program.run(&["limit", "set", "idle", "--kind", "call"]).exits(2).tells(&["--concurrency"]);
+    program.run(&["limit", "set", "idle", "--kind", "call"]).exits(3).tells(&["it limits nothing"]);
     program.run(&["limit", "set", "zero", "--concurrency", "0"]).exits(3).tells(&["0 would let nothing run"]);
     program.run(&["limit", "set", "odd", "--rate", "often"]).exits(2).tells(&["such as \"100/1m\""]);
     program.run(&["limit", "delete", "partner"]).exits(0).says(&["limit `partner` deleted"]);
     program.run(&["limit", "delete", "partner"]).exits(1).tells(&["there is no limit `partner`"]);
+}
+
+#[test]
+fn keys_names_and_pools_are_said_on_the_command_line() {
+    // H5, H6, H7
+    let program = Program::new();
+    program
+        .run(&["limit", "set", "customer", "--by-key", "--concurrency", "2", "--weight", "acme=3"])
+        .exits(0)
+        .says(&["limit `customer` set", "2 at once, weights of 1 keys for each key of all jobs"]);
+    program.run(&["limit", "set", "cards", "--permits", "3"]).exits(0).says(&["3 permits"]);
+    program.run(&["limit", "list"]).exits(0).says(&[
+        "each key of all jobs",
+        "jobs that ask for permits",
+        "3 permits",
+    ]);
+    let id = program.enqueue(&[
+        "mail",
+        "--limit-key",
+        "acme",
+        "--permits",
+        "lost=2",
+        "--max-deferral-ms",
+        "60000",
+    ]);
+    program.run(&["job", "show", &id]).exits(0).says(&["limit key", "acme", "2 of lost", "longest deferral"]);
+    program.run(&["job", "list"]).exits(0).says(&["waiting", "lost"]);
+    program.run(&["limit", "set", "odd", "--permits", "3", "--queue", "mail"]).exits(2).tells(&["--queue"]);
+    program.run(&["limit", "set", "odd", "--weight", "acme=3"]).exits(2).tells(&["--by-key"]);
+    program.run(&["enqueue", "mail", "--permits", "gpu"]).exits(2).tells(&["POOL=N"]);
 }
 
 #[test]

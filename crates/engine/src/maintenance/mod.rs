@@ -10,6 +10,7 @@ mod alert;
 mod alert_loop;
 mod archive;
 mod audit;
+mod buckets;
 mod counts;
 mod died;
 mod expire;

@@ -8,7 +8,7 @@ use backstop_store::{Duty, Error as StoreError, Term};
 
 use super::expire::PassedBy;
 use super::{
-    alert, archive, audit, counts, expire, forget, lines, prune, redrive, rescue, retire, watch_code,
+    alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, watch_code,
 };
 use crate::engine::Backstop;
 use crate::loops::LoopHeartbeat;
@@ -82,6 +82,7 @@ async fn perform(
             watch_code::watch(store, &engine.events).await?;
             forget::forget(store).await?;
             suspect::sweep(store).await?;
+            buckets::sweep(store).await?;
             worker_reports::sweep(store).await
         }
         Duty::Archive => archive::archive(store, config.retention, term, heartbeat).await,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use backstop::circuits::CircuitSettings;
-use backstop::limits::{LimitProblem, RunLimit, RunRate};
+use backstop::limits::{CountBy, LimitProblem, RunLimit, RunRate};
 use backstop::prelude::*;
 use backstop::{Config, JobId, QueueConfig};
+use backstop_core::failure::TerminalReason;
 use backstop_core::job::{State, WaitReason};
 
 use crate::fixture::*;
@@ -191,5 +192,96 @@ async fn settings_that_let_nothing_through_are_refused_when_a_worker_starts() {
     ] {
         let told = worker(&engine_with(config)).start().await.err().expect("refused").to_string();
         assert!(told.contains(problem), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_share_a_queue_by_turns_and_each_has_its_own_room() {
+    // H5, F20
+    let engine = engine();
+    let two = RunLimit { by: CountBy::Key, concurrency: Some(2), ..RunLimit::new("customer") };
+    engine.limits().set(two).await.expect("a limit");
+    let mut large = Vec::new();
+    for _ in 0..20 {
+        large.push(engine.enqueue(act(&["hang"])).limit_key("large").submit().await.expect("admitted").id);
+    }
+    let small = engine.enqueue(act(&["hang"])).limit_key("small").submit().await.expect("admitted").id;
+    let crew = worker(&engine).start().await.expect("started");
+    pass(2).await;
+    assert_eq!(running(&engine).await, 3, "two of one, and the only one of the other");
+    assert_eq!(detail(&engine, small).await.view.state(), State::Running, "it was submitted last");
+    let held = detail(&engine, large[5]).await;
+    assert_eq!(held.view.state(), State::Waiting);
+    let waiting = held.waiting_for().expect("it waits");
+    assert_eq!((waiting.reason, waiting.key.as_str()), (WaitReason::Concurrency, "customer"));
+    assert!(waiting.holder.is_some_and(|job| large.contains(&job)), "{waiting:?}");
+    let (_, why) = engine.explain(large[5]).await.expect("the model is there").expect("the job is there");
+    assert!(why.because.contains("the limit `customer` has no room for its key `large`"), "{}", why.because);
+    assert_eq!(held.view.record.deferrals, 0, "nobody is charged");
+    drop(crew);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_run_of_a_name_and_the_next_one_starts_when_it_has_ended() {
+    // H6, F20
+    let engine = engine();
+    let job = |script: &[&str]| engine.enqueue(act(script)).single_instance("nightly").max_retries(0);
+    let first = job(&["hang"]).timeout(Duration::from_secs(10)).submit().await.expect("admitted");
+    let second = job(&["ok"]).submit().await.expect("admitted");
+    let crew = worker(&engine).start().await.expect("started");
+    pass(2).await;
+    let waiting = detail(&engine, second.id).await.waiting_for().expect("it waits");
+    assert_eq!((waiting.reason, waiting.key.as_str()), (WaitReason::SingleInstance, "nightly"));
+    assert_eq!(waiting.holder, Some(first.id));
+    let (_, why) = engine.explain(second.id).await.expect("the model is there").expect("the job is there");
+    assert!(why.because.contains("runs as the single instance of `nightly`"), "{}", why.because);
+    pass(20).await;
+    assert_eq!(detail(&engine, first.id).await.view.state(), State::Failed, "it took too long");
+    assert_eq!(detail(&engine, second.id).await.view.state(), State::Succeeded);
+    drop(crew);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_hold_the_permits_of_a_pool_and_a_job_waits_no_longer_than_it_may() {
+    // H5, H7
+    let engine = engine();
+    let cards = RunLimit { permits: Some(3), ..RunLimit::new("cards") };
+    engine.limits().set(cards).await.expect("a pool");
+    let job = |permits| engine.enqueue(act(&["hang"])).permits("cards", permits);
+    job(2).submit().await.expect("admitted");
+    let crew = worker(&engine).start().await.expect("started");
+    pass(2).await;
+    let large = job(2).max_deferral(Duration::from_secs(30)).submit().await.expect("admitted").id;
+    let small = job(1).submit().await.expect("admitted").id;
+    pass(2).await;
+    assert_eq!(detail(&engine, small).await.view.state(), State::Running, "one permit was left");
+    let waiting = detail(&engine, large).await.waiting_for().expect("it waits");
+    assert_eq!((waiting.reason, waiting.key.as_str()), (WaitReason::Permits, "cards"));
+    let pool = engine.limits().get("cards").await.expect("the model is there").expect("a pool");
+    assert_eq!((pool.used.permits, pool.is_full()), (3, true));
+    assert_eq!(pool.describe(), "3 of 3 permits are held");
+    pass(60).await;
+    let record = detail(&engine, large).await.view.record;
+    assert_eq!(record.reason, Some(TerminalReason::DeferralExhausted), "{record:?}");
+    drop(crew);
+}
+
+#[tokio::test]
+async fn what_cannot_wait_for_two_things_is_refused() {
+    // H5, L21
+    let engine = engine();
+    let both = engine.enqueue(act(&["ok"])).ordering_key("a").limit_key("b").submit().await;
+    assert!(both.expect_err("refused").to_string().contains("ordering_key"), "one or the other");
+    for (wrong, said) in [
+        (RunLimit { permits: Some(0), ..RunLimit::new("none") }, "permits"),
+        (RunLimit { permits: Some(1), queue: Some("mail".into()), ..RunLimit::new("pool") }, "permits"),
+        (RunLimit { by: CountBy::Key, ..RunLimit::new("idle") }, "limit"),
+        (
+            RunLimit { concurrency: Some(1), weights: [("a".into(), 2)].into(), ..RunLimit::new("w") },
+            "weights",
+        ),
+    ] {
+        let refused = engine.limits().set(wrong).await.expect_err("refused");
+        assert!(refused.to_string().contains(said), "{refused}");
     }
 }

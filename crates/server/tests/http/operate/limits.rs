@@ -98,3 +98,38 @@ async fn a_limit_is_about_everybodys_jobs() {
     refused(&send_as(&harness, &reader, "PUT", &format!("{LIMITS}/x"), body()).await, 403, "forbidden", None);
     assert_eq!(send_as(&harness, &reader, "GET", LIMITS, None).await.status.as_u16(), 200);
 }
+
+#[tokio::test]
+async fn keys_names_and_pools_are_said_over_http() {
+    // H5, H6, H7
+    let harness = played(&[]).await;
+    let by_key = json!({ "by": "key", "concurrency": 1, "weights": { "acme": 3 } });
+    let set = harness.json(Method::PUT, &format!("{LIMITS}/customer"), by_key).await.ok();
+    assert_eq!((&set["by"], &set["weights"]["acme"], set.get("parked")), (&json!("key"), &json!(3), None));
+    let pool = harness.json(Method::PUT, &format!("{LIMITS}/cards"), json!({ "permits": 2 })).await.ok();
+    assert_eq!((&pool["permits"], &pool["in_use"]), (&json!(2), &json!(0)));
+    let job = json!({
+        "kind": "play",
+        "payload": { "ends": "well" },
+        "limit_key": "acme",
+        "single_instance": "nightly",
+        "permits": { "cards": 2 },
+        "max_deferral_ms": 60_000,
+    });
+    let submitted = harness.json(Method::POST, "/api/v1/jobs", job).await.ok();
+    let seen = harness.get(&format!("/api/v1/jobs/{}", submitted["id"].as_str().unwrap())).await.ok();
+    assert_eq!((&seen["limit_key"], &seen["single_instance"]), (&json!("acme"), &json!("nightly")));
+    assert_eq!(
+        (&seen["permits"], &seen["policy"]["max_deferral_ms"]),
+        (&json!({ "cards": 2 }), &json!(60_000))
+    );
+    assert!(seen["expires_at"].is_string(), "it may not be deferred for ever");
+    let lost = json!({ "kind": "play", "payload": { "ends": "well" }, "permits": { "typo": 1 } });
+    let lost = harness.json(Method::POST, "/api/v1/jobs", lost).await.ok();
+    let seen = harness.get(&format!("/api/v1/jobs/{}", lost["id"].as_str().unwrap())).await.ok();
+    assert_eq!((&seen["status"], &seen["waiting_for"]["reason"]), (&json!("waiting"), &json!("permits")));
+    let zero = json!({ "kind": "play", "payload": {}, "permits": { "cards": 0 } });
+    refused(&harness.json(Method::POST, "/api/v1/jobs", zero).await, 422, "invalid", None);
+    let both = json!({ "kind": "play", "payload": {}, "limit_key": "a", "ordering_key": "b" });
+    refused(&harness.json(Method::POST, "/api/v1/jobs", both).await, 422, "invalid", None);
+}
