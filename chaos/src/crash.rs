@@ -6,11 +6,13 @@
 //! statements are reached by the handler itself ([`job`]).
 //!
 //! [`campaign`] kills processes that work on the store, [`servers`] those of the HTTP API and remote workers; [`trap`]
-//! says where. [`figures`] counts what was found and keeps it for docs/guarantees.md.
+//! says where. [`older`] makes a store of the first version. [`figures`] counts what was found and keeps it for
+//! docs/guarantees.md.
 
 pub mod campaign;
 pub mod figures;
 pub mod job;
+pub mod older;
 pub mod remote;
 pub mod servers;
 pub mod statements;
@@ -34,8 +36,10 @@ pub enum KillPoint {
     LeaseHeld,
     /// Some jobs of one batch have been sent, or some endings of one report.
     MidBatch,
-    /// Some statements of the migrations have been run.
+    /// Some statements of the migrations have been run, on an empty store.
     MidMigration,
+    /// Some statements of the migrations have been run, on a store of the first version with jobs in it.
+    MidUpgrade,
 }
 
 impl KillPoint {
@@ -60,6 +64,7 @@ impl KillPoint {
             Self::LeaseHeld => "lease_held",
             Self::MidBatch => "mid_batch",
             Self::MidMigration => "mid_migration",
+            Self::MidUpgrade => "mid_upgrade",
         }
     }
 }

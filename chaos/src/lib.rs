@@ -8,7 +8,7 @@
 //! - [`checker`]: compares the journals with the store when the faults are over.
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`crash`]: processes killed at named points, and what was found afterwards.
-//! - [`suspects`]: jobs that die together, of which one is to blame.
+//! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -16,6 +16,7 @@
 pub mod checker;
 pub mod client;
 pub mod crash;
+pub mod fleet;
 pub mod group;
 pub mod hostile;
 pub mod http;

@@ -111,6 +111,17 @@ impl StoreLocation {
         &self.url
     }
 
+    /// The value of a setting in the store's address, such as its schema.
+    ///
+    /// # Panics
+    /// When it has no such setting.
+    #[must_use]
+    pub fn place(&self, setting: &str) -> &str {
+        let settings = self.url.split_once('?').map_or("", |(_, settings)| settings);
+        let value = settings.split('&').find_map(|one| one.strip_prefix(setting)?.strip_prefix('='));
+        value.expect("the ground has a place of its own on the server")
+    }
+
     /// The address with one more setting, such as `deadline=2`.
     #[must_use]
     pub fn url_with(&self, setting: &str) -> String {

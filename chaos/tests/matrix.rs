@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use backstop_chaos::crash::KillPoint;
-use backstop_chaos::crash::campaign::{CrashCampaign, CrashReport, kill_migration};
+use backstop_chaos::crash::campaign::{CrashCampaign, CrashReport, kill_migration, kill_upgrade};
 use backstop_chaos::crash::figures::{self, CrashFigures, FULL_KILLS};
 use backstop_chaos::crash::servers::ServerCampaign;
 use backstop_chaos::location::StoreKind;
@@ -127,6 +127,40 @@ async fn processes_killed_in_migrations_on_postgres() {
 async fn processes_killed_in_migrations_on_mariadb() {
     // C6, L17
     kill_in_migrations(StoreKind::Mariadb).await;
+}
+
+/// Statements about tables that every store has in the migrations behind its first one.
+const UPGRADE_STATEMENTS: usize = 14;
+
+/// Kills at one statement after the other while a store of the first version is migrated that has jobs in it.
+async fn kill_in_upgrades(kind: StoreKind) {
+    let (kills, mut all) = (rounds(4, FULL_KILLS), CrashFigures::default());
+    for turn in 0..kills {
+        // In the short form the same statements, further apart.
+        let number = if kills < UPGRADE_STATEMENTS { turn * UPGRADE_STATEMENTS / kills } else { turn };
+        let found = kill_upgrade(NODE, kind, 1 + number % UPGRADE_STATEMENTS).await;
+        assert!(found.report.violations.is_empty(), "{kind}, {number}: {:#?}", found.report.violations);
+        found.figures.iter().for_each(|(_, figures)| all.add(*figures));
+    }
+    compare_figures(WORKER, kind, &[(KillPoint::MidUpgrade, all)], false);
+}
+
+#[tokio::test]
+async fn processes_killed_in_upgrades_on_sqlite() {
+    // C6, L17
+    kill_in_upgrades(StoreKind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn processes_killed_in_upgrades_on_postgres() {
+    // C6, L17
+    kill_in_upgrades(StoreKind::Postgres).await;
+}
+
+#[tokio::test]
+async fn processes_killed_in_upgrades_on_mariadb() {
+    // C6, L17
+    kill_in_upgrades(StoreKind::Mariadb).await;
 }
 
 #[tokio::test]

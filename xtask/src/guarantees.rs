@@ -24,7 +24,7 @@ struct Point {
     servers_what: Option<&'static str>,
 }
 
-const POINTS: [Point; 7] = [
+const POINTS: [Point; 8] = [
     Point {
         name: "before_commit",
         what: "Before the transition commits: the end of a run is written, its COMMIT has not reached the database",
@@ -78,6 +78,15 @@ const POINTS: [Point; 7] = [
         what: "Mid-migration: at the 1st, 2nd, … 20th CREATE of an empty store",
         worker: "Version and tables are one transaction, or every statement can be run again. Afterwards all tables \
             and indexes were there, and jobs ran",
+        servers: None,
+        servers_what: None,
+    },
+    Point {
+        name: "mid_upgrade",
+        what: "Mid-migration of an older store: at the 1st, 2nd, … 14th statement about a table, while a store of the \
+            first version with 5 jobs in it is brought to this one",
+        worker: "Version and tables are one transaction, or every statement can be run again. Afterwards the migration \
+            had ended, and the jobs that were there before ran",
         servers: None,
         servers_what: None,
     },

@@ -11,7 +11,7 @@ use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::work::CampaignJob;
-use backstop_chaos::{crash, journal_layer, processes, remote, suspects};
+use backstop_chaos::{crash, fleet, journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
 
 #[path = "node/disk_full.rs"]
@@ -40,6 +40,7 @@ async fn main() -> JobResult {
             serve(&engine, &folder, lease).await?;
         }
         "remote" => remote::work(&folder, lease),
+        "fleet" => fleet::work(&url, lease).await?,
         "suspects" => suspects::work(&url, lease).await?,
         "remote-suspects" => suspects::work_remotely(&folder, lease),
         "crash-open" => drop(crash::job::open(&url, &folder).await?),

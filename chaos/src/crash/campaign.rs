@@ -13,6 +13,7 @@ use backstop_testbed::Proxy;
 use super::KillPoint;
 use super::figures::CrashFigures;
 use super::job::{self, BATCH, EffectJob};
+use super::older;
 use super::trap::{self, CrashTrap};
 use crate::checker::{self, CampaignReport, JournalSummary};
 use crate::client::state_of;
@@ -267,8 +268,35 @@ pub(super) fn proxy_to(location: &StoreLocation) -> Option<Proxy> {
 /// When the process does not die there, or the store cannot be used.
 pub async fn kill_migration(program: &str, kind: StoreKind, number: usize) -> CrashReport {
     let location = StoreLocation::new(kind, "matrix");
-    let proxy = proxy_to(&location);
-    let trap = CrashTrap::at_nth("CREATE ", number);
+    let mut campaign = opened_by_the_next(program, location, CrashTrap::at_nth("CREATE ", number)).await;
+    campaign.next_kill(KillPoint::MidMigration);
+    campaign.submit_around(KillPoint::MidMigration, "after").await;
+    campaign.settle_whole().await
+}
+
+/// Kills a process at the `number`th statement about a table while it migrates a store of the first version that has
+/// jobs in it; then these jobs are run, and others.
+///
+/// # Panics
+/// When the process does not die there, or the store cannot be used.
+pub async fn kill_upgrade(program: &str, kind: StoreKind, number: usize) -> CrashReport {
+    let location = StoreLocation::new(kind, "upgrade");
+    let jobs = older::make(&location).await;
+    let mut campaign = opened_by_the_next(program, location, CrashTrap::at_nth("TABLE ", number)).await;
+    campaign.next_kill(KillPoint::MidUpgrade);
+    campaign.victims.extend(jobs.into_iter().map(|id| (KillPoint::MidUpgrade, id)));
+    let beside = EffectJob { label: "new".to_owned(), point: None }.new_job(&campaign.engine);
+    campaign.others.extend(campaign.submit(Submit { jobs: vec![beside], atomic: true }).await);
+    campaign.settle_whole().await
+}
+
+/// Kills a process while it opens a store; answers the store as the next one finds it, migrated.
+async fn opened_by_the_next<'a>(
+    program: &'a str,
+    location: StoreLocation,
+    trap: CrashTrap,
+) -> CrashCampaign<'a> {
+    let (proxy, number) = (proxy_to(&location), trap.words.len());
     if let Some(proxy) = &proxy {
         trap.set(proxy);
     }
@@ -285,14 +313,18 @@ pub async fn kill_migration(program: &str, kind: StoreKind, number: usize) -> Cr
     }
     assert!(is_held() || token.exists(), "a process ended, and not at statement {number}");
     node.kill();
-    let mut campaign = CrashCampaign::on(program, location, proxy, None).await;
-    let findings = campaign.engine.store().check().await.expect("the store can be read");
-    campaign.next_kill(KillPoint::MidMigration);
-    campaign.submit_around(KillPoint::MidMigration, "after").await;
-    let mut found = campaign.settle().await;
-    // The servers of the tests are not durable, which is another finding.
-    let of_tables = |finding: &Finding| ["schema", "tables"].contains(&&*finding.subject);
-    let wrong = findings.into_iter().filter(|found| of_tables(found) && found.level != Level::Good);
-    found.report.violations.extend(wrong.map(|finding| finding.message));
-    found
+    CrashCampaign::on(program, location, proxy, None).await
+}
+
+impl CrashCampaign<'_> {
+    /// Settles it, and looks whether all tables and indexes are there.
+    async fn settle_whole(self) -> CrashReport {
+        let findings = self.engine.store().check().await.expect("the store can be read");
+        let mut found = self.settle().await;
+        // The servers of the tests are not durable, which is another finding.
+        let of_tables = |finding: &Finding| ["schema", "tables"].contains(&&*finding.subject);
+        let wrong = findings.into_iter().filter(|found| of_tables(found) && found.level != Level::Good);
+        found.report.violations.extend(wrong.map(|finding| finding.message));
+        found
+    }
 }

@@ -38,6 +38,8 @@ impl CrashFigures {
             (KillPoint::MidBatch, true) => (super::servers::REPORT, 1, 0, 1),
             // The job that was submitted when the tables were there.
             (KillPoint::MidMigration, _) => (1, 1, 0, 1),
+            // Those that were there before.
+            (KillPoint::MidUpgrade, _) => (super::older::JOBS, 1, 0, 1),
         };
         let jobs = jobs * kills;
         Self { kills, jobs, runs: jobs * runs, rescued: jobs * rescued, effects: jobs * effects }

@@ -41,16 +41,9 @@ impl StoreDump {
 pub async fn tables(location: &StoreLocation) -> StoreDump {
     match location.kind() {
         StoreKind::Sqlite => sqlite(location),
-        StoreKind::Postgres => postgres(place(location, "schema")).await,
-        StoreKind::Mariadb => mariadb(place(location, "prefix")).await,
+        StoreKind::Postgres => postgres(location.place("schema")).await,
+        StoreKind::Mariadb => mariadb(location.place("prefix")).await,
     }
-}
-
-/// The value of a setting in the store's address.
-fn place<'g>(location: &'g StoreLocation, setting: &str) -> &'g str {
-    let settings = location.url().split_once('?').map_or("", |(_, settings)| settings);
-    let value = settings.split('&').find_map(|one| one.strip_prefix(setting)?.strip_prefix('='));
-    value.expect("the ground has a place of its own on the server")
 }
 
 fn sqlite(location: &StoreLocation) -> StoreDump {

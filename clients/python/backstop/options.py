@@ -46,6 +46,7 @@ class SubmitOptions(TypedDict, total=False):
     single_instance: str
     permits: Dict[str, int]
     max_deferral_ms: int
+    dependency: str
     on_conflict: str  # "reject", "skip" or "replace"
     replaces: str
     tags: List[str]

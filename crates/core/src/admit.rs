@@ -154,6 +154,9 @@ fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
         return Err(Refusal::invalid("version", format!("it is at most {HIGHEST_VERSION}")));
     }
     spec.needs.as_deref().map_or(Ok(()), |needs| needs.check(spec, limits))?;
+    if let Some(dependency) = &spec.dependency {
+        check_name("dependency", dependency, limits)?;
+    }
     if spec.tags.len() > limits.tags {
         return Err(Refusal::TooLarge {
             field: "tags",

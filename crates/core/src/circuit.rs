@@ -5,6 +5,8 @@
 //! Every change of its state has a number, the generation, and what was begun under another one counts no more.
 
 mod admission;
+mod alert;
+mod need;
 mod window;
 
 use std::time::Duration;
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::failure::CallResult;
 pub use admission::CircuitAdmission;
+pub use alert::{CircuitAlert, CircuitNotice};
+pub use need::{KindDependency, is_one_of};
 use window::CircuitWindow;
 
 use crate::limits::Limits;
@@ -188,6 +192,13 @@ impl Circuit {
     #[must_use]
     pub fn counts(&self, settings: &CircuitSettings, now: Timestamp) -> CallCounts {
         self.window.counts(settings.window, now)
+    }
+
+    /// True when nobody has called its dependency for this long, though everybody might: nobody needs it any more.
+    #[must_use]
+    pub fn is_idle(&self, span: Duration, now: Timestamp) -> bool {
+        self.until.or(self.since).is_none_or(|changed| changed.after(span) <= now)
+            && self.window.counts(span, now) == CallCounts::default()
     }
 
     fn turn(&mut self, state: CircuitState, until: Option<Timestamp>, now: Timestamp) {

@@ -278,6 +278,9 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
         };
         add("ordering_key", format!("`{key}`: {place}"));
     }
+    if let Some(dependency) = &spec.dependency {
+        add("dependency", format!("`{dependency}`, in place of what its kind needs"));
+    }
     for limit in &beyond.limits {
         add("limit", format!("`{}`: {}", limit.limit.name, limit.describe()));
     }

@@ -1,4 +1,4 @@
-//! Alerts: who is told that jobs became dead letters, and how often (D3).
+//! Alerts: who is told that jobs became dead letters (D3) and that circuits opened or closed (H3), and how often.
 //!
 //! A death puts its alert into the store's outbox in the same transaction. From there the node that leads the duty
 //! takes it, puts the alerts of one incident together, and tells every channel. A channel that fails, hangs or is
@@ -25,6 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_core::circuit::CircuitAlert;
 use backstop_core::failure::TerminalReason;
 use backstop_core::{JobId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -124,34 +125,38 @@ impl AlertError {
     }
 }
 
-/// What is told of one incident: how many jobs died of it since the last message.
+/// What is told of one incident: how many jobs died of it since the last message. Or what is told of a circuit, then of
+/// nothing else: see [`AlertMessage::circuit`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AlertMessage {
     /// Its identity: the same for every delivery of the same content, so that a receiver can tell a repeat.
     pub id: String,
-    /// The failure's fingerprint, or the terminal reason of jobs that no run killed.
+    /// The failure's fingerprint, or the terminal reason of jobs that no run killed, or `circuit:` and the dependency.
     pub incident: String,
-    /// The kind of the first job.
+    /// The kind of the first job; empty when there is none.
     pub kind: String,
-    /// The queue of the first job.
+    /// The queue of the first job; empty when there is none.
     pub queue: String,
-    /// Why the first job is dead.
-    pub reason: TerminalReason,
+    /// Why the first job is dead; none when there is none.
+    pub reason: Option<TerminalReason>,
     /// The error's type, if a run left one.
     pub error_type: Option<String>,
-    /// The sanitized error of the first job, if a run left one.
+    /// The sanitized error of the first job, if a run left one; of a circuit, what happened to it.
     pub error: Option<String>,
-    /// How many jobs died.
+    /// How many jobs died, or how often the circuit opened or closed.
     pub count: u64,
-    /// When the first one died.
+    /// When the first one did.
     pub first_at: Timestamp,
-    /// When the latest one died.
+    /// When the latest one did.
     pub last_at: Timestamp,
     /// The first ten of them.
     pub jobs: Vec<JobId>,
     /// The first dead letter as other systems read it (D1).
     pub envelope: Value,
+    /// The circuit that opened or closed (H3), as it is after the latest change; none when jobs died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit: Option<CircuitAlert>,
 }
 
 /// Writes one line per message to the log, at the level `error`.
@@ -164,8 +169,15 @@ impl AlertChannel for LogChannel {
     }
 
     fn deliver<'a>(&'a self, message: &'a AlertMessage) -> AlertFuture<'a> {
-        let AlertMessage { incident, kind, queue, reason, count, first_at, .. } = message;
+        let AlertMessage { incident, kind, queue, count, first_at, .. } = message;
         let error = message.error.as_deref().unwrap_or_default();
+        if let Some(CircuitAlert { key, state, generation, .. }) = &message.circuit {
+            let state = state.as_str();
+            tracing::error!(circuit = %key, state, generation, changes = count, since = %first_at,
+                "alert: {error}");
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let reason = message.reason.map_or("", TerminalReason::as_str);
         let sample = message.jobs.first().map(ToString::to_string).unwrap_or_default();
         tracing::error!(%incident, %kind, %queue, %reason, count, since = %first_at, %sample, error,
             "alert: jobs became dead letters");

@@ -1,10 +1,12 @@
 //! Circuits (H3, H4): a dependency that fails is left alone for a while, by all workers of a store.
 
 pub use backstop_core::circuit::{
-    CallCounts, CallResult, Circuit, CircuitAdmission, CircuitChange, CircuitSettings, CircuitState,
+    CallCounts, CallResult, Circuit, CircuitAdmission, CircuitAlert, CircuitChange, CircuitSettings,
+    CircuitState,
 };
 
 pub(crate) mod breakers;
+pub(crate) mod own;
 pub(crate) mod stored;
 
 use std::sync::Arc;
@@ -48,6 +50,7 @@ pub struct CircuitView {
     /// Calls of the last time.
     pub counts: CallCounts,
     /// Jobs that wait for it: pending ones, due or not, of kinds that settings say need it, while it is not closed.
+    /// Those that name it themselves, or by their payload, are not counted.
     pub waiting: u64,
     /// The moment of this view.
     pub now: Timestamp,
@@ -119,7 +122,10 @@ impl Circuits<'_> {
         let StoredCircuit { key, circuit, .. } = found;
         let EngineParts { config, store, .. } = &**self.parts;
         let counts = circuit.counts(&config.circuit(&key), now);
-        let needing = config.kind_dependencies.iter().filter(|(_, needed)| **needed == key);
+        let needing = config
+            .kind_dependencies
+            .iter()
+            .filter(|(kind, needed)| **needed == key && !config.dependency_fields.contains_key(*kind));
         // What is used of a limit is counted by kind; this one is never set.
         let of_kind = |kind: &String| RunLimit { kind: Some(kind.as_str().into()), ..RunLimit::new("") };
         let mut waiting = 0;

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_core::admit::AllowedKinds;
-use backstop_core::circuit::CircuitSettings;
+use backstop_core::circuit::{self, CircuitSettings, KindDependency};
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
@@ -107,6 +107,9 @@ pub struct Config {
     pub isolation: BTreeMap<String, IsolationSettings>,
     /// What kinds need that may be away, by kind; each goes before what the code says (H1).
     pub kind_dependencies: BTreeMap<String, String>,
+    /// Where payloads say which one of several a job needs, by kind, as a JSON pointer; each goes before what the code
+    /// says (H3).
+    pub dependency_fields: BTreeMap<String, String>,
     /// How each of these is checked, by its name.
     pub dependencies: BTreeMap<String, DependencySettings>,
     /// How many retries a kind may have, as a share of its first runs (F19); none lets every retry run when it is due.
@@ -162,6 +165,7 @@ impl Default for Config {
             kinds: BTreeMap::new(),
             isolation: BTreeMap::new(),
             kind_dependencies: BTreeMap::new(),
+            dependency_fields: BTreeMap::new(),
             dependencies: BTreeMap::new(),
             retry_budget: Some(BudgetSettings::default()),
             retry_budgets: BTreeMap::new(),
@@ -189,6 +193,7 @@ impl std::fmt::Debug for Config {
             .field("kinds", &self.kinds)
             .field("isolation", &self.isolation)
             .field("kind_dependencies", &self.kind_dependencies)
+            .field("dependency_fields", &self.dependency_fields)
             .field("dependencies", &self.dependencies)
             .field("circuits", &self.circuits)
             .field("run_limits", &self.run_limits)
@@ -264,6 +269,21 @@ impl Config {
     #[must_use]
     pub fn kind_dependency(mut self, kind: impl Into<String>, dependency: impl Into<String>) -> Self {
         self.kind_dependencies.insert(kind.into(), dependency.into());
+        self
+    }
+
+    /// Says where the payloads of a kind name which one of several it needs, as a JSON pointer (H3): with `/host` and
+    /// the dependency `partner`, a job whose payload has `"host": "eu"` needs `partner:eu`, with a circuit of its own.
+    ///
+    /// ```
+    /// use backstop::Config;
+    ///
+    /// let config = Config::default().kind_dependency("order", "partner").kind_dependency_from("order", "/host");
+    /// # assert_eq!(config.dependency_fields["order"], "/host");
+    /// ```
+    #[must_use]
+    pub fn kind_dependency_from(mut self, kind: impl Into<String>, pointer: impl Into<String>) -> Self {
+        self.dependency_fields.insert(kind.into(), pointer.into());
         self
     }
 
@@ -381,15 +401,22 @@ impl Config {
             limits.iter().map(|limit| (format!("limit `{}`", limit.name), limit.check(&self.limits)));
         let circuits =
             self.circuits.iter().map(|(key, circuit)| (format!("circuit `{key}`"), circuit.check()));
-        for (what, checked) in limits.chain(circuits) {
+        let of_field = |(kind, pointer): (&String, &String)| {
+            (format!("kind `{kind}`"), KindDependency::check_pointer(pointer))
+        };
+        let fields = self.dependency_fields.iter().map(of_field);
+        for (what, checked) in limits.chain(circuits).chain(fields) {
             checked.map_err(|problem| Error::Configuration { what, problem })?;
         }
         Ok(())
     }
 
-    /// When the circuit of a dependency opens and closes.
+    /// When the circuit of a dependency opens and closes. One of several has those of all of them, unless it has its
+    /// own.
     pub(crate) fn circuit(&self, dependency: &str) -> CircuitSettings {
-        self.circuits.get(dependency).copied().unwrap_or_default()
+        let own = self.circuits.get(dependency);
+        let of_all = || self.circuits.iter().rev().find(|(name, _)| circuit::is_one_of(dependency, name));
+        own.or_else(|| of_all().map(|(_, settings)| settings)).copied().unwrap_or_default()
     }
 
     /// How runs are limited (H5).

@@ -113,6 +113,8 @@ pub struct Defaults {
     pub isolation: IsolationSettings,
     /// What it needs that may be away: no worker claims it while that is red there (H1).
     pub dependency: Option<&'static str>,
+    /// Where its payload says which one of several that is: a JSON pointer (H3).
+    pub dependency_from: Option<&'static str>,
 }
 
 impl Defaults {
@@ -144,6 +146,20 @@ impl Defaults {
     #[must_use]
     pub const fn dependency(mut self, name: &'static str) -> Self {
         self.dependency = Some(name);
+        self
+    }
+
+    /// Where the payload of a job says which one of several it needs, as a JSON pointer (H3): with `/host` and the
+    /// dependency `partner`, a job whose payload has `"host": "eu"` needs `partner:eu`. One that does not say needs
+    /// `partner`.
+    ///
+    /// ```
+    /// let defaults = backstop::Defaults::default().dependency("partner").dependency_from("/host");
+    /// # assert_eq!(defaults.dependency_from, Some("/host"));
+    /// ```
+    #[must_use]
+    pub const fn dependency_from(mut self, pointer: &'static str) -> Self {
+        self.dependency_from = Some(pointer);
         self
     }
 

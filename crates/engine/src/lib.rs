@@ -70,6 +70,8 @@ mod worker_reports;
 /// SQLite: opening a store with options, and the drivers whose transactions can hold jobs.
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
+    #[doc(hidden)]
+    pub use backstop_sqlite::TABLES_OF_VERSION_1;
     #[cfg(feature = "tx-sqlx-sqlite")]
     pub use backstop_sqlite::sqlx;
     pub use backstop_sqlite::{Options, SqliteStore, Synchronous, rusqlite};
@@ -78,6 +80,8 @@ pub mod sqlite {
 /// PostgreSQL: opening a store with options, and the drivers whose transactions can hold jobs.
 #[cfg(feature = "postgres")]
 pub mod postgres {
+    #[doc(hidden)]
+    pub use backstop_postgres::TABLES_OF_VERSION_1;
     #[cfg(feature = "tx-diesel-async")]
     pub use backstop_postgres::diesel_async;
     #[cfg(feature = "tx-sqlx-postgres")]
@@ -88,6 +92,8 @@ pub mod postgres {
 /// MariaDB and MySQL: opening a store with options, and the drivers whose transactions can hold jobs.
 #[cfg(feature = "mysql")]
 pub mod mysql {
+    #[doc(hidden)]
+    pub use backstop_mysql::TABLES_OF_VERSION_1;
     #[cfg(feature = "tx-sqlx-mysql")]
     pub use backstop_mysql::sqlx;
     pub use backstop_mysql::{MysqlStore, Options, mysql_async, roles};

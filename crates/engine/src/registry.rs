@@ -37,6 +37,8 @@ pub(crate) trait Handler<C>: Send + Sync {
     fn isolation(&self) -> IsolationSettings;
     /// What it needs that may be away, by the code (H1).
     fn dependency(&self) -> Option<&'static str>;
+    /// Where its payload says which one of several that is, by the code (H3).
+    fn dependency_from(&self) -> Option<&'static str>;
     /// The type that implements the job, for messages.
     fn implemented_by(&self) -> &'static str;
 }
@@ -81,6 +83,10 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
         J::defaults().dependency
     }
 
+    fn dependency_from(&self) -> Option<&'static str> {
+        J::defaults().dependency_from
+    }
+
     fn implemented_by(&self) -> &'static str {
         type_name::<J>()
     }
@@ -112,6 +118,10 @@ impl<C: Send + Sync + 'static> Handler<C> for WithoutContext {
 
     fn dependency(&self) -> Option<&'static str> {
         self.0.dependency()
+    }
+
+    fn dependency_from(&self) -> Option<&'static str> {
+        self.0.dependency_from()
     }
 
     fn implemented_by(&self) -> &'static str {

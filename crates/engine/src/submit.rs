@@ -236,6 +236,23 @@ impl<T> Enqueue<T> {
         self.with(|job| job.spec.policy.max_deferral = Some(most))
     }
 
+    /// What this job needs that may be away, in place of what its kind needs: while that fails, its circuit is open and
+    /// the job is put off at no cost, and other jobs of its kind go on (H3).
+    ///
+    /// ```
+    /// # use backstop::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// # let engine = Backstop::open("memory:").await?;
+    /// let job = engine.enqueue_raw("order", r#"{"number":7}"#).dependency("partner-eu").submit().await?;
+    /// let stored = engine.job(job.id).await?.expect("it is stored").view.job;
+    /// assert_eq!(stored.spec.dependency.as_deref(), Some("partner-eu"));
+    /// # Ok(()) }
+    /// ```
+    pub fn dependency(self, name: impl Into<Arc<str>>) -> Self {
+        self.with(|job| job.spec.dependency = Some(name.into()))
+    }
+
     /// What to do when a live job holds the business key (L11).
     pub fn on_conflict(self, policy: OnConflict) -> Self {
         self.with(|job| job.on_conflict = policy)
@@ -354,7 +371,10 @@ impl<T> Enqueue<T> {
     /// The job as it is stored. The store's clock is asked only when something is counted by it.
     pub(crate) async fn prepared(self) -> Result<NewJob, SubmitError> {
         let now = if self.counts_from_now() { self.parts.store.now().await? } else { Timestamp::EPOCH };
-        Ok(self.into_new_job_at(now)?)
+        let parts = self.parts.clone();
+        let job = self.into_new_job_at(now)?;
+        parts.circuits.own.mark(&*parts.store, std::slice::from_ref(&job)).await;
+        Ok(job)
     }
 
     fn counts_from_now(&self) -> bool {

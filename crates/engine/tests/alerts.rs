@@ -3,6 +3,8 @@
 #[path = "alerts/stage.rs"]
 mod stage;
 
+#[path = "alerts/circuits.rs"]
+mod circuits;
 #[path = "alerts/delivery.rs"]
 mod delivery;
 #[path = "alerts/isolation.rs"]

@@ -202,12 +202,71 @@ async fn leaves_alone_what_fails(store: Arc<dyn Store>) {
     );
 }
 
+/// A host that jobs name in their payload.
+#[job(dependency = "host", dependency_from = "/name")]
+async fn ask(cx: JobContext<Partner>, name: String) -> JobResult {
+    if name == "well" || cx.app().is_up.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    cx.app().failed.fetch_add(1, Ordering::SeqCst);
+    Err("no answer".into())
+}
+
+/// One host of two fails: its jobs are put off one by one and cost nothing, those of the other go on (H3).
+async fn puts_off_what_names_a_host_that_fails(store: Arc<dyn Store>) {
+    let partner = Arc::new(Partner::default());
+    let mut quick = CircuitSettings::default();
+    (quick.min_calls, quick.probes) = (5, 2);
+    (quick.open, quick.slow_start) = (Duration::from_millis(300), Duration::from_millis(300));
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        let engine = Backstop::on(store.clone(), Config::default().circuit_settings("host", quick));
+        let worker = engine.worker_sharing(partner.clone()).register::<Ask>().queue("asks", 4);
+        let worker = worker.poll(Duration::from_millis(50)).start().await.expect("started");
+        processes.push((engine, worker));
+    }
+    let engine = processes[0].0.clone();
+    let policy = Policy::default().retries(1_000).backoff(Backoff::fixed(Duration::from_millis(20)));
+    let submit = async |name: &str| {
+        let job = engine.enqueue(Ask { name: name.to_owned() }).queue("asks").policy(policy.clone());
+        job.submit().await.expect("stored")
+    };
+    let mut jobs = Vec::new();
+    for _ in 0..30 {
+        jobs.push(submit("ill").await);
+    }
+    within(async {
+        let opened = async || {
+            let seen = engine.circuits().get("host:ill").await.expect("the store is there");
+            seen.is_some_and(|seen| seen.circuit.generation >= 3)
+        };
+        while !opened().await {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    within(submit("well").await.result()).await.expect("the other host is well");
+    partner.is_up.store(true, Ordering::SeqCst);
+    let mut charged = 0;
+    for job in jobs {
+        within(job.result()).await.expect("it goes well once the host is back");
+        let detail = engine.job(job.id).await.expect("the store is there").expect("it is there");
+        let runs = detail.counters.iter().filter(|(cause, _)| cause.charges_attempt());
+        charged += runs.map(|(_, runs)| runs).sum::<u64>();
+    }
+    assert_eq!(charged, u64::from(partner.failed.load(Ordering::SeqCst)), "who did not call is not charged");
+    for (_, worker) in processes {
+        worker.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn in_memory() {
     // H1, H2, H3
     let engine = Backstop::open("memory:").await.expect("memory");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
     leaves_alone_what_fails(engine.store().clone()).await;
+    puts_off_what_names_a_host_that_fails(engine.store().clone()).await;
 }
 
 #[cfg(feature = "sqlite")]
@@ -219,6 +278,7 @@ async fn on_sqlite() {
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
     leaves_alone_what_fails(engine.store().clone()).await;
+    puts_off_what_names_a_host_that_fails(engine.store().clone()).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
     }
@@ -233,6 +293,7 @@ async fn on_postgres() {
     let engine = Backstop::open(&url).await.expect("a server");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
     leaves_alone_what_fails(engine.store().clone()).await;
+    puts_off_what_names_a_host_that_fails(engine.store().clone()).await;
 }
 
 #[cfg(feature = "mysql")]
@@ -250,6 +311,7 @@ async fn on_mysql() {
     let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
     leaves_to_others_what_it_cannot_do(engine.store().clone()).await;
     leaves_alone_what_fails(engine.store().clone()).await;
+    puts_off_what_names_a_host_that_fails(engine.store().clone()).await;
     drop(engine);
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");

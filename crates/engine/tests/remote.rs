@@ -8,7 +8,7 @@ use backstop::{
     Backoff, Backstop, Cause, Config, Ended, Failure, Finished, Handed, LostReason, RemoteWorker, WorkRequest,
 };
 use backstop_core::health::WorkerReport;
-use backstop_core::job::State;
+use backstop_core::job::{State, WaitReason};
 use backstop_store::{DocumentRange, Drawer, KnownKind, PageRequest};
 
 const QUEUE: &str = "remote";
@@ -176,6 +176,76 @@ async fn keeps_to_circuits(engine: &Backstop) {
     }
 }
 
+/// Jobs that name what they need, by themselves or by their payload, are put off one by one, on every node (H1, H3).
+async fn keeps_to_what_jobs_name(engine: &Backstop) {
+    let mut settings = CircuitSettings::default();
+    (settings.min_calls, settings.open) = (2, Duration::from_secs(3_600));
+    let config = || {
+        let config =
+            Config::default().kind_dependency("fetch", "site").kind_dependency_from("fetch", "/host");
+        config.circuit_settings("site", settings)
+    };
+    let nodes = [(); 2].map(|()| Backstop::on(engine.store().clone(), config()));
+    let take = async |node: &Backstop| {
+        let kinds = [KnownKind { kind: "fetch".into(), version: 1 }].into();
+        let request = WorkRequest { worker: named("fetcher"), kinds, wait: Duration::ZERO, ..request(1) };
+        node.remote().claim(request).await.expect("the store is there")
+    };
+    let submit = async |payload: &str, own: Option<&str>| {
+        let job = engine.enqueue_raw("fetch", payload).queue(QUEUE);
+        let job = if let Some(own) = own { job.dependency(own) } else { job };
+        job.submit().await.expect("stored").id
+    };
+    let mut far = Vec::new();
+    for _ in 0..20 {
+        far.push(submit(r#"{"host":"eu"}"#, None).await);
+    }
+    // Each look takes one of them: it is handed out, or put off, whichever node is asked.
+    let mut calls = 0;
+    for look in 0..far.len() {
+        let node = &nodes[look % 2];
+        for handed in take(node).await {
+            let failed = Failure::new(Cause::Error, "Away", "no answer").retry_in(Duration::from_secs(3_600));
+            node.remote().finish(vec![end(&handed, Ended::Failed(failed))]).await.expect("it is there");
+            calls += 1;
+        }
+    }
+    assert!((2..20).contains(&calls), "{calls} calls");
+    let seen = nodes[0].circuits().get("site:eu").await.expect("the store is there").expect("known");
+    assert_eq!(seen.circuit.state, CircuitState::Open);
+    for job in &far {
+        let detail = nodes[1].job(*job).await.expect("the store is there").expect("it is there");
+        let charged = u64::from(detail.view.record.attempt);
+        assert_eq!(detail.counters.values().sum::<u64>(), 1, "no job goes round: {:?}", detail.counters);
+        if charged == 0 {
+            let waiting = detail.waiting_for().expect("it waits");
+            assert_eq!((waiting.reason, &*waiting.key), (WaitReason::Circuit, "site:eu"));
+        }
+    }
+    // Others of the kind are handed out, also when the kind's own circuit is open.
+    let near = submit(r#"{"host":"us"}"#, None).await;
+    let handed = take(&nodes[0]).await.pop().expect("handed out");
+    assert_eq!(handed.grant.lease.job, near);
+    succeed(&nodes[1], &handed).await;
+    nodes[0].circuits().open("site", "ann", None).await.expect("opened");
+    let own = submit("{}", Some("elsewhere")).await;
+    let handed = take(&nodes[1]).await.pop().expect("handed out");
+    assert_eq!(
+        (handed.grant.lease.job, handed.view.job.spec.dependency.as_deref()),
+        (own, Some("elsewhere"))
+    );
+    // What this one finds away is red for it, for jobs that name it.
+    let away = Failure::new(Cause::Rejected, "Away", "no answer").retry_in(Duration::from_secs(3_600));
+    nodes[1].remote().finish(vec![end(&handed, Ended::Failed(away))]).await.expect("it is there");
+    let again = submit("{}", Some("elsewhere")).await;
+    assert!(take(&nodes[1]).await.is_empty(), "put off");
+    let put_off = nodes[0].job(again).await.expect("the store is there").expect("it is there");
+    assert_eq!((put_off.counters.get(&Cause::Rejected), put_off.view.record.attempt), (Some(&1), 0));
+    for job in far.into_iter().chain([own, again]) {
+        engine.cancel(job, "the test is over").await.expect("the store is there");
+    }
+}
+
 fn named(name: &str) -> RemoteWorker {
     RemoteWorker { name: name.into(), ..worker() }
 }
@@ -301,6 +371,7 @@ async fn suspects_and_times_in_memory() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
@@ -322,6 +393,7 @@ async fn on_sqlite() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     for end in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{end}", file.display()));
@@ -340,6 +412,7 @@ async fn on_postgres() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
 }
 
@@ -361,6 +434,7 @@ async fn on_mysql() {
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
+    keeps_to_what_jobs_name(&engine).await;
     runs_suspects_alone(engine).await;
     conn.query_drop(format!("DROP DATABASE {name}")).await.expect("it is there");
     conn.disconnect().await.expect("the connection ends");

@@ -32,6 +32,8 @@ mod leases;
 mod limits;
 #[path = "runtime/maintenance.rs"]
 mod maintenance;
+#[path = "runtime/own_dependencies.rs"]
+mod own_dependencies;
 #[path = "runtime/quarantine.rs"]
 mod quarantine;
 #[path = "runtime/queues.rs"]

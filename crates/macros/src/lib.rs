@@ -75,6 +75,7 @@ pub fn derive_deserialize(input: TokenStream) -> TokenStream {
 /// | `queue = "mail"` | where its jobs wait; `default` |
 /// | `priority = "high"` | `lowest`, `low`, `normal`, `high` or `critical` |
 /// | `dependency = "smtp"` | what it needs that may be away; while that is red on a worker, none is claimed there |
+/// | `dependency_from = "/host"` | where the payload says which one of several it needs: then it is `smtp:VALUE` |
 /// | `isolate = "always"`, `memory_limit = "256MB"`, `cpu_limit = "30s"` | runs have processes of their own |
 /// | `max_retries = 5`, `max_crashes = 3` | runs after the first; crashes that are forgiven |
 /// | `backoff(fixed, base = "5s")`, `backoff(exponential, base = "1s", cap = "10m", jitter = "full")` | see below |

@@ -38,6 +38,9 @@ pub use error::of_database;
 pub use mysql_async;
 pub use options::Options;
 pub use prefix::Prefix;
+/// The tables of the first version, for campaigns that migrate a store of that time.
+#[doc(hidden)]
+pub use schema::FIRST as TABLES_OF_VERSION_1;
 pub use schema::roles::roles;
 #[cfg(feature = "sqlx")]
 pub use sqlx;

@@ -36,7 +36,7 @@ pub(crate) const OLDEST: i64 = 1;
 /// Moments are microseconds since 1970, as in every store. Text is kept as bytes: names are compared as they are,
 /// also where they end in spaces. What a row must not be without is NOT NULL; counters that are almost always zero are
 /// NULL then, which costs a bit instead of eight bytes.
-const FIRST: &[&str] = &[
+pub const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS backstop_meta (name VARBINARY(64) PRIMARY KEY, value BIGINT NOT NULL) ENGINE=InnoDB",
     // Jobs of one queue, kind, version and priority form a lane. Its counts are kept: here, plus what `tally` holds.
     "CREATE TABLE IF NOT EXISTS backstop_lane (

@@ -48,6 +48,9 @@ pub use diesel_async;
 pub use error::of_database;
 pub use open::schema_of;
 pub use options::{Listen, Options};
+/// The tables of the first version, for campaigns that migrate a store of that time.
+#[doc(hidden)]
+pub use schema::FIRST as TABLES_OF_VERSION_1;
 pub use schema::Schema;
 pub use schema::roles::roles;
 #[cfg(feature = "sqlx")]

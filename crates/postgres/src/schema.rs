@@ -43,7 +43,7 @@ pub(crate) const OLDEST: i64 = 1;
 
 /// Moments are microseconds since 1970, as in every store. What a row must not be without is NOT NULL; counters that
 /// are almost always zero are NULL then, which costs a bit instead of eight bytes.
-const FIRST: &[&str] = &[
+pub const FIRST: &[&str] = &[
     "CREATE TABLE backstop.meta (key text PRIMARY KEY, value bigint NOT NULL)",
     // Grows with every claim (L5).
     "CREATE SEQUENCE backstop.fence",

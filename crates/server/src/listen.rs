@@ -107,9 +107,21 @@ fn maintain(api: &Api) -> MaintenanceHandle {
     running
 }
 
+/// Where connections come from.
+trait ConnectionSource: Send + Sync + 'static {
+    /// The next one; none when nobody came for a while.
+    fn next(&self) -> impl Future<Output = Option<std::io::Result<(TcpStream, SocketAddr)>>> + Send;
+}
+
+impl ConnectionSource for TcpListener {
+    async fn next(&self) -> Option<std::io::Result<(TcpStream, SocketAddr)>> {
+        timeout(SILENT / 4, self.accept()).await.ok()
+    }
+}
+
 /// Starts the loop that takes connections, with a heartbeat like every other (H11).
 fn keep_accepting(
-    listener: TcpListener,
+    listener: impl ConnectionSource,
     api: &Api,
     connections: &Arc<Connections>,
     attendant: Arc<ConnectionServer>,
@@ -118,27 +130,26 @@ fn keep_accepting(
     let stop = api.stopping().clone();
     api.reporting().loops.supervise("listen", SILENT, stop, move |heartbeat| {
         let (listener, connections, attendant) = (listener.clone(), connections.clone(), attendant.clone());
-        async move { accept(&listener, &connections, &attendant, &heartbeat).await }
+        async move { accept(&*listener, &connections, &attendant, &heartbeat).await }
     })
 }
 
 async fn accept(
-    listener: &TcpListener,
+    listener: &impl ConnectionSource,
     connections: &Arc<Connections>,
     attendant: &Arc<ConnectionServer>,
     heartbeat: &LoopHeartbeat,
 ) {
     loop {
         heartbeat.record();
-        match timeout(SILENT / 4, listener.accept()).await {
-            Ok(Ok((stream, remote))) => welcome(stream, remote, connections, attendant),
-            Ok(Err(error)) => {
+        match listener.next().await {
+            Some(Ok((stream, remote))) => welcome(stream, remote, connections, attendant),
+            Some(Err(error)) => {
                 // One that hung up before it was accepted is no news; a lack of sockets passes.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(NO_SOCKETS).await;
             }
-            // Nobody came.
-            Err(_) => {}
+            None => {}
         }
     }
 }
@@ -181,7 +192,66 @@ fn welcome(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use backstop::Backstop;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+    use crate::api::ServerSettings;
+
+    /// Never answers the first time it is asked, and is like any other afterwards.
+    struct HangsOnce {
+        listener: TcpListener,
+        has_hung: AtomicBool,
+    }
+
+    impl ConnectionSource for HangsOnce {
+        async fn next(&self) -> Option<std::io::Result<(TcpStream, SocketAddr)>> {
+            if !self.has_hung.swap(true, Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            self.listener.next().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listening_task_that_hangs_turns_red_and_is_started_again() {
+        // H11
+        let engine = Backstop::open("memory:").await.expect("memory");
+        let api = Api::new(engine, ServerSettings::default());
+        let listener = bind(([127, 0, 0, 1], 0).into(), &api).await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let connections = Arc::new(Connections::new(10));
+        let source = HangsOnce { listener, has_hung: AtomicBool::new(false) };
+        let attendant = Arc::new(ConnectionServer::new(&api));
+        let accepting = keep_accepting(source, &api, &connections, attendant);
+        let listening = || {
+            let health = api.reporting().loops.watch().health().expect("it runs");
+            health.loops.into_iter().find(|one| one.name == "listen").expect("it is listed")
+        };
+        assert!(listening().ok);
+        let mut was_red = false;
+        for _ in 0..300 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::task::yield_now().await;
+            was_red |= !listening().ok;
+            if listening().restarts > 0 {
+                break;
+            }
+        }
+        assert_eq!((listening().restarts, was_red), (1, true), "it was found and started again");
+        tokio::time::resume();
+        let mut client = TcpStream::connect(address).await.expect("it listens");
+        let asked = "GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        client.write_all(asked.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!(listening().restarts, 1, "once");
+        api.stopping().cancel();
+        accepting.abort();
+    }
 
     #[test]
     fn the_answer_of_a_full_house_is_whole_and_in_the_one_shape() {

@@ -58,6 +58,9 @@ mod writer;
 
 pub use options::{Options, Synchronous};
 pub use rusqlite;
+/// The tables of the first version, for campaigns that migrate a store of that time.
+#[doc(hidden)]
+pub use schema::FIRST as TABLES_OF_VERSION_1;
 #[cfg(feature = "sqlx")]
 pub use sqlx;
 pub use store::SqliteStore;

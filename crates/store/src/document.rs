@@ -49,6 +49,8 @@ pub enum Drawer {
     RunBuckets,
     /// The circuits of dependencies (H3), by dependency.
     Circuits,
+    /// Kinds of which some jobs name their own dependency (H3), by kind.
+    OwnDependencies,
     /// What workers tell of their health (H1, H8), by worker.
     WorkerReports,
     /// What the rates of limits have left for each key, by [`crate::run_limits::key_bucket`].
@@ -57,7 +59,7 @@ pub enum Drawer {
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -74,6 +76,7 @@ impl Drawer {
         Self::RunLimits,
         Self::RunBuckets,
         Self::Circuits,
+        Self::OwnDependencies,
         Self::WorkerReports,
         Self::KeyBuckets,
     ];
@@ -104,6 +107,7 @@ impl Drawer {
             Self::RunLimits => "run_limit",
             Self::RunBuckets => "run_bucket",
             Self::Circuits => "circuit",
+            Self::OwnDependencies => "own_dependency",
             Self::WorkerReports => "worker_report",
             Self::KeyBuckets => "key_bucket",
         }

@@ -86,6 +86,9 @@ pub(crate) struct EnqueueOptions {
     /// Fail it if limits, a circuit or a dependency keep it from running this long.
     #[arg(long, value_name = "MS")]
     max_deferral_ms: Option<u64>,
+    /// What it needs that may be unavailable, in place of what its kind needs.
+    #[arg(long, value_name = "NAME")]
+    dependency: Option<String>,
     /// What to do when a live job holds the business key: reject, skip or replace.
     #[arg(long, value_name = "POLICY", value_parser = on_conflict)]
     on_conflict: Option<OnConflict>,
@@ -220,6 +223,7 @@ impl EnqueueOptions {
             single_instance: self.single_instance.clone(),
             permits: self.permits.iter().cloned().collect(),
             max_deferral_ms: self.max_deferral_ms,
+            dependency: self.dependency.clone(),
             on_conflict: self.on_conflict,
             tags: self.tags.clone(),
             params,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backstop::Config;
+use backstop_core::circuit::{KindDependency, is_one_of};
 
 use super::read::{ConfigFault, FileValue, PlainValue};
 
@@ -15,6 +16,13 @@ pub(super) fn need(config: &mut Config, kind: &str, dependency: &str) -> Result<
         return Err("a dependency needs a name: leave it out for a kind that needs nothing".to_owned());
     }
     config.kind_dependencies.insert(kind.to_owned(), dependency.to_owned());
+    Ok(())
+}
+
+/// Takes over where the payloads of a kind say which one of several they need.
+pub(super) fn from(config: &mut Config, kind: &str, pointer: &str) -> Result<(), String> {
+    KindDependency::check_pointer(pointer).map_err(|problem| problem.to_string())?;
+    config.dependency_fields.insert(kind.to_owned(), pointer.to_owned());
     Ok(())
 }
 
@@ -34,12 +42,24 @@ pub(super) fn take(config: &mut Config, name: &str, word: &str, value: &PlainVal
     Ok(())
 }
 
-/// Refuses dependencies that no kind needs, and times between checks that nobody makes.
+/// Refuses dependencies that no kind needs, times between checks that nobody makes, and pointers to parts of nothing.
 pub(super) fn unused(found: &[FileValue], config: &Config) -> Vec<ConfigFault> {
     let mut faults: Vec<ConfigFault> = Vec::new();
+    for one in found {
+        let [section, kind, word] = &one.path[..] else { continue };
+        if section == "kinds" && word == "dependency_from" && !config.kind_dependencies.contains_key(kind) {
+            let message = format!(
+                "kind `{kind}` has no dependency that its values could follow: write dependency = \"NAME\" beside it"
+            );
+            faults.push(ConfigFault { place: one.place.clone(), key: one.path.join("."), message });
+        }
+    }
     for one in found.iter().filter(|one| one.path.first().is_some_and(|section| section == "dependencies")) {
         let Some(name) = one.path.get(1) else { continue };
-        let needed = config.kind_dependencies.values().any(|key| key == name);
+        let needs = |(kind, key): (&String, &String)| {
+            key == name || (config.dependency_fields.contains_key(kind) && is_one_of(name, key))
+        };
+        let needed = config.kind_dependencies.iter().any(needs);
         let checked = found.iter().any(|other| other.path == ["dependencies", name.as_str(), "check"]);
         let message = if !needed {
             format!(
@@ -83,6 +103,15 @@ mod tests {
             ),
             ("kinds.mail.dependency = ' '", "a dependency needs a name"),
             (
+                "kinds.mail.dependency_from = '/host'",
+                "kind `mail` has no dependency that its values could follow",
+            ),
+            (&format!("{used}kinds.mail.dependency_from = 'host'"), "it is a JSON pointer"),
+            (
+                &format!("{used}dependencies.'smtp:eu'.check = 'tcp://eu:25'"),
+                "no kind needs dependency `smtp:eu`",
+            ),
+            (
                 &format!("{used}dependencies.smtp.check = 'mail:25'"),
                 "a check is http://HOST/PATH or tcp://HOST:PORT",
             ),
@@ -100,5 +129,7 @@ mod tests {
             "{used}dependencies.smtp.check = 'http://mail:8025/health'\ndependencies.smtp.every = '5s'"
         );
         assert_eq!(faults(&good), [""; 0]);
+        let several = "kinds.mail.dependency_from = '/host'\ndependencies.'smtp:eu'.check = 'tcp://eu:25'";
+        assert_eq!(faults(&format!("{used}{several}")), [""; 0]);
     }
 }

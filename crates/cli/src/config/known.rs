@@ -57,6 +57,7 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "retry_budget.enabled" | "kinds.mail.retry_budget.enabled" => "false",
         "telemetry.otlp_endpoint" => "'http://127.0.0.1:4318'",
         "kinds.mail.memory_limit" => "'256MB'",
+        "kinds.mail.dependency_from" => "'/host'",
         "dependencies.mail.check" => "'tcp://127.0.0.1:25'",
         "limits.page" => "300",
         "circuits.mail.probes" => "5",
@@ -93,6 +94,7 @@ fn beside(path: &str) -> String {
             "limits.mail.concurrency = 2\n".to_owned()
         }
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
+        "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n".to_owned(),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
         "dependencies.mail.every" => {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n".to_owned()
@@ -151,6 +153,7 @@ fn company(path: &str) -> &'static str {
     match path {
         "queues.mail.concurrency" => "queues.mail.unknown_kind = 'wait'\n",
         path if path.starts_with("queues.mail") => "queues.mail.concurrency = 16\n",
+        "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n",
         path if path.starts_with("kinds.mail") => "kinds.mail.timeout = '1s'\n",
         path if path.starts_with("dependencies.mail") => {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n"

@@ -115,6 +115,7 @@ const KIND: &[ConfigKey] = &[
     value("memory_limit", ValueKind::Text),
     value("cpu_limit", ValueKind::Span),
     value("dependency", ValueKind::Text),
+    value("dependency_from", ValueKind::Text),
 ];
 
 const DEPENDENCY: &[ConfigKey] = &[value("check", ValueKind::Text), value("every", ValueKind::Span)];

@@ -232,6 +232,9 @@ impl Settings {
             (["kinds", name, "dependency"], PlainValue::Text(key)) => {
                 dependencies::need(&mut self.engine, name, key)?;
             }
+            (["kinds", name, "dependency_from"], PlainValue::Text(pointer)) => {
+                dependencies::from(&mut self.engine, name, pointer)?;
+            }
             (["dependencies", name, word], value) => {
                 dependencies::take(&mut self.engine, name, word, value)?;
             }

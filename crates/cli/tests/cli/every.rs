@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 64] = [
+const LINES: [&str; 65] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -30,6 +30,7 @@ const LINES: [&str; 64] = [
     "queue pause mail",
     "queue resume mail",
     "enqueue mail --ordering-key k",
+    "enqueue mail --dependency smtp-eu",
     "key list",
     "key skip k",
     "limit set slow --queue mail --rate 100/1m",

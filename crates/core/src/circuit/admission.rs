@@ -12,6 +12,9 @@ const LONGEST_PROBE: Duration = Duration::from_secs(60);
 /// How soon to ask again while others try it.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// The time at most over which jobs come back that were put off together.
+const LONGEST_SPREAD: Duration = Duration::from_secs(30);
+
 /// Whether a run may call its dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitAdmission {
@@ -52,9 +55,17 @@ impl Circuit {
     /// nodes. None for a circuit that was never open, or was closed by hand.
     fn turn_of(&self, job: JobId, settings: &CircuitSettings) -> Option<Timestamp> {
         let since = self.since.filter(|_| self.by.is_none())?;
-        // The last bytes of an id are random.
-        let place = u32::from_be_bytes(job.as_bytes()[12..].try_into().unwrap_or_default());
-        Some(since.after(settings.slow_start.mul_f64(f64::from(place) / f64::from(u32::MAX))))
+        Some(since.after(settings.slow_start.mul_f64(place(job))))
+    }
+
+    /// True when nothing is let through now: it is open, or as many runs try it as may.
+    #[must_use]
+    pub fn is_shut(&self, settings: &CircuitSettings, now: Timestamp) -> bool {
+        match self.state {
+            CircuitState::Closed => false,
+            CircuitState::Open => self.until.is_some_and(|until| until > now),
+            CircuitState::HalfOpen => !self.has_probes_left(settings, now),
+        }
     }
 
     fn has_probes_left(&self, settings: &CircuitSettings, now: Timestamp) -> bool {
@@ -75,4 +86,19 @@ impl Circuit {
         self.probes.push(now);
         Some(self.generation)
     }
+}
+
+impl CircuitSettings {
+    /// How much later than the first of them a job comes back that was put off with others, the same on all nodes.
+    #[must_use]
+    pub fn spread(&self, job: JobId) -> Duration {
+        self.open.min(LONGEST_SPREAD).mul_f64(place(job))
+    }
+}
+
+/// The place of a job among all, from 0 to 1.
+fn place(job: JobId) -> f64 {
+    // The last bytes of an id are random.
+    let place = u32::from_be_bytes(job.as_bytes()[12..].try_into().unwrap_or_default());
+    f64::from(place) / f64::from(u32::MAX)
 }

@@ -178,3 +178,44 @@ fn settings_that_could_never_decide_are_refused() {
         assert!(problem.contains(field), "{problem}");
     }
 }
+
+#[test]
+fn what_is_put_off_together_comes_back_over_a_while() {
+    // H3
+    assert_eq!(SETTINGS.spread(job(0.0)), Duration::ZERO);
+    assert_eq!(SETTINGS.spread(job(0.5)).as_secs(), 14, "half of the time that it stays open");
+    let long = CircuitSettings { open: Duration::from_secs(3_600), ..SETTINGS };
+    assert_eq!(long.spread(job(1.0)), Duration::from_secs(30), "half a minute at most");
+}
+
+#[test]
+fn it_is_shut_while_it_is_open_and_while_others_try_it() {
+    // H3
+    assert!(!Circuit::default().is_shut(&SETTINGS, at(0)));
+    let mut circuit = opened();
+    assert!(circuit.is_shut(&SETTINGS, at(29)));
+    assert!(!circuit.is_shut(&SETTINGS, at(30)), "it may be tried");
+    circuit.take_probe(&SETTINGS, at(30)).expect("the first of two");
+    assert!(!circuit.is_shut(&SETTINGS, at(30)));
+    circuit.take_probe(&SETTINGS, at(30)).expect("the second");
+    assert!(circuit.is_shut(&SETTINGS, at(31)));
+    assert!(!circuit.is_shut(&SETTINGS, at(91)), "who tried it is gone");
+}
+
+#[test]
+fn a_circuit_that_nobody_called_for_long_says_nothing() {
+    // H3
+    let day = Duration::from_secs(86_400);
+    assert!(Circuit::default().is_idle(day, at(0)));
+    let mut called = Circuit::default();
+    called.record(0, counts(1, 0), &SETTINGS, at(0));
+    assert!(!called.is_idle(day, at(86_399)));
+    assert!(called.is_idle(day, at(86_400)));
+    assert!(
+        !opened().is_idle(day, at(86_429)) && opened().is_idle(day, at(86_430)),
+        "a day after it may be tried"
+    );
+    let mut closed = opened();
+    closed.close_by_hand("ann", at(100));
+    assert!(!closed.is_idle(day, at(86_499)) && closed.is_idle(day, at(86_500)));
+}

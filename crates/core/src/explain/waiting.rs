@@ -21,6 +21,10 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
         );
     }
     if record.run_at > around.now {
+        // It was put off because of that, and is let go with it.
+        if let Some(sentences) = view.held_by.as_ref().and_then(circuit_open) {
+            return sentences;
+        }
         let why = if record.runs == 0 { "its time has not come" } else { "it waits for its next run" };
         return (
             format!("{why}: it is due at {}", record.run_at),

@@ -15,6 +15,8 @@ pub struct JobExtras {
     ordering_key: Option<Arc<str>>,
     #[serde(flatten)]
     needs: RunNeeds,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dependency: Option<Arc<str>>,
 }
 
 impl JobExtras {
@@ -23,13 +25,15 @@ impl JobExtras {
     pub fn text_of(spec: &Spec) -> Option<String> {
         let provenance = spec.provenance.as_deref().filter(|provenance| !provenance.is_empty());
         let needs = spec.needs.as_deref().filter(|needs| !needs.is_empty());
-        if provenance.is_none() && spec.ordering_key.is_none() && needs.is_none() {
+        let has_keys = spec.ordering_key.is_some() || spec.dependency.is_some();
+        if provenance.is_none() && !has_keys && needs.is_none() {
             return None;
         }
         let extras = Self {
             provenance: provenance.cloned().unwrap_or_default(),
             ordering_key: spec.ordering_key.clone(),
             needs: needs.cloned().unwrap_or_default(),
+            dependency: spec.dependency.clone(),
         };
         // A struct of texts has no way to fail.
         serde_json::to_string(&extras).ok()
@@ -43,10 +47,11 @@ impl JobExtras {
 
     /// Gives a job what was read of it.
     pub fn put_into(self, spec: &mut Spec) {
-        let Self { provenance, ordering_key, needs } = self;
+        let Self { provenance, ordering_key, needs, dependency } = self;
         spec.provenance = (!provenance.is_empty()).then(|| Box::new(provenance));
         spec.ordering_key = ordering_key;
         spec.needs = (!needs.is_empty()).then(|| Box::new(needs));
+        spec.dependency = dependency;
     }
 }
 
@@ -63,6 +68,8 @@ mod tests {
         traced.provenance_mut().trace = Some("00-a-b-01".into());
         let mut ordered = plain.clone();
         ordered.ordering_key = Some("account 7".into());
+        let mut dependent = plain.clone();
+        dependent.dependency = Some("partner".into());
         let mut both = traced.clone();
         both.ordering_key.clone_from(&ordered.ordering_key);
         let mut sharing = traced.clone();
@@ -73,7 +80,7 @@ mod tests {
             single_instance: Some("nightly".into()),
             permits: [("gpu".into(), 2)].into(),
         };
-        for spec in [traced, ordered, both, sharing, everything] {
+        for spec in [traced, ordered, dependent, both, sharing, everything] {
             let text = JobExtras::text_of(&spec).expect("it has some");
             let mut read = plain.clone();
             serde_json::from_str::<JobExtras>(&text).expect("written above").put_into(&mut read);

@@ -99,6 +99,9 @@ pub struct JobJson {
     /// Permits that its run holds, by pool (H5).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permits: BTreeMap<String, u32>,
+    /// What it needs that may be away, in place of what its kind needs (H1, H3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
     /// Ties it to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// The job that took its place (L22).
@@ -216,6 +219,7 @@ impl JobView {
             limit_key: needs.limit_key.map(|key| key.to_string()),
             single_instance: needs.single_instance.map(|name| name.to_string()),
             permits: needs.permits.into_iter().map(|(pool, permits)| (pool.to_string(), permits)).collect(),
+            dependency: spec.dependency.as_deref().map(ToOwned::to_owned),
             correlation_id: spec.correlation_id.clone(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,

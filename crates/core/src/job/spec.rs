@@ -41,6 +41,9 @@ pub struct Spec {
     /// What it shares with others while it runs (H5, H6); never an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Box<RunNeeds>>,
+    /// What it needs that may be away, in place of what its kind needs (H1, H3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<Arc<str>>,
     /// Ties the job to a request or a trace outside.
     pub correlation_id: Option<String>,
     /// Words to find it by.
@@ -73,6 +76,7 @@ impl Spec {
             business_key: None,
             ordering_key: None,
             needs: None,
+            dependency: None,
             correlation_id: None,
             tags: Vec::new(),
             params: None,

@@ -27,6 +27,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         business_key,
         ordering_key,
         needs,
+        dependency,
         correlation_id,
         tags,
         params,
@@ -68,6 +69,10 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     if let Some(most) = promised.max_deferral {
         text("max deferral", put);
         millis(most, put);
+    }
+    if let Some(key) = dependency {
+        text("dependency", put);
+        text(key, put);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use backstop_core::Timestamp;
 use backstop_core::alert::Notice;
+use backstop_core::circuit::{CircuitAlert, CircuitNotice};
 use serde::{Deserialize, Serialize};
 
 use super::{AlertLog, AlertMessage};
@@ -51,6 +52,15 @@ impl ChannelLog {
             }
             None => self.gathering = Some(message(notice, id())),
         }
+    }
+
+    /// Takes in that a circuit opened or closed: the latest change is what a message tells.
+    pub(crate) fn gather_circuit(&mut self, notice: &CircuitNotice, id: impl FnOnce() -> String) {
+        let message = self.gathering.get_or_insert_with(|| of_circuit(notice, id()));
+        message.count += 1;
+        message.last_at = message.last_at.max(notice.at);
+        message.error = Some(notice.circuit.sentence());
+        message.circuit = Some(notice.circuit.clone());
     }
 
     /// Makes a message of what was gathered, unless the last one is less than `gap` ago or is still on its way. Answers
@@ -168,7 +178,7 @@ fn message(notice: &Notice, id: String) -> AlertMessage {
         incident: notice.about.clone(),
         kind: notice.kind.clone(),
         queue: notice.queue.clone(),
-        reason: notice.reason,
+        reason: Some(notice.reason),
         error_type: notice.error_type.clone(),
         error: notice.error.clone(),
         count: 1,
@@ -176,6 +186,26 @@ fn message(notice: &Notice, id: String) -> AlertMessage {
         last_at: notice.at,
         jobs: vec![notice.job],
         envelope: notice.envelope.clone(),
+        circuit: None,
+    }
+}
+
+/// A message about a circuit in which nothing has been counted yet.
+fn of_circuit(notice: &CircuitNotice, id: String) -> AlertMessage {
+    AlertMessage {
+        id,
+        incident: CircuitAlert::about(&notice.circuit.key),
+        kind: String::new(),
+        queue: String::new(),
+        reason: None,
+        error_type: None,
+        error: None,
+        count: 0,
+        first_at: notice.at,
+        last_at: notice.at,
+        jobs: Vec::new(),
+        envelope: serde_json::Value::Null,
+        circuit: None,
     }
 }
 

@@ -8,14 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstop_core::circuit::{
-    CallCounts, CallResult, Circuit, CircuitAdmission, CircuitChange, CircuitSettings, CircuitState,
+    CallCounts, CallResult, Circuit, CircuitAdmission, CircuitChange, CircuitNotice, CircuitSettings,
+    CircuitState, KindDependency,
 };
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::{Cause, Failure};
+use backstop_core::job::Spec;
 use backstop_core::{JobId, Timestamp};
 use backstop_store::{Error as StoreError, Store};
 use tokio::time::Instant;
 
+use super::own::OwnDependencyKinds;
 use super::stored::{self, StoredCircuit};
 use crate::config::Config;
 use crate::events::EventChannel;
@@ -23,12 +26,16 @@ use crate::parts::EngineParts;
 use crate::remote::CircuitPass;
 
 /// How old a circuit may be that a run goes by.
-const FRESH: Duration = Duration::from_secs(1);
+pub(super) const FRESH: Duration = Duration::from_secs(1);
 /// How often calls are told that may open a circuit, and those that only say that all is well.
 const TELL_FAILURES: Duration = Duration::from_millis(200);
 const TELL_SUCCESSES: Duration = Duration::from_secs(5);
 /// How long a job is put off at most that was claimed while its circuit is open.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long a job is put off at most that has to be put off by itself: somebody may close its circuit early.
+const LONGEST_WAIT_BY_ITSELF: Duration = Duration::from_secs(300);
+/// How many circuits make it worth forgetting those that nobody asks for.
+const MANY: usize = 1_024;
 /// Times that a change is tried while others change the same circuit.
 const TRIES: usize = 50;
 
@@ -84,6 +91,8 @@ struct KnownCircuit {
     /// The store's clock then.
     now: Timestamp,
     found: StoredCircuit,
+    /// True when a kind is left out of claims by it: then nobody else would notice that it has changed.
+    of_kind: bool,
 }
 
 impl KnownCircuit {
@@ -115,6 +124,8 @@ pub(crate) struct CircuitMemory {
     untold: Mutex<HashMap<(Arc<str>, u64), Untold>>,
     /// When each circuit was last told something.
     told: Mutex<HashMap<Arc<str>, Instant>>,
+    /// Kinds of which some jobs name their own dependency.
+    pub(crate) own: OwnDependencyKinds,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -134,31 +145,54 @@ impl CircuitMemory {
     async fn read(&self, store: &dyn Store, key: &Arc<str>) -> Result<KnownCircuit, StoreError> {
         let at = Instant::now();
         let (now, found) = stored::one(store, key).await?;
-        let known = KnownCircuit { at, now, found };
-        lock(&self.known).insert(key.clone(), known.clone());
+        let known = KnownCircuit { at, now, found, of_kind: false };
+        self.remember(key, known.clone());
         Ok(known)
     }
 
-    /// Asks whether a run may call its dependency now; one that tries it is known to the store before it does.
+    fn remember(&self, key: &Arc<str>, circuit: KnownCircuit) {
+        let mut known = lock(&self.known);
+        // Keys come with jobs, and jobs are many.
+        if known.len() >= MANY && !known.contains_key(key) {
+            known.retain(|_, known| known.of_kind || known.at.elapsed() < FRESH);
+            lock(&self.told).retain(|_, at| at.elapsed() < TELL_SUCCESSES);
+        }
+        let of_kind = known.get(key).is_some_and(|known| known.of_kind);
+        known.insert(key.clone(), KnownCircuit { of_kind, ..circuit });
+    }
+
+    /// Asks whether a run may call its dependency now; one that tries it is known to the store before it does. A job
+    /// that is put off by itself comes back when the circuit may let it through, and not at one moment with others.
     pub(crate) async fn admit(
         &self,
         place: &CircuitPlace<'_>,
         key: &Arc<str>,
         job: JobId,
+        by_itself: bool,
     ) -> Result<RunAdmission, StoreError> {
         let settings = place.config.circuit(key);
         let known = self.fresh(place.store, key).await?;
-        match known.found.circuit.admit(job, &settings, known.now()) {
-            CircuitAdmission::Go { generation } => Ok(RunAdmission::go(key, generation, false)),
-            CircuitAdmission::Wait { until } => {
-                let delay = known.now().until(until);
-                // Its kind is not claimed any more while the circuit is open; what was claimed before comes back as
-                // soon as it may, also when a person closes the circuit before its time.
-                let open = known.found.circuit.state == CircuitState::Open;
-                Ok(RunAdmission::Wait { delay: if open { delay.min(LONGEST_WAIT) } else { delay }, until })
-            }
-            CircuitAdmission::Probe => self.probe(place, key, job).await,
-        }
+        let admitted = match known.found.circuit.admit(job, &settings, known.now()) {
+            CircuitAdmission::Go { generation } => RunAdmission::go(key, generation, false),
+            CircuitAdmission::Wait { until } => RunAdmission::Wait { delay: known.now().until(until), until },
+            CircuitAdmission::Probe => self.probe(place, key, job).await?,
+        };
+        let RunAdmission::Wait { delay, until } = admitted else { return Ok(admitted) };
+        let state = lock(&self.known).get(key).map(|known| known.found.circuit.state);
+        let delay = match state {
+            // Each job has its own place in the slow start.
+            None | Some(CircuitState::Closed) => delay,
+            Some(_) if by_itself => delay.min(LONGEST_WAIT_BY_ITSELF) + settings.spread(job),
+            // Its kind is not claimed any more while the circuit is open; what was claimed before comes back as soon as
+            // it may, also when a person closes the circuit before its time.
+            Some(_) => delay.min(LONGEST_WAIT),
+        };
+        Ok(RunAdmission::Wait { delay, until })
+    }
+
+    /// True when a job that cannot run now is put off by itself: others of its kind may need something else.
+    pub(crate) fn by_itself(&self, spec: &Spec, need: Option<&KindDependency>) -> bool {
+        spec.dependency.is_some() || need.is_some_and(|need| need.from.is_some()) || self.own.has(&spec.kind)
     }
 
     async fn probe(
@@ -181,7 +215,7 @@ impl CircuitMemory {
             };
             let turned = next.generation != found.circuit.generation;
             let next = StoredCircuit { circuit: next, ..found };
-            if let Some(revision) = stored::write(place.store, &next).await? {
+            if let Some(revision) = stored::write(place.store, &next, None).await? {
                 if turned {
                     let counts = CallCounts::default();
                     let change =
@@ -209,34 +243,32 @@ impl CircuitMemory {
         Ok(until.filter(|until| state == CircuitState::Open && *until > now))
     }
 
-    /// True when a circuit is known to let nothing through for now.
-    pub(crate) fn is_open(&self, key: &str) -> bool {
-        let known = lock(&self.known);
-        known.get(key).is_some_and(|known| {
-            let Circuit { state, until, .. } = &known.found.circuit;
-            *state == CircuitState::Open && until.is_some_and(|until| until > known.now())
-        })
+    /// True when the circuit of what a kind needs is known to let nothing through for now.
+    pub(crate) fn is_shut(&self, key: &str, config: &Config) -> bool {
+        let mut known = lock(&self.known);
+        let Some(known) = known.get_mut(key) else { return false };
+        known.of_kind = true;
+        known.found.circuit.is_shut(&config.circuit(key), known.now())
     }
 
-    /// Tells what is still to be told, and reads the circuits again that are known to be open: somebody may have closed
-    /// one by hand.
+    /// Tells what is still to be told, and reads the circuits again that are known not to be closed: somebody may have
+    /// closed one by hand, or found its dependency back. Those that only single jobs need are asked for by these jobs.
     pub(crate) async fn keep_up(&self, place: &CircuitPlace<'_>) -> Result<(), StoreError> {
         self.tell(place).await;
-        let open: Vec<Arc<str>> = {
-            let known = lock(&self.known);
-            let old = known.iter().filter(|(_, known)| known.at.elapsed() >= FRESH);
-            old.filter(|(_, known)| known.found.circuit.state == CircuitState::Open)
-                .map(|(key, _)| key.clone())
-                .collect()
-        };
-        for key in open {
+        let (mut old, mut any) = (Vec::new(), false);
+        for (key, known) in lock(&self.known).iter() {
+            let holds_up = known.of_kind && known.found.circuit.state != CircuitState::Closed;
+            any |= holds_up;
+            old.extend((holds_up && known.at.elapsed() >= FRESH).then(|| key.clone()));
+        }
+        for key in old {
             self.read(place.store, &key).await?;
         }
-        Ok(())
+        if any { self.own.keep_up(place.store).await } else { Ok(()) }
     }
 
     fn keep(&self, key: &Arc<str>, found: StoredCircuit, now: Timestamp) {
-        lock(&self.known).insert(key.clone(), KnownCircuit { at: Instant::now(), now, found });
+        self.remember(key, KnownCircuit { at: Instant::now(), now, found, of_kind: false });
     }
 
     /// Adds what a run said of its dependency.
@@ -291,9 +323,12 @@ impl CircuitMemory {
             let KnownCircuit { now, found, .. } = self.read(place.store, &key).await?;
             let mut next = found.circuit.clone();
             let Some(change) = what(&mut next, now) else { return Ok(None) };
-            let turned = next.generation != found.circuit.generation;
+            let (turned, before) = (next.generation != found.circuit.generation, found.circuit.state);
             let next = StoredCircuit { circuit: next, ..found };
-            if let Some(revision) = stored::write(place.store, &next).await? {
+            let by = next.circuit.by.as_deref().filter(|_| turned);
+            let notice = CircuitNotice::of(&key, before, &change, by, now);
+            let notice = notice.filter(|_| turned && place.config.has_alerts());
+            if let Some(revision) = stored::write(place.store, &next, notice.as_ref()).await? {
                 if turned {
                     tell(place.events, &key, &change, next.circuit.by.as_deref(), now);
                 }

@@ -1,13 +1,21 @@
 //! Circuits as documents: one for each dependency.
 
+use std::time::Duration;
+
 use backstop_core::Timestamp;
-use backstop_core::circuit::Circuit;
+use backstop_core::circuit::{Circuit, CircuitAlert, CircuitNotice};
 use backstop_store::{
     Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore,
 };
 
+use crate::alerts::Alerts;
+use crate::alerts::stored::{named_channels, removals};
+
 /// Documents that are read at once.
 const PAGE: usize = 500;
+
+/// How long a circuit stays that is closed and not called.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(86_400);
 
 /// A circuit as it was read; a revision of 0 says that there is none yet.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +53,37 @@ pub(super) async fn one(store: &dyn WorkStore, key: &str) -> Result<(Timestamp, 
     Ok((found.now, document.map_or_else(none, read)))
 }
 
-/// Writes a circuit unless somebody else has since it was read; answers its new revision.
-pub(super) async fn write(store: &dyn WorkStore, circuit: &StoredCircuit) -> Result<Option<i64>, StoreError> {
+/// Writes a circuit unless somebody else has since it was read, with the alert about it; answers its new revision.
+pub(super) async fn write(
+    store: &dyn WorkStore,
+    circuit: &StoredCircuit,
+    notice: Option<&CircuitNotice>,
+) -> Result<Option<i64>, StoreError> {
     let expect = if circuit.revision == 0 { Expect::Absent } else { Expect::Revision(circuit.revision) };
     let body = serde_json::to_string(&circuit.circuit).unwrap_or_default();
     let edit = Edit { drawer: Drawer::Circuits, key: circuit.key.clone(), expect, body: Some(body.into()) };
-    let amended = store.amend(Amend { edits: vec![edit], ..Amend::default() }).await?;
+    let notice = notice.map(|notice| {
+        let body = serde_json::to_string(notice).unwrap_or_default();
+        let (drawer, expect) = (Drawer::Alerts, Expect::Absent);
+        Edit { drawer, key: notice.outbox_key(), expect, body: Some(body.into()) }
+    });
+    let edits = [Some(edit), notice].into_iter().flatten().collect();
+    let amended = store.amend(Amend { edits, ..Amend::default() }).await?;
     Ok(matches!(amended, Amended::Done { .. }).then_some(circuit.revision + 1))
+}
+
+/// Removes circuits that nobody has called for a day, with what alert channels were told of them: keys come with jobs,
+/// and there may be any number of them.
+pub(crate) async fn sweep(store: &dyn WorkStore, alerts: &Alerts) -> Result<(), StoreError> {
+    let (now, circuits) = all(store).await?;
+    for circuit in circuits.into_iter().filter(|one| one.circuit.is_idle(FORGOTTEN_AFTER, now)) {
+        let (about, expect) = (CircuitAlert::about(&circuit.key), Expect::Revision(circuit.revision));
+        let mut edits = vec![Edit { drawer: Drawer::Circuits, key: circuit.key, expect, body: None }];
+        for named in named_channels(alerts) {
+            edits.extend(removals(&named.name, &about));
+        }
+        // One that somebody has changed meanwhile stays.
+        store.amend(Amend { edits, ..Amend::default() }).await?;
+    }
+    Ok(())
 }

@@ -5,6 +5,8 @@
 
 mod address;
 pub(crate) mod check;
+pub(crate) mod need;
+pub(crate) mod own;
 mod settings;
 pub(crate) mod watched;
 

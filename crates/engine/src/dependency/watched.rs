@@ -1,18 +1,22 @@
 //! The dependencies that the kinds of one worker need, each with its state; and the checks that keep it up to date.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backstop_core::Timestamp;
+use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::health::{DependencyEvent, DependencyReport, DependencyState};
+use backstop_core::job::Spec;
 use backstop_store::KnownKind;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::check::{DependencyCheck, PATIENCE};
+use super::need::RunNeeds;
+use super::own::OwnDependencies;
 use super::settings::DependencySettings;
 use crate::loops::DependencyHealth;
 use crate::parts::EngineParts;
@@ -65,8 +69,10 @@ pub(crate) struct Dependencies {
     owner: String,
     pub(crate) clock: LocalClock,
     /// Which one each kind needs.
-    needs: BTreeMap<String, Arc<str>>,
+    needs: BTreeMap<String, KindDependency>,
     watched: BTreeMap<Arc<str>, WatchedDependency>,
+    /// Those that only single jobs need.
+    own: OwnDependencies,
     parts: Arc<EngineParts>,
     changes: watch::Sender<u64>,
 }
@@ -75,13 +81,17 @@ impl Dependencies {
     /// Those that kinds need, with the checks of the configuration, and of the code where that is silent.
     pub(crate) fn new(
         owner: String,
-        needs: BTreeMap<String, Arc<str>>,
+        needs: BTreeMap<String, KindDependency>,
         mut in_code: BTreeMap<String, DependencyCheck>,
         parts: Arc<EngineParts>,
         clock: LocalClock,
     ) -> Self {
         let mut watched = BTreeMap::new();
-        for key in needs.values() {
+        let named = needs.values().map(|need| need.name.clone());
+        let several = |key: &&String| needs.values().any(|need| need.may_be(key));
+        let checked = parts.config.dependencies.keys().chain(in_code.keys()).filter(several);
+        let checked: Vec<Arc<str>> = checked.map(|key| key.as_str().into()).collect();
+        for key in &named.chain(checked).collect::<BTreeSet<_>>() {
             let settings = parts.config.dependencies.get(&**key);
             let by_address = settings.and_then(|known| known.check.clone()).map(DependencyCheck::Address);
             let check = by_address.or_else(|| in_code.remove(&**key));
@@ -93,7 +103,7 @@ impl Dependencies {
             });
         }
         let (changes, _) = watch::channel(0);
-        Self { owner, clock, needs, watched, parts, changes }
+        Self { owner, clock, needs, watched, own: OwnDependencies::default(), parts, changes }
     }
 
     /// Fires when what may be claimed has changed.
@@ -106,10 +116,37 @@ impl Dependencies {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// True when a kind needs nothing that is red, and no circuit is open for it (H3).
+    /// True when a kind needs nothing that is red, and no circuit is open for it (H3). One whose jobs need different
+    /// things is always claimed: each of its jobs is looked at by itself.
     pub(crate) fn allows(&self, kind: &str) -> bool {
-        let Some(key) = self.needs.get(kind) else { return true };
-        self.watched.get(key).is_none_or(|one| one.state().is_ok()) && !self.parts.circuits.is_open(key)
+        let Some(need) = self.needs.get(kind) else { return true };
+        let EngineParts { circuits, config, .. } = &*self.parts;
+        if need.from.is_some() || circuits.own.has(kind) {
+            return true;
+        }
+        self.watched.get(&need.name).is_none_or(|one| one.state().is_ok())
+            && !circuits.is_shut(&need.name, config)
+    }
+
+    /// What a run of a job needs, and how that is from here.
+    pub(crate) fn of_run(&self, spec: &Spec) -> RunNeeds {
+        let EngineParts { circuits, config, .. } = &*self.parts;
+        let need = self.needs.get(&*spec.kind);
+        let Some(key) = config.needed_by(spec, need) else { return RunNeeds::default() };
+        if spec.dependency.is_some() {
+            circuits.own.learn(&spec.kind);
+        }
+        let by_itself = circuits.by_itself(spec, need);
+        let unavailable_for = if by_itself { self.red_for(&key) } else { None };
+        RunNeeds { key: Some(key), by_itself, unavailable_for }
+    }
+
+    /// How long a dependency is red, as far as is known; none when it may be used.
+    pub(crate) fn red_for(&self, key: &str) -> Option<Duration> {
+        let now = self.clock.now();
+        let Some(one) = self.watched.get(key) else { return self.own.red_for(key, now) };
+        let state = one.state();
+        (!state.is_ok()).then(|| state.due().map_or(Duration::ZERO, |due| now.until(due)))
     }
 
     /// Those of these kinds that need nothing that is red; the same ones when none does.
@@ -120,18 +157,26 @@ impl Dependencies {
         known.iter().filter(|one| self.allows(&one.kind)).cloned().collect()
     }
 
-    /// Follows the end of a run: `unavailable` is the dependency that it found away.
-    pub(crate) fn ran(&self, kind: &str, succeeded: bool, unavailable: Option<&str>) {
-        if let Some(key) = unavailable {
-            self.follow(key, DependencyEvent::RunFailed);
-        } else if let Some(key) = self.needs.get(kind).filter(|_| succeeded) {
-            self.follow(key, DependencyEvent::RunSucceeded);
+    /// Follows the end of a run that needed `key`: `unavailable` is the dependency that it found away. Code says the
+    /// name that its kind has, and means the one that the job needs.
+    pub(crate) fn ran(&self, kind: &str, key: Option<&str>, succeeded: bool, unavailable: Option<&str>) {
+        if let Some(named) = unavailable {
+            let means_own = self.needs.get(kind).is_some_and(|need| *need.name == *named);
+            self.follow(key.filter(|_| means_own).unwrap_or(named), key, DependencyEvent::RunFailed);
+        } else if let Some(key) = key.filter(|_| succeeded) {
+            self.follow(key, Some(key), DependencyEvent::RunSucceeded);
         }
     }
 
-    fn follow(&self, key: &str, event: DependencyEvent) {
-        // What no kind needs is nobody's trouble but the run's.
-        let Some(one) = self.watched.get(key) else { return };
+    /// Follows what has happened to a dependency; what neither a kind needs nor the job of this run is nobody's trouble
+    /// but the run's.
+    fn follow(&self, key: &str, of_run: Option<&str>, event: DependencyEvent) {
+        let Some(one) = self.watched.get(key) else {
+            if of_run == Some(key) && self.own.follow(key, event, self.clock.now()) {
+                self.tell_own(key);
+            }
+            return;
+        };
         let problem = problem(&event);
         let (news, ok) = {
             let mut state = one.state();
@@ -144,6 +189,19 @@ impl Dependencies {
             self.tell(key, ok, problem);
             self.changed();
         }
+    }
+
+    /// Tells everybody that a dependency of single jobs turned red. That it is tried again later is no news.
+    fn tell_own(&self, key: &str) {
+        let problem = "a run found it unavailable";
+        tracing::warn!(
+            worker = self.owner,
+            dependency = key,
+            problem,
+            "a dependency is unavailable: jobs that name it are put off"
+        );
+        self.publish(key, false, problem.to_owned());
+        self.changed();
     }
 
     /// Tells everybody that a dependency turned red or green.
@@ -165,6 +223,10 @@ impl Dependencies {
                 "a dependency is unavailable: its kinds are not claimed"
             );
         }
+        self.publish(key, ok, problem);
+    }
+
+    fn publish(&self, key: &str, ok: bool, problem: String) {
         let what = EventKind::WorkerHealth {
             worker: self.owner.clone(),
             dependency: Some(key.to_owned()),
@@ -175,14 +237,14 @@ impl Dependencies {
     }
 
     fn kinds_of(&self, key: &str) -> Vec<String> {
-        self.needs.iter().filter(|(_, needed)| ***needed == *key).map(|(kind, _)| kind.clone()).collect()
+        self.needs.iter().filter(|(_, need)| *need.name == *key).map(|(kind, _)| kind.clone()).collect()
     }
 
     /// What to tell other processes of them.
     pub(crate) fn reports(&self) -> Vec<DependencyReport> {
         let report =
             |(key, one): (&Arc<str>, &WatchedDependency)| one.state().report(key, self.kinds_of(key));
-        self.watched.iter().map(report).collect()
+        self.watched.iter().map(report).chain(self.own.reports(self.clock.now())).collect()
     }
 
     /// What readiness shows of them (H2).
@@ -239,7 +301,7 @@ impl DependencyChecks {
         for one in self.under_way.values_mut().filter(|one| !one.timed_out && one.until <= now) {
             one.timed_out = true;
             one.abort.abort();
-            dependencies.follow(&one.key, DependencyEvent::CheckTimedOut);
+            dependencies.follow(&one.key, None, DependencyEvent::CheckTimedOut);
         }
         for (key, one) in &dependencies.watched {
             let due = one.state().due();
@@ -247,7 +309,7 @@ impl DependencyChecks {
                 continue;
             }
             let Some(check) = one.check.clone() else {
-                dependencies.follow(key, DependencyEvent::Tick);
+                dependencies.follow(key, None, DependencyEvent::Tick);
                 continue;
             };
             let abort = self.tasks.spawn(async move { check.make().await });
@@ -291,6 +353,7 @@ impl DependencyChecks {
         let Some(one) = self.under_way.remove(&id).filter(|one| !one.timed_out) else { return };
         dependencies.follow(
             &one.key,
+            None,
             match made {
                 Ok(()) => DependencyEvent::CheckPassed,
                 Err(problem) => DependencyEvent::CheckFailed(dependencies.parts.config.sanitized(&problem)),

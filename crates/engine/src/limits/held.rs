@@ -56,14 +56,16 @@ impl EngineParts {
         Ok(())
     }
 
-    /// Says of jobs whose kinds need something that its circuit is open (H3).
+    /// Says of jobs that need something that its circuit is open (H3), unless their time comes later than that is tried
+    /// again.
     async fn mark_circuits(&self, pending: &mut [&mut JobView]) -> Result<(), StoreError> {
-        let needs = &self.config.kind_dependencies;
         for view in pending.iter_mut() {
-            let Some(key) = needs.get(&*view.job.spec.kind) else { continue };
-            if let Some(until) = self.circuits.open_until(&self.into(), key).await? {
-                let (reason, key) = (WaitReason::Circuit, key.clone());
-                let until = Some(until);
+            let spec = &view.job.spec;
+            let need = self.config.need_of(&spec.kind);
+            let Some(key) = self.config.needed_by(spec, need.as_ref()) else { continue };
+            let Some(until) = self.circuits.open_until(&self.into(), &key).await? else { continue };
+            if view.record.run_at <= until.after(self.config.circuit(&key).spread(spec.id)) {
+                let (reason, key, until) = (WaitReason::Circuit, key.to_string(), Some(until));
                 view.held_by = Some(WaitDetail { reason, key, holder: None, until, position: None });
             }
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::alert::Notice;
+use backstop_core::circuit::{CircuitAlert, CircuitNotice};
 use backstop_core::failure::Fingerprint;
 use backstop_core::incident::IncidentState;
 use backstop_core::{Timestamp, WorkerId};
@@ -124,11 +125,14 @@ async fn file(
             for notice in notices {
                 if muted.contains(incident) {
                     stored.log.count_muted();
-                } else if found.now.since(notice.at) >= TOO_LATE {
+                } else if found.now.since(notice.at()) >= TOO_LATE {
                     stored.log.count_dropped();
                     stale += 1;
                 } else {
-                    stored.log.gather(notice, message_id);
+                    match notice {
+                        OutboxNotice::Circuit(notice) => stored.log.gather_circuit(notice, message_id),
+                        OutboxNotice::Job(notice) => stored.log.gather(notice, message_id),
+                    }
                 }
             }
             edits.extend(stored.edits(&named.name));
@@ -146,11 +150,37 @@ fn taken(document: &Document) -> Edit {
     Edit { drawer: Drawer::Alerts, key, expect, body: None }
 }
 
-fn by_incident(documents: &[Document]) -> BTreeMap<String, Vec<Notice>> {
-    let mut incidents: BTreeMap<String, Vec<Notice>> = BTreeMap::new();
+/// What waits in the outbox.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum OutboxNotice {
+    /// A circuit opened or closed (H3).
+    Circuit(CircuitNotice),
+    /// A job died.
+    Job(Box<Notice>),
+}
+
+impl OutboxNotice {
+    fn at(&self) -> Timestamp {
+        match self {
+            Self::Circuit(notice) => notice.at,
+            Self::Job(notice) => notice.at,
+        }
+    }
+
+    fn about(&self) -> String {
+        match self {
+            Self::Circuit(notice) => CircuitAlert::about(&notice.circuit.key),
+            Self::Job(notice) => notice.about.clone(),
+        }
+    }
+}
+
+fn by_incident(documents: &[Document]) -> BTreeMap<String, Vec<OutboxNotice>> {
+    let mut incidents: BTreeMap<String, Vec<OutboxNotice>> = BTreeMap::new();
     for document in documents {
-        match serde_json::from_str::<Notice>(&document.body) {
-            Ok(notice) => incidents.entry(notice.about.clone()).or_default().push(notice),
+        match serde_json::from_str::<OutboxNotice>(&document.body) {
+            Ok(notice) => incidents.entry(notice.about()).or_default().push(notice),
             Err(error) => {
                 tracing::warn!(key = %document.key, %error, "an alert cannot be read and is dropped")
             }
@@ -282,8 +312,8 @@ async fn attempt(channel: Arc<dyn AlertChannel>, message: AlertMessage) -> Resul
 pub(super) async fn sweep(store: &dyn WorkStore) -> Result<(), StoreError> {
     let found = store.documents(DocumentRange::first(Drawer::Alerts, BATCH)).await?;
     let stale = |document: &&Document| {
-        serde_json::from_str::<Notice>(&document.body)
-            .map_or(true, |notice| found.now.since(notice.at) >= TOO_LATE)
+        serde_json::from_str::<OutboxNotice>(&document.body)
+            .map_or(true, |notice| found.now.since(notice.at()) >= TOO_LATE)
     };
     let edits: Vec<Edit> = found.items.iter().filter(stale).map(taken).collect();
     let dropped = edits.len();

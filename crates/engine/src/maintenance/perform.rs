@@ -10,6 +10,7 @@ use super::expire::PassedBy;
 use super::{
     alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, watch_code,
 };
+use crate::circuits;
 use crate::engine::Backstop;
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
@@ -83,6 +84,7 @@ async fn perform(
             forget::forget(store).await?;
             suspect::sweep(store).await?;
             buckets::sweep(store).await?;
+            circuits::stored::sweep(store, &config.alerts).await?;
             worker_reports::sweep(store).await
         }
         Duty::Archive => archive::archive(store, config.retention, term, heartbeat).await,

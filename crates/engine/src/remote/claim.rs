@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::job::{JobView, Spec};
+use backstop_core::job::JobView;
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Claim, ClaimQueue, Claimed, ClaimedJob, Error as StoreError, Finish, KnownKind, NewWorker,
@@ -15,8 +15,7 @@ use super::Remote;
 use super::finish::RemoteEnding;
 use super::suspect::SuspectTurn;
 use super::taken::Taken;
-use super::work::{CircuitPass, Grant, Handed, WorkRequest};
-use crate::circuits::breakers::{RunAdmission, circuit_open};
+use super::work::{Grant, Handed, WorkRequest};
 use crate::outcome::{Failed, Reply};
 use crate::parts::EngineParts;
 use crate::poll_interval::PollInterval;
@@ -275,7 +274,11 @@ impl Remote {
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
             let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
             let admitted = match opened {
-                Ok(payload) => self.admit(spec).await.map(|circuit| (payload, circuit)),
+                Ok(payload) => {
+                    let needs = self.needs_of(request, spec).await;
+                    let admitted = self.parts.admit(spec.id, &needs).await;
+                    admitted.map(|call| (payload, call.map(|call| call.pass())))
+                }
                 Err(failed) => Err(failed),
             };
             match admitted {
@@ -286,20 +289,6 @@ impl Remote {
                     taken.jobs.push(handed);
                 }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
-            }
-        }
-    }
-
-    /// Asks the circuit of what a job needs, if it needs something (H3).
-    async fn admit(&self, spec: &Spec) -> Result<Option<CircuitPass>, Box<Failed>> {
-        let Some(key) = self.parts.config.kind_dependencies.get(&*spec.kind) else { return Ok(None) };
-        let (parts, key) = (&*self.parts, Arc::from(key.as_str()));
-        match parts.circuits.admit(&parts.into(), &key, spec.id).await {
-            Ok(RunAdmission::Go(call)) => Ok(Some(call.pass())),
-            Ok(RunAdmission::Wait { delay, until }) => Err(Failed::plain(circuit_open(&key, delay, until))),
-            Err(error) => {
-                tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
-                Ok(None)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use backstop_core::failure::{CallResult, Cause, Failure, HookAnswer};
-use backstop_core::job::{Ending, JobDetail, Record, Stale, State, StoredJob};
+use backstop_core::job::{Ending, JobDetail, Record, Spec, Stale, State, StoredJob};
 use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
@@ -57,8 +57,9 @@ impl Remote {
             let Some(detail) = detail else { continue };
             let lease = result.grant.lease;
             if detail.view.record.held_by(&lease).is_ok() && spoken_of.insert(lease) {
-                news.extend(self.news(&result, &detail.view.job.spec.kind).map(|news| (place, news)));
-                self.note_call(&result, &detail.view.job.spec.kind);
+                let spec = &detail.view.job.spec;
+                news.extend(self.news(&result, spec).map(|news| (place, news)));
+                self.note_call(&result, spec);
                 first.push((place, self.ending(result, detail).await));
             } else {
                 again.push((place, self.repeated(result, detail).await));
@@ -85,15 +86,16 @@ impl Remote {
     }
 
     /// Adds what a run said of the dependency that it was let through to (H3).
-    fn note_call(&self, result: &Finished, kind: &str) {
-        let Some(key) = self.parts.config.kind_dependencies.get(kind) else { return };
+    fn note_call(&self, result: &Finished, spec: &Spec) {
         let Some(pass) = result.grant.circuit else { return };
+        let config = &self.parts.config;
+        let Some(key) = config.needed_by(spec, config.need_of(&spec.kind).as_ref()) else { return };
         let said = match &result.ended {
             Ended::Succeeded { .. } => CallResult::Success,
             Ended::Failed(failure) => failure.call_result.unwrap_or(CallResult::of(failure.cause)),
             _ => CallResult::Ignored,
         };
-        self.parts.circuits.note(&CircuitCall::passed(key, pass), said);
+        self.parts.circuits.note(&CircuitCall::passed(&key, pass), said);
     }
 
     /// Retires the batches whose last job is among these.

@@ -9,17 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::WorkerId;
+use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
 use backstop_core::health::{DependencyEvent, DependencyState};
+use backstop_core::job::Spec;
 use backstop_store::{Error as StoreError, KnownKind};
 
 use super::Remote;
 use super::dependencies::ReadDependencies;
 use super::finish::Finished;
 use super::work::{Ended, WorkRequest};
+use crate::dependency::need::RunNeeds;
 use crate::dependency::watched::{Dependencies, DependencyChecks, LocalClock};
 use crate::loops::{DependencyHealth, LoopHeartbeat};
+use crate::parts::EngineParts;
 use crate::worker_reports;
 
 /// How long to wait for a store that is unavailable.
@@ -27,6 +31,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a node waits before it looks at the checks again when nothing is due.
 const ROUND: Duration = Duration::from_secs(10);
+
+/// Dependencies that are told of one worker; what runs say of more is not kept.
+const MOST_TOLD: usize = 200;
+
+/// How long a job is put off at least whose own dependency is red for a worker.
+const PUT_OFF: Duration = Duration::from_secs(1);
 
 /// What the end of a run says of a dependency.
 #[derive(Debug)]
@@ -47,11 +57,37 @@ impl Remote {
         let red = self.dependencies_of(&worker_reports::remote_key(request.worker.id())).await?.red;
         let (checked, circuits) = (self.memory.checked.get(), &self.parts.circuits);
         circuits.keep_up(&(&*self.parts).into()).await?;
+        let config = &self.parts.config;
         let may = |known: &&KnownKind| {
-            needs.get(&*known.kind).is_none_or(|key| !red.contains(key) && !circuits.is_open(key))
-                && checked.is_none_or(|checked| checked.allows(&known.kind))
+            // Jobs that need different things are looked at one by one.
+            let apart = config.dependency_fields.contains_key(&*known.kind) || circuits.own.has(&known.kind);
+            apart
+                || needs
+                    .get(&*known.kind)
+                    .is_none_or(|key| !red.contains(key) && !circuits.is_shut(key, config))
+                    && checked.is_none_or(|checked| checked.allows(&known.kind))
         };
         Ok(request.kinds.iter().filter(may).cloned().collect())
+    }
+
+    /// What a run of a job needs, and how that is for a worker as far as this node knows.
+    pub(super) async fn needs_of(&self, request: &WorkRequest, spec: &Spec) -> RunNeeds {
+        let EngineParts { config, circuits, .. } = &*self.parts;
+        let need = config.need_of(&spec.kind);
+        let Some(key) = config.needed_by(spec, need.as_ref()) else { return RunNeeds::default() };
+        if spec.dependency.is_some() {
+            circuits.own.learn(&spec.kind);
+        }
+        let by_itself = circuits.by_itself(spec, need.as_ref());
+        let mut unavailable_for = None;
+        if by_itself {
+            // A store that cannot be asked lets it run: its end could not be written either.
+            let read = self.dependencies_of(&worker_reports::remote_key(request.worker.id())).await;
+            let is_red = read.is_ok_and(|read| read.red.iter().any(|red| **red == *key));
+            let checked = self.memory.checked.get().and_then(|checked| checked.red_for(&key));
+            unavailable_for = is_red.then_some(PUT_OFF).or(checked);
+        }
+        RunNeeds { key: Some(key), by_itself, unavailable_for }
     }
 
     async fn dependencies_of(&self, key: &str) -> Result<ReadDependencies, StoreError> {
@@ -65,8 +101,11 @@ impl Remote {
     }
 
     /// What the end of a run says of the dependency that it names, or that its kind needs.
-    pub(super) fn news(&self, result: &Finished, kind: &str) -> Option<DependencyNews> {
-        let needs = &self.parts.config.kind_dependencies;
+    /// A job that names its own means that one, whatever its code calls it.
+    pub(super) fn news(&self, result: &Finished, spec: &Spec) -> Option<DependencyNews> {
+        let config = &self.parts.config;
+        let needs = &config.kind_dependencies;
+        let own = config.needed_by(spec, config.need_of(&spec.kind).as_ref());
         let (named, event) = match &result.ended {
             Ended::Succeeded { .. } => (None, DependencyEvent::RunSucceeded),
             Ended::Failed(failure) if failure.cause == Cause::Rejected => {
@@ -75,11 +114,15 @@ impl Remote {
             _ => return None,
         };
         // What no kind needs is nobody's trouble but the run's.
+        let of_kind = needs.get(&*spec.kind);
         let dependency = match named {
-            Some(named) => needs.values().find(|key| *key == named)?,
-            None => needs.get(kind)?,
+            Some(named) if of_kind == Some(named) || own.as_deref() == Some(named.as_str()) => {
+                own?.to_string()
+            }
+            Some(named) => needs.values().find(|key| *key == named)?.clone(),
+            None => own?.to_string(),
         };
-        Some(DependencyNews { batch: result.grant.lease.worker, dependency: dependency.clone(), event })
+        Some(DependencyNews { batch: result.grant.lease.worker, dependency, event })
     }
 
     /// Keeps what runs said of dependencies. What cannot be kept is said again by the next run.
@@ -111,6 +154,11 @@ impl Remote {
         match place {
             Some(place) => report.dependencies[place] = told,
             None => report.dependencies.push(told),
+        }
+        // Those that only single jobs need go when they are over: there may be any number of them.
+        report.dependencies.retain(|one| !one.kinds.is_empty() || !one.ok);
+        if report.dependencies.len() > MOST_TOLD {
+            return Ok(());
         }
         worker_reports::write(&*self.parts.store, key.clone(), Some(&report)).await?;
         self.memory.dependencies.note(&key, ReadDependencies::of(&report.dependencies));
@@ -151,12 +199,13 @@ impl Remote {
         self.memory.checked.get().map(|checked| checked.health()).unwrap_or_default()
     }
 
-    fn checked_needs(&self) -> BTreeMap<String, Arc<str>> {
+    fn checked_needs(&self) -> BTreeMap<String, KindDependency> {
         let config = &self.parts.config;
-        let is_checked =
-            |key: &str| config.dependencies.get(key).is_some_and(|settings| settings.check.is_some());
-        let needs = config.kind_dependencies.iter().filter(|(_, key)| is_checked(key));
-        needs.map(|(kind, key)| (kind.clone(), Arc::from(key.as_str()))).collect()
+        let checked = config.dependencies.iter().filter(|(_, settings)| settings.check.is_some());
+        let checked: Vec<&String> = checked.map(|(key, _)| key).collect();
+        let needs =
+            config.kind_dependencies.keys().filter_map(|kind| Some((kind.clone(), config.need_of(kind)?)));
+        needs.filter(|(_, need)| checked.iter().any(|key| need.may_be(key))).collect()
     }
 
     /// Makes the checks of the configuration for the kinds of remote workers, for as long as it is polled (H1): a loop

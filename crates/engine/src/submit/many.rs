@@ -110,6 +110,7 @@ async fn store_admitted(
             Err(refusal) => answers.push(Some(refusal)),
         }
     }
+    parts.circuits.own.mark(&*parts.store, &accepted).await;
     let mut stored = parts.store.submit(Submit { jobs: accepted, atomic }).await?.into_iter();
     let merge = |refusal: Option<Refusal>| match refusal {
         Some(refusal) => Err(refusal),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use backstop_core::event::EventKind;
 use backstop_core::failure::{CallResult, Cause, Decision, Failure, HookAnswer, Verdict};
-use backstop_core::job::{Ending, Record, StoredJob};
+use backstop_core::job::{Ending, Record, Spec, StoredJob};
 use backstop_store::{ClaimedJob, Finish, Observer};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -16,9 +16,9 @@ use super::completion::{RunReply, settle};
 use super::hooks::{Hooked, RunEnd, RunInfo};
 use super::kinds::{HandledKind, KindHandler, WorkerKinds};
 use super::slots::RunSlot;
-use crate::circuits::breakers::{CircuitCall, RunAdmission, circuit_open};
 use crate::config::WorkerTimes;
 use crate::context::Run;
+use crate::dependency::need::RunNeeds;
 use crate::engine::Backstop;
 #[cfg(target_os = "linux")]
 use crate::isolate::pool::ChildProcesses;
@@ -84,6 +84,7 @@ impl Executor {
     pub(crate) async fn execute(
         &self,
         claimed: ClaimedJob,
+        needs: RunNeeds,
         canceled: CancellationToken,
         interrupt: CancellationToken,
         slot: Arc<RunSlot>,
@@ -108,7 +109,7 @@ impl Executor {
         let handler = found.as_ref().map(|found| found.handler.clone());
         let parts = &self.engine.parts;
         let admitted = match self.before(&info, handler.as_deref()).await {
-            Ok(()) => self.admit(&info, found.as_ref()).await,
+            Ok(()) => self.engine.parts.admit(info.job.spec.id, &needs).await,
             Err(failed) => Err(failed),
         };
         let (call, reply) = match admitted {
@@ -157,23 +158,12 @@ impl Executor {
         }
     }
 
-    /// Asks the circuit of what a job needs, if it needs something (H3). A store that cannot be asked lets it run: its
-    /// end could not be written either.
-    async fn admit(
-        &self,
-        info: &RunInfo,
-        found: Option<&HandledKind>,
-    ) -> Result<Option<CircuitCall>, Box<Failed>> {
-        let Some(key) = found.and_then(|found| found.dependency.as_ref()) else { return Ok(None) };
-        let parts = &*self.engine.parts;
-        match parts.circuits.admit(&parts.into(), key, info.job.spec.id).await {
-            Ok(RunAdmission::Go(call)) => Ok(Some(call)),
-            Ok(RunAdmission::Wait { delay, until }) => Err(Failed::plain(circuit_open(key, delay, until))),
-            Err(error) => {
-                tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
-                Ok(None)
-            }
-        }
+    /// What a run of a job needs, for a worker that keeps no health of its own.
+    pub(super) fn needs_of(&self, spec: &Spec) -> RunNeeds {
+        let need = self.kinds.find(&spec.kind, spec.version).and_then(|found| found.need());
+        let EngineParts { config, circuits, .. } = &*self.engine.parts;
+        let key = config.needed_by(spec, need.as_ref());
+        RunNeeds { key, by_itself: circuits.by_itself(spec, need.as_ref()), unavailable_for: None }
     }
 
     /// Tells what no store of this process has told: that the handler's own transaction has completed the job (L14).

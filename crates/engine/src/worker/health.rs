@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
 use backstop_core::health::{
@@ -36,7 +37,7 @@ const SOON: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(crate) struct WorkerNeeds {
     /// Which dependency each kind needs.
-    pub(crate) kinds: BTreeMap<String, Arc<str>>,
+    pub(crate) kinds: BTreeMap<String, KindDependency>,
     /// Checks in code, by dependency.
     pub(crate) checks: BTreeMap<String, DependencyCheck>,
 }
@@ -52,8 +53,12 @@ impl WorkerNeeds {
     /// Refuses checks and circuits of what nobody needs: mostly names with a mistake in them.
     pub(crate) fn check(&self, config: &Config) -> Result<(), Error> {
         let needed = |name: &String| {
-            self.kinds.values().any(|key| **key == **name)
-                || config.kind_dependencies.values().any(|key| key == name)
+            self.kinds.values().any(|need| need.may_be(name))
+                || config
+                    .kind_dependencies
+                    .keys()
+                    .filter_map(|kind| config.need_of(kind))
+                    .any(|need| need.may_be(name))
         };
         let mut checked = self.checks.keys().chain(config.dependencies.keys()).chain(config.circuits.keys());
         match checked.find(|name| !needed(name)) {
@@ -118,10 +123,10 @@ impl WorkerHealth {
         Some(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Follows the end of a run: `unavailable` is the dependency that it found away.
-    pub(super) fn ran(&self, kind: &str, cause: Cause, unavailable: Option<&str>) {
+    /// Follows the end of a run that needed `needed`: `unavailable` is the dependency that it found away.
+    pub(super) fn ran(&self, kind: &str, needed: Option<&str>, cause: Cause, unavailable: Option<&str>) {
         let succeeded = cause == Cause::Succeeded;
-        self.dependencies.ran(kind, succeeded, unavailable);
+        self.dependencies.ran(kind, needed, succeeded, unavailable);
         if succeeded || cause.is_failure() {
             lock(&self.runs).note(kind, !succeeded, self.dependencies.clock.now());
         }

@@ -133,7 +133,8 @@ impl InlineWorker {
         engine.runs.add(job, canceled.clone());
         let slots = QueueSlots::new(claimed.job.spec.queue.clone(), 1, Arc::new(Notify::new()));
         let slot = Arc::new(slots.reserve(1).take());
-        let closing = self.executor.execute(claimed, canceled, CancellationToken::new(), slot).await;
+        let needs = self.executor.needs_of(&claimed.job.spec);
+        let closing = self.executor.execute(claimed, needs, canceled, CancellationToken::new(), slot).await;
         engine.runs.remove(job);
         let finish = match closing {
             Closing::Write { finish, .. } => *finish,

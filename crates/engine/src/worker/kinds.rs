@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use backstop_core::Refusal;
+use backstop_core::circuit::KindDependency;
 use backstop_core::failure::{Failure, HookAnswer};
 use backstop_store::KnownKind;
 
@@ -54,8 +56,16 @@ pub(crate) struct HandledKind {
     pub(crate) handler: Arc<dyn KindHandler>,
     /// Which of its runs have a process of their own (E2).
     pub(crate) isolation: IsolationSettings,
-    /// What it needs that may be away (H1).
-    pub(crate) dependency: Option<Arc<str>>,
+    /// What it needs that may be away (H1), and where its payload says which one of several (H3).
+    dependency: Option<Arc<str>>,
+    dependency_from: Option<Arc<str>>,
+}
+
+impl HandledKind {
+    pub(crate) fn need(&self) -> Option<KindDependency> {
+        let (name, from) = (self.dependency.clone()?, self.dependency_from.clone());
+        Some(KindDependency { name, from })
+    }
 }
 
 /// See the module. Clones share everything.
@@ -74,8 +84,10 @@ impl WorkerKinds {
             let isolation = operators.or(handler.isolation());
             let named = config.kind_dependencies.get(kind).map(String::as_str).or(handler.dependency());
             let (version, dependency) = (handler.version(), named.map(Arc::from));
+            let pointer = config.dependency_fields.get(kind).map(String::as_str);
+            let dependency_from = pointer.or(handler.dependency_from()).map(Arc::from);
             let handler = Arc::new(Bound { handler, app: app.clone() });
-            (kind, HandledKind { version, handler, isolation, dependency })
+            (kind, HandledKind { version, handler, isolation, dependency, dependency_from })
         });
         Self(Arc::new(kinds.collect()))
     }
@@ -94,15 +106,29 @@ impl WorkerKinds {
     }
 
     /// Which dependency each of them needs, of those that need one (H1).
-    pub(crate) fn needs(&self) -> BTreeMap<String, Arc<str>> {
-        let needs = |(kind, found): (&&'static str, &HandledKind)| {
-            Some(((*kind).to_owned(), found.dependency.clone()?))
-        };
+    pub(crate) fn needs(&self) -> BTreeMap<String, KindDependency> {
+        let needs = |(kind, found): (&&'static str, &HandledKind)| Some(((*kind).to_owned(), found.need()?));
         self.0.iter().filter_map(needs).collect()
+    }
+
+    /// Refuses pointers that lead nowhere.
+    fn check_pointers(&self) -> Result<(), Error> {
+        for (kind, found) in self.0.iter() {
+            let Some(pointer) = &found.dependency_from else { continue };
+            let named = found.dependency.as_ref().map(drop).ok_or_else(|| {
+                let problem = "it needs `dependency` beside it: the name that its values follow";
+                Refusal::invalid("dependency_from", problem)
+            });
+            named
+                .and_then(|()| KindDependency::check_pointer(pointer))
+                .map_err(|problem| Error::Configuration { what: format!("kind `{kind}`"), problem })?;
+        }
+        Ok(())
     }
 
     /// Refuses limits that would have no effect.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        self.check_pointers()?;
         match self.0.iter().filter(|(_, found)| found.isolation.limits_nothing()).map(|(kind, _)| *kind).min()
         {
             None => Ok(()),

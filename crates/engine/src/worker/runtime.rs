@@ -149,21 +149,24 @@ impl RunningWorker {
     pub(crate) fn launch(self: &Arc<Self>, claimed: ClaimedJob, slot: RunSlot) {
         let (job, lease, first) = (claimed.lease.job, claimed.lease, claimed.record.runs == 1);
         let kind = claimed.job.spec.kind.clone();
+        let needs = self.health.dependencies.of_run(&claimed.job.spec);
         let canceled = CancellationToken::new();
         lock(&self.running).insert(job, Running { lease, canceled: canceled.clone() });
         self.parts().runs.add(job, canceled.clone());
         let worker = self.clone();
         tokio::spawn(async move {
             let slot = Arc::new(slot);
-            let closing =
-                worker.executor.execute(claimed, canceled, worker.interrupt.clone(), slot.clone()).await;
+            let needed = needs.key.clone();
+            let interrupt = worker.interrupt.clone();
+            let closing = worker.executor.execute(claimed, needs, canceled, interrupt, slot.clone()).await;
             let cause = match &closing {
                 Closing::Write { finish, unavailable } => {
-                    worker.health.ran(&kind, finish.ending.cause, unavailable.as_deref());
-                    Some(finish.ending.cause)
+                    let cause = finish.ending.cause;
+                    worker.health.ran(&kind, needed.as_deref(), cause, unavailable.as_deref());
+                    Some(cause)
                 }
                 Closing::Completed => {
-                    worker.health.ran(&kind, Cause::Succeeded, None);
+                    worker.health.ran(&kind, needed.as_deref(), Cause::Succeeded, None);
                     Some(Cause::Succeeded)
                 }
                 Closing::Lost => None,

@@ -46,8 +46,11 @@ async fn each_incident_and_each_reason_has_a_message_of_its_own() {
     stage.clock.advance(Duration::from_secs(10));
     stage.maintain().await;
     stage.maintain().await;
-    let mut told: Vec<(u64, String)> =
-        ear.heard().into_iter().map(|message| (message.count, message.reason.to_string())).collect();
+    let mut told: Vec<(u64, String)> = ear
+        .heard()
+        .into_iter()
+        .map(|message| (message.count, message.reason.expect("jobs died").to_string()))
+        .collect();
     told.sort();
     let told: Vec<_> = told.iter().map(|(count, reason)| (*count, reason.as_str())).collect();
     assert_eq!(told, [(1, "expired"), (1, "non_retryable"), (2, "non_retryable")]);

@@ -13,7 +13,7 @@ use super::isolation::IsolationArguments;
 use crate::attrs;
 use crate::duration;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "kind",
     "version",
     "queue",
@@ -26,6 +26,7 @@ const KEYS: [&str; 15] = [
     "max_wait",
     "expires_in",
     "dependency",
+    "dependency_from",
     "isolate",
     "memory_limit",
     "cpu_limit",
@@ -50,6 +51,7 @@ pub(super) struct JobArguments {
     max_wait: Option<Duration>,
     expires_in: Option<Duration>,
     dependency: Option<LitStr>,
+    dependency_from: Option<LitStr>,
     isolation: IsolationArguments,
 }
 
@@ -58,6 +60,10 @@ impl JobArguments {
     pub(super) fn read(args: TokenStream) -> syn::Result<Self> {
         let mut options = Self::default();
         syn::meta::parser(|meta| options.take(&meta)).parse2(args)?;
+        if let (Some(pointer), None) = (&options.dependency_from, &options.dependency) {
+            let message = "`dependency_from` needs `dependency` beside it: the name that its values follow";
+            return Err(Error::new(pointer.span(), message));
+        }
         Ok(options)
     }
 
@@ -81,6 +87,7 @@ impl JobArguments {
             "max_wait" => attrs::once(meta, key, &mut self.max_wait, attrs::duration(meta, key)?.0),
             "expires_in" => attrs::once(meta, key, &mut self.expires_in, attrs::duration(meta, key)?.0),
             "dependency" => attrs::once(meta, key, &mut self.dependency, attrs::text(meta, key, "smtp")?),
+            "dependency_from" => attrs::once(meta, key, &mut self.dependency_from, pointer(meta, key)?),
             _ => self.isolation.take(meta, key),
         }
     }
@@ -91,8 +98,10 @@ impl JobArguments {
         let priority = self.priority.as_ref().map(|level| quote!(.priority(::backstop::Priority::#level)));
         let policy = self.policy().map(|policy| quote!(.policy(#policy)));
         let dependency = self.dependency.as_ref().map(|name| quote!(.dependency(#name)));
+        let from = self.dependency_from.as_ref().map(|pointer| quote!(.dependency_from(#pointer)));
         let isolation = self.isolation.settings();
-        let parts: Vec<_> = [queue, priority, policy, dependency, isolation].into_iter().flatten().collect();
+        let parts = [queue, priority, policy, dependency, from, isolation];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
         if parts.is_empty() {
             return None;
         }
@@ -138,6 +147,15 @@ fn priority(meta: &ParseNestedMeta<'_>) -> syn::Result<Ident> {
     level.map(|level| Ident::new(level, Span::call_site())).ok_or_else(|| {
         Error::new(text.span(), attrs::unknown("priority", &given, &PRIORITIES.map(|(word, _)| word)))
     })
+}
+
+/// Where a payload says something: a JSON pointer.
+fn pointer(meta: &ParseNestedMeta<'_>, key: &str) -> syn::Result<LitStr> {
+    let text = attrs::text(meta, key, "/host")?;
+    if text.value().starts_with('/') {
+        return Ok(text);
+    }
+    Err(Error::new(text.span(), "a JSON pointer begins with a slash: write dependency_from = \"/host\""))
 }
 
 fn timeout(meta: &ParseNestedMeta<'_>) -> syn::Result<Duration> {

@@ -49,7 +49,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.extend(workers(&engine.workers().await?, now));
     families.push(duties(&engine.duties().await?));
     families.extend(limits(&engine.limits().list().await?));
-    families.push(circuits(&engine.circuits().list().await?));
+    families.push(circuits(engine.circuits().list().await?));
     Ok(families)
 }
 
@@ -70,7 +70,9 @@ fn limits(views: &[RunLimitView]) -> Vec<Family> {
 }
 
 /// Which dependencies are left alone (H3).
-fn circuits(views: &[CircuitView]) -> Family {
+fn circuits(mut views: Vec<CircuitView>) -> Family {
+    // Those that are not closed are what a person looks for.
+    views.sort_by_key(|view| view.circuit.state == CircuitState::Closed);
     let one = |view: &CircuitView| {
         let open = view.circuit.state != CircuitState::Closed;
         Sample::number(vec![("circuit", view.key.as_str().into())], f64::from(open))

@@ -15,8 +15,15 @@ use crate::api::Api;
 use crate::error::ApiError;
 
 /// The parts of a job's document that hold keys.
-const KEYS: [&str; 6] =
-    ["idempotency_key", "business_key", "ordering_key", "correlation_id", "limit_key", "single_instance"];
+const KEYS: [&str; 7] = [
+    "idempotency_key",
+    "business_key",
+    "ordering_key",
+    "correlation_id",
+    "limit_key",
+    "single_instance",
+    "dependency",
+];
 
 /// Refuses a name of the engine's own.
 ///
@@ -90,6 +97,7 @@ pub(crate) fn job(caller: &Caller, mut job: JobJson) -> Option<JobJson> {
         &mut job.correlation_id,
         &mut job.limit_key,
         &mut job.single_instance,
+        &mut job.dependency,
     ];
     let pools = std::mem::take(&mut job.permits).into_iter();
     job.permits = pools.map(|(pool, permits)| (own_key(caller, &pool).to_owned(), permits)).collect();
@@ -133,6 +141,7 @@ pub(crate) fn sentences(caller: &Caller, view: &JobView, explanation: &mut Expla
         spec.ordering_key.as_deref(),
         needs.and_then(|needs| needs.limit_key.as_deref()),
         needs.and_then(|needs| needs.single_instance.as_deref()),
+        spec.dependency.as_deref(),
         Some(&*incident),
     ];
     let pools = needs.into_iter().flat_map(|needs| needs.permits.keys().map(|pool| &**pool));

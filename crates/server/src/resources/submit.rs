@@ -276,6 +276,7 @@ async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Re
         ("ordering_key", &job.ordering_key),
         ("limit_key", &job.limit_key),
         ("single_instance", &job.single_instance),
+        ("dependency", &job.dependency),
         ("correlation_id", &job.correlation_id),
     ];
     for (field, key) in keys {
@@ -354,6 +355,7 @@ fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, Ap
         limit_key: limit_key (|key| names::stored_key(caller, key));
         single_instance: single_instance (|key| names::stored_key(caller, key));
         max_deferral_ms: max_deferral (Duration::from_millis);
+        dependency: dependency (|key| names::stored_key(caller, key));
         correlation_id: correlation_id (|key| names::stored_key(caller, key));
         on_conflict: on_conflict;
         replaces: replaces;

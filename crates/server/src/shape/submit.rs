@@ -84,6 +84,9 @@ pub struct SubmitJob<'a> {
     /// `deferral_exhausted` (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_deferral_ms: Option<u64>,
+    /// What it needs that may be away, in place of what its kind needs: the key of its circuit and its health (H1, H3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<String>,
     /// What to do when a live job holds the business key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_conflict: Option<OnConflict>,

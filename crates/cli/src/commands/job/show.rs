@@ -80,6 +80,7 @@ fn submitted(facts: &mut Properties, job: &JobJson) {
     if !permits.is_empty() {
         facts.text("permits", Some(&permits.join(", ")));
     }
+    facts.text("dependency", job.dependency.as_deref());
     facts.text("correlation id", job.correlation_id.as_deref());
     if let Some(parent) = job.callback_of {
         facts.add("callback of", parent.to_string());

@@ -54,6 +54,7 @@ async fn a_job_has_just_the_described_fields() {
             "permits",
             "signed_by",
             "single_instance",
+            "dependency",
             "trace_parent",
             "waiting_for",
             "waits_for_code",

@@ -115,6 +115,8 @@ async fn refusals_name_the_field_and_the_holder() {
         (json!({ "kind": "mail", "timeout_ms": 0 }), "timeout_ms"),
         (json!({ "kind": "mail", "ordering_key": "" }), "ordering_key"),
         (json!({ "kind": "mail", "ordering_key": "a\nb" }), "ordering_key"),
+        (json!({ "kind": "mail", "dependency": "" }), "dependency"),
+        (json!({ "kind": "mail", "dependency": "x".repeat(129) }), "dependency"),
         (json!({ "kind": "mail", "colour": "red" }), "colour"),
         (json!({ "kind": "mail", "on_success": {"queue": "x"} }), "on_success.kind"),
     ] {

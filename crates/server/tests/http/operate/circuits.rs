@@ -77,3 +77,41 @@ async fn a_circuit_is_about_everybodys_jobs() {
     let path = format!("{CIRCUITS}/partner/open");
     refused(&send_as(&harness, &reader, "POST", &path, Some(json!({}))).await, 403, "forbidden", None);
 }
+
+#[tokio::test]
+async fn a_job_names_the_circuit_that_it_goes_by() {
+    // H3
+    let harness = played(&[]).await;
+    harness.post(&format!("{CIRCUITS}/partner-eu/open"), json!({ "for_ms": 600_000 })).await.ok();
+    let job = json!({ "kind": "order", "dependency": "partner-eu" });
+    let id = harness.post("/api/v1/jobs", job).await.json()["id"].clone();
+    let id = id.as_str().expect("an id");
+    let read = harness.get(&format!("/api/v1/jobs/{id}")).await.ok();
+    assert_eq!((&read["dependency"], &read["status"]), (&json!("partner-eu"), &json!("waiting")));
+    let waiting = &read["waiting_for"];
+    assert_eq!((&waiting["reason"], &waiting["key"]), (&json!("circuit"), &json!("partner-eu")));
+    assert!(waiting["until"].is_string(), "{waiting}");
+    let far = json!({ "kind": "order", "dependency": "partner-eu", "run_at": "2999-01-01T00:00:00Z" });
+    let far = harness.post("/api/v1/jobs", far).await.json()["id"].clone();
+    let read = harness.get(&format!("/api/v1/jobs/{}", far.as_str().expect("an id"))).await.ok();
+    assert_eq!(read["status"], "pending", "its time comes later than the circuit is tried again");
+}
+
+#[tokio::test]
+async fn what_the_jobs_of_a_tenant_name_is_its_own() {
+    // E13, H3
+    let harness = played(&[]).await;
+    harness.post(&format!("{CIRCUITS}/partner/open"), json!({ "for_ms": 600_000 })).await.ok();
+    let acme = holder(&[Scope::Read, Scope::Submit], Some("acme"), None);
+    let job = json!({ "kind": "order", "dependency": "partner" });
+    let stored = send_as(&harness, &acme, "POST", "/api/v1/jobs", Some(job)).await;
+    assert_eq!(stored.status.as_u16(), 201, "{}", stored.text);
+    let id = stored.json()["id"].as_str().expect("an id").to_owned();
+    let read = send_as(&harness, &acme, "GET", &format!("/api/v1/jobs/{id}"), None).await.ok();
+    assert_eq!(
+        (&read["dependency"], read.get("waiting_for")),
+        (&json!("partner"), None),
+        "not that of others"
+    );
+    assert_eq!(harness.get(&format!("/api/v1/jobs/{id}")).await.ok()["dependency"], "acme/partner");
+}

@@ -1,0 +1,84 @@
+//! What a job needs that may be away: what it names itself, else what its payload says, else what its kind needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::JobId;
+use backstop_core::circuit::KindDependency;
+use backstop_core::failure::{Cause, Failure};
+use backstop_core::job::Spec;
+
+use crate::circuits::breakers::{CircuitCall, RunAdmission, circuit_open};
+use crate::config::Config;
+use crate::outcome::Failed;
+use crate::parts::EngineParts;
+use crate::sealing;
+
+/// How long a job is put off at least.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What one run needs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunNeeds {
+    /// The dependency.
+    pub(crate) key: Option<Arc<str>>,
+    /// True when jobs of its kind need different things: the kind is claimed whatever becomes of one of them, and a job
+    /// that cannot run now is put off by itself.
+    pub(crate) by_itself: bool,
+    /// How long the dependency is known to be unavailable from here.
+    pub(crate) unavailable_for: Option<Duration>,
+}
+
+impl Config {
+    /// What jobs of a kind need, as far as the settings say.
+    pub(crate) fn need_of(&self, kind: &str) -> Option<KindDependency> {
+        let name = self.kind_dependencies.get(kind)?.as_str().into();
+        let from = self.dependency_fields.get(kind).map(|pointer| pointer.as_str().into());
+        Some(KindDependency { name, from })
+    }
+
+    /// What a job of a kind with this need needs.
+    pub(crate) fn needed_by(&self, spec: &Spec, need: Option<&KindDependency>) -> Option<Arc<str>> {
+        if let Some(own) = &spec.dependency {
+            return Some(own.clone());
+        }
+        let need = need?;
+        if need.from.is_none() {
+            return Some(need.name.clone());
+        }
+        // One that cannot be opened is refused later, for that reason.
+        let payload = sealing::payload(self, spec).ok();
+        Some(payload.map_or_else(|| need.name.clone(), |payload| need.key_in(&payload, &self.limits)))
+    }
+}
+
+impl EngineParts {
+    /// Asks whether a run may begin: whether what it needs is there, and what the circuit of that says (H1, H3). A
+    /// store that cannot be asked lets it run: its end could not be written either.
+    pub(crate) async fn admit(
+        &self,
+        job: JobId,
+        needs: &RunNeeds,
+    ) -> Result<Option<CircuitCall>, Box<Failed>> {
+        let Some(key) = &needs.key else { return Ok(None) };
+        if let Some(delay) = needs.unavailable_for {
+            let delay = delay.max(SHORTEST) + self.config.circuit(key).spread(job);
+            return Err(Failed::plain(unavailable(key, delay)));
+        }
+        match self.circuits.admit(&self.into(), key, job, needs.by_itself).await {
+            Ok(RunAdmission::Go(call)) => Ok(Some(call)),
+            Ok(RunAdmission::Wait { delay, until }) => Err(Failed::plain(circuit_open(key, delay, until))),
+            Err(error) => {
+                tracing::warn!(%error, circuit = %key, "cannot ask a circuit: the run goes on without it");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// How a run ends whose dependency is known to be unavailable: uncharged, before it has begun. It names no dependency,
+/// because it has found out nothing.
+fn unavailable(key: &str, delay: Duration) -> Failure {
+    let message = format!("dependency `{key}` is unavailable for this worker: the job is put off");
+    Failure::new(Cause::Rejected, "DependencyUnavailable", message).retry_in(delay)
+}
