@@ -115,6 +115,21 @@ fn typed() {
 }
 
 #[test]
+fn schedules() {
+    // W11
+    says(
+        "schedules",
+        &[
+            "swept for `often`",
+            "swept for `often`",
+            "`nightly` fires by 30 2 * * MON-FRI Europe/Berlin, the next 5 times are known",
+            "`often` fires by every 1 s, the next 5 times are known",
+            "`nightly` was run by hand: a job of kind report",
+        ],
+    );
+}
+
+#[test]
 fn retry() {
     // F4, F5, F8
     says(

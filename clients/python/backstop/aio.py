@@ -186,6 +186,8 @@ class AsyncJob:
         self.attempt: int = body["attempt"]
         self.run: int = body["runs"]
         self.timeout_ms: Optional[int] = body.get("timeout_ms")
+        #: Which fire of which schedule it is: `name` and `fire_time`; none for most jobs.
+        self.schedule: Optional[Body] = body.get("schedule")
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
 

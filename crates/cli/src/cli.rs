@@ -7,7 +7,7 @@ use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
     alert, archive, audit, bench, circuit, completions, config, dead, enqueue, events, incident, job, key,
-    limit, migrate, queue, redrive, rule, token, up, work, worker,
+    limit, migrate, queue, redrive, rule, schedule, token, up, work, worker,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -97,6 +97,9 @@ pub(crate) enum CliCommand {
     /// Limit how many jobs run at once or start in a time.
     #[command(subcommand)]
     Limit(limit::LimitCommand),
+    /// Submit jobs again and again: list, set, pause and run schedules.
+    #[command(subcommand)]
+    Schedule(Box<schedule::ScheduleCommand>),
     /// List, pause and resume queues.
     #[command(subcommand)]
     Queue(queue::QueueCommand),

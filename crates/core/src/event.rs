@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::circuit::CircuitState;
 use crate::failure::{Cause, Fingerprint, TerminalReason, Verdict};
 use crate::job::{Ending, Header, NewJob, Operation, Record, State};
+use crate::schedule::PassReason;
 use crate::tenant;
 use crate::time::Timestamp;
 
@@ -234,11 +235,20 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
+    /// A fire of a schedule was passed over (W11). One that was not is told as the `enqueued` of its job.
+    FirePassed {
+        /// The schedule.
+        schedule: String,
+        /// The latest fire time that was passed over.
+        fire_time: Timestamp,
+        /// Why.
+        reason: PassReason,
+    },
 }
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 24] = [
+    pub const NAMES: [&'static str; 25] = [
         "enqueued",
         "started",
         "succeeded",
@@ -263,6 +273,7 @@ impl EventKind {
         "waiting_for_code",
         "circuit",
         "worker_health",
+        "fire_passed",
     ];
 
     /// The event's name, as in its JSON.
@@ -293,6 +304,7 @@ impl EventKind {
             Self::WaitDetailCode { .. } => "waiting_for_code",
             Self::Circuit { .. } => "circuit",
             Self::WorkerHealth { .. } => "worker_health",
+            Self::FirePassed { .. } => "fire_passed",
         }
     }
 }

@@ -281,6 +281,9 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
     if let Some(dependency) = &spec.dependency {
         add("dependency", format!("`{dependency}`, in place of what its kind needs"));
     }
+    if let Some(fired) = spec.schedule() {
+        add("schedule", format!("`{}`, to fire at {}", fired.name, fired.fire_time));
+    }
     for limit in &beyond.limits {
         add("limit", format!("`{}`: {}", limit.limit.name, limit.describe()));
     }

@@ -17,6 +17,7 @@
 //! - [`signing`]: who vouches for a job. [`sealing`]: payloads that nobody reads in the store.
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`run_limit`]: how many runs there may be at once, or start in a time.
+//! - [`schedule`]: when jobs are submitted again and again.
 //! - [`health`]: what workers depend on, and whether one fails far more often than the rest.
 //! - [`limits`]: every bound, by name.
 
@@ -39,6 +40,7 @@ pub mod redrive;
 pub mod refusal;
 pub mod run_limit;
 pub mod scale;
+pub mod schedule;
 pub mod sealing;
 pub mod signing;
 pub mod tenant;

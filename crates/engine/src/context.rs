@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
-use backstop_core::job::{ParentEnd, Progress, Record, StoredJob};
+use backstop_core::job::{FiredBy, ParentEnd, Progress, Record, StoredJob};
 use backstop_core::{JobId, Lease, Refusal, admit, text};
 use backstop_store::Note;
 use serde::de::DeserializeOwned;
@@ -142,6 +142,12 @@ impl<C> JobContext<C> {
     #[must_use]
     pub fn lease(&self) -> Lease {
         self.run.lease
+    }
+
+    /// Which fire of which schedule made this job; none for most (W11).
+    #[must_use]
+    pub fn schedule(&self) -> Option<&FiredBy> {
+        self.run.job.spec.schedule()
     }
 
     /// The job's tags.

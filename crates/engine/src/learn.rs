@@ -19,3 +19,7 @@ pub struct Workers;
 /// docs/learn/isolation.md
 #[doc = include_str!("../../../docs/learn/isolation.md")]
 pub struct IsolatedRuns;
+
+/// docs/learn/schedules.md
+#[doc = include_str!("../../../docs/learn/schedules.md")]
+pub struct ScheduledJobs;

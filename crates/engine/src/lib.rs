@@ -55,6 +55,7 @@ mod run;
 #[cfg(feature = "run-log")]
 mod run_log;
 mod runs;
+pub mod schedules;
 mod sealing;
 pub mod signals;
 mod signing;

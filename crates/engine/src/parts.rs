@@ -41,6 +41,8 @@ pub(crate) struct EngineParts {
     pub(crate) plans_changed: Notify,
     /// When the marks of re-drive plans were last compared with the plans.
     pub(crate) plans_marked: MarksCompared,
+    /// Rung when somebody here changes a schedule.
+    pub(crate) schedules_changed: Notify,
     /// Keeps the loops of this process from logging one error again and again.
     pub(crate) error_throttle: Arc<ErrorThrottle>,
 }
@@ -71,6 +73,7 @@ impl EngineParts {
             tenant_incidents: TenantIncidents::default(),
             plans_changed: Notify::new(),
             plans_marked: MarksCompared::default(),
+            schedules_changed: Notify::new(),
             error_throttle: Arc::default(),
         })
     }

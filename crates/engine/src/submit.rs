@@ -356,6 +356,20 @@ impl<T> Enqueue<T> {
         admitted.inspect_err(|refusal| self.parts.figures.refused(refusal))
     }
 
+    /// The job as a schedule keeps it: with everything that is said of it by now, neither sealed nor signed, and how
+    /// long each one made of it may wait to start.
+    pub(crate) fn into_template(self) -> Result<(NewJob, Option<Duration>), Refusal> {
+        let (defaults, policy) = (self.defaults(), self.resolved());
+        let mut job = self.job?;
+        job.spec.policy = policy;
+        job.spec.id = JobId::from_u128(0);
+        if let (false, Some(delay)) = (self.start_is_own, defaults.delay) {
+            job.start = Start::After(delay);
+        }
+        admit(&job, &self.parts.config.limits, &self.parts.config.gate(&job.spec.queue))?;
+        Ok((job, defaults.expires_in))
+    }
+
     /// Stores the job; an `Ok` means it is durable.
     ///
     /// # Errors

@@ -40,6 +40,8 @@ mod quarantine;
 mod queues;
 #[path = "runtime/rules.rs"]
 mod rules;
+#[path = "runtime/schedules.rs"]
+mod schedules;
 #[path = "runtime/shutdown.rs"]
 mod shutdown;
 #[path = "runtime/submit.rs"]

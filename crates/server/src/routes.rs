@@ -64,6 +64,7 @@ fn all() -> Routes {
     let routes = resources::circuits::routes(routes);
     let routes = resources::limits::routes(routes);
     let routes = resources::ordering_keys::routes(routes);
+    let routes = resources::schedules::routes(routes);
     let mut routes = resources::queues::routes(routes);
     for (needs, handlers) in &mut routes.added {
         openapi::complete(*needs, &mut handlers.1);

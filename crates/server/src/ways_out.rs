@@ -114,7 +114,7 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 52] = [
+pub const WITHOUT_DATA: [(&str, &str); 60] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/circuits"),
@@ -130,6 +130,8 @@ pub const WITHOUT_DATA: [(&str, &str); 52] = [
     ("GET", "/api/v1/redrives/{id}/jobs"),
     ("GET", "/api/v1/rules"),
     ("GET", "/api/v1/scale"),
+    ("GET", "/api/v1/schedules"),
+    ("GET", "/api/v1/schedules/{name}"),
     ("GET", "/api/v1/tokens"),
     ("GET", "/api/v1/webhooks"),
     ("GET", "/api/v1/workers"),
@@ -156,6 +158,10 @@ pub const WITHOUT_DATA: [(&str, &str); 52] = [
     ("POST", "/api/v1/rules"),
     ("POST", "/api/v1/rules/{id}/disable"),
     ("POST", "/api/v1/rules/{id}/enable"),
+    ("POST", "/api/v1/schedules/{name}/backfill"),
+    ("POST", "/api/v1/schedules/{name}/pause"),
+    ("POST", "/api/v1/schedules/{name}/resume"),
+    ("POST", "/api/v1/schedules/{name}/run"),
     ("POST", "/api/v1/tokens"),
     ("POST", "/api/v1/webhooks"),
     ("POST", "/api/v1/work/finish"),
@@ -163,8 +169,10 @@ pub const WITHOUT_DATA: [(&str, &str); 52] = [
     ("POST", "/api/v1/work/log"),
     ("POST", "/api/v1/work/progress"),
     ("PUT", "/api/v1/limits/{name}"),
+    ("PUT", "/api/v1/schedules/{name}"),
     ("DELETE", "/api/v1/limits/{name}"),
     ("DELETE", "/api/v1/rules/{id}"),
+    ("DELETE", "/api/v1/schedules/{name}"),
     ("DELETE", "/api/v1/tokens/{name}"),
     ("DELETE", "/api/v1/webhooks/{id}"),
 ];

@@ -55,11 +55,15 @@ pub enum Drawer {
     WorkerReports,
     /// What the rates of limits have left for each key, by [`crate::run_limits::key_bucket`].
     KeyBuckets,
+    /// Schedules (W11), by name.
+    Schedules,
+    /// How many schedules there are: one document, whose revision grows whenever somebody changes one.
+    ScheduleMarks,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -79,6 +83,8 @@ impl Drawer {
         Self::OwnDependencies,
         Self::WorkerReports,
         Self::KeyBuckets,
+        Self::Schedules,
+        Self::ScheduleMarks,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
@@ -110,6 +116,8 @@ impl Drawer {
             Self::OwnDependencies => "own_dependency",
             Self::WorkerReports => "worker_report",
             Self::KeyBuckets => "key_bucket",
+            Self::Schedules => "schedule",
+            Self::ScheduleMarks => "schedule_mark",
         }
     }
 }

@@ -27,11 +27,13 @@ pub enum Duty {
     Prune,
     /// Keeps counts cheap to read: see `WorkStore::fold`.
     Count,
+    /// Fires schedules (W11).
+    Schedule,
 }
 
 impl Duty {
     /// Every duty.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Rescue,
         Self::Expire,
         Self::WatchCode,
@@ -40,6 +42,7 @@ impl Duty {
         Self::Alert,
         Self::Prune,
         Self::Count,
+        Self::Schedule,
     ];
 
     /// Its name, as stores keep it.
@@ -54,6 +57,7 @@ impl Duty {
             Self::Alert => "alert",
             Self::Prune => "prune",
             Self::Count => "count",
+            Self::Schedule => "schedule",
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod rule;
+pub(crate) mod schedule;
 pub(crate) mod token;
 mod unserved;
 pub(crate) mod up;
@@ -43,6 +44,7 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Key(command) => key::run(command, app).await,
         CliCommand::Circuit(command) => circuit::run(command, app).await,
         CliCommand::Limit(command) => limit::run(command, app).await,
+        CliCommand::Schedule(command) => schedule::run(*command, app).await,
         CliCommand::Dead(command) => dead::run(command, app).await,
         CliCommand::Archive(command) => archive::run(command, app).await,
         CliCommand::Alert(command) => alert::run(command, app).await,

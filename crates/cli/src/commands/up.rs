@@ -13,6 +13,7 @@ use clap::Args;
 
 use super::unserved;
 use crate::app::App;
+use crate::config::schedules;
 use crate::config::server::address;
 use crate::demo;
 use crate::demo::DemoViewer;
@@ -54,6 +55,7 @@ pub(crate) async fn run(args: UpOptions, app: &App) -> Result<Exit, Problem> {
         start_worker(&engine, args.demo, None, app).await?;
         return Ok(Exit::Done);
     }
+    schedules::declare(&engine, &app.settings.schedules).await?;
     let info = engine.store().info();
     app.out.note(&format!("store: {} ({})", clean(&info.location), info.backend));
     let loops = engine.loops();

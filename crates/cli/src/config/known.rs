@@ -13,6 +13,8 @@ use super::{GivenSettings, SettingSource, Settings};
 const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const KEY: &str = "k1:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
+const SCHEDULE: &str = "schedules.mail.kind = 'send'\nschedules.mail.cron = '@daily'\n";
+
 /// Every key of a table, with the names that stand before it.
 fn walk(keys: &'static [ConfigKey], before: &str, into: &mut Vec<(String, &'static ConfigKey)>) {
     for key in keys {
@@ -62,6 +64,10 @@ fn sample(path: &str, key: &ConfigKey) -> String {
         "limits.page" => "300",
         "circuits.mail.probes" => "5",
         "workers.processes" => "'2..5'",
+        "schedules.mail.cron" => "'@hourly'",
+        "schedules.mail.time_zone" => "'Europe/Berlin'",
+        "schedules.mail.misfire" => "'skip'",
+        "schedules.mail.payload" => "{ to = 'ann' }",
         "sanitize.patterns" => "['ACME-[0-9]+']",
         _ => match key.shape {
             KeyShape::Value(ValueKind::Count) => "3",
@@ -93,6 +99,9 @@ fn beside(path: &str) -> String {
         "limits.mail.queue" | "limits.mail.kind" | "limits.mail.by" => {
             "limits.mail.concurrency = 2\n".to_owned()
         }
+        "schedules.mail.cron" | "schedules.mail.every" => "schedules.mail.kind = 'send'\n".to_owned(),
+        "schedules.mail.kind" => "schedules.mail.cron = '@daily'\n".to_owned(),
+        path if path.starts_with("schedules.mail") => SCHEDULE.to_owned(),
         "encryption.kinds" => format!("encryption.keys = ['{KEY}']\n"),
         "kinds.mail.dependency_from" => "kinds.mail.dependency = 'smtp'\n".to_owned(),
         "dependencies.mail.check" => "kinds.send.dependency = 'mail'\n".to_owned(),
@@ -128,7 +137,13 @@ fn every_key_that_is_accepted_does_something() {
     for (path, key) in keys {
         // What stands beside it on both sides does not count, unless it would be refused alone.
         let alone = match path.as_str() {
-            "alerts.webhook" | "alerts.secrets" | "server.tls_cert" | "server.tls_key" => String::new(),
+            "alerts.webhook"
+            | "alerts.secrets"
+            | "server.tls_cert"
+            | "server.tls_key"
+            | "schedules.mail.cron"
+            | "schedules.mail.every"
+            | "schedules.mail.kind" => String::new(),
             _ => beside(&path),
         };
         let value = sample(&path, key);
@@ -158,6 +173,7 @@ fn company(path: &str) -> &'static str {
         path if path.starts_with("dependencies.mail") => {
             "kinds.send.dependency = 'mail'\ndependencies.mail.check = 'tcp://127.0.0.1:25'\n"
         }
+        path if path.starts_with("schedules.mail") => SCHEDULE,
         _ => "",
     }
 }

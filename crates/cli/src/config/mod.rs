@@ -30,6 +30,7 @@ pub(crate) mod read;
 pub(crate) mod reference;
 mod run_limits;
 mod scale;
+pub(crate) mod schedules;
 pub(crate) mod schema;
 pub(crate) mod server;
 pub(crate) mod settings;

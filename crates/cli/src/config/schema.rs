@@ -161,6 +161,24 @@ const CIRCUIT: &[ConfigKey] = &[
     value("slow_start_ms", ValueKind::Millis),
 ];
 
+/// A job that is submitted again and again (W11).
+const SCHEDULE: &[ConfigKey] = &[
+    value("cron", ValueKind::Text),
+    value("every", ValueKind::Span),
+    value("time_zone", ValueKind::Text),
+    value("misfire", ValueKind::Text),
+    value("overlap", ValueKind::Word(&["allow", "skip", "queue"])),
+    value("paused", ValueKind::Flag),
+    value("kind", ValueKind::Text),
+    key("payload", KeyShape::Open),
+    value("queue", ValueKind::Text),
+    value("priority", ValueKind::Word(&["lowest", "low", "normal", "high", "critical"])),
+    value("max_retries", ValueKind::Count),
+    value("timeout", ValueKind::Span),
+    value("expires_in", ValueKind::Span),
+    value("tags", ValueKind::Texts),
+];
+
 /// How runs are limited, over all workers (H5).
 const RUN_LIMIT: &[ConfigKey] = &[
     value("queue", ValueKind::Text),
@@ -287,6 +305,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
     key("retry_budget", RETRY_BUDGET),
     key("circuits", KeyShape::Named(CIRCUIT)),
     key("limits", KeyShape::SectionAndNamed(LIMITS, RUN_LIMIT)),
+    key("schedules", KeyShape::Named(SCHEDULE)),
     key(
         "retention",
         KeyShape::Section(&[

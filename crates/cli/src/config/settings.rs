@@ -17,11 +17,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::read::{ConfigFault, FileValue, PlainValue, read};
+use super::schedules::ScheduleSections;
 use super::server::{self, ServerSection};
 use super::source::SettingSource;
 use super::veil::veiled;
 use super::{
     alerts, circuits, defaults, dependencies, env, handlers, isolation, keys, limits, run_limits, scale,
+    schedules,
 };
 use crate::problem::Problem;
 
@@ -73,6 +75,8 @@ pub(crate) struct Settings {
     /// How many worker processes there are to be.
     pub(crate) scale: ScaleSettings,
     pub(crate) engine: Config,
+    /// Jobs that are submitted again and again.
+    pub(crate) schedules: ScheduleSections,
     /// What the built-in kinds may do.
     pub(crate) kinds: Kinds,
     /// Where traces go; none sends none.
@@ -112,6 +116,7 @@ impl Settings {
             queues: BTreeMap::new(),
             scale: ScaleSettings::default(),
             engine: Config::default(),
+            schedules: ScheduleSections::new(),
             kinds: Kinds::default(),
             otlp: None,
             server: ServerSection::default(),
@@ -155,6 +160,9 @@ impl Settings {
             faults.push(fault);
         }
         faults.extend(dependencies::unused(&found, &settings.engine));
+        if faults.is_empty() {
+            faults.extend(schedules::incomplete(&found, &settings.schedules));
+        }
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -196,6 +204,9 @@ impl Settings {
             (["limits", word], value) => limits::take(&mut self.engine.limits, word, value)?,
             (["circuits", name, word], value) => {
                 circuits::take(self.engine.circuits.entry((*name).to_owned()).or_default(), word, value)?;
+            }
+            (["schedules", name, word], value) => {
+                schedules::take(self.schedules.entry((*name).to_owned()).or_default(), word, value)?;
             }
             (["limits", name, word], value) => {
                 run_limits::take(&mut self.engine.run_limits, name, word, value)?;

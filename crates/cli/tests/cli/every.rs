@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 65] = [
+const LINES: [&str; 73] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -36,6 +36,14 @@ const LINES: [&str; 65] = [
     "limit set slow --queue mail --rate 100/1m",
     "limit list",
     "limit delete slow",
+    "schedule set night --cron @daily --kind play --queue lab",
+    "schedule list",
+    "schedule show night",
+    "schedule pause night",
+    "schedule resume night",
+    "schedule run night",
+    "schedule backfill night --from 2026-01-01T00:00:00Z --to 2026-01-03T00:00:00Z",
+    "schedule delete night",
     "circuit open smtp --for 5min",
     "circuit list",
     "circuit show smtp",

@@ -81,6 +81,46 @@ fn keys_names_and_pools_are_said_on_the_command_line() {
 }
 
 #[test]
+fn schedules_are_set_listed_and_fired_and_those_of_the_file_are_its_own() {
+    // W11
+    let program = Program::new();
+    program.enqueue(&["mail"]);
+    program.run(&["schedule", "list"]).exits(0).says(&["no schedule"]);
+    let set = ["schedule", "set", "night", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin"];
+    let set = [&set[..], &["--kind", "mail", "--misfire", "catch_up:3", "--overlap", "skip"]].concat();
+    program.run(&set).exits(0).says(&["schedule `night` set: 30 2 * * * Europe/Berlin, next at 20"]);
+    program.run(&["schedule", "list"]).exits(0).says(&["NEXT", "night", "mail", "API"]);
+    program.run(&["schedule", "show", "night"]).exits(0).says(&["catch_up:3", "skip", "next"]);
+    let id = program.run(&["schedule", "run", "night"]).exits(0).stdout.trim().to_owned();
+    program.run(&["job", "show", &id]).exits(0).says(&["schedule", "night, to fire at"]);
+    program.run(&["schedule", "pause", "night"]).exits(0).says(&["paused"]);
+    let seen = program.run(&["schedule", "show", "night", "--json"]).exits(0).json();
+    assert_eq!((&seen["paused"], &seen["owner"]), (&json!(true), &json!("api")));
+    program.run(&["schedule", "resume", "night"]).exits(0).says(&["resumed"]);
+    let range = ["--from", "2026-01-01T00:00:00Z", "--to", "2026-01-03T00:00:00Z"];
+    let backfill = [&["schedule", "backfill", "night"], &range[..]].concat();
+    program.run(&backfill).exits(0).says(&["2 jobs submitted"]);
+    program.run(&backfill).exits(0).says(&["0 jobs submitted, 2 were there"]);
+    let never = ["schedule", "set", "never", "--cron", "0 0 30 2 *", "--kind", "mail"];
+    program.run(&never).exits(3).tells(&["it never fires"]);
+    program.run(&["schedule", "delete", "night"]).exits(0).says(&["deleted"]);
+    program.run(&["schedule", "show", "night"]).exits(1).tells(&["there is no schedule `night`"]);
+    let declared = |text: &str| {
+        program.write("backstop.toml", text);
+        program.run(&["up", "--demo", "--once"]).exits(0);
+    };
+    let sweep = "[schedules.sweep]\nevery = '90s'\nkind = 'mail'\npayload = { to = 'ann' }\n";
+    declared(&format!("{sweep}[schedules.old]\ncron = '@daily'\nkind = 'mail'\n"));
+    program.run(&["schedule", "list"]).exits(0).says(&["sweep", "every 1 min 30 s", "old", "backstop.toml"]);
+    let over = ["schedule", "set", "sweep", "--every", "5s", "--kind", "mail"];
+    program.run(&over).exits(3).tells(&["schedule `sweep` belongs to backstop.toml: change it there"]);
+    program.run(&["schedule", "delete", "sweep"]).exits(3).tells(&["belongs to backstop.toml"]);
+    declared(sweep);
+    program.run(&["schedule", "show", "old"]).exits(1).tells(&["there is no schedule `old`"]);
+    program.run(&["schedule", "delete", "sweep", "--force"]).exits(0).says(&["deleted"]);
+}
+
+#[test]
 fn circuits_are_opened_listed_and_closed_and_jobs_say_what_they_wait_for() {
     // H3
     let program = Program::new();

@@ -1,4 +1,5 @@
-//! What travels with a job without being part of it: who vouches for it, and which trace it belongs to.
+//! What travels with a job without being part of it: who vouches for it, which trace it belongs to,
+//! and which schedule made it.
 //!
 //! It must not decide whether a signature is right: see [`crate::signing`]. Stores keep it with what else
 //! a job may have ([`super::JobExtras`]).
@@ -6,6 +7,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use super::FiredBy;
 
 /// The provenance of a job. Most jobs have none, and then a store keeps nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +20,9 @@ pub struct Provenance {
     /// The trace it belongs to, as the `traceparent` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Arc<str>>,
+    /// Which fire of which schedule it is (W11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<FiredBy>,
     /// What a store could not read of the job ([`super::Damage`]). Never written.
     #[serde(skip)]
     pub damage: Option<Arc<str>>,
@@ -35,7 +41,7 @@ impl Provenance {
     /// True when it says nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.signature.is_none() && self.trace.is_none()
+        self.signature.is_none() && self.trace.is_none() && self.schedule.is_none()
     }
 }
 

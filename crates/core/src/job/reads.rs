@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::followed::value_or_text;
-use super::{Attempt, JobDetail, JobView, Policy, Priority, Progress, State, WaitDetail};
+use super::{Attempt, FiredBy, JobDetail, JobView, Policy, Priority, Progress, State, WaitDetail};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
 use crate::time::Timestamp;
@@ -108,6 +108,9 @@ pub struct JobJson {
     pub superseded_by: Option<JobId>,
     /// The job whose callback it is.
     pub callback_of: Option<JobId>,
+    /// Which fire of which schedule it is (W11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<FiredBy>,
     /// The trace that its submit belonged to, as a W3C `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_parent: Option<String>,
@@ -223,6 +226,7 @@ impl JobView {
             correlation_id: spec.correlation_id.clone(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,
+            schedule: spec.schedule().cloned(),
             trace_parent: spec.trace().map(|trace| trace.to_string()),
             signed_by: spec.signature().map(|signature| signature.key.to_string()),
             waits_for_code: self.waits_for_code,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, Priority, Provenance, RunNeeds, Signature};
+use super::{FiredBy, Policy, Priority, Provenance, RunNeeds, Signature};
 use crate::depth::DepthLimit;
 use crate::id::JobId;
 use crate::time::Timestamp;
@@ -110,6 +110,12 @@ impl Spec {
     #[must_use]
     pub fn signature(&self) -> Option<&Signature> {
         self.provenance.as_ref().and_then(|provenance| provenance.signature.as_ref())
+    }
+
+    /// Which fire of which schedule it is (W11).
+    #[must_use]
+    pub fn schedule(&self) -> Option<&FiredBy> {
+        self.provenance.as_ref().and_then(|provenance| provenance.schedule.as_ref())
     }
 
     /// What its store could not read of it: such a job is never run (C7).

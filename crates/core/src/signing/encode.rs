@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FORM;
 use crate::failure::{Backoff, Growth, Jitter};
-use crate::job::{Callback, Policy, Provenance, Spec};
+use crate::job::{Callback, FiredBy, Policy, Provenance, Spec};
 
 /// Takes bytes, part by part.
 type Put<'p> = &'p mut dyn FnMut(&[u8]);
@@ -54,8 +54,12 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     option(on_success.as_ref(), put, callback);
     option(on_failure.as_ref(), put, callback);
     option(*callback_of, put, |parent, put| put(parent.as_bytes()));
-    let trace =
-        provenance.as_deref().and_then(|Provenance { signature: _, trace, damage: _ }| trace.as_deref());
+    let (trace, schedule) = match provenance.as_deref() {
+        Some(Provenance { signature: _, trace, schedule, damage: _ }) => {
+            (trace.as_deref(), schedule.as_ref())
+        }
+        None => (None, None),
+    };
     option(trace, put, text);
     // Behind everything else, and only when there is one: jobs without it have the bytes they always had.
     if let Some(key) = ordering_key {
@@ -73,6 +77,11 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     if let Some(key) = dependency {
         text("dependency", put);
         text(key, put);
+    }
+    if let Some(FiredBy { name, fire_time }) = schedule {
+        text("schedule", put);
+        text(name, put);
+        put(&fire_time.as_micros().to_be_bytes());
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Backoff, Growth, Jitter};
-use crate::job::{Callback, Priority};
+use crate::job::{Callback, FiredBy, Priority};
 use crate::{JobId, Timestamp};
 
 fn key(id: &str, fill: u8) -> SecretKey {
@@ -85,6 +85,27 @@ const CHANGES: &[(&str, Change)] = &[
     ("no callback_of", |spec| spec.callback_of = None),
     ("trace", |spec| spec.provenance_mut().trace = None),
 ];
+
+#[test]
+fn the_schedule_of_a_job_is_signed() {
+    // E9, W11
+    let keys = ring(&[("k1", 1)]);
+    let mut signed = full();
+    signed.provenance_mut().schedule =
+        Some(FiredBy { name: "nightly".into(), fire_time: Timestamp::from_micros(7) });
+    sign(&keys, &mut signed);
+    assert_eq!(keys.verify(&signed), Ok(()));
+    let changes: [fn(&mut Option<FiredBy>); 3] = [
+        |schedule| *schedule = None,
+        |schedule| schedule.as_mut().expect("set").name = "weekly".into(),
+        |schedule| schedule.as_mut().expect("set").fire_time = Timestamp::EPOCH,
+    ];
+    for change in changes {
+        let mut changed = signed.clone();
+        change(&mut changed.provenance_mut().schedule);
+        assert_eq!(keys.verify(&changed), Err(SignatureError::Wrong { key: "k1".into() }));
+    }
+}
 
 #[test]
 fn every_field_is_signed() {

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::perform::DutyParts;
 use super::running::{MaintenanceSlot, RunningMaintenance};
 use super::state::{MaintenanceState, SHORTEST_LEASE};
-use super::{alert_loop, counts, leadership_loop, lines, redrive, rescue, upkeep};
+use super::{alert_loop, counts, leadership_loop, lines, redrive, rescue, schedules, upkeep};
 use crate::config::WorkerTimes;
 use crate::engine::Backstop;
 use crate::loops::{Health, HealthWatch, LoopHeartbeat, Loops};
@@ -19,7 +19,7 @@ use crate::loops::{Health, HealthWatch, LoopHeartbeat, Loops};
 const RESIGNING: Duration = Duration::from_secs(2);
 
 /// Takes part in the maintenance of the store: rescues what dead workers held, fails what has expired, archives,
-/// purges, steps re-drive plans, delivers alerts. Made by [`Backstop::maintenance`].
+/// purges, steps re-drive plans, fires schedules, delivers alerts. Made by [`Backstop::maintenance`].
 ///
 /// Workers and the HTTP server do this by themselves; a program that has neither need not, but can. Of all processes
 /// that take part one at a time leads each duty (L17).
@@ -125,6 +125,9 @@ fn start_loops(parts: &DutyParts, lease: Duration) -> RunningMaintenance {
         }),
         starter.supervise("lines", |parts, state, heartbeat| async move {
             lines::run(&*parts.engine.store, &state, &heartbeat).await;
+        }),
+        starter.supervise("schedules", |parts, state, heartbeat| async move {
+            schedules::run(&parts.engine, &state, &heartbeat).await;
         }),
         starter.supervise("upkeep", |parts, state, heartbeat| async move {
             upkeep::run(&parts, &state, &heartbeat).await;

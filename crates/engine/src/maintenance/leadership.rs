@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// What must be led without a gap. The rest is led by [`super::upkeep`] and by the loop of alerts when it has something
 /// to do: so a person can archive or prune by hand in between.
-pub(super) const ALWAYS: [Duty; 4] = [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count];
+pub(super) const ALWAYS: [Duty; 5] = [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count, Duty::Schedule];
 
 /// What this node leads, as far as it knows: the store has the last word.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use backstop_store::{Duty, Error as StoreError, Term};
 
 use super::expire::PassedBy;
 use super::{
-    alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, watch_code,
+    alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, schedules,
+    watch_code,
 };
 use crate::circuits;
 use crate::engine::Backstop;
@@ -104,6 +105,7 @@ async fn perform(
             // Whoever leads the counts also looks after lines.
             lines::advance(store, heartbeat).await
         }
+        Duty::Schedule => schedules::fire(engine, term, &mut None, heartbeat).await.map(drop),
         // A duty of a newer contract is led by newer nodes.
         _ => Ok(()),
     }

@@ -109,7 +109,7 @@ async fn however_often_it_is_started_an_engine_takes_part_once() {
     let (one, two) = (engine.maintenance().start(), engine.maintenance().lease(6 * SECOND).start());
     pass(20).await;
     let node = leader(&store, Duty::Rescue).await.expect("it is led");
-    for duty in [Duty::Expire, Duty::Redrive, Duty::Count] {
+    for duty in [Duty::Expire, Duty::Redrive, Duty::Count, Duty::Schedule] {
         assert_eq!(leader(&store, duty).await, Some(node), "{duty}");
     }
     running.stop().await;
@@ -138,5 +138,5 @@ async fn every_duty_is_led_while_somebody_serves_and_found_missing_afterwards() 
     let duties = engine.duties().await.expect("the model is there");
     let unled: Vec<Duty> =
         duties.iter().filter(|one| !one.is_ok(Duration::ZERO)).map(|one| one.duty).collect();
-    assert_eq!(unled, [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count]);
+    assert_eq!(unled, [Duty::Rescue, Duty::Expire, Duty::Redrive, Duty::Count, Duty::Schedule]);
 }

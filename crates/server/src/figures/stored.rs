@@ -50,6 +50,7 @@ async fn read(engine: &Backstop, scale: &ScaleSettings) -> Result<Vec<Family>, E
     families.push(duties(&engine.duties().await?));
     families.extend(limits(&engine.limits().list().await?));
     families.push(circuits(engine.circuits().list().await?));
+    families.push(schedules(engine.schedules().count().await?));
     Ok(families)
 }
 
@@ -79,6 +80,12 @@ fn circuits(mut views: Vec<CircuitView>) -> Family {
     };
     let samples = views.iter().take(MOST_QUEUES).map(one).collect();
     gauge("backstop_circuit_open", "1 while the circuit of a dependency is not closed.", samples)
+}
+
+/// How many schedules there are (W11).
+fn schedules(count: usize) -> Family {
+    let count = float(u64::try_from(count).unwrap_or(u64::MAX));
+    gauge("backstop_schedules", "Schedules of the store.", vec![Sample::number(vec![], count)])
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

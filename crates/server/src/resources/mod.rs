@@ -22,6 +22,7 @@ pub(crate) mod redrives;
 pub(crate) mod routes;
 pub(crate) mod rules;
 pub(crate) mod scale;
+pub(crate) mod schedules;
 pub(crate) mod submit;
 pub(crate) mod tokens;
 pub(crate) mod webhooks;

@@ -269,7 +269,11 @@ fn at(index: usize, error: ApiError) -> ApiError {
 /// Whoever does not see everything names the one job that it replaces, and that one only is replaced: looking at the
 /// holder of a key and replacing whoever holds it a moment later would be two steps, and another's job could come
 /// between them.
-async fn keys_are_own(api: &Api, caller: &Caller, job: &mut SubmitJob<'_>) -> Result<(), ApiError> {
+pub(super) async fn keys_are_own(
+    api: &Api,
+    caller: &Caller,
+    job: &mut SubmitJob<'_>,
+) -> Result<(), ApiError> {
     let keys = [
         ("idempotency_key", &job.idempotency_key),
         ("business_key", &job.business_key),
@@ -322,7 +326,8 @@ async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(),
     room::check(api.engine(), &api.door().tenant_names, caller, &names.collect::<Vec<_>>()).await
 }
 
-fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
+/// The job that a request describes, with everything that it says.
+pub(super) fn prepare(api: &Api, caller: &Caller, job: SubmitJob<'_>) -> Result<Enqueue, ApiError> {
     check_together(&job)?;
     names::not_reserved("kind", &job.kind)?;
     names::not_reserved("queue", job.queue.as_deref().unwrap_or_default())?;

@@ -17,6 +17,7 @@ mod ordering_key;
 mod redrive;
 mod rule;
 mod scale;
+mod schedule;
 mod submit;
 mod token;
 mod webhook;
@@ -47,6 +48,10 @@ pub use ordering_key::{OrderingKeyJson, OrderingKeysQuery, SkippedJob};
 pub use redrive::{NewPlan, NewPlanSettings, PlanActor, PlanMade, PlanShown};
 pub use rule::{NewRule, RuleRehearsal, RuleTest, RuleTrial};
 pub use scale::{QueueScale, ScaleQuery, ScaleTotal, ScaleView};
+pub use schedule::{
+    BackfillDone, BackfillRange, DeleteSchedule, LastFire, ScheduleJson, ScheduleOwnerKind, ScheduleRun,
+    SetSchedule,
+};
 pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, SubmittedJob};
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};

@@ -112,7 +112,7 @@ pub struct SubmitJob<'a> {
 }
 
 /// A priority as it may be said: a level, a word, or nothing.
-fn priority_or_word() -> RefOr<Schema> {
+pub(super) fn priority_or_word() -> RefOr<Schema> {
     let level = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(4));
     let words = Priority::ALL.map(Priority::as_str);
     let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));

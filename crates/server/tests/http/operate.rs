@@ -6,6 +6,7 @@ mod limits;
 mod redrives;
 mod rules;
 mod scale;
+mod schedules;
 mod workers;
 
 use std::collections::BTreeSet;

@@ -5,9 +5,10 @@
 pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SECURITY, QUEUES, TESTS];
 
 const EVERYDAY: &str = "\
-    about add allow and at backstop begin by call change choice class close colour compare comparison complete \
-    condition conflict danger decided detail done draft earlier edit effect empty entry equal explain explanation \
-    extra fail far found from full given goal growth hand idle illegal into invalid known lead level live loaded \
+    about add allow and at backstop begin by call change choice class close calendar colour compare \
+    comparison complete condition conflict danger day decided detail done draft earlier edit effect empty entry equal \
+    explain explanation \
+    extra fail far found from full given goal growth hand idle illegal into invalid known last lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
     number observe of on one open origin over page part passes patience pending phase place plain play point \
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
@@ -23,7 +24,7 @@ const RUST: &str = "\
     text tokio trait tree value verb weak write";
 
 const DATABASES: &str = "\
-    backend batch candidate cell column commit cursor database dialect diesel filter flush insert lock mariadb \
+    backend batch candidate cell column commit cursor database delete dialect diesel filter flush insert lock mariadb \
     migrate mysql packet pgbouncer postgres query reader redis replica row sample schema selector session \
     snapshot sql sqlite sqlx synchronous table transaction transition transport";
 

@@ -82,6 +82,9 @@ fn submitted(facts: &mut Properties, job: &JobJson) {
     }
     facts.text("dependency", job.dependency.as_deref());
     facts.text("correlation id", job.correlation_id.as_deref());
+    if let Some(fired) = &job.schedule {
+        facts.add("schedule", format!("{}, to fire at {}", clean(&fired.name), fired.fire_time));
+    }
     if let Some(parent) = job.callback_of {
         facts.add("callback of", parent.to_string());
     }

@@ -185,18 +185,21 @@ async fn figures_are_for_those_who_see_all_unless_they_are_opened() {
 }
 
 #[tokio::test]
-async fn limits_and_circuits_are_shown() {
-    // V3, H3, H5
+async fn limits_circuits_and_schedules_are_shown() {
+    // V3, H3, H5, W11
     let harness = Harness::new().await;
     let engine = harness.engine();
     let limit = RunLimit { concurrency: Some(1), ..RunLimit::of_queue("default") };
     engine.limits().set(limit).await.unwrap();
     engine.circuits().open("smtp", "ann", None).await.unwrap();
+    let daily = backstop::schedules::ScheduleSettings::cron("@daily");
+    engine.schedules().set("daily", daily, engine.enqueue_raw("x", "{}")).await.unwrap();
     let text = scrape(&harness).await;
     for (name, value) in [
         ("backstop_limit_running{limit=\"queue:default\"}", 0.0),
         ("backstop_limit_full{limit=\"queue:default\"}", 0.0),
         ("backstop_circuit_open{circuit=\"smtp\"}", 1.0),
+        ("backstop_schedules", 1.0),
     ] {
         assert!((figure(&text, name) - value).abs() < 1e-9, "{name}");
     }

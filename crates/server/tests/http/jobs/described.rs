@@ -55,6 +55,7 @@ async fn a_job_has_just_the_described_fields() {
             "signed_by",
             "single_instance",
             "dependency",
+            "schedule",
             "trace_parent",
             "waiting_for",
             "waits_for_code",

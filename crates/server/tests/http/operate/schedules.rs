@@ -1,0 +1,130 @@
+//! `/api/v1/schedules`.
+
+use axum::http::Method;
+use backstop::schedules::{ScheduleOwner, ScheduleSettings};
+use backstop_server::Scope;
+use serde_json::json;
+
+use super::{holder, played, refused, send_as};
+
+const SCHEDULES: &str = "/api/v1/schedules";
+
+#[tokio::test]
+async fn a_schedule_is_set_listed_paused_run_and_deleted() {
+    // W11
+    let harness = played(&[]).await;
+    let path = format!("{SCHEDULES}/nightly");
+    refused(&harness.get(&path).await, 404, "no_such_schedule", None);
+    let body = json!({ "cron": "30 2 * * MON-FRI", "time_zone": "Europe/Berlin", "kind": "play",
+        "payload": { "ends": "well" }, "queue": "lab", "priority": "high", "misfire": { "catch_up": 3 },
+        "overlap": "queue", "tags": ["night"], "expires_in_ms": 3_600_000 });
+    let set = harness.json(Method::PUT, &path, body.clone()).await.ok();
+    for field in ["cron", "time_zone", "kind", "queue", "misfire", "overlap"] {
+        assert_eq!(set[field], body[field], "{field}");
+    }
+    assert_eq!(
+        (&set["name"], &set["owner"], &set["paused"]),
+        (&json!("nightly"), &json!("api"), &json!(false))
+    );
+    assert_eq!(set["next"].as_array().map(Vec::len), Some(5), "{set}");
+    assert!(set.get("payload").is_none(), "what is to be done is not shown");
+    assert_eq!(harness.get(&path).await.ok(), set);
+    harness
+        .json(Method::PUT, &format!("{SCHEDULES}/often"), json!({ "every_ms": 1000, "kind": "play" }))
+        .await
+        .ok();
+    let listed = harness.get(&format!("{SCHEDULES}?limit=1")).await.ok();
+    assert_eq!((&listed["items"], &listed["next_cursor"]), (&json!([set]), &json!("nightly")));
+    let paused = harness.post(&format!("{path}/pause"), json!({ "by": "ann" })).await.ok();
+    assert_eq!(paused["paused"], true);
+    assert!(paused["paused_by"].as_str().unwrap().contains("ann"), "{paused}");
+    assert_eq!(harness.post(&format!("{path}/resume"), json!({})).await.ok()["paused"], false);
+    let ran = harness.post(&format!("{path}/run"), json!({})).await.ok();
+    let job = harness.get(&format!("/api/v1/jobs/{}", ran["id"].as_str().unwrap())).await.ok();
+    assert_eq!((&job["schedule"]["name"], &job["queue"]), (&json!("nightly"), &json!("lab")));
+    assert!(job["schedule"]["fire_time"].is_string() && job["expires_at"].is_string(), "{job}");
+    let claim = json!({ "worker": "w", "queues": ["lab"], "kinds": ["play"], "lease_ms": 30_000 });
+    let claimed = harness.post("/api/v1/work/claim", claim).await.ok();
+    assert_eq!(claimed["jobs"][0]["schedule"], job["schedule"], "remote workers know it too: {claimed}");
+    let range = json!({ "from": "2026-01-01T00:00:00Z", "to": "2026-01-07T00:00:00Z" });
+    let filled = harness.post(&format!("{path}/backfill"), range.clone()).await.ok();
+    assert_eq!(filled, json!({ "submitted": 4, "known": 0 }), "two days of it are a weekend");
+    let again = harness.post(&format!("{path}/backfill"), range).await.ok();
+    assert_eq!(again, json!({ "submitted": 0, "known": 4 }));
+    assert_eq!(harness.json(Method::DELETE, &path, json!({})).await.ok()["name"], "nightly");
+    refused(&harness.json(Method::DELETE, &path, json!({})).await, 404, "no_such_schedule", None);
+    for verb in ["pause", "resume", "run"] {
+        refused(&harness.post(&format!("{path}/{verb}"), json!({})).await, 404, "no_such_schedule", None);
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_declares_is_not_changed_over_http() {
+    // W11
+    let harness = played(&[]).await;
+    let engine = harness.engine();
+    let entry = (ScheduleSettings::cron("@daily"), engine.enqueue_raw("play", "{}"));
+    engine.schedules().declare(ScheduleOwner::Code("billing".into()), [("bills", entry)]).await.unwrap();
+    let path = format!("{SCHEDULES}/bills");
+    let seen = harness.get(&path).await.ok();
+    assert_eq!((&seen["owner"], &seen["program"]), (&json!("code"), &json!("billing")));
+    let put = harness.json(Method::PUT, &path, json!({ "cron": "@hourly", "kind": "play" })).await;
+    refused(&put, 409, "schedule_declared", None);
+    refused(&harness.json(Method::DELETE, &path, json!({})).await, 409, "schedule_declared", None);
+    assert_eq!(harness.post(&format!("{path}/pause"), json!({})).await.ok()["paused"], true, "anybody may");
+    harness.json(Method::DELETE, &format!("{path}?force=true"), json!({})).await.ok();
+    assert_eq!(harness.get(SCHEDULES).await.ok()["items"], json!([]));
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_meant_is_refused() {
+    // W11
+    let harness = played(&[]).await;
+    let path = format!("{SCHEDULES}/odd");
+    for (body, field) in [
+        (json!({ "cron": "@daily" }), "kind"),
+        (json!({ "kind": "play" }), "cron"),
+        (json!({ "kind": "play", "cron": "99 * * * *" }), "cron"),
+        (json!({ "kind": "play", "cron": "0 0 30 2 *" }), "cron"),
+        (json!({ "kind": "play", "cron": "@daily", "time_zone": "Nowhere" }), "time_zone"),
+        (json!({ "kind": "play", "every_ms": 999 }), "every_ms"),
+        (json!({ "kind": "play", "every_ms": 5000, "cron": "@daily" }), "every_ms"),
+        (json!({ "kind": "play", "cron": "@daily", "misfire": { "catch_up": 0 } }), "misfire"),
+        (json!({ "kind": "play", "cron": "@daily", "overlap": "maybe" }), "overlap"),
+        (json!({ "kind": "play", "cron": "@daily", "run_at": "2026-01-01T00:00:00Z" }), "run_at"),
+        (json!({ "kind": "play", "cron": "@daily", "idempotency_key": "k" }), "idempotency_key"),
+    ] {
+        let answer = harness.json(Method::PUT, &path, body.clone()).await;
+        assert_eq!(answer.status.as_u16(), 422, "{body}: {}", answer.text);
+        assert!(answer.text.contains(field), "{body}: {}", answer.text);
+    }
+    let body = json!({ "kind": "play", "cron": "@daily" });
+    let slash = harness.json(Method::PUT, &format!("{SCHEDULES}/a%2Fb"), body.clone()).await;
+    assert_eq!(slash.status.as_u16(), 422, "{}", slash.text);
+    harness.json(Method::PUT, &path, body).await.ok();
+    for range in [
+        json!({ "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z" }),
+        json!({ "from": "2026-01-02T00:00:00Z", "to": "2999-01-01T00:00:00Z" }),
+        json!({ "from": "1926-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z" }),
+        json!({ "from": "yesterday", "to": "2026-01-01T00:00:00Z" }),
+    ] {
+        let answer = harness.post(&format!("{path}/backfill"), range.clone()).await;
+        assert_eq!(answer.status.as_u16(), 422, "{range}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_is_about_everybodys_jobs() {
+    // E13, W11
+    let harness = played(&[]).await;
+    let all = [Scope::Read, Scope::Operate, Scope::Submit, Scope::Work];
+    let body = json!({ "kind": "play", "cron": "@daily" });
+    let path = format!("{SCHEDULES}/night");
+    for caller in [holder(&all, Some("acme"), None), holder(&all, None, Some(&["mail"]))] {
+        refused(&send_as(&harness, &caller, "GET", SCHEDULES, None).await, 403, "forbidden", None);
+        refused(&send_as(&harness, &caller, "PUT", &path, Some(body.clone())).await, 403, "forbidden", None);
+    }
+    let reader = holder(&[Scope::Read, Scope::Submit], None, None);
+    assert_eq!(send_as(&harness, &reader, "GET", SCHEDULES, None).await.status.as_u16(), 200);
+    refused(&send_as(&harness, &reader, "PUT", &path, Some(body)).await, 403, "forbidden", None);
+}
