@@ -14,7 +14,7 @@ use backstop_chaos::location::{StoreKind, StoreLocation};
 use backstop_chaos::node::NodeStart;
 use backstop_chaos::work::{CampaignJob, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
-use backstop_core::job::{RunNeeds, Shared};
+use backstop_core::job::{SharedResource, SharingNeeds};
 use backstop_store::{JobFilter, PageRequest, Submit};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
@@ -49,13 +49,15 @@ async fn fill(engine: &Backstop, jobs: u64, shares: bool) {
 }
 
 /// Most jobs are of one key, a few of others; some run alone by name, some hold permits.
-fn share(number: u64) -> RunNeeds {
-    let key = if number % 5 == 0 { format!("key {}", number / 5 % KEYS) } else { "large".to_owned() };
-    RunNeeds {
+fn share(number: u64) -> SharingNeeds {
+    let key =
+        if number.is_multiple_of(5) { format!("key {}", number / 5 % KEYS) } else { "large".to_owned() };
+    SharingNeeds {
         limit_key: Some(key.into()),
-        single_instance: (number % 11 == 0).then(|| "alone".into()),
-        permits: (number % 7 == 0)
-            .then(|| ("pool".into(), 1 + u32::from(number % 2 == 0)))
+        single_instance: number.is_multiple_of(11).then(|| "alone".into()),
+        permits: number
+            .is_multiple_of(7)
+            .then(|| ("pool".into(), 1 + u32::from(number.is_multiple_of(2))))
             .into_iter()
             .collect(),
     }
@@ -67,7 +69,7 @@ async fn runs(engine: &Backstop) -> Vec<(Timestamp, Timestamp)> {
 }
 
 /// The same, with what each job shares.
-async fn runs_by_job(engine: &Backstop) -> Vec<(RunNeeds, (Timestamp, Timestamp))> {
+async fn runs_by_job(engine: &Backstop) -> Vec<(SharingNeeds, (Timestamp, Timestamp))> {
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
         let page =
@@ -147,8 +149,8 @@ async fn kill_workers(kind: StoreKind) {
 }
 
 /// The most that runs held at one moment of everything that they share.
-fn most_held(runs: &[(RunNeeds, (Timestamp, Timestamp))]) -> BTreeMap<Shared, u64> {
-    let mut by_thing: BTreeMap<Shared, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+fn most_held(runs: &[(SharingNeeds, (Timestamp, Timestamp))]) -> BTreeMap<SharedResource, u64> {
+    let mut by_thing: BTreeMap<SharedResource, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
     for (needs, run) in runs {
         for (thing, amount) in needs.shared() {
             by_thing.entry(thing).or_default().extend((0..amount).map(|_| *run));
@@ -183,9 +185,9 @@ async fn kill_sharing_workers(kind: StoreKind) {
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     for (thing, most) in &held {
         let may = match thing {
-            Shared::Key(_) => OF_A_KEY,
-            Shared::Instance(_) => 1,
-            Shared::Pool(_) => u64::from(PERMITS),
+            SharedResource::Key(_) => OF_A_KEY,
+            SharedResource::Instance(_) => 1,
+            SharedResource::Pool(_) => u64::from(PERMITS),
         };
         assert!(*most <= may, "{most} of {thing:?} at once, {may} may");
     }

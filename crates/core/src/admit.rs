@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::depth::DepthLimit;
-use crate::job::{Callback, NewJob, Spec, is_trace_parent};
+use crate::job::{Callback, MOST_PERMITS, MOST_POOLS, NewJob, Spec, is_trace_parent};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::signing::SignatureError;
@@ -153,7 +153,7 @@ fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
     if spec.version > HIGHEST_VERSION {
         return Err(Refusal::invalid("version", format!("it is at most {HIGHEST_VERSION}")));
     }
-    spec.needs.as_deref().map_or(Ok(()), |needs| needs.check(spec, limits))?;
+    check_needs(spec, limits)?;
     if let Some(dependency) = &spec.dependency {
         check_name("dependency", dependency, limits)?;
     }
@@ -166,6 +166,28 @@ fn check_keys(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
         });
     }
     spec.tags.iter().try_for_each(|tag| check_name_like_tag(tag, limits))
+}
+
+/// What a job shares with others while it runs (H5, H6).
+fn check_needs(spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
+    let Some(needs) = spec.needs.as_deref() else { return Ok(()) };
+    if !needs.is_empty() && spec.ordering_key.is_some() {
+        let problem = "a job that waits for its turn in a line cannot wait for a limit as well; give it an \
+                       ordering_key, or a limit_key, a single_instance or permits";
+        return Err(Refusal::invalid("ordering_key", problem));
+    }
+    if needs.permits.len() > MOST_POOLS {
+        let (actual, limit) = (needs.permits.len(), MOST_POOLS);
+        return Err(Refusal::TooLarge { field: "permits", actual, limit, unit: "pools" });
+    }
+    for (pool, permits) in &needs.permits {
+        name("permits", pool, limits)?;
+        if *permits == 0 || *permits > MOST_PERMITS {
+            let problem = format!("{permits} of {pool:?}: give between 1 and {MOST_PERMITS}");
+            return Err(Refusal::invalid("permits", problem));
+        }
+    }
+    Ok(())
 }
 
 fn check_name_like_tag(tag: &str, limits: &Limits) -> Result<(), Refusal> {

@@ -219,7 +219,7 @@ pub fn check_name(name: &str, limits: &Limits) -> Result<(), Refusal> {
 /// The idempotency key of one fire: no fire time of a schedule is submitted twice, whoever does it (L10).
 #[must_use]
 pub fn fire_key(name: &str, fire_time: Timestamp) -> String {
-    format!("schedule/{name}/{fire_time}")
+    format!("backstop.schedule/{name}/{fire_time}")
 }
 
 impl Timing {

@@ -127,7 +127,10 @@ impl Circuits<'_> {
             .iter()
             .filter(|(kind, needed)| **needed == key && !config.dependency_fields.contains_key(*kind));
         // What is used of a limit is counted by kind; this one is never set.
-        let of_kind = |kind: &String| RunLimit { kind: Some(kind.as_str().into()), ..RunLimit::new("") };
+        let of_kind = |kind: &String| {
+            let kind = Some(kind.as_str().into());
+            RunLimit { kind, concurrency: Some(u64::MAX), ..RunLimit::new("") }
+        };
         let mut waiting = 0;
         if circuit.state != CircuitState::Closed {
             let counted = store.run_limits(needing.map(|(kind, _)| of_kind(kind)).collect()).await?;

@@ -63,8 +63,8 @@ impl Backstop {
     /// limits.set(RunLimit { by: CountBy::Key, concurrency: Some(2), ..RunLimit::new("customer") }).await?;
     /// limits.set(RunLimit { permits: Some(3), ..RunLimit::new("cards") }).await?;
     /// let render = engine.enqueue_raw("render", "{}").limit_key("acme").permits("cards", 1);
-    /// render.max_deferral(Duration::from_secs(3_600)).await?;
-    /// engine.enqueue_raw("report", "{}").single_instance("nightly report").await?;
+    /// render.max_deferral(Duration::from_secs(3_600)).submit().await?;
+    /// engine.enqueue_raw("report", "{}").single_instance("nightly report").submit().await?;
     /// let idle = limits.set(RunLimit::new("idle")).await;
     /// assert!(matches!(idle, Err(LimitProblem::Invalid(_))));
     /// # Ok(()) }

@@ -230,10 +230,11 @@ impl<T> Enqueue<T> {
         })
     }
 
-    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails as
-    /// `deferral_exhausted` (H7). For ever unless said.
-    pub fn max_deferral(self, most: Duration) -> Self {
-        self.with(|job| job.spec.policy.max_deferral = Some(most))
+    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails
+    /// as `deferral_exhausted` (H7). For ever unless said.
+    pub fn max_deferral(mut self, most: Duration) -> Self {
+        self.said.max_deferral = Some(most);
+        self
     }
 
     /// What this job needs that may be away, in place of what its kind needs: while that fails, its circuit is open and

@@ -7,9 +7,9 @@ use backstop_sql::claim::{ClaimSteps, FoundInRooms, FoundJobs, Room, save, take_
 use backstop_sql::columns::Columns;
 use backstop_sql::lanes;
 use backstop_sql::load;
-use backstop_sql::row::no_moment;
+use backstop_sql::row::{moment_of, no_moment};
+use backstop_sql::sharing::TurnLane;
 use backstop_sql::statement::{Request, Statement};
-use backstop_sql::turns::TurnLane;
 use backstop_sql::{Pending, Query, Row, Session, SqlFailure, Transaction, Value, run_limits};
 use backstop_store::working_set::LaneKey;
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
@@ -53,24 +53,28 @@ impl ClaimSteps for MysqlClaim {
                 return Ok(FoundJobs { now, jobs: Vec::new(), turns });
             }
             let quotas = quotas(tx, claim, rooms, &lanes, now).await?;
-            Ok(FoundJobs { now, jobs: self.pick(tx, quotas, now).await?, turns })
+            let (now, jobs) = self.pick(tx, quotas, now).await?;
+            Ok(FoundJobs { now, jobs, turns })
         })
     }
 }
 
 impl MysqlClaim {
     /// Locks due jobs in `ready`, so many in each lane that nobody else has locked; each with the index of its room.
+    /// The moment is that at which they are taken: runs whose ends have made room for them must not seem to meet them.
     async fn pick(
         &mut self,
         tx: &mut Transaction,
         quotas: Vec<(usize, i64, usize)>,
         now: Timestamp,
-    ) -> Result<FoundInRooms, SqlFailure> {
+    ) -> Result<(Timestamp, FoundInRooms), SqlFailure> {
         if quotas.is_empty() {
-            return Ok(Vec::new());
+            return Ok((now, Vec::new()));
         }
         let picks = quotas.iter().map(|(_, lane, quota)| lane_query(sql::PICK, *lane, now, *quota));
-        let picked = tx.run(picks.collect()).await?;
+        let clock = Query::new(sql::CLOCK, vec![tx.shared.moment()]);
+        let mut picked = tx.run(picks.chain([clock]).collect()).await?;
+        let now = moment_of(picked.pop().unwrap_or_default())?;
         let mut room_of: HashMap<JobId, usize> = HashMap::new();
         for ((room, ..), rows) in quotas.iter().zip(picked) {
             for mut row in rows {
@@ -82,7 +86,8 @@ impl MysqlClaim {
         let ids: Vec<JobId> = room_of.keys().copied().collect();
         let shared = tx.shared.clone();
         let stored = load::stored(tx, &shared.lanes, &ids).await?.into_iter();
-        Ok(stored.filter_map(|(id, stored)| Some((*room_of.get(&id)?, stored.into_loaded()))).collect())
+        let jobs = stored.filter_map(|(id, stored)| Some((*room_of.get(&id)?, stored.into_loaded())));
+        Ok((now, jobs.collect()))
     }
 
     /// The lanes that the claim may take from, by the index of their room, and the moment of the claim. A worker that

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use backstop_core::failure::{Cause, Decision};
 use backstop_core::job::{Aging, Ending, NewJob, Spec};
-use backstop_core::run_limit::RunLimit;
+use backstop_core::run_limit::{CountBy, RunLimit};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore};
 use backstop_store::{Claim, ClaimQueue, Finish, KnownKind, NewWorker, Submit, WorkStore};
@@ -23,9 +23,17 @@ fn new_job() -> NewJob {
     NewJob::new(Spec::new(JobId::from_uuid(uuid::Uuid::now_v7()), "work", "x".repeat(110)))
 }
 
-async fn fill(store: Arc<PostgresStore>, jobs: usize) -> Outcome {
+/// One of a hundred keys.
+fn with_key(number: usize) -> NewJob {
+    let mut job = new_job();
+    job.spec.needs_mut().limit_key = Some(format!("key {}", number % 100).into());
+    job
+}
+
+async fn fill(store: Arc<PostgresStore>, jobs: usize, keys: bool) -> Outcome {
     for _ in 0..jobs / 1_000 {
-        let jobs = (0..1_000).map(|_| new_job()).collect();
+        let new = |number| if keys { with_key(number) } else { new_job() };
+        let jobs = (0..1_000).map(new).collect();
         store.submit(Submit { jobs, atomic: true }).await?;
     }
     Ok(())
@@ -90,13 +98,18 @@ async fn main() -> Outcome {
     // A limit that leaves room for all of them: what it costs is the lock and the count (H5).
     let roomy: Arc<[RunLimit]> =
         [RunLimit { concurrency: Some(1_000_000), ..RunLimit::of_queue("default") }].into();
-    for (what, limits) in [
-        ("claim and finish, batches of 500", Arc::default()),
-        ("the same under a limit", roomy.clone()),
-        ("the first again", Arc::default()),
-        ("the second again", roomy),
+    // The same for each of a hundred keys, which take turns.
+    let by_key: Arc<[RunLimit]> =
+        [RunLimit { by: CountBy::Key, concurrency: Some(1_000_000), ..RunLimit::new("key") }].into();
+    for (what, limits, keys) in [
+        ("claim and finish, batches of 500", Arc::default(), false),
+        ("the same under a limit", roomy.clone(), false),
+        ("the same with a hundred keys", by_key.clone(), true),
+        ("the first again", Arc::default(), false),
+        ("the second again", roomy, false),
+        ("the third again", by_key, true),
     ] {
-        let fillers = (0..2).map(|_| fill(store.clone(), jobs / 2)).collect();
+        let fillers = (0..2).map(|_| fill(store.clone(), jobs / 2, keys)).collect();
         time("bulk submit, 2 tasks of 1,000", jobs, fillers).await?;
         let drains = (1..=workers).map(|number| drain(store.clone(), number, limits.clone())).collect();
         time(what, jobs, drains).await?;

@@ -7,7 +7,7 @@ use backstop_core::Timestamp;
 use backstop_sql::claim::{ClaimSteps, FoundInRooms, FoundJobs, Room, save, take_all};
 use backstop_sql::decode::LANE_COLUMN;
 use backstop_sql::load::{meet_lanes, read_folded};
-use backstop_sql::turns::TurnLane;
+use backstop_sql::sharing::TurnLane;
 use backstop_sql::{Pending, Query, Row, Session, Shared, SqlFailure, Transaction, Value, run_limits};
 use backstop_store::{Claim, ClaimQueue, Claimed, Error, Peek};
 

@@ -8,7 +8,7 @@ use backstop_core::job::{Spec, State};
 use backstop_core::run_limit::{RunLimit, RunRooms};
 use backstop_core::{Fence, JobId, Timestamp, WorkerId};
 use backstop_store::run_limits::{ClaimPart, part_queues};
-use backstop_store::turns::{self, TurnInput, TurnPlan};
+use backstop_store::sharing::{self, TurnInput, TurnPlan};
 use backstop_store::working_set::claim_row::{Slot, shares};
 use backstop_store::working_set::{ClaimRow, LoadedJob, WorkingSet, lane_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob};
@@ -18,9 +18,9 @@ use crate::row::{self, Row};
 use crate::run_limits::LockedLimits;
 use crate::session::Pending;
 use crate::shared::Shared;
+use crate::sharing::{FoundByKey, TurnLane};
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
-use crate::turns::{FoundTurns, TurnLane};
 use crate::value::Value;
 
 /// The queues in pieces in which each is named once: what the first takes must not be seen by the second.
@@ -179,7 +179,7 @@ impl TakenJobs {
         tx: &mut Transaction,
         claim: &Claim,
         queue: &ClaimQueue,
-        (limits, turns): (&mut RunRooms, &mut FoundTurns),
+        (limits, turns): (&mut RunRooms, &mut FoundByKey),
     ) -> Result<(), SqlFailure> {
         let before = self.taken.len();
         let limit = queue.limit.min(ClaimRow::MOST - before);
@@ -231,11 +231,16 @@ impl TakenJobs {
         limits: &mut RunRooms,
     ) -> Result<(), SqlFailure> {
         let now = self.set.as_ref().map(|set| set.now).ok_or_else(row::no_moment)?;
-        let mut turns = FoundTurns::look(tx, claim, lanes, now).await?;
+        let mut turns = FoundByKey::look(tx, claim, lanes, now).await?;
         for queue in queues {
             self.serve_turns(steps, tx, claim, queue, (limits, &mut turns)).await?;
         }
         self.held_until = self.held_until.into_iter().chain(turns.rooms.held_until()).min();
+        // What ended while locks were waited for has made room for these: runs must not seem to meet.
+        let now = tx.now().await?;
+        if let Some(set) = &mut self.set {
+            set.now = now;
+        }
         Ok(())
     }
 
@@ -283,13 +288,13 @@ async fn plan(
     queue: &ClaimQueue,
     last: &str,
     with_plain: bool,
-    (limits, turns): (&mut RunRooms, &mut FoundTurns),
+    (limits, turns): (&mut RunRooms, &mut FoundByKey),
 ) -> Result<TurnPlan, SqlFailure> {
     let (limit, most_sharing) = (queue.limit, queue.start);
     loop {
         let (stacks, rooms, aging) = (turns.of(&queue.queue), &turns.rooms, claim.aging);
         let input = TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms };
-        let plan = turns::plan(&input);
+        let plan = sharing::plan(&input);
         if plan.needs_more.is_empty() {
             return Ok(plan);
         }
@@ -298,7 +303,7 @@ async fn plan(
 }
 
 /// What a claim took.
-pub struct TakenClaim {
+pub struct ClaimedSet {
     set: WorkingSet,
     taken: Vec<TakenJob>,
     held_until: Option<Timestamp>,
@@ -314,7 +319,7 @@ pub async fn take_all(
     tx: &mut Transaction,
     claim: &Claim,
     limits: &mut RunRooms,
-) -> Result<TakenClaim, SqlFailure> {
+) -> Result<ClaimedSet, SqlFailure> {
     let mut jobs = TakenJobs::default();
     for round in rounds(&claim.queues) {
         jobs.serve_round(steps, tx, claim, &round, limits).await?;
@@ -325,7 +330,7 @@ pub async fn take_all(
     }
     let TakenJobs { set, taken, held_until } = jobs;
     let set = set.ok_or_else(row::no_moment)?;
-    Ok(TakenClaim { set, taken, held_until: held_until.into_iter().chain(limits.held_until()).min() })
+    Ok(ClaimedSet { set, taken, held_until: held_until.into_iter().chain(limits.held_until()).min() })
 }
 
 /// A claim as it is stored: its jobs in the order of their ids, in which each is found at once when it ends.
@@ -350,7 +355,7 @@ pub fn row_of(worker: WorkerId, now: Timestamp, mut taken: Vec<TakenJob>) -> Cla
 pub async fn save(
     tx: &mut Transaction,
     worker: WorkerId,
-    TakenClaim { set, taken, held_until }: TakenClaim,
+    ClaimedSet { set, taken, held_until }: ClaimedSet,
     mut first: Vec<Request>,
     limits: &LockedLimits,
 ) -> Result<Claimed, SqlFailure> {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backstop_core::job::Shared;
+use backstop_core::job::SharedResource;
 use backstop_core::run_limit::{CountBy, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedUse};
 use backstop_store::{Claim, Drawer, run_limits};
 
@@ -14,9 +14,9 @@ use crate::columns::Columns;
 use crate::failure::SqlFailure;
 use crate::row::{Row, moment_of};
 use crate::session::Session as _;
+use crate::sharing;
 use crate::statement::{Request, Statement};
 use crate::transaction::Transaction;
-use crate::turns;
 
 /// What the limits of a claim leave room for, and the documents that say what their rates have left.
 pub struct LockedLimits {
@@ -142,16 +142,16 @@ pub(crate) async fn views(
     let counts = tx.ask(ask_counts(limits)).await?;
     let used = counted(counts, limits, &buckets)?;
     let by_key = limits.iter().any(|limit| limit.by == CountBy::Key);
-    let keys = turns::held(tx, by_key.then(turns::all_keys)).await?;
-    let pools = limits.iter().filter(|limit| limit.permits.is_some()).map(|limit| turns::pool(&limit.name));
-    let pools = turns::held(tx, pools.collect::<Vec<_>>()).await?;
+    let keys = sharing::held(tx, by_key.then(sharing::all_keys)).await?;
+    let pools = limits.iter().filter(|limit| limit.permits.is_some()).map(|limit| sharing::pool(&limit.name));
+    let pools = sharing::held(tx, pools.collect::<Vec<_>>()).await?;
     let view = |(limit, (mut used, mut pending)): (&RunLimit, (RunUse, u64))| {
         if !limit.counts_all() {
             let counts = |one: &SharedUse| limit.by == CountBy::Key && limit.covers(&one.queue, &one.kind);
             used.running = keys.iter().filter(|(_, one)| counts(one)).map(|(_, one)| one.amount).sum();
             pending = 0;
         }
-        let of_pool = pools.iter().filter(|(pool, _)| *pool == Shared::Pool(limit.name.clone()));
+        let of_pool = pools.iter().filter(|(pool, _)| *pool == SharedResource::Pool(limit.name.clone()));
         used.permits = of_pool.map(|(_, one)| one.amount).sum();
         RunLimitView { limit: limit.clone(), used, pending, now }
     };

@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::connection::Backend;
 use crate::hold::Context;
 use crate::lanes::Lanes;
-use crate::turns::TurnMemory;
+use crate::turn_memory::TurnMemory;
 use crate::value::Value;
 
 /// How a store is to behave.

@@ -90,8 +90,8 @@ pub enum Statement {
     DocumentBodies,
     /// Rows `queue, kind`, each of which may be empty for all: both, and `running, pending` (H5).
     RunCounts,
-    /// Rows `lane, from, to, keys, heads, moment`: of so many keys of a lane between two bounds, `lane, key, run_at, id`
-    /// of the first due jobs, so many of each, and its extras (H5).
+    /// Rows `lane, from, to, keys, heads, moment`: of so many keys of a lane between two bounds, `lane, key, run_at,
+    /// id` of the first due jobs, so many of each, and its extras (H5).
     FirstTurns,
     /// Rows `lane, key, heads, moment`: `lane, key, run_at, id` of the first due jobs of keys.
     MoreTurns,

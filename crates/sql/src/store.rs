@@ -30,8 +30,8 @@ use crate::server::Server;
 use crate::shared::Shared;
 use crate::transaction::{Call, Transaction};
 use crate::{
-    archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, run_limits, submit,
-    turns, worker,
+    archive, document, duty, fence, finish, incident, lines, list, operate, purge, query, run_limits,
+    sharing, submit, worker,
 };
 
 /// What a renewal may take at least, however short the lease is.
@@ -419,7 +419,7 @@ impl InspectStore for ServerStore {
         let asked = Arc::new((jobs, limits));
         self.read(move |tx| {
             let asked = asked.clone();
-            Box::pin(async move { turns::holds(tx, &asked.0, &asked.1).await })
+            Box::pin(async move { sharing::holds(tx, &asked.0, &asked.1).await })
         })
     }
 

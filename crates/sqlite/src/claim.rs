@@ -11,7 +11,7 @@ use std::sync::Arc;
 use backstop_core::job::{Stale, StoredJob};
 use backstop_core::run_limit::{RunLimit, RunRooms, SharedRooms, SharingJob};
 use backstop_core::{Fence, JobId, Lease, Timestamp, event};
-use backstop_store::turns::{TurnInput, TurnPlan, TurnStack, plan as turns_of};
+use backstop_store::sharing::{KeyedJobs, TurnInput, TurnPlan, plan as turns_of};
 use backstop_store::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 use rusqlite::{Connection, params};
 
@@ -20,9 +20,9 @@ use crate::fence;
 use crate::lanes::LaneCache;
 use crate::rows::{self, LaneRow, StateRow};
 use crate::run_limits;
+use crate::sharing;
 use crate::sql;
 use crate::transaction::{WriteTransaction, stale};
-use crate::turns;
 use crate::worker::LiveWorkers;
 
 /// Takes due jobs for a worker.
@@ -77,10 +77,10 @@ impl Taking<'_> {
         }
         tx.write_updates()?;
         let last = tx.turns.of(&wanted.queue);
-        let mut stacks = turns::look(tx.conn, tx.now, &sharing, &last)?;
+        let mut stacks = sharing::look(tx.conn, tx.now, &sharing, &last)?;
         let limits: Vec<RunLimit> = self.claim.sharing_limits().cloned().collect();
-        let jobs: Vec<SharingJob> = stacks.iter().map(TurnStack::job).collect();
-        let rooms = turns::rooms(tx.conn, tx.lanes, &limits, &jobs, tx.now)?;
+        let jobs: Vec<SharingJob> = stacks.iter().map(KeyedJobs::job).collect();
+        let rooms = sharing::rooms(tx.conn, tx.lanes, &limits, &jobs, tx.now)?;
         let first = self.plan(tx, &mut stacks, &last, &room, true, &rooms)?;
         room.to_start -= first.jobs.len();
         self.take_plain(tx, &plain, first.plain, &mut room)?;
@@ -94,7 +94,7 @@ impl Taking<'_> {
             let (stored, job) = tx.load(seq)?;
             self.take_next(tx, stored, job, &mut room)?;
         }
-        turns::keep(tx.conn, &rest.rooms)?;
+        sharing::keep(tx.conn, &rest.rooms)?;
         if let Some(last) = if by_plan { &first.last } else { &rest.last } {
             tx.turns.note(&wanted.queue, last);
         }
@@ -107,7 +107,7 @@ impl Taking<'_> {
     fn plan(
         &self,
         tx: &WriteTransaction<'_>,
-        stacks: &mut [TurnStack],
+        stacks: &mut [KeyedJobs],
         last: &str,
         room: &QueueRoom,
         with_plain: bool,
@@ -123,7 +123,7 @@ impl Taking<'_> {
             }
             for (place, wanted) in &plan.needs_more {
                 let stack = &mut stacks[*place];
-                stack.heads = turns::heads(tx.conn, tx.now, stack.lane, &stack.key, *wanted)?;
+                stack.heads = sharing::heads(tx.conn, tx.now, stack.lane, &stack.key, *wanted)?;
                 stack.more = stack.heads.len() == *wanted;
             }
         }

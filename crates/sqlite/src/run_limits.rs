@@ -1,7 +1,7 @@
 //! Limits on runs (H5): what they leave room for, and what is used of them. One writer at a time needs no lock.
 
 use backstop_core::Timestamp;
-use backstop_core::job::Shared;
+use backstop_core::job::SharedResource;
 use backstop_core::run_limit::{CountBy, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse};
 use backstop_store::{Claim, Drawer, run_limits};
 use rusqlite::{Connection, params};
@@ -40,7 +40,7 @@ fn permits(conn: &Connection, limit: &RunLimit) -> Result<u64, SqliteFailure> {
     if limit.permits.is_none() {
         return Ok(0);
     }
-    let pool = Shared::Pool(limit.name.clone()).text();
+    let pool = SharedResource::Pool(limit.name.clone()).text();
     let held: Option<i64> = rows::value(&mut *conn.prepare_cached(sql::POOL_HELD)?, [pool])?;
     Ok(u64::try_from(held.unwrap_or_default()).unwrap_or_default())
 }

@@ -178,8 +178,8 @@ pub(crate) const TURN_NEXT_KEY: &str =
 pub(crate) const TURN_HEADS: &str = "SELECT t.run_at, t.id FROM backstop_turn t CROSS JOIN backstop_state s \
      ON s.seq = t.seq WHERE t.lane = ?1 AND t.key = ?2 AND t.run_at <= ?3 AND s.status = 1 AND s.run_at = t.run_at \
      AND (s.expires_at IS NULL OR s.expires_at >= ?3) ORDER BY t.run_at, t.id LIMIT ?4";
-pub(crate) const JOB_PAPERS: &str = "SELECT papers FROM backstop_job WHERE seq = ?1";
-pub(crate) const PAPERS_BY_ID: &str = "SELECT j.papers FROM backstop_state s JOIN backstop_job j ON j.seq = s.seq \
+pub(crate) const JOB_EXTRAS: &str = "SELECT papers FROM backstop_job WHERE seq = ?1";
+pub(crate) const EXTRAS_BY_ID: &str = "SELECT j.papers FROM backstop_state s JOIN backstop_job j ON j.seq = s.seq \
      WHERE s.id = ?1";
 pub(crate) const PERMIT_INSERT: &str =
     "INSERT OR REPLACE INTO backstop_permit (shared, id, lane, amount) VALUES (?1, ?2, ?3, ?4)";

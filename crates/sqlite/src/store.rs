@@ -30,7 +30,7 @@ use crate::transaction::WriteTransaction;
 use crate::writer::Writer;
 use crate::{
     archive, check, claim, document, duty, fence, finish, incident, lines, open, operate, purge, queue,
-    run_limits, submit, turns, worker,
+    run_limits, sharing, submit, worker,
 };
 
 /// A store in one SQLite file.
@@ -311,7 +311,7 @@ impl InspectStore for SqliteStore {
         limits: Vec<RunLimit>,
     ) -> Answer<'_, Vec<Option<SharedHold>>> {
         self.read(move |snapshot| {
-            let rooms = turns::rooms(snapshot.conn, snapshot.lanes, &limits, &jobs, snapshot.now)?;
+            let rooms = sharing::rooms(snapshot.conn, snapshot.lanes, &limits, &jobs, snapshot.now)?;
             Ok(jobs.iter().map(|job| rooms.hold(&job.queue, &job.kind, &job.needs)).collect())
         })
     }

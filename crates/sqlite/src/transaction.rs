@@ -12,7 +12,7 @@ use backstop_core::job::{
     Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
-use backstop_store::turns::LastTurns;
+use backstop_store::sharing::LastTurn;
 use backstop_store::working_set::{Fences, Wants};
 use backstop_store::{Drawer, Error};
 use rusqlite::{CachedStatement, Connection, params};
@@ -22,9 +22,9 @@ use crate::held_records::HeldRecords;
 use crate::lanes::LaneCache;
 use crate::lines;
 use crate::rows::{self, StateRow};
+use crate::sharing;
 use crate::sql;
 use crate::tally::{IncidentTally, LaneTally};
-use crate::turns;
 use crate::update_batch::{RecordChange, UpdateBatch};
 
 /// What is told once the transaction is committed.
@@ -67,7 +67,7 @@ pub(crate) struct WriterCache {
     lanes: LaneCache,
     held: HeldRecords,
     fences: Arc<Fences>,
-    turns: LastTurns,
+    turns: LastTurn,
 }
 
 impl WriterCache {
@@ -100,7 +100,7 @@ pub(crate) struct WriteTransaction<'c> {
     /// What is known of the counter of fences.
     pub(crate) fences: Arc<Fences>,
     /// Whose turn was the last one in each queue (H5).
-    pub(crate) turns: &'c LastTurns,
+    pub(crate) turns: &'c LastTurn,
     counts: LaneTally,
     pub(crate) incidents: IncidentTally,
     /// Records that are saved and not yet written.
@@ -227,7 +227,7 @@ impl<'c> WriteTransaction<'c> {
         self.counts.moved(stored.lane, before.state, record.state);
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
-        turns::follow(self, stored, before)?;
+        sharing::follow(self, stored, before)?;
         lines::follow(self, stored, before)
     }
 
@@ -251,7 +251,7 @@ impl<'c> WriteTransaction<'c> {
             self.conn.prepare_cached(sql::IDEMPOTENCY_INSERT)?.execute(params![key, spec.id.as_bytes()])?;
         }
         lines::join(self, spec)?;
-        turns::join(self.conn, seq, lane, spec.id, spec.needs.as_deref(), &record)?;
+        sharing::join(self.conn, seq, lane, spec.id, spec.needs.as_deref(), &record)?;
         self.counts.arrived(lane, record.state);
         self.news.work_arrived = true;
         let now = self.now;

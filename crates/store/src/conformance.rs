@@ -37,10 +37,10 @@ pub mod purge;
 pub mod query;
 pub mod run;
 pub mod run_limits;
+pub mod sharing;
 pub mod submit;
 pub mod summary;
 pub mod text;
-pub mod turns;
 pub mod workers;
 
 mod build;
@@ -351,7 +351,7 @@ macro_rules! conformance {
                 limits_show_what_is_used_of_them
                 a_look_tells_the_revision_of_limits
             ]
-            turns: [
+            sharing: [
                 each_key_has_its_own_room
                 each_key_has_its_own_rate
                 one_run_of_a_name_at_a_time

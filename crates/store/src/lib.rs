@@ -9,7 +9,7 @@
 //! - [`submit`], [`claim`], [`finish`], [`worker`], [`duty`], [`mod@line`], [`query`]: what the verbs take and answer.
 //! - [`document`]: small documents of the engine's own, changed together with jobs. `admission`: what queues let in, as
 //!   one of them.
-//! - [`run_limits`], [`turns`]: limits on runs, and how jobs that share something are taken.
+//! - [`run_limits`], [`sharing`]: limits on runs, and how jobs that share something are taken.
 //! - [`clock`], [`observer`], [`error`]: time, hints and events, and what can go wrong.
 //! - [`versions`], [`encryption`]: what stores on database servers have in common before the first transaction.
 //! - [`working_set`]: one transaction of a store that works in sets, for the stores on database servers.
@@ -35,9 +35,9 @@ pub mod observer;
 pub mod query;
 pub mod retire;
 pub mod run_limits;
+pub mod sharing;
 pub mod show;
 pub mod submit;
-pub mod turns;
 pub mod versions;
 pub mod worker;
 pub mod working_set;

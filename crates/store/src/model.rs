@@ -41,8 +41,8 @@ use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use self::tables::{ModelCommit, Tables};
+use crate::sharing::LastTurn;
 use crate::show::{PauseNote, queue_page};
-use crate::turns::LastTurns;
 use crate::{
     Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
     Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, Level,
@@ -72,7 +72,7 @@ impl ModelStore {
 
     /// Forgets what the process of another store forgets when it is started again: whose turn was the last one (H5).
     pub fn restart(&self) {
-        self.lock().tables.turns = LastTurns::default();
+        self.lock().tables.turns = LastTurn::default();
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

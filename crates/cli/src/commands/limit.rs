@@ -99,7 +99,11 @@ fn allows(limit: &LimitJson) -> String {
     let at_once = limit.concurrency.map(|count| format!("{count} at once"));
     let starts = limit.rate.map(rate::shown);
     let permits = limit.permits.map(|count| format!("{count} permits"));
-    let weights = (!limit.weights.is_empty()).then(|| format!("weights of {} keys", limit.weights.len()));
+    let weights = match limit.weights.len() {
+        0 => None,
+        1 => Some("weights of 1 key".to_owned()),
+        count => Some(format!("weights of {count} keys")),
+    };
     at_once.into_iter().chain(starts).chain(permits).chain(weights).collect::<Vec<_>>().join(", ")
 }
 

@@ -198,7 +198,7 @@ fn limits_on_runs_are_read_beside_those_on_jobs() {
         ),
         ("[limits.a]\npermits = 0", "give between 1 and 1000000, or delete the pool"),
         ("[limits.a]\npermits = 2\nqueue = 'mail'", "a pool is for all jobs that ask for its permits"),
-        ("[limits.a]\nconcurrency = 2\nby = 'tenant'", "all, key"),
+        ("[limits.a]\nconcurrency = 2\nby = 'tenant'", "must be one of \"all\", \"key\""),
         ("[limits.a]\nrate = '0/s'", "a count of 0 would let nothing start"),
         ("[queues.mail]\nrate = '0/s'", "a count of 0 would let nothing start"),
         ("[limits.a]\nrate = '5'", "so many in a time, such as \"100/1m\" or \"5/s\""),

@@ -54,10 +54,11 @@ fn limits_are_set_listed_and_deleted() {
 fn keys_names_and_pools_are_said_on_the_command_line() {
     // H5, H6, H7
     let program = Program::new();
+    program.enqueue(&["mail"]);
     program
         .run(&["limit", "set", "customer", "--by-key", "--concurrency", "2", "--weight", "acme=3"])
         .exits(0)
-        .says(&["limit `customer` set", "2 at once, weights of 1 keys for each key of all jobs"]);
+        .says(&["limit `customer` set", "2 at once, weights of 1 key for each key of all jobs"]);
     program.run(&["limit", "set", "cards", "--permits", "3"]).exits(0).says(&["3 permits"]);
     program.run(&["limit", "list"]).exits(0).says(&[
         "each key of all jobs",

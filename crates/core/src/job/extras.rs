@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Provenance, RunNeeds, Spec};
+use super::{Provenance, SharingNeeds, Spec};
 
 /// The column `papers` of a stored job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct JobExtras {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ordering_key: Option<Arc<str>>,
     #[serde(flatten)]
-    needs: RunNeeds,
+    needs: SharingNeeds,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dependency: Option<Arc<str>>,
 }
@@ -41,7 +41,7 @@ impl JobExtras {
 
     /// What a job shares, out of its extras as text; nothing where they cannot be read.
     #[must_use]
-    pub fn needs_in(text: &str) -> RunNeeds {
+    pub fn needs_in(text: &str) -> SharingNeeds {
         serde_json::from_str::<Self>(text).map(|extras| extras.needs).unwrap_or_default()
     }
 
@@ -75,7 +75,7 @@ mod tests {
         let mut sharing = traced.clone();
         sharing.needs_mut().limit_key = Some("tenant 7".into());
         let mut everything = plain.clone();
-        *everything.needs_mut() = RunNeeds {
+        *everything.needs_mut() = SharingNeeds {
             limit_key: Some("tenant 7".into()),
             single_instance: Some("nightly".into()),
             permits: [("gpu".into(), 2)].into(),

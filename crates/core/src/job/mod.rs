@@ -42,7 +42,7 @@ pub use followed::read_document;
 pub use ledger::Attempt;
 pub use marks::{ALERT_WINDOW, AlertMark, InvalidPlanId, Marks, PlanId};
 pub use masked::{Mask, Masking};
-pub use needs::{MOST_PERMITS, MOST_POOLS, RunNeeds, Shared};
+pub use needs::{MOST_PERMITS, MOST_POOLS, SharedResource, SharingNeeds};
 pub use policy::Policy;
 pub use priority::{Aging, Priority, UnknownPriority};
 pub use provenance::{Provenance, Signature, is_trace_parent};

@@ -7,9 +7,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Spec;
-use crate::admit;
-use crate::limits::Limits;
-use crate::refusal::Refusal;
 
 /// Pools that one job can take permits of.
 pub const MOST_POOLS: usize = 8;
@@ -22,7 +19,7 @@ const PART: char = '\u{1}';
 
 /// What a job shares with others while it runs. Most jobs share nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunNeeds {
+pub struct SharingNeeds {
     /// What limits by key count; such jobs take turns by it (H5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_key: Option<Arc<str>>,
@@ -36,7 +33,7 @@ pub struct RunNeeds {
 
 /// Something that is counted while jobs run that need it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Shared {
+pub enum SharedResource {
     /// Runs of a limit key.
     Key(Arc<str>),
     /// The one run of a name.
@@ -45,7 +42,7 @@ pub enum Shared {
     Pool(Arc<str>),
 }
 
-impl Shared {
+impl SharedResource {
     /// As stores keep it.
     #[must_use]
     pub fn text(&self) -> String {
@@ -56,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Reads what [`Shared::text`] wrote; none for anything else.
+    /// Reads what [`SharedResource::text`] wrote; none for anything else.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let (what, name) = text.split_once(' ')?;
@@ -69,7 +66,7 @@ impl Shared {
     }
 }
 
-impl RunNeeds {
+impl SharingNeeds {
     /// True when it shares nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -77,10 +74,10 @@ impl RunNeeds {
     }
 
     /// All that a run of it is counted by, and how much of it it takes.
-    pub fn shared(&self) -> impl Iterator<Item = (Shared, u32)> {
-        let key = self.limit_key.iter().map(|key| (Shared::Key(key.clone()), 1));
-        let instance = self.single_instance.iter().map(|name| (Shared::Instance(name.clone()), 1));
-        let pools = self.permits.iter().map(|(pool, permits)| (Shared::Pool(pool.clone()), *permits));
+    pub fn shared(&self) -> impl Iterator<Item = (SharedResource, u32)> {
+        let key = self.limit_key.iter().map(|key| (SharedResource::Key(key.clone()), 1));
+        let instance = self.single_instance.iter().map(|name| (SharedResource::Instance(name.clone()), 1));
+        let pools = self.permits.iter().map(|(pool, permits)| (SharedResource::Pool(pool.clone()), *permits));
         key.chain(instance).chain(pools)
     }
 
@@ -102,7 +99,7 @@ impl RunNeeds {
         }
         // Names may be long and many; two that meet by chance in 64 bits would wait for each other, and nothing else.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let rest = RunNeeds { limit_key: None, ..self.clone() };
+        let rest = SharingNeeds { limit_key: None, ..self.clone() };
         for (shared, permits) in rest.shared() {
             for byte in shared.text().bytes().chain([0]).chain(permits.to_be_bytes()) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -110,37 +107,17 @@ impl RunNeeds {
         }
         format!("{key}{PART}{hash:016x}")
     }
-
-    pub(crate) fn check(&self, spec: &Spec, limits: &Limits) -> Result<(), Refusal> {
-        if !self.is_empty() && spec.ordering_key.is_some() {
-            let problem = "a job that waits for its turn in a line cannot wait for a limit as well; give it an \
-                           ordering_key, or a limit_key, a single_instance or permits";
-            return Err(Refusal::invalid("ordering_key", problem));
-        }
-        if self.permits.len() > MOST_POOLS {
-            let (actual, limit) = (self.permits.len(), MOST_POOLS);
-            return Err(Refusal::TooLarge { field: "permits", actual, limit, unit: "pools" });
-        }
-        for (pool, permits) in &self.permits {
-            admit::name("permits", pool, limits)?;
-            if *permits == 0 || *permits > MOST_PERMITS {
-                let problem = format!("{permits} of {pool:?}: give between 1 and {MOST_PERMITS}");
-                return Err(Refusal::invalid("permits", problem));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Spec {
     /// Under what it waits among jobs that share; none when it shares nothing.
     #[must_use]
     pub fn turn_key(&self) -> Option<String> {
-        self.needs.as_deref().map(RunNeeds::turn_key)
+        self.needs.as_deref().map(SharingNeeds::turn_key)
     }
 
     /// The needs, to write something into them.
-    pub fn needs_mut(&mut self) -> &mut RunNeeds {
+    pub fn needs_mut(&mut self) -> &mut SharingNeeds {
         self.needs.get_or_insert_default()
     }
 }
@@ -149,8 +126,8 @@ impl Spec {
 mod tests {
     use super::*;
 
-    fn needs(key: Option<&str>, instance: Option<&str>, permits: &[(&str, u32)]) -> RunNeeds {
-        RunNeeds {
+    fn needs(key: Option<&str>, instance: Option<&str>, permits: &[(&str, u32)]) -> SharingNeeds {
+        SharingNeeds {
             limit_key: key.map(Into::into),
             single_instance: instance.map(Into::into),
             permits: permits.iter().map(|(pool, permits)| ((*pool).into(), *permits)).collect(),
@@ -175,9 +152,9 @@ mod tests {
                 assert_eq!(one.turn_key() == other.turn_key(), place == other_place, "{one:?} {other:?}");
             }
         }
-        assert_eq!(RunNeeds::sharer(&all[0].turn_key()), "a");
-        assert_eq!(RunNeeds::sharer(&all[2].turn_key()), "a", "whatever else its jobs need");
-        assert_ne!(RunNeeds::sharer(&all[3].turn_key()), RunNeeds::sharer(&all[4].turn_key()));
+        assert_eq!(SharingNeeds::sharer(&all[0].turn_key()), "a");
+        assert_eq!(SharingNeeds::sharer(&all[2].turn_key()), "a", "whatever else its jobs need");
+        assert_ne!(SharingNeeds::sharer(&all[3].turn_key()), SharingNeeds::sharer(&all[4].turn_key()));
     }
 
     #[test]
@@ -187,8 +164,8 @@ mod tests {
         let shared: Vec<_> = needs.shared().collect();
         assert_eq!(shared.len(), 3);
         for (one, _) in shared {
-            assert_eq!(Shared::from_text(&one.text()), Some(one));
+            assert_eq!(SharedResource::from_text(&one.text()), Some(one));
         }
-        assert_eq!(Shared::from_text("other x"), None);
+        assert_eq!(SharedResource::from_text("other x"), None);
     }
 }

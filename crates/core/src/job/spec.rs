@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FiredBy, Policy, Priority, Provenance, RunNeeds, Signature};
+use super::{FiredBy, Policy, Priority, Provenance, SharingNeeds, Signature};
 use crate::depth::DepthLimit;
 use crate::id::JobId;
 use crate::time::Timestamp;
@@ -40,7 +40,7 @@ pub struct Spec {
     pub ordering_key: Option<Arc<str>>,
     /// What it shares with others while it runs (H5, H6); never an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub needs: Option<Box<RunNeeds>>,
+    pub needs: Option<Box<SharingNeeds>>,
     /// What it needs that may be away, in place of what its kind needs (H1, H3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<Arc<str>>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{CountBy, RunBucket, RunLimit};
 use crate::id::JobId;
-use crate::job::{RunNeeds, Shared, Spec, WaitDetail, WaitReason};
+use crate::job::{SharedResource, SharingNeeds, Spec, WaitDetail, WaitReason};
 use crate::time::Timestamp;
 
 /// What runs of one queue and kind hold of something shared.
@@ -49,7 +49,7 @@ pub struct SharingJob {
     /// Its kind.
     pub kind: Arc<str>,
     /// What it needs.
-    pub needs: RunNeeds,
+    pub needs: SharingNeeds,
 }
 
 impl SharingJob {
@@ -69,7 +69,7 @@ pub type KeyBucket = (Arc<str>, Arc<str>);
 pub struct SharedRooms {
     now: Timestamp,
     limits: Vec<RunLimit>,
-    used: HashMap<Shared, Vec<SharedUse>>,
+    used: HashMap<SharedResource, Vec<SharedUse>>,
     buckets: HashMap<KeyBucket, RunBucket>,
     spent: BTreeMap<KeyBucket, RunBucket>,
     held: Option<Timestamp>,
@@ -80,7 +80,7 @@ impl SharedRooms {
     #[must_use]
     pub fn new(
         limits: impl IntoIterator<Item = RunLimit>,
-        used: HashMap<Shared, Vec<SharedUse>>,
+        used: HashMap<SharedResource, Vec<SharedUse>>,
         buckets: HashMap<KeyBucket, RunBucket>,
         now: Timestamp,
     ) -> Self {
@@ -94,14 +94,14 @@ impl SharedRooms {
         limits: &'a [RunLimit],
         queue: &'a str,
         kind: &'a str,
-        needs: &'a RunNeeds,
+        needs: &'a SharingNeeds,
     ) -> impl Iterator<Item = (&'a RunLimit, Arc<str>)> {
         let by_key = |limit: &&RunLimit| limit.by == CountBy::Key && limit.covers(queue, kind);
         let key = needs.limit_key.clone();
         limits.iter().filter(by_key).filter_map(move |limit| Some((limit, key.clone()?)))
     }
 
-    fn amount(&self, shared: &Shared, counts: impl Fn(&SharedUse) -> bool) -> u64 {
+    fn amount(&self, shared: &SharedResource, counts: impl Fn(&SharedUse) -> bool) -> u64 {
         let used = self.used.get(shared).map(Vec::as_slice).unwrap_or_default();
         used.iter().filter(|one| counts(one)).map(|one| one.amount).sum()
     }
@@ -112,16 +112,16 @@ impl SharedRooms {
     }
 
     /// Held until a run ends.
-    fn held(&self, reason: WaitReason, name: &Arc<str>, shared: &Shared) -> SharedHold {
+    fn held(&self, reason: WaitReason, name: &Arc<str>, shared: &SharedResource) -> SharedHold {
         let holder = self.used.get(shared).and_then(|used| used.first()).map(|one| one.job);
         SharedHold { reason, name: name.clone(), until: None, holder }
     }
 
     /// What keeps a job with these needs from starting; none when there is room for it.
     #[must_use]
-    pub fn hold(&self, queue: &str, kind: &str, needs: &RunNeeds) -> Option<SharedHold> {
+    pub fn hold(&self, queue: &str, kind: &str, needs: &SharingNeeds) -> Option<SharedHold> {
         for (limit, key) in Self::buckets_of(&self.limits, queue, kind, needs) {
-            let shared = Shared::Key(key.clone());
+            let shared = SharedResource::Key(key.clone());
             let running = || self.amount(&shared, |one| limit.covers(&one.queue, &one.kind));
             if limit.concurrency.is_some_and(|most| running() >= most) {
                 return Some(self.held(WaitReason::Concurrency, &limit.name, &shared));
@@ -137,10 +137,10 @@ impl SharedRooms {
         }
         for (shared, amount) in needs.shared() {
             match &shared {
-                Shared::Instance(name) if self.amount(&shared, |_| true) > 0 => {
+                SharedResource::Instance(name) if self.amount(&shared, |_| true) > 0 => {
                     return Some(self.held(WaitReason::SingleInstance, name, &shared));
                 }
-                Shared::Pool(name) => {
+                SharedResource::Pool(name) => {
                     // A pool that nobody has made has no permits: what was meant to be kept apart stays apart.
                     let pool =
                         self.limits.iter().find(|limit| limit.permits.is_some() && limit.name == *name);
@@ -166,7 +166,7 @@ impl SharedRooms {
     }
 
     /// Notes that a job was taken.
-    pub fn take(&mut self, queue: &Arc<str>, kind: &Arc<str>, needs: &RunNeeds, job: JobId) {
+    pub fn take(&mut self, queue: &Arc<str>, kind: &Arc<str>, needs: &SharingNeeds, job: JobId) {
         let limits = std::mem::take(&mut self.limits);
         for (limit, key) in Self::buckets_of(&limits, queue, kind, needs) {
             if let Some(rate) = limit.rate {
@@ -184,7 +184,7 @@ impl SharedRooms {
 
     /// How many jobs of a key may start when its turn comes.
     #[must_use]
-    pub fn weight(&self, queue: &str, kind: &str, needs: &RunNeeds) -> u32 {
+    pub fn weight(&self, queue: &str, kind: &str, needs: &SharingNeeds) -> u32 {
         let weight = |(limit, key): (&RunLimit, Arc<str>)| limit.weights.get(&key).copied();
         Self::buckets_of(&self.limits, queue, kind, needs).find_map(weight).unwrap_or(1)
     }
@@ -212,8 +212,8 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
     const JOB: JobId = JobId::from_u128(7);
 
-    fn key(key: &str) -> RunNeeds {
-        RunNeeds { limit_key: Some(key.into()), ..RunNeeds::default() }
+    fn key(key: &str) -> SharingNeeds {
+        SharingNeeds { limit_key: Some(key.into()), ..SharingNeeds::default() }
     }
 
     fn by_key(name: &str) -> RunLimit {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!((hold.reason, &*hold.name, hold.until), (WaitReason::Concurrency, "two", None));
         assert_eq!(rooms.hold(&mail, &kind, &key("b")), None, "another key");
         assert_eq!(rooms.hold(&web, &kind, &key("a")), None, "another queue");
-        assert_eq!(rooms.hold(&mail, &kind, &RunNeeds::default()), None, "no key");
+        assert_eq!(rooms.hold(&mail, &kind, &SharingNeeds::default()), None, "no key");
     }
 
     #[test]
@@ -261,11 +261,13 @@ mod tests {
         // H5, H6
         let mut rooms = rooms(vec![RunLimit { permits: Some(3), ..RunLimit::new("gpu") }]);
         let (queue, kind): (Arc<str>, Arc<str>) = ("q".into(), "k".into());
-        let single = RunNeeds { single_instance: Some("nightly".into()), ..RunNeeds::default() };
-        let gpus = |count| RunNeeds { permits: [("gpu".into(), count)].into(), ..RunNeeds::default() };
-        let lost = RunNeeds { permits: [("typo".into(), 1)].into(), ..RunNeeds::default() };
-        let reason =
-            |rooms: &SharedRooms, needs: &RunNeeds| rooms.hold(&queue, &kind, needs).map(|hold| hold.reason);
+        let single = SharingNeeds { single_instance: Some("nightly".into()), ..SharingNeeds::default() };
+        let gpus =
+            |count| SharingNeeds { permits: [("gpu".into(), count)].into(), ..SharingNeeds::default() };
+        let lost = SharingNeeds { permits: [("typo".into(), 1)].into(), ..SharingNeeds::default() };
+        let reason = |rooms: &SharedRooms, needs: &SharingNeeds| {
+            rooms.hold(&queue, &kind, needs).map(|hold| hold.reason)
+        };
         assert_eq!(reason(&rooms, &single), None);
         rooms.take(&queue, &kind, &single, JOB);
         assert_eq!(reason(&rooms, &single), Some(WaitReason::SingleInstance));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FORM;
 use crate::failure::{Backoff, Growth, Jitter};
-use crate::job::{Callback, FiredBy, Policy, Provenance, Spec};
+use crate::job::{Callback, FiredBy, Policy, Provenance, SharingNeeds, Spec};
 
 /// Takes bytes, part by part.
 type Put<'p> = &'p mut dyn FnMut(&[u8]);
@@ -66,14 +66,7 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         text("ordering key", put);
         text(key, put);
     }
-    for (shared, permits) in needs.iter().flat_map(|needs| needs.shared()) {
-        text(&shared.text(), put);
-        put(&permits.to_be_bytes());
-    }
-    if let Some(most) = promised.max_deferral {
-        text("max deferral", put);
-        millis(most, put);
-    }
+    sharing(needs.as_deref(), promised, put);
     if let Some(key) = dependency {
         text("dependency", put);
         text(key, put);
@@ -82,6 +75,17 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         text("schedule", put);
         text(name, put);
         put(&fire_time.as_micros().to_be_bytes());
+    }
+}
+
+fn sharing(needs: Option<&SharingNeeds>, promised: &Policy, put: Put<'_>) {
+    for (shared, permits) in needs.iter().flat_map(|needs| needs.shared()) {
+        text(&shared.text(), put);
+        put(&permits.to_be_bytes());
+    }
+    if let Some(most) = promised.max_deferral {
+        text("max deferral", put);
+        millis(most, put);
     }
 }
 

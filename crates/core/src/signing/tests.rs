@@ -49,6 +49,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("queue", |spec| spec.queue = "other/mail".into()),
     ("priority", |spec| spec.priority = Priority::Lowest),
     ("payload", |spec| spec.payload = r#"{"to":"bob"}"#.into()),
+    ("dependency", |spec| spec.dependency = Some("partner".into())),
     ("payload, only its spelling", |spec| spec.payload = r#"{"to": "ann"}"#.into()),
     ("retries", |spec| spec.policy.max_retries += 1),
     ("crashes", |spec| spec.policy.max_crashes += 1),

@@ -4,8 +4,9 @@
 //! up with it: so whoever submits one marks its kind, once, in the store, and jobs of marked kinds are put off one by
 //! one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use backstop_core::job::NewJob;
 use backstop_store::{Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store};
@@ -16,10 +17,15 @@ use super::breakers::FRESH;
 /// Documents that are read at once.
 const PAGE: usize = 500;
 
+/// How soon a mark is tried again that the store did not take.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
 #[derive(Debug, Default)]
 struct KnownKinds {
     read: Option<Instant>,
     kinds: HashSet<Arc<str>>,
+    /// Kinds whose mark the store did not take, and when: whoever may only submit is not asked again with every job.
+    refused: HashMap<Arc<str>, Instant>,
 }
 
 /// Those kinds as this process knows them.
@@ -36,6 +42,12 @@ impl OwnDependencyKinds {
         self.lock().kinds.contains(kind)
     }
 
+    /// True when there is nothing to store of a kind for now.
+    fn is_settled(&self, kind: &str) -> bool {
+        let known = self.lock();
+        known.kinds.contains(kind) || known.refused.get(kind).is_some_and(|at| at.elapsed() < ASK_AGAIN)
+    }
+
     /// Keeps what a job has shown.
     pub(crate) fn learn(&self, kind: &Arc<str>) {
         self.lock().kinds.insert(kind.clone());
@@ -46,7 +58,7 @@ impl OwnDependencyKinds {
     pub(crate) async fn mark(&self, store: &dyn Store, jobs: &[NewJob]) {
         for NewJob { spec, .. } in jobs {
             let kind = &spec.kind;
-            if spec.dependency.is_none() || self.has(kind) {
+            if spec.dependency.is_none() || self.is_settled(kind) {
                 continue;
             }
             let (drawer, key) = (Drawer::OwnDependencies, kind.to_string());
@@ -54,6 +66,7 @@ impl OwnDependencyKinds {
             match store.amend(Amend { edits: vec![edit], ..Amend::default() }).await {
                 Ok(_) => self.learn(kind),
                 Err(error) => {
+                    self.lock().refused.insert(kind.clone(), Instant::now());
                     tracing::warn!(%kind, %error,
                         "cannot store that jobs of this kind name their own dependency: they are held up with their \
                          kind while its circuit is open");

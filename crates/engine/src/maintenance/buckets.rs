@@ -1,5 +1,5 @@
-//! Removes what the rates of limits have left for keys that nobody has used for a while (H5): a bucket that is full again
-//! is as good as none, and there is one for each key.
+//! Removes what the rates of limits have left for keys that nobody has used for a while (H5): a bucket that is full
+//! again is as good as none, and there is one for each key.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Jobs that name what they need, or whose payload does: one that cannot run now is put off by itself (H1, H3).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -270,4 +271,42 @@ async fn pointers_that_lead_nowhere_are_refused_at_the_start() {
     worker.queue("default", 1).start().await.expect("one of several").stop().await;
     let long = Backstop::on(model(), Config::default()).enqueue_raw("call", "{}").dependency("x".repeat(129));
     assert!(long.submit().await.is_err_and(|problem| problem.to_string().contains("dependency")));
+}
+
+/// A store that lets whoever asks submit and nothing else of its own.
+struct SubmitsOnly {
+    inner: Arc<dyn Store>,
+    asked: AtomicU64,
+}
+
+impl backstop_store::Layer for SubmitsOnly {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn amend(&self, _: backstop_store::Amend) -> backstop_store::Answer<'_, backstop_store::Amended> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let problem = "permission denied".to_owned();
+        let error = backstop_store::Error::Unavailable { location: "here".into(), problem, source: None };
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_only_submit_names_dependencies_all_the_same() {
+    // H3
+    let store = model();
+    let narrow = Arc::new(SubmitsOnly { inner: store.clone(), asked: AtomicU64::new(0) });
+    let producer = Backstop::on(narrow.clone(), Config::default());
+    let sites = Sites::new(&["theirs"]);
+    let (engine, worker) = process(&store, &sites).await;
+    let mut jobs = Vec::new();
+    for _ in 0..5 {
+        let job = producer.enqueue_raw("pay", r#"{"bank":"theirs"}"#).dependency("other bank");
+        jobs.push(job.submit().await.expect("admitted").id);
+    }
+    assert_eq!(narrow.asked.load(Ordering::SeqCst), 1, "it is not asked again with every job");
+    pass(3).await;
+    assert_eq!(states(&engine, &jobs).await, [("succeeded", 5)].into());
+    worker.stop().await;
 }

@@ -20,8 +20,8 @@ macro_rules! head {
     };
 }
 
-/// From key to key, however many jobs each of them has. These servers cannot join with the first rows of each: the first
-/// two (`turns::FIRST_HEADS`, which `?5` says) are named one by one.
+/// From key to key, however many jobs each of them has. These servers cannot join with the first rows of each: the
+/// first two (`sharing::FIRST_HEADS`, which `?5` says) are named one by one.
 pub(crate) const FIRST: &str = concat!(
     "WITH RECURSIVE walk (k, n) AS (SELECT (SELECT t.name FROM backstop_turn t FORCE INDEX (PRIMARY) \
      WHERE t.lane = ?1 AND t.name > ?2 AND t.name <= ?3 ORDER BY t.name LIMIT 1), 1 UNION ALL \

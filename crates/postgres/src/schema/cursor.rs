@@ -134,8 +134,8 @@ macro_rules! open_lanes {
 /// `Record::starts_when_claimed` has it. What has expired is passed by, also by the cursors: nobody takes it
 /// any more, and the duty that fails it finds it by another way.
 ///
-/// Jobs that take turns (H5) have lanes of their own, by a mark in their version, and are taken otherwise. A caller that
-/// asks for them gets the lanes where some are due, and nothing else: it decides in a transaction.
+/// Jobs that take turns (H5) have lanes of their own, by a mark in their version, and are taken otherwise. A caller
+/// that asks for them gets the lanes where some are due, and nothing else: it decides in a transaction.
 ///
 /// How many to take from each lane is decided by looking at the heads of all of them without a lock; then each lane
 /// gives that many which nobody else has locked. A lane's future and foreign jobs are never read, nor what lies before
@@ -159,7 +159,7 @@ RETURNS SETOF record VOLATILE ",
     settings!(),
     "AS $take$
 DECLARE
-    due CONSTANT bigint := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
+    due bigint := coalesce(moment, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint);
     live_until CONSTANT bigint := (SELECT w.expires_at FROM backstop.worker w WHERE w.id = worker);
     places bigint[];
     place_rooms bigint[];
@@ -227,6 +227,8 @@ DECLARE
                 THEN decode('0001', 'hex') ELSE decode('0002', 'hex') END, '')
         INTO ids, with_past, of_lanes, all_ids, all_slots
         FROM (SELECT * FROM gone ORDER BY gone.id) g;
+        -- Runs that ended since the statement began may have made room for these: they must not seem to meet.
+        due := coalesce(moment, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
         SELECT jsonb_agg(jsonb_build_array(l.lane, coalesce(r.run_at, due),
             coalesce(r.id, '00000000-0000-0000-0000-000000000000'))) INTO reached
         FROM (SELECT l.* FROM (SELECT l.*, l.lane = ANY (ARRAY(SELECT DISTINCT t FROM unnest(of_lanes) t)) AS gave

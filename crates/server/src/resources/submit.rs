@@ -284,6 +284,8 @@ pub(super) async fn keys_are_own(
         ("correlation_id", &job.correlation_id),
     ];
     for (field, key) in keys {
+        // Schedules know their fires by such keys (W11).
+        names::not_reserved(field, key.as_deref().unwrap_or_default())?;
         names::not_anothers(api, caller, field, key.as_deref(), job.queue.as_deref()).await?;
     }
     if caller.sees_all() {

@@ -80,8 +80,8 @@ pub struct SubmitJob<'a> {
     /// Permits that its run holds, by pool: a limit with permits, of that name (H5).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub permits: BTreeMap<String, u32>,
-    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails as
-    /// `deferral_exhausted` (H7).
+    /// How long it may be kept from running, by limits, an open circuit or endings that charge nothing; then it fails
+    /// as `deferral_exhausted` (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_deferral_ms: Option<u64>,
     /// What it needs that may be away, in place of what its kind needs: the key of its circuit and its health (H1, H3).

@@ -20,6 +20,7 @@ pub async fn every_field_of_a_job_reads_back(w: Fixture) {
         spec.idempotency_key = Some("once".into());
         spec.business_key = Some("order 7".into());
         spec.ordering_key = Some("account 7".into());
+        spec.dependency = Some("partner".into());
         spec.correlation_id = Some("request 9".into());
         spec.tags = vec!["red".into(), "blue".into()];
         spec.params = Some("{\"a\":[1,2]}".into());

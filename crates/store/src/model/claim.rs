@@ -8,7 +8,7 @@ use backstop_core::run_limit::{RunRooms, SharedRooms};
 use backstop_core::{Fence, JobId, Lease, Timestamp};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
-use crate::turns::{self, TurnInput, TurnStack};
+use crate::sharing::{self, KeyedJobs, TurnInput};
 use crate::working_set::{LaneKey, lane_of};
 use crate::{Claim, ClaimQueue, Claimed, ClaimedJob, Drawer, Error, Peek, run_limits};
 
@@ -70,7 +70,7 @@ impl Tables {
         let last = self.turns.of(&wanted.queue);
         let turns = |limit, most_sharing, with_plain, limits: &RunRooms, rooms: &SharedRooms| {
             let (stacks, last, aging) = (&*stacks, &*last, claim.aging);
-            turns::plan(&TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms })
+            sharing::plan(&TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms })
         };
         let first = turns(wanted.limit, wanted.start, true, limits, rooms);
         let to_start = wanted.start - first.jobs.len();
@@ -102,12 +102,12 @@ impl Tables {
     }
 
     /// The due jobs of one queue that share something, by lane and turn key.
-    fn stacks(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<TurnStack> {
-        let mut stacks: BTreeMap<(LaneKey, String), TurnStack> = BTreeMap::new();
+    fn stacks(&self, claim: &Claim, wanted: &ClaimQueue, now: Timestamp) -> Vec<KeyedJobs> {
+        let mut stacks: BTreeMap<(LaneKey, String), KeyedJobs> = BTreeMap::new();
         for (id, row) in self.reach(claim, wanted, now).filter(|(_, row)| row.record.is_due(now)) {
             let (spec, run_at) = (&row.job.spec, row.record.run_at);
             let Some(needs) = &spec.needs else { continue };
-            let stack = stacks.entry((lane_of(spec), needs.turn_key())).or_insert_with(|| TurnStack {
+            let stack = stacks.entry((lane_of(spec), needs.turn_key())).or_insert_with(|| KeyedJobs {
                 lane: 0,
                 queue: spec.queue.clone(),
                 kind: spec.kind.clone(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::Timestamp;
-use backstop_core::job::{Shared, Spec, State};
+use backstop_core::job::{SharedResource, Spec, State};
 use backstop_core::run_limit::{
     CountBy, KeyBucket, RunBucket, RunLimit, RunLimitView, RunRooms, RunUse, SharedHold, SharedRooms,
     SharedUse, SharingJob,
@@ -18,7 +18,7 @@ impl Tables {
     fn used(&self, limit: &RunLimit) -> RunUse {
         let bucket = self.documents.get(&(Drawer::RunBuckets, limit.name.to_string()));
         let bucket = bucket.map(|(_, body)| run_limits::bucket(body)).unwrap_or_default();
-        let held = self.shared_use().remove(&Shared::Pool(limit.name.clone())).unwrap_or_default();
+        let held = self.shared_use().remove(&SharedResource::Pool(limit.name.clone())).unwrap_or_default();
         let permits = held.iter().map(|one| one.amount).sum();
         RunUse { running: self.covered(limit, State::Running), bucket, permits }
     }
@@ -42,8 +42,8 @@ impl Tables {
     }
 
     /// What runs hold of what is shared.
-    fn shared_use(&self) -> HashMap<Shared, Vec<SharedUse>> {
-        let mut used: HashMap<Shared, Vec<SharedUse>> = HashMap::new();
+    fn shared_use(&self) -> HashMap<SharedResource, Vec<SharedUse>> {
+        let mut used: HashMap<SharedResource, Vec<SharedUse>> = HashMap::new();
         for row in self.jobs.values().filter(|row| row.record.state == State::Running) {
             for PermitRow { shared, lane, amount, id } in PermitRow::of(&row.job.spec) {
                 let (queue, kind, amount) = (lane.queue, lane.kind, amount.into());

@@ -11,8 +11,8 @@ use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::lines::ModelLine;
+use crate::sharing::LastTurn;
 use crate::show::PauseNote;
-use crate::turns::LastTurns;
 use crate::working_set::LaneKey;
 use crate::{Archived, Drawer, Duty, Error, Incident, LaneMark, NewWorker, Term};
 
@@ -39,7 +39,7 @@ pub(super) struct Tables {
     pub(super) terms: BTreeMap<Duty, Term>,
     pub(super) incidents: BTreeMap<Fingerprint, Incident>,
     /// Whose turn was the last one in each queue (H5).
-    pub(super) turns: LastTurns,
+    pub(super) turns: LastTurn,
     /// The fence of the latest claim that took something (L5).
     pub(super) latest_fence: i64,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
-use backstop_core::job::{Attempt, Priority, Record, Shared, Spec, State, StoredJob};
+use backstop_core::job::{Attempt, Priority, Record, SharedResource, Spec, State, StoredJob};
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
@@ -25,7 +25,7 @@ pub struct LaneKey {
     pub version: u32,
     /// Their priority.
     pub priority: Priority,
-    /// True when they take turns with others: see [`crate::turns`].
+    /// True when they take turns with others: see [`crate::sharing`].
     pub shares: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct TurnRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitRow {
     /// What it is.
-    pub shared: Shared,
+    pub shared: SharedResource,
     /// The job that runs.
     pub id: JobId,
     /// Its lane.

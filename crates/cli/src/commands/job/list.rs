@@ -81,6 +81,8 @@ fn note(job: &JobJson) -> String {
             WaitReason::OrderingKey => format!("waits for its turn ({})", waiting.key),
             WaitReason::Concurrency | WaitReason::Rate => format!("limit `{}` has no room", waiting.key),
             WaitReason::Circuit => format!("circuit `{}` is open", waiting.key),
+            WaitReason::SingleInstance => format!("another `{}` runs", waiting.key),
+            WaitReason::Permits => format!("pool `{}` has no permits left", waiting.key),
             _ => "waits for code".to_owned(),
         }),
         State::Running => job.progress.as_ref().map(|p| format!("{}% {}", p.percent, p.note)),

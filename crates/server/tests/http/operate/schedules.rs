@@ -114,6 +114,15 @@ async fn a_schedule_that_cannot_be_meant_is_refused() {
 }
 
 #[tokio::test]
+async fn nobody_takes_the_key_of_a_coming_fire() {
+    // W11, L10
+    let harness = played(&[]).await;
+    let key = "backstop.schedule/night/2026-01-01T00:00:00Z";
+    let job = json!({ "kind": "play", "payload": {}, "idempotency_key": key });
+    refused(&harness.json(Method::POST, "/api/v1/jobs", job).await, 422, "reserved_name", None);
+}
+
+#[tokio::test]
 async fn a_schedule_is_about_everybodys_jobs() {
     // E13, W11
     let harness = played(&[]).await;

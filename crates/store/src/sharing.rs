@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use backstop_core::job::{Aging, Priority, RunNeeds};
+use backstop_core::job::{Aging, Priority, SharingNeeds};
 use backstop_core::run_limit::{RunRooms, SharedRooms, SharingJob};
 use backstop_core::{JobId, Timestamp};
 
@@ -25,7 +25,7 @@ pub const LAST_KEY: &str = "\u{10ffff}\u{10ffff}";
 
 /// Due jobs of one lane that need the same.
 #[derive(Debug, Clone)]
-pub struct TurnStack {
+pub struct KeyedJobs {
     /// The number of their lane.
     pub lane: i64,
     /// Their queue.
@@ -37,14 +37,14 @@ pub struct TurnStack {
     /// Their turn key.
     pub key: Arc<str>,
     /// What each of them needs.
-    pub needs: RunNeeds,
+    pub needs: SharingNeeds,
     /// The first of them that were read, the earliest first; never none.
     pub heads: Vec<(Timestamp, JobId)>,
     /// True when there may be more.
     pub more: bool,
 }
 
-impl TurnStack {
+impl KeyedJobs {
     /// One of its jobs, as far as what it shares goes.
     #[must_use]
     pub fn job(&self) -> SharingJob {
@@ -55,9 +55,9 @@ impl TurnStack {
 /// Who had the last turn in each queue, as this process knows. Each process lets keys take turns by itself: together
 /// they give each key as many as any one of them does.
 #[derive(Debug, Default)]
-pub struct LastTurns(Mutex<HashMap<Arc<str>, Arc<str>>>);
+pub struct LastTurn(Mutex<HashMap<Arc<str>, Arc<str>>>);
 
-impl LastTurns {
+impl LastTurn {
     /// Whose turn was the last one in a queue.
     #[must_use]
     pub fn of(&self, queue: &str) -> Arc<str> {
@@ -105,7 +105,7 @@ pub struct TurnPlan {
 #[derive(Debug, Clone, Copy)]
 pub struct TurnInput<'a> {
     /// The stacks of one queue.
-    pub stacks: &'a [TurnStack],
+    pub stacks: &'a [KeyedJobs],
     /// Whose turn was the last one.
     pub last: &'a str,
     /// Jobs to take at most.
@@ -146,7 +146,7 @@ pub fn plan(input: &TurnInput<'_>) -> TurnPlan {
         sharers.insert("", Vec::new());
     }
     for (place, stack) in input.stacks.iter().enumerate() {
-        sharers.entry(RunNeeds::sharer(&stack.key)).or_default().push(place);
+        sharers.entry(SharingNeeds::sharer(&stack.key)).or_default().push(place);
     }
     let after = sharers.iter().filter(|(sharer, _)| **sharer > input.last);
     let before = sharers.iter().filter(|(sharer, _)| **sharer <= input.last);
@@ -271,10 +271,10 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-    fn stack(key: &str, jobs: usize) -> TurnStack {
-        let needs = RunNeeds { limit_key: Some(key.into()), ..RunNeeds::default() };
+    fn stack(key: &str, jobs: usize) -> KeyedJobs {
+        let needs = SharingNeeds { limit_key: Some(key.into()), ..SharingNeeds::default() };
         let head = |number| (NOW, JobId::from_u128(number as u128));
-        TurnStack {
+        KeyedJobs {
             lane: 1,
             queue: "mail".into(),
             kind: "send".into(),
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    fn turns(stacks: &[TurnStack], last: &str, limit: usize, with_plain: bool, by_key: RunLimit) -> TurnPlan {
+    fn turns(stacks: &[KeyedJobs], last: &str, limit: usize, with_plain: bool, by_key: RunLimit) -> TurnPlan {
         let rooms = SharedRooms::new([by_key], HashMap::new(), HashMap::new(), NOW);
         let limits = RunRooms::new([], NOW);
         let (limits, rooms) = (&limits, &rooms);
@@ -294,7 +294,7 @@ mod tests {
         plan(&TurnInput { stacks, last, limit, most_sharing, with_plain, aging, limits, rooms })
     }
 
-    fn keys(stacks: &[TurnStack], plan: &TurnPlan) -> String {
+    fn keys(stacks: &[KeyedJobs], plan: &TurnPlan) -> String {
         plan.jobs.iter().map(|(place, _)| &*stacks[*place].key).collect()
     }
 

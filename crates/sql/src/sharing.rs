@@ -4,14 +4,14 @@
 //! taken out of `ready` unless somebody else has it locked; then it is passed by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use backstop_core::job::{JobExtras, Shared as SharedThing};
+use backstop_core::job::{JobExtras, SharedResource};
 use backstop_core::run_limit::{
     KeyBucket, RunBucket, RunLimit, SharedHold, SharedRooms, SharedUse, SharingJob,
 };
 use backstop_core::{JobId, Timestamp};
-use backstop_store::turns::{FIRST_HEADS, LastTurns, MOST_KEYS, TurnPlan, TurnStack, key_ranges};
+use backstop_store::sharing::{FIRST_HEADS, KeyedJobs, MOST_KEYS, TurnPlan, key_ranges};
 use backstop_store::working_set::{LaneKey, LoadedJob, PermitRow};
 use backstop_store::{Claim, Drawer, run_limits};
 
@@ -26,44 +26,14 @@ use crate::transaction::Transaction;
 /// A lane whose jobs take turns, with its number.
 pub type TurnLane = (i64, LaneKey);
 
-/// What this process remembers of jobs that take turns.
-#[derive(Debug, Default)]
-pub struct TurnMemory {
-    /// Whose turn was the last one in each queue.
-    pub(crate) last: LastTurns,
-    /// Queues where such jobs were due when somebody looked: a hint, for claims that would rather not look.
-    seen: RwLock<HashSet<Arc<str>>>,
-}
-
-impl TurnMemory {
-    /// Notes whether jobs that take turns were due in a queue.
-    pub fn note(&self, queue: &Arc<str>, due: bool) {
-        let known = self.is_due(queue);
-        if known != due {
-            let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-            if due {
-                seen.insert(queue.clone())
-            } else {
-                seen.remove(queue)
-            };
-        }
-    }
-
-    /// True when such jobs were due in a queue the last time.
-    #[must_use]
-    pub fn is_due(&self, queue: &str) -> bool {
-        self.seen.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
-    }
-}
-
 /// What a claim has found under the keys of its queues, and what is left of what is shared.
-pub(crate) struct FoundTurns {
-    stacks: HashMap<Arc<str>, Vec<TurnStack>>,
+pub(crate) struct FoundByKey {
+    stacks: HashMap<Arc<str>, Vec<KeyedJobs>>,
     pub(crate) rooms: SharedRooms,
     now: Timestamp,
 }
 
-impl FoundTurns {
+impl FoundByKey {
     /// Looks under the keys of lanes, and locks what their jobs share.
     pub(crate) async fn look(
         tx: &mut Transaction,
@@ -81,18 +51,18 @@ impl FoundTurns {
         }
         let rows = tx.ask(Statement::FirstTurns.rows(wanted)).await?;
         let lanes: HashMap<i64, LaneKey> = lanes.into_iter().collect();
-        let mut found: BTreeMap<(i64, String), TurnStack> = BTreeMap::new();
+        let mut found: BTreeMap<(i64, String), KeyedJobs> = BTreeMap::new();
         for mut row in rows {
             let (id, key, head) = (row.int()?, row.text()?, (row.moment()?, row.job()?));
-            let papers = row.maybe_text()?;
+            let extras = row.maybe_text()?;
             let Some(lane) = lanes.get(&id) else { continue };
-            let stack = found.entry((id, key.clone())).or_insert_with(|| TurnStack {
+            let stack = found.entry((id, key.clone())).or_insert_with(|| KeyedJobs {
                 lane: id,
                 queue: lane.queue.clone(),
                 kind: lane.kind.clone(),
                 priority: lane.priority,
                 key: key.into(),
-                needs: JobExtras::needs_in(papers.as_deref().unwrap_or_default()),
+                needs: JobExtras::needs_in(extras.as_deref().unwrap_or_default()),
                 heads: Vec::new(),
                 more: false,
             });
@@ -100,12 +70,12 @@ impl FoundTurns {
             stack.heads.sort_unstable();
             stack.more = stack.heads.len() == FIRST_HEADS;
         }
-        let mut stacks: HashMap<Arc<str>, Vec<TurnStack>> = HashMap::new();
+        let mut stacks: HashMap<Arc<str>, Vec<KeyedJobs>> = HashMap::new();
         for stack in found.into_values() {
             stacks.entry(stack.queue.clone()).or_default().push(stack);
         }
         let limits: Vec<RunLimit> = claim.sharing_limits().cloned().collect();
-        let jobs: Vec<SharingJob> = stacks.values().flatten().map(TurnStack::job).collect();
+        let jobs: Vec<SharingJob> = stacks.values().flatten().map(KeyedJobs::job).collect();
         let names = SharedNames::of(&limits, &jobs);
         lock(tx, &names.locks).await?;
         let rooms = names.rooms(tx, limits, now).await?;
@@ -113,7 +83,7 @@ impl FoundTurns {
     }
 
     /// What was found in a queue.
-    pub(crate) fn of(&self, queue: &str) -> &[TurnStack] {
+    pub(crate) fn of(&self, queue: &str) -> &[KeyedJobs] {
         self.stacks.get(queue).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -212,7 +182,7 @@ struct SharedNames {
     /// Documents to lock while some of it is taken.
     locks: BTreeSet<Arc<str>>,
     buckets: BTreeSet<KeyBucket>,
-    things: BTreeSet<SharedThing>,
+    things: BTreeSet<SharedResource>,
 }
 
 impl SharedNames {
@@ -225,9 +195,9 @@ impl SharedNames {
             }
             for (thing, _) in needs.shared() {
                 match &thing {
-                    SharedThing::Key(_) => {}
-                    SharedThing::Instance(_) => drop(locks.insert(run_limits::INSTANCES.into())),
-                    SharedThing::Pool(pool) => drop(locks.insert(pool.clone())),
+                    SharedResource::Key(_) => {}
+                    SharedResource::Instance(_) => drop(locks.insert(run_limits::INSTANCES.into())),
+                    SharedResource::Pool(pool) => drop(locks.insert(pool.clone())),
                 }
                 things.insert(thing);
             }
@@ -242,7 +212,7 @@ impl SharedNames {
         limits: Vec<RunLimit>,
         now: Timestamp,
     ) -> Result<SharedRooms, SqlFailure> {
-        let mut used: HashMap<SharedThing, Vec<SharedUse>> = HashMap::new();
+        let mut used: HashMap<SharedResource, Vec<SharedUse>> = HashMap::new();
         for (thing, one) in held(tx, self.things.iter().map(just)).await? {
             used.entry(thing).or_default().push(one);
         }
@@ -280,7 +250,7 @@ async fn lock(tx: &mut Transaction, names: &BTreeSet<Arc<str>>) -> Result<(), Sq
 }
 
 /// The range that one thing alone is in: no name has the character behind it.
-fn just(thing: &SharedThing) -> (String, String) {
+fn just(thing: &SharedResource) -> (String, String) {
     let text = thing.text();
     (text.clone(), format!("{text}\u{1}"))
 }
@@ -292,14 +262,14 @@ pub(crate) fn all_keys() -> (String, String) {
 
 /// The range of a pool.
 pub(crate) fn pool(name: &Arc<str>) -> (String, String) {
-    just(&SharedThing::Pool(name.clone()))
+    just(&SharedResource::Pool(name.clone()))
 }
 
 /// What runs hold of things that are shared.
 pub(crate) async fn held(
     tx: &mut Transaction,
     ranges: impl IntoIterator<Item = (String, String)>,
-) -> Result<Vec<(SharedThing, SharedUse)>, SqlFailure> {
+) -> Result<Vec<(SharedResource, SharedUse)>, SqlFailure> {
     let mut wanted = Columns::default();
     for (from, end) in ranges {
         wanted.row().text(&from).text(&end);
@@ -314,7 +284,7 @@ pub(crate) async fn held(
     for (thing, lane, amount, job) in found {
         let lane = shared.lanes.get(lane)?;
         let one = SharedUse { queue: lane.queue.clone(), kind: lane.kind.clone(), amount, job };
-        held.extend(SharedThing::from_text(&thing).map(|thing| (thing, one)));
+        held.extend(SharedResource::from_text(&thing).map(|thing| (thing, one)));
     }
     Ok(held)
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use backstop_core::job::{JobExtras, Record, RunNeeds, State};
+use backstop_core::job::{JobExtras, Record, SharingNeeds, State};
 use backstop_core::run_limit::{KeyBucket, RunBucket, RunLimit, SharedRooms, SharedUse, SharingJob};
 use backstop_core::{JobId, Timestamp};
-use backstop_store::turns::{FIRST_HEADS, MOST_KEYS, TurnStack, key_ranges};
+use backstop_store::sharing::{FIRST_HEADS, KeyedJobs, MOST_KEYS, key_ranges};
 use backstop_store::{Drawer, run_limits};
 use rusqlite::{Connection, params};
 
@@ -22,7 +22,7 @@ pub(crate) fn join(
     seq: i64,
     lane: i64,
     id: JobId,
-    needs: Option<&RunNeeds>,
+    needs: Option<&SharingNeeds>,
     record: &Record,
 ) -> Result<(), SqliteFailure> {
     let Some(needs) = needs.filter(|_| record.state == State::Pending) else { return Ok(()) };
@@ -44,8 +44,8 @@ pub(crate) fn follow(
     if !(waited || ran) || !tx.lanes.get(tx.conn, stored.lane)?.shares {
         return Ok(());
     }
-    let papers: Option<String> = rows::value(&mut *tx.conn.prepare_cached(sql::JOB_PAPERS)?, [stored.seq])?;
-    let needs = JobExtras::needs_in(&papers.unwrap_or_default());
+    let extras: Option<String> = rows::value(&mut *tx.conn.prepare_cached(sql::JOB_EXTRAS)?, [stored.seq])?;
+    let needs = JobExtras::needs_in(&extras.unwrap_or_default());
     let (conn, lane, id) = (tx.conn, stored.lane, stored.id);
     if let Some(run_at) = waits(before).filter(|_| waited) {
         let values = params![lane, needs.turn_key(), run_at.as_micros(), id.as_bytes()];
@@ -73,7 +73,7 @@ pub(crate) fn look(
     now: Timestamp,
     lanes: &[Arc<LaneRow>],
     last: &str,
-) -> Result<Vec<TurnStack>, SqliteFailure> {
+) -> Result<Vec<KeyedJobs>, SqliteFailure> {
     let mut stacks = Vec::new();
     for lane in lanes {
         let mut left = MOST_KEYS;
@@ -99,17 +99,17 @@ fn first_of(
     now: Timestamp,
     lane: &LaneRow,
     key: &str,
-) -> Result<Option<TurnStack>, SqliteFailure> {
+) -> Result<Option<KeyedJobs>, SqliteFailure> {
     let heads = heads(conn, now, lane.id, key, FIRST_HEADS)?;
     let Some((_, id)) = heads.first() else { return Ok(None) };
-    let papers: Option<String> = rows::value(&mut *conn.prepare_cached(sql::PAPERS_BY_ID)?, [id.as_bytes()])?;
-    Ok(Some(TurnStack {
+    let extras: Option<String> = rows::value(&mut *conn.prepare_cached(sql::EXTRAS_BY_ID)?, [id.as_bytes()])?;
+    Ok(Some(KeyedJobs {
         lane: lane.id,
         queue: lane.queue.clone(),
         kind: lane.kind.clone(),
         priority: lane.priority,
         key: key.into(),
-        needs: JobExtras::needs_in(&papers.unwrap_or_default()),
+        needs: JobExtras::needs_in(&extras.unwrap_or_default()),
         more: heads.len() == FIRST_HEADS,
         heads,
     }))
