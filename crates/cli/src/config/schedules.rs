@@ -134,7 +134,7 @@ mod tests {
         // W11
         let kind = "schedules.night.kind = 'report'\n";
         for (text, told) in [
-            (format!("{kind}schedules.night.cron = '61 * * * *'"), "is no minute"),
+            (format!("{kind}schedules.night.cron = '61 * * * *'"), "is not a valid minute"),
             (format!("{kind}schedules.night.cron = '0 0 30 2 *'"), "it never fires"),
             (format!("{kind}schedules.night.every = '10ms'"), "between one second and ten years"),
             (kind.to_owned(), "give cron or an interval"),

@@ -108,7 +108,7 @@ impl Field {
     fn refuse(self, part: &str) -> Refusal {
         let Self { name, low, high, .. } = self;
         let problem = format!(
-            "`{part}` is no {name}: it is a number from {low} to {high}, a range, a list, or `*`, with a step after /"
+            "`{part}` is not a valid {name}: use a number from {low} to {high}, a range, a list or `*`, with /step"
         );
         Refusal::invalid("cron", problem)
     }

@@ -54,7 +54,7 @@ async fn a_circuit_that_opens_and_closes_is_told_once_each() {
     let seen = stage.engine.circuits().get("partner").await.expect("the model is there").expect("known");
     assert_eq!((seen.circuit.state, seen.circuit.generation), (CircuitState::Open, 3));
     stage.pass(61).await;
-    assert_eq!(told(&ear).len(), 1, "that it is still open is no news");
+    assert_eq!(told(&ear).len(), 1, "an alert that it is still open would repeat the first");
     stage.engine.circuits().close("partner", "ann").await.expect("closed");
     stage.maintain().await;
     assert_eq!(told(&ear), [(1, CircuitState::Open), (1, CircuitState::Closed)]);
