@@ -75,7 +75,7 @@ async fn a_limit_that_cannot_be_meant_is_refused() {
         assert_eq!(answer.status.as_u16(), 422, "{body}: {}", answer.text);
         assert_eq!(answer.json()["error"]["details"]["field"], field, "{body}: {}", answer.text);
     }
-    for body in [json!({ "by": "key", "concurrency": 1 }), json!({ "concurency": 1 }), json!([1])] {
+    for body in [json!({ "by": "colour", "concurrency": 1 }), json!({ "concurency": 1 }), json!([1])] {
         let answer = harness.json(Method::PUT, &format!("{LIMITS}/x"), body.clone()).await;
         assert_eq!(answer.status.as_u16(), 422, "{body}: {}", answer.text);
     }
