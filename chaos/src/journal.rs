@@ -38,7 +38,12 @@ pub enum JournalEntry {
     /// A renewal was granted until this moment of the store's clock.
     Renewed(WorkerId, Timestamp),
     /// A claim handed this job out.
-    Held(Lease),
+    Held {
+        /// To whom.
+        lease: Lease,
+        /// When it was asked for, as the moment of a line.
+        asked: u64,
+    },
     /// A handler started this run.
     Began {
         /// Under which hold.
@@ -178,7 +183,8 @@ impl Journal {
     }
 }
 
-fn hundredths_since_start() -> u64 {
+/// The moment of a line that is written now.
+pub(crate) fn hundredths_since_start() -> u64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     let digits = text.split(' ').next().unwrap_or_default().replace('.', "");
     digits.parse().unwrap_or(0)

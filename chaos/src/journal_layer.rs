@@ -11,7 +11,7 @@ use backstop_store::{
     Answer, Claim, Claimed, Error, Finish, Layer, NewWorker, Renewed, Signal, Store, Submit, Submitted, Term,
 };
 
-use crate::journal::{Journal, JournalEntry, TriedSubmit};
+use crate::journal::{Journal, JournalEntry, TriedSubmit, hundredths_since_start};
 
 /// One answer for each job of a batch of submits.
 pub type SubmitAnswers = Vec<Result<Submitted, Refusal>>;
@@ -99,17 +99,20 @@ impl Layer for JournalLayer {
 
     fn claim(&self, claim: Claim) -> Answer<'_, Claimed> {
         Box::pin(async move {
+            let asked = hundredths_since_start();
             let claimed = self.heard(self.below.claim(claim).await)?;
-            self.journal.write_all(claimed.jobs.iter().map(|job| JournalEntry::Held(job.lease)));
+            self.journal
+                .write_all(claimed.jobs.iter().map(|job| JournalEntry::Held { lease: job.lease, asked }));
             Ok(claimed)
         })
     }
 
     fn offer<'a>(&'a self, claim: Claim, withdrawn: Signal<'a>) -> Answer<'a, Option<Claimed>> {
         Box::pin(async move {
+            let asked = hundredths_since_start();
             let claimed = self.heard(self.below.offer(claim, withdrawn).await)?;
             let held = claimed.iter().flat_map(|claimed| &claimed.jobs);
-            self.journal.write_all(held.map(|job| JournalEntry::Held(job.lease)));
+            self.journal.write_all(held.map(|job| JournalEntry::Held { lease: job.lease, asked }));
             Ok(claimed)
         })
     }

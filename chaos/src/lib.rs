@@ -30,6 +30,7 @@ pub mod remote;
 pub mod replicas;
 pub mod sabotage;
 pub mod secrets;
+pub mod shape;
 pub mod stall;
 pub mod suspects;
 pub mod work;

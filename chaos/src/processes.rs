@@ -19,6 +19,11 @@ pub fn announce(folder: &Path, slot: &str, address: SocketAddr) -> std::io::Resu
     std::fs::rename(draft, done)
 }
 
+/// Takes back what a server said that is about to be killed: its port may be another campaign's soon.
+fn retract(folder: &Path, slot: usize) {
+    let _ = std::fs::remove_file(folder.join(format!("server-{slot}")));
+}
+
 /// Where servers listen, or did until a moment ago.
 #[must_use]
 pub fn announced(folder: &Path) -> Vec<SocketAddr> {
@@ -34,17 +39,16 @@ pub struct ServersAndWorkers<'a> {
     start: NodeStart<'a>,
     servers: Vec<Node>,
     workers: Vec<Node>,
+    kills: usize,
+    per_server: usize,
 }
 
 impl<'a> ServersAndWorkers<'a> {
-    /// Starts servers that also submit, and workers.
+    /// Starts servers, in the mode that `start` says, and workers. A server is killed for every `per_server` workers.
     #[must_use]
-    pub fn open(start: NodeStart<'a>, servers: usize, workers: usize) -> Self {
-        let mut processes = Self {
-            start: NodeStart { mode: "serve-and-submit", ..start },
-            servers: Vec::new(),
-            workers: Vec::new(),
-        };
+    pub fn open(start: NodeStart<'a>, servers: usize, workers: usize, per_server: usize) -> Self {
+        let (none, kills) = (Vec::new, 0);
+        let mut processes = Self { start, servers: none(), workers: none(), kills, per_server };
         processes.staff(servers, workers);
         processes
     }
@@ -62,18 +66,18 @@ impl<'a> ServersAndWorkers<'a> {
         NodeStart { mode: "remote", ..self.start }.go()
     }
 
-    /// Kills one worker and starts another in its place.
-    pub fn replace_worker(&mut self, dice: &mut fastrand::Rng) {
+    /// Kills one worker, now and then a server too, and starts others in their place.
+    pub fn replace_one(&mut self, dice: &mut fastrand::Rng) {
         let victim = dice.usize(..self.workers.len());
         self.workers[victim].kill();
         self.workers[victim] = self.work();
-    }
-
-    /// Kills one server and starts another in its place.
-    pub fn replace_server(&mut self, dice: &mut fastrand::Rng) {
-        let victim = dice.usize(..self.servers.len());
-        self.servers[victim].kill();
-        self.servers[victim] = self.serve(victim);
+        self.kills += 1;
+        if self.kills.is_multiple_of(self.per_server) {
+            let victim = dice.usize(..self.servers.len());
+            retract(self.start.folder, victim);
+            self.servers[victim].kill();
+            self.servers[victim] = self.serve(victim);
+        }
     }
 
     /// Kills all; fresh servers and workers of the same shape finish what is left. Then reads the journals and the
@@ -83,6 +87,7 @@ impl<'a> ServersAndWorkers<'a> {
     /// When jobs are left that nobody ends, or the store cannot be read.
     pub async fn settle(mut self) -> CampaignReport {
         let (servers, workers) = (self.servers.len(), self.workers.len());
+        (0..servers).for_each(|slot| retract(self.start.folder, slot));
         self.servers.iter_mut().chain(&mut self.workers).for_each(Node::kill);
         self.start.mode = "serve";
         self.staff(servers, workers);

@@ -21,6 +21,12 @@ pub struct CampaignJob {
 }
 
 impl CampaignJob {
+    /// How long it works.
+    #[must_use]
+    pub const fn takes(&self) -> Duration {
+        if self.number >= SLOW { SLOW_WORK } else { Duration::from_millis(self.number % 8) }
+    }
+
     /// True when it becomes a dead letter.
     #[must_use]
     pub const fn never_works(&self) -> bool {
@@ -36,8 +42,7 @@ impl Job for CampaignJob {
     async fn run(self, cx: JobContext<Arc<Journal>>) -> JobResult<u64> {
         let (lease, run) = (cx.lease(), cx.run_number());
         cx.app().write(JournalEntry::Began { lease, run });
-        let work = if self.number >= SLOW { SLOW_WORK } else { Duration::from_millis(self.number % 8) };
-        tokio::time::sleep(work).await;
+        tokio::time::sleep(self.takes()).await;
         let first = cx.attempt() == 1;
         let answer = match self.number % 10 {
             0 if first => Err("it fails the first time".into()),

@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 
 use backstop::limits::{CountBy, RunLimit, RunRate};
 use backstop::{Backstop, Timestamp};
-use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
-use backstop_chaos::node::NodeStart;
-use backstop_chaos::work::{CampaignJob, policy};
+use backstop_chaos::shape::CampaignNodes;
+use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
+use backstop_chaos::work::{CampaignJob, SLOW, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
 use backstop_core::job::{SharedResource, SharingNeeds};
 use backstop_store::{JobFilter, PageRequest, Submit};
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
-const LEASE_MS: u64 = 500;
 
 /// Runs at once. Three processes have slots for many more.
 const AT_ONCE: u64 = 7;
@@ -33,8 +32,9 @@ const RATE: RunRate = RunRate { count: 60, per: Duration::from_millis(200) };
 async fn fill(engine: &Backstop, jobs: u64, shares: bool) {
     let job = |number: u64| {
         let needs = share(number);
-        // Some fail or snooze first, none is a dead letter.
+        // Some fail or snooze first, none is a dead letter; some take so long that kills meet them.
         let number = if number % 10 == 2 { 3 } else { number };
+        let number = if number.is_multiple_of(4) { SLOW + number } else { number };
         let job = engine.enqueue(CampaignJob { number }).policy(policy());
         let mut job = job.into_new_job().expect("admitted");
         job.spec.needs = shares.then(|| Box::new(needs));
@@ -108,44 +108,49 @@ fn most_started(runs: &[(Timestamp, Timestamp)]) -> usize {
     (0..starts.len()).map(within).max().unwrap_or_default()
 }
 
-async fn kill_workers(kind: StoreKind) {
-    let jobs = u64::try_from(rounds(400, 4_000)).unwrap_or(400);
+/// Runs jobs under limits while processes are killed at random, and answers with the store when every job has
+/// succeeded. What differs between campaigns is what the jobs share and what their ledgers must show.
+async fn kill_under(
+    (kind, shape): (StoreKind, CampaignShape),
+    limits: impl IntoIterator<Item = RunLimit>,
+    jobs: u64,
+    shares: bool,
+) -> (StoreLocation, Backstop) {
     let mut dice = fastrand::Rng::with_seed(seed());
-    let location = StoreLocation::new(kind, "limits");
+    let location = StoreLocation::new(kind, if shares { "sharing" } else { "limits" });
     let began = Instant::now();
     let engine = location.open().await;
-    let limit = RunLimit { concurrency: Some(AT_ONCE), ..RunLimit::of_queue("default") };
-    engine.limits().set(limit).await.expect("a limit");
-    let rate = RunLimit { rate: Some(RATE), ..RunLimit::new("all") };
-    engine.limits().set(rate).await.expect("a limit");
+    for limit in limits {
+        engine.limits().set(limit).await.expect("a limit");
+    }
     let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
     let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
-    let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
-    fill(&submitter, jobs, false).await;
-    let (mut succeeded, mut kills) = (0, 0);
-    while succeeded < jobs * 2 / 3 {
-        // Now and then, so that not all the room is held by the dead.
-        tokio::time::sleep(Duration::from_millis(dice.u64(200..700))).await;
-        succeeded = progressed(&engine, succeeded).await;
-        group.replace_one(&mut dice);
-        kills += 1;
-    }
-    let report = group.settle().await;
+    let mut nodes = CampaignNodes::start(shape, &location, NODE);
+    fill(&submitter, jobs, shares).await;
+    // Now and then, so that not all the room is held by the dead; remote ones hold it for longer, and start slower.
+    let pause_ms = if shape == Workers { 200..700 } else { 700..2_000 };
+    let kills = nodes.kill_until(&engine, jobs * 2 / 3, pause_ms, &mut dice).await;
+    let report = nodes.settle().await;
+    println!("{kind}, {shape}: {jobs} jobs, {kills} kills in {:.0?}; {report}", began.elapsed());
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    let queue = engine.queues().list().await.expect("readable").remove(0);
+    assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
+    assert!(report.crashes > 0, "the campaign did something");
+    (location, engine)
+}
+
+async fn kill_limited(kind: StoreKind, shape: CampaignShape) {
+    let jobs = u64::try_from(rounds(400, 4_000)).unwrap_or(400);
+    let limit = RunLimit { concurrency: Some(AT_ONCE), ..RunLimit::of_queue("default") };
+    let rate = RunLimit { rate: Some(RATE), ..RunLimit::new("all") };
+    let (_location, engine) = kill_under((kind, shape), [limit, rate], jobs, false).await;
     let runs = runs(&engine).await;
     let (at_once, started) = (most_at_once(&runs), most_started(&runs));
-    println!(
-        "{kind}: {jobs} jobs, {kills} kills in {:.0?}: {at_once} of {AT_ONCE} at once, {started} starts in {:?}; {report}",
-        began.elapsed(),
-        RATE.per
-    );
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    println!("{kind}, {shape}: {at_once} of {AT_ONCE} at once, {started} starts in {:?}", RATE.per);
     assert!(at_once <= AT_ONCE, "{at_once} ran at once, {AT_ONCE} may");
     assert!(at_once >= AT_ONCE / 2, "the room is used: {at_once} ran at once, {AT_ONCE} may");
     let most = usize::try_from(2 * RATE.count).unwrap_or(usize::MAX);
     assert!(started <= most, "{started} started within {:?}, {most} may", RATE.per);
-    let queue = engine.queues().list().await.expect("readable").remove(0);
-    assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
-    assert!(report.crashes > 0, "the campaign did something");
 }
 
 /// The most that runs held at one moment of everything that they share.
@@ -159,30 +164,13 @@ fn most_held(runs: &[(SharingNeeds, (Timestamp, Timestamp))]) -> BTreeMap<Shared
     by_thing.into_iter().map(|(thing, runs)| (thing, most_at_once(&runs))).collect()
 }
 
-async fn kill_sharing_workers(kind: StoreKind) {
+async fn kill_sharing(kind: StoreKind, shape: CampaignShape) {
     let jobs = u64::try_from(rounds(300, 3_000)).unwrap_or(300);
-    let mut dice = fastrand::Rng::with_seed(seed());
-    let location = StoreLocation::new(kind, "sharing");
-    let began = Instant::now();
-    let engine = location.open().await;
     let of_a_key = RunLimit { by: CountBy::Key, concurrency: Some(OF_A_KEY), ..RunLimit::new("key") };
-    engine.limits().set(of_a_key).await.expect("a limit");
-    engine.limits().set(RunLimit { permits: Some(PERMITS), ..RunLimit::new("pool") }).await.expect("a pool");
-    let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
-    let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
-    let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
-    fill(&submitter, jobs, true).await;
-    let (mut succeeded, mut kills) = (0, 0);
-    while succeeded < jobs * 2 / 3 {
-        tokio::time::sleep(Duration::from_millis(dice.u64(200..700))).await;
-        succeeded = progressed(&engine, succeeded).await;
-        group.replace_one(&mut dice);
-        kills += 1;
-    }
-    let report = group.settle().await;
+    let pool = RunLimit { permits: Some(PERMITS), ..RunLimit::new("pool") };
+    let (_location, engine) = kill_under((kind, shape), [of_a_key, pool], jobs, true).await;
     let held = most_held(&runs_by_job(&engine).await);
-    println!("{kind}: {jobs} jobs, {kills} kills in {:.0?}: {held:?}; {report}", began.elapsed());
-    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    println!("{kind}, {shape}: {held:?}");
     for (thing, most) in &held {
         let may = match thing {
             SharedResource::Key(_) => OF_A_KEY,
@@ -191,11 +179,8 @@ async fn kill_sharing_workers(kind: StoreKind) {
         };
         assert!(*most <= may, "{most} of {thing:?} at once, {may} may");
     }
-    let queue = engine.queues().list().await.expect("readable").remove(0);
-    assert_eq!(queue.succeeded, jobs, "every job has had its turn: {queue:?}");
     let limits = engine.limits().list().await.expect("readable");
     assert!(limits.iter().all(|limit| limit.used.running == 0 && limit.used.permits == 0), "{limits:?}");
-    assert!(report.crashes > 0, "the campaign did something");
 }
 
 #[test]
@@ -210,35 +195,71 @@ fn what_overlaps_is_counted() {
 #[tokio::test]
 async fn limits_hold_while_workers_are_killed_on_sqlite() {
     // H5, L15, C1
-    kill_workers(StoreKind::Sqlite).await;
+    kill_limited(StoreKind::Sqlite, Workers).await;
 }
 
 #[tokio::test]
 async fn limits_hold_while_workers_are_killed_on_postgres() {
     // H5, L15, C1
-    kill_workers(StoreKind::Postgres).await;
+    kill_limited(StoreKind::Postgres, Workers).await;
 }
 
 #[tokio::test]
 async fn limits_hold_while_workers_are_killed_on_mariadb() {
     // H5, L15, C1
-    kill_workers(StoreKind::Mariadb).await;
+    kill_limited(StoreKind::Mariadb, Workers).await;
+}
+
+#[tokio::test]
+async fn limits_hold_while_remote_workers_are_killed_on_sqlite() {
+    // H5, L15, C1, E7
+    kill_limited(StoreKind::Sqlite, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn limits_hold_while_remote_workers_are_killed_on_postgres() {
+    // H5, L15, C1, E7
+    kill_limited(StoreKind::Postgres, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn limits_hold_while_remote_workers_are_killed_on_mariadb() {
+    // H5, L15, C1, E7
+    kill_limited(StoreKind::Mariadb, RemoteWorkers).await;
 }
 
 #[tokio::test]
 async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_sqlite() {
     // H5, H6, L15
-    kill_sharing_workers(StoreKind::Sqlite).await;
+    kill_sharing(StoreKind::Sqlite, Workers).await;
 }
 
 #[tokio::test]
 async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_postgres() {
     // H5, H6, L15
-    kill_sharing_workers(StoreKind::Postgres).await;
+    kill_sharing(StoreKind::Postgres, Workers).await;
 }
 
 #[tokio::test]
 async fn what_is_shared_is_held_by_no_more_than_may_while_workers_are_killed_on_mariadb() {
     // H5, H6, L15
-    kill_sharing_workers(StoreKind::Mariadb).await;
+    kill_sharing(StoreKind::Mariadb, Workers).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_remote_workers_are_killed_on_sqlite() {
+    // H5, H6, L15, E7
+    kill_sharing(StoreKind::Sqlite, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_remote_workers_are_killed_on_postgres() {
+    // H5, H6, L15, E7
+    kill_sharing(StoreKind::Postgres, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn what_is_shared_is_held_by_no_more_than_may_while_remote_workers_are_killed_on_mariadb() {
+    // H5, H6, L15, E7
+    kill_sharing(StoreKind::Mariadb, RemoteWorkers).await;
 }

@@ -2,19 +2,18 @@
 
 #![allow(clippy::print_stdout, reason = "a campaign reports its counts to the terminal of its test")]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use backstop::Backstop;
-use backstop_chaos::group::{NodeGroup, progressed};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
-use backstop_chaos::node::NodeStart;
+use backstop_chaos::shape::CampaignNodes;
+use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
 use backstop_chaos::work::{CampaignJob, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
 use backstop_store::Submit;
 
 const NODE: &str = env!("CARGO_BIN_EXE_chaos-node");
-const LEASE_MS: u64 = 500;
 
 /// Each key gets so many jobs.
 const DEPTH: u64 = 4;
@@ -37,7 +36,7 @@ async fn fill(engine: &Backstop, keys: u64) {
     }
 }
 
-async fn kill_workers(kind: StoreKind) {
+async fn kill(kind: StoreKind, shape: CampaignShape) {
     let keys = u64::try_from(rounds(250, 1_000)).unwrap_or(250);
     let mut dice = fastrand::Rng::with_seed(seed());
     let location = StoreLocation::new(kind, "ordering");
@@ -45,17 +44,13 @@ async fn kill_workers(kind: StoreKind) {
     let engine = location.open().await;
     let journal = std::sync::Arc::new(Journal::create_in(location.folder()));
     let submitter = journal_layer::open(location.url(), journal).await.expect("the store opens");
-    let mut group = NodeGroup::start(NodeStart { mode: "work", ..location.node(NODE, LEASE_MS) }, 3);
+    let mut nodes = CampaignNodes::start(shape, &location, NODE);
     fill(&submitter, keys).await;
-    let (mut succeeded, mut kills) = (0, 0);
-    while succeeded < keys * DEPTH * 2 / 3 {
-        tokio::time::sleep(Duration::from_millis(dice.u64(20..80))).await;
-        succeeded = progressed(&engine, succeeded).await;
-        group.replace_one(&mut dice);
-        kills += 1;
-    }
-    let report = group.settle().await;
-    println!("{kind}: {keys} ordering keys, {kills} kills in {:.0?}: {report}", began.elapsed());
+    // A remote worker that was just started needs longer to get its first job.
+    let pause_ms = if shape == Workers { 20..80 } else { 150..400 };
+    let kills = nodes.kill_until(&engine, keys * DEPTH * 2 / 3, pause_ms, &mut dice).await;
+    let report = nodes.settle().await;
+    println!("{kind}, {shape}: {keys} ordering keys, {kills} kills in {:.0?}: {report}", began.elapsed());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     let jobs = usize::try_from(keys * DEPTH).unwrap_or(usize::MAX);
     assert_eq!(report.jobs, jobs, "nothing is lost");
@@ -67,17 +62,35 @@ async fn kill_workers(kind: StoreKind) {
 #[tokio::test]
 async fn lines_go_on_while_workers_are_killed_on_sqlite() {
     // L21, L15, C1
-    kill_workers(StoreKind::Sqlite).await;
+    kill(StoreKind::Sqlite, Workers).await;
 }
 
 #[tokio::test]
 async fn lines_go_on_while_workers_are_killed_on_postgres() {
     // L21, L15, C1
-    kill_workers(StoreKind::Postgres).await;
+    kill(StoreKind::Postgres, Workers).await;
 }
 
 #[tokio::test]
 async fn lines_go_on_while_workers_are_killed_on_mariadb() {
     // L21, L15, C1
-    kill_workers(StoreKind::Mariadb).await;
+    kill(StoreKind::Mariadb, Workers).await;
+}
+
+#[tokio::test]
+async fn lines_go_on_while_remote_workers_are_killed_on_sqlite() {
+    // L21, L15, C1, E7
+    kill(StoreKind::Sqlite, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn lines_go_on_while_remote_workers_are_killed_on_postgres() {
+    // L21, L15, C1, E7
+    kill(StoreKind::Postgres, RemoteWorkers).await;
+}
+
+#[tokio::test]
+async fn lines_go_on_while_remote_workers_are_killed_on_mariadb() {
+    // L21, L15, C1, E7
+    kill(StoreKind::Mariadb, RemoteWorkers).await;
 }

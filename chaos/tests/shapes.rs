@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use backstop_chaos::group::progressed;
 use backstop_chaos::location::{StoreKind, StoreLocation};
+use backstop_chaos::node::NodeStart;
 use backstop_chaos::processes::ServersAndWorkers;
 use backstop_chaos::{rounds, seed};
 
@@ -25,15 +26,13 @@ async fn kill_remote_workers(kind: StoreKind) {
     let location = StoreLocation::new(kind, "shapes");
     let engine = location.open().await;
     let began = Instant::now();
-    let mut processes = ServersAndWorkers::open(location.node(NODE, LEASE_MS), 2, 4);
+    let start = NodeStart { mode: "serve-and-submit", ..location.node(NODE, LEASE_MS) };
+    let mut processes = ServersAndWorkers::open(start, 2, 4, PER_SERVER);
     let mut succeeded = 0;
-    for kill in 1..=kills {
+    for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(dice.u64(20..80))).await;
         succeeded = progressed(&engine, succeeded).await;
-        processes.replace_worker(&mut dice);
-        if kill.is_multiple_of(PER_SERVER) {
-            processes.replace_server(&mut dice);
-        }
+        processes.replace_one(&mut dice);
     }
     let report = processes.settle().await;
     println!(

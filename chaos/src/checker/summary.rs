@@ -23,6 +23,8 @@ pub struct JournalSummary {
     pub(super) keys: HashMap<String, BTreeSet<JobId>>,
     /// How often a claim handed out each hold.
     pub(super) held: HashMap<Lease, usize>,
+    /// When the claims of each job were asked for.
+    pub(super) asked: HashMap<JobId, Vec<u64>>,
     pub(super) began: HashMap<JobId, Vec<HandlerStart>>,
     pub(super) ended: HashSet<(Lease, u32)>,
     /// The keys under which handlers did what they do outside, each time.
@@ -41,7 +43,6 @@ pub struct JournalSummary {
 pub(super) struct HandlerStart {
     pub(super) lease: Lease,
     pub(super) run: u32,
-    pub(super) at: u64,
 }
 
 /// What became of the reports about one hold.
@@ -130,9 +131,12 @@ impl JournalSummary {
                 self.tried.insert(tried.job, tried);
             }
             JournalEntry::Acked { .. } => {}
-            JournalEntry::Held(lease) => *self.held.entry(lease).or_default() += 1,
+            JournalEntry::Held { lease, asked } => {
+                *self.held.entry(lease).or_default() += 1;
+                self.asked.entry(lease.job).or_default().push(asked);
+            }
             JournalEntry::Began { lease, run } => {
-                self.began.entry(lease.job).or_default().push(HandlerStart { lease, run, at });
+                self.began.entry(lease.job).or_default().push(HandlerStart { lease, run });
             }
             JournalEntry::Ended { lease, run } => drop(self.ended.insert((lease, run))),
             JournalEntry::Effect { job, key } => self.effects.entry(job).or_default().push(key),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import supervised
 from .options import JobFilter, NewJob, SubmitOptions
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class Client:
         }
         if code_version is not None:
             body["code_version"] = code_version
+        self._say_which(worker, body)
         patience = self._timeout + wait_ms / 1000
         # What a claim took before its connection broke goes back by itself; asking again is for the caller.
         answer = self.call("POST", "/api/v1/work/claim", body, timeout=patience, repeatable=False)
@@ -185,7 +187,15 @@ class Client:
     def heartbeat(self, worker: str, leases: Sequence[str], timeout: Optional[float] = None) -> Body:
         """Keeps leases: answers which are held and which are lost, and why."""
         body: Body = {"worker": worker, "leases": list(leases)}
+        self._say_which(worker, body)
         return self._body(self.call("POST", "/api/v1/work/heartbeat", body, timeout=timeout))
+
+    @staticmethod
+    def _say_which(worker: str, body: Body) -> None:
+        """Adds which process this is, where somebody would tell of its death."""
+        instance = supervised.instance(worker)
+        if instance is not None:
+            body["instance"] = instance
 
     def finish(self, results: Sequence[Body]) -> List[Body]:
         """Reports how runs ended; one answer for each, in order."""

@@ -12,6 +12,8 @@ mod batches;
 mod claim;
 mod clocks;
 mod dependencies;
+mod died;
+mod failures;
 mod finish;
 mod health;
 mod heartbeat;
@@ -48,7 +50,7 @@ pub use work::{CircuitPass, Ended, Grant, Handed, RemoteWorker, WorkRequest};
 /// let engine = Backstop::open("memory:").await?;
 /// let job = engine.enqueue_raw("resize", "{}").submit().await?;
 /// let remote = engine.remote();
-/// let worker = RemoteWorker { realm: String::new(), name: "gpu-1".into() };
+/// let worker = RemoteWorker { realm: String::new(), name: "gpu-1".into(), instance: None };
 /// let request = WorkRequest {
 ///     worker: worker.clone(),
 ///     queues: vec!["default".into()],

@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use backstop_core::health::{DependencyEvent, DependencyReport, DependencyState, WorkerReport};
+use backstop_core::health::{
+    CountsByKind, DependencyEvent, DependencyReport, DependencyState, RunCounts, WorkerReport,
+};
 use backstop_core::{Timestamp, WorkerId};
 use backstop_store::{
     Amend, DocumentRange, Drawer, Edit, Error as StoreError, Expect, Store, WorkStore, WorkerView,
@@ -49,12 +51,17 @@ pub(crate) async fn of_remote(
     let document = found.items.into_iter().find(|document| document.key == key);
     let told = document.and_then(|document| serde_json::from_str(&document.body).ok());
     let mut report: WorkerReport = told.unwrap_or_default();
-    report.dependencies.iter_mut().for_each(|one| bring_up_to_date(one, found.now));
+    bring_up_to_date(&mut report, found.now);
     Ok((report, found.now))
 }
 
 /// Nobody writes that time has passed.
-fn bring_up_to_date(report: &mut DependencyReport, now: Timestamp) {
+fn bring_up_to_date(report: &mut WorkerReport, now: Timestamp) {
+    report.dependencies.iter_mut().for_each(|one| turn_by_time(one, now));
+    report.paused = report.paused.filter(|pause| pause.until > now);
+}
+
+fn turn_by_time(report: &mut DependencyReport, now: Timestamp) {
     let mut state = DependencyState::told(report);
     if state.follow(DependencyEvent::Tick, now) {
         *report = state.report(&report.dependency, std::mem::take(&mut report.kinds));
@@ -71,7 +78,7 @@ pub(crate) async fn all(store: &dyn WorkStore) -> Result<HashMap<String, WorkerR
         let read = page.items.into_iter().filter_map(|document| {
             let mut report: WorkerReport = serde_json::from_str(&document.body).ok()?;
             if document.key.starts_with(REMOTE) {
-                report.dependencies.iter_mut().for_each(|one| bring_up_to_date(one, page.now));
+                bring_up_to_date(&mut report, page.now);
             }
             Some((document.key, report))
         });
@@ -96,6 +103,22 @@ pub(crate) fn by_worker(
         Some((worker.id, told?))
     };
     workers.iter().filter_map(report).collect()
+}
+
+/// What the runs of all live workers came to, but for one that is judged by them (H8).
+pub(crate) async fn rest_of_fleet(
+    store: &dyn Store,
+    is_own: impl Fn(WorkerId) -> bool,
+) -> Result<CountsByKind, StoreError> {
+    let told = all(store).await?;
+    let mut others = store.workers().await?;
+    others.retain(|worker| worker.live && !is_own(worker.id));
+    let mut rest = CountsByKind::new();
+    for (kind, counts) in by_worker(told, &others).into_values().flat_map(|one| one.runs) {
+        let sum: &mut RunCounts = rest.entry(kind).or_default();
+        *sum = sum.and(counts);
+    }
+    Ok(rest)
 }
 
 /// Removes what workers told that are gone.

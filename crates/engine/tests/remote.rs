@@ -5,7 +5,8 @@ use std::time::Duration;
 use backstop::circuits::{CircuitSettings, CircuitState};
 use backstop::limits::RunLimit;
 use backstop::{
-    Backoff, Backstop, Cause, Config, Ended, Failure, Finished, Handed, LostReason, RemoteWorker, WorkRequest,
+    Backoff, Backstop, Cause, Config, CrashEvidence, Ended, Failure, Finished, Handed, LostReason,
+    RemoteWorker, WorkRequest,
 };
 use backstop_core::health::WorkerReport;
 use backstop_core::job::{State, WaitReason};
@@ -14,7 +15,7 @@ use backstop_store::{DocumentRange, Drawer, KnownKind, PageRequest};
 const QUEUE: &str = "remote";
 
 fn worker() -> RemoteWorker {
-    RemoteWorker { realm: String::new(), name: "far-away".into() }
+    RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None }
 }
 
 fn request(limit: usize) -> WorkRequest {
@@ -312,11 +313,50 @@ async fn runs_suspects_alone(engine: Backstop) {
     assert_eq!(kept.items, [], "nothing is left of who ran alone");
 }
 
+/// Whoever has seen the process of a worker die tells it: what that one held ends at once, with what killed it.
+async fn ends_what_a_dead_process_held(engine: &Backstop) {
+    let as_process = |instance: &str| RemoteWorker { instance: Some(instance.into()), ..named("doomed") };
+    let take = async |instance: &str| {
+        let job = engine.enqueue_raw("mail", "{}").queue(QUEUE).submit().await.expect("stored").id;
+        let request = WorkRequest { wait: Duration::ZERO, worker: as_process(instance), ..request(1) };
+        let handed = engine.remote().claim(request).await.expect("the store is there");
+        assert_eq!(handed[0].grant.lease.job, job);
+        handed.into_iter().next().expect("one")
+    };
+    let (held, others) = (take("first").await, take("second").await);
+    let mut evidence = CrashEvidence::default();
+    (evidence.signal, evidence.last_line) = (Some(11), Some("page 3".to_owned()));
+    let tell = async |worker: RemoteWorker| {
+        engine.remote().died(&worker, &evidence).await.expect("the store is there")
+    };
+    // Nobody tells of whom it does not name: not by the name alone, nor in another realm.
+    assert_eq!(tell(named("doomed")).await, 0);
+    assert_eq!(tell(RemoteWorker { realm: "acme".into(), ..as_process("first") }).await, 0);
+    assert_eq!(tell(as_process("first")).await, 1);
+    assert_eq!(tell(as_process("first")).await, 0, "it has nothing more");
+
+    let job = held.grant.lease.job;
+    let view = engine.job(job).await.expect("the store is there").expect("the job is there").view;
+    assert_eq!((view.record.state, view.record.crashes, view.record.attempt), (State::Pending, 1, 0));
+    let runs = engine.attempts(job, PageRequest::first(5)).await.expect("the store is there").items;
+    let failure = runs[0].failure.as_ref().expect("evidence");
+    assert_eq!(&*failure.error_type, "Crash::SIGSEGV");
+    let words = "its process was killed by SIGSEGV (signal 11); its last line: page 3";
+    assert_eq!(&*failure.message, words);
+    let late = vec![end(&held, Ended::Succeeded { result: None })];
+    assert!(engine.remote().finish(late).await.expect("the store is there")[0].is_err(), "it is stale");
+
+    let kept = engine.remote().heartbeat(&as_process("second"), vec![others.grant.clone()]).await;
+    assert_eq!(kept.expect("the store is there").held.len(), 1, "the other process of that name goes on");
+    succeed(engine, &others).await;
+    engine.cancel(job, "the test is over").await.expect("the store is there");
+}
+
 /// What one of them finds away is red for that one, for a while, whichever node it asks next.
 async fn heeds_what_a_worker_finds_away(engine: &Backstop) {
     let config = || Config::default().kind_dependency("mail", "smtp");
     let nodes = [(); 2].map(|()| Backstop::on(engine.store().clone(), config()).remote());
-    let other = RemoteWorker { realm: String::new(), name: "near-by".into() };
+    let other = RemoteWorker { realm: String::new(), name: "near-by".into(), instance: None };
     let submit =
         || async { engine.enqueue_raw("mail", "{}").queue(QUEUE).submit().await.expect("stored").id };
     let first = submit().await;
@@ -368,6 +408,7 @@ async fn suspects_and_times_in_memory() {
     // C3, E7, F10, H1
     let engine = Backstop::open("memory:").await.expect("memory");
     heeds_what_a_worker_finds_away(&engine).await;
+    ends_what_a_dead_process_held(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
@@ -390,6 +431,7 @@ async fn on_sqlite() {
     let engine = Backstop::open(&format!("sqlite:{}", file.display())).await.expect("a file");
     serves_remote_workers(engine.clone()).await;
     heeds_what_a_worker_finds_away(&engine).await;
+    ends_what_a_dead_process_held(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
@@ -409,6 +451,7 @@ async fn on_postgres() {
     let engine = Backstop::open(&url).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
     heeds_what_a_worker_finds_away(&engine).await;
+    ends_what_a_dead_process_held(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;
@@ -431,6 +474,7 @@ async fn on_mysql() {
     let engine = Backstop::open(&format!("{place}/{name}")).await.expect("a server");
     serves_remote_workers(engine.clone()).await;
     heeds_what_a_worker_finds_away(&engine).await;
+    ends_what_a_dead_process_held(&engine).await;
     keeps_the_time_of_runs(&engine).await;
     keeps_to_limits(&engine).await;
     keeps_to_circuits(&engine).await;

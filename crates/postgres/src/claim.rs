@@ -86,16 +86,18 @@ pub(crate) struct ClaimInfo {
     pub(crate) update: CursorUpdate,
 }
 
-/// Reads what a claim is told beside its jobs. A worker that is not live is refused.
+/// Reads what a claim is told beside its jobs. A worker that is not live is refused; one whose lease ran out while a
+/// whole claim was written has it all the same, as if it had run out on the way back.
 pub(crate) fn claim_info(claim: &Claim, row: Option<Row>) -> Result<ClaimInfo, SqlFailure> {
     let no_answer = || SqlFailure::Unreadable("a claim gave no answer".to_owned());
     let mut row = row.ok_or_else(no_answer)?;
     let now = row.moment()?;
     row.skip(2);
-    if row.maybe_moment()?.is_none_or(|expiry| expiry <= now) {
+    let is_over = row.maybe_moment()?.is_none_or(|expiry| expiry <= now);
+    let fence = row.maybe_int()?.map(Fence);
+    if is_over && fence.is_none() {
         return Err(Error::NotEnlisted { worker: claim.worker }.into());
     }
-    let fence = row.maybe_int()?.map(Fence);
     let update = row.maybe_json()?.ok_or_else(no_answer)?;
     Ok(ClaimInfo { now, fence, update })
 }

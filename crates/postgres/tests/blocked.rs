@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Decision};
-use backstop_core::job::{Aging, Ending, NewJob, Progress, Spec, State};
+use backstop_core::job::{Aging, Ending, NewJob, OnConflict, Operation, Progress, Spec, State};
 use backstop_core::{JobId, WorkerId};
 use backstop_postgres::{Options, PostgresStore, Schema};
 use backstop_store::conformance::StorePlace;
@@ -218,6 +218,39 @@ fn a_key_that_an_open_transaction_holds_holds_up_nobody_else() {
             assert_eq!(told > 0, listens, "{told} events");
         });
     }
+}
+
+#[test]
+fn what_was_waited_for_does_not_seem_to_come_after() {
+    // L8, L11: the moments of a cancel and of a submit are those at which they had what they waited for.
+    InSchema::block_on(async {
+        let world = World::new(patient()).await;
+        let with_key = |number: u128| {
+            let mut new = job(number);
+            new.spec.business_key = Some("the only one".to_owned());
+            new.on_conflict = OnConflict::Replace;
+            new
+        };
+        submit(&*world.store, with_key(1)).await.expect("stored");
+        submit(&*world.store, job(2)).await.expect("stored");
+        world.leave_open("SELECT 1 FROM backstop.ready FOR UPDATE").await;
+        let replaced = world.submit(with_key(3));
+        let store = world.store.clone();
+        let canceled = tokio::spawn(async move {
+            store.operate(vec![JobId::from_u128(2)], Operation::Cancel { reason: "late".into() }).await
+        });
+        world.until_waiting(|waiting| waiting >= 2).await;
+        let before = world.store.now().await.expect("asked");
+        world.commit().await;
+        at_once("a submit", replaced).await.expect("no panic").expect("stored");
+        at_once("a cancel", canceled).await.expect("no panic").expect("answered")[0].as_ref().expect("done");
+        let ids = (1..=3).map(JobId::from_u128).collect();
+        for detail in world.store.jobs(ids).await.expect("read") {
+            let view = detail.expect("stored").view;
+            let moment = view.record.finished_at.unwrap_or(view.job.created_at);
+            assert!(moment > before, "job {}: {moment}, and was waited for until {before}", view.job.spec.id);
+        }
+    });
 }
 
 #[test]

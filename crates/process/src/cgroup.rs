@@ -116,6 +116,20 @@ impl Drop for MemoryCgroup {
     }
 }
 
+/// How many processes the kernel has killed for lack of memory: in the cgroup of this process and below it, or in the
+/// whole machine where that cannot be read. None where the kernel does not say.
+#[must_use]
+pub fn killed_for_memory() -> Option<u64> {
+    let own = || {
+        let read = |path: &str| fs::read_to_string(path).ok();
+        let own = own_path(&read("/proc/self/cgroup")?).ok()?.to_owned();
+        let folder = folder(&read("/proc/self/mountinfo")?, &own).ok()?;
+        fs::read_to_string(folder.join("memory.events")).ok()
+    };
+    let counts = own().or_else(|| fs::read_to_string("/proc/vmstat").ok())?;
+    counts.contains("oom_kill ").then(|| oom_kills(&counts))
+}
+
 /// The path of a process in the tree of version 2, where that is the one that limits memory.
 fn own_path(cgroups: &str) -> Result<&str, String> {
     let mut own = None;

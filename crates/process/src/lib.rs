@@ -11,7 +11,7 @@ pub mod child;
 pub mod limits;
 pub mod tree;
 
-pub use cgroup::{DelegatedCgroup, MemoryCgroup};
+pub use cgroup::{DelegatedCgroup, MemoryCgroup, killed_for_memory};
 pub use child::{ChildProcess, EndedProcess};
 pub use limits::ProcessLimits;
 pub use tree::{MARK, ProcessTree};

@@ -114,7 +114,7 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 60] = [
+pub const WITHOUT_DATA: [(&str, &str); 61] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/circuits"),
@@ -164,6 +164,7 @@ pub const WITHOUT_DATA: [(&str, &str); 60] = [
     ("POST", "/api/v1/schedules/{name}/run"),
     ("POST", "/api/v1/tokens"),
     ("POST", "/api/v1/webhooks"),
+    ("POST", "/api/v1/work/died"),
     ("POST", "/api/v1/work/finish"),
     ("POST", "/api/v1/work/heartbeat"),
     ("POST", "/api/v1/work/log"),

@@ -76,9 +76,11 @@ async fn submit_once(
     batch: &Submit,
 ) -> Result<Vec<Result<Submitted, Refusal>>, SqlFailure> {
     let lanes = Lanes::of_caller();
-    let now = moment_of(session.ask(Statement::Clock.with(vec![Value::Int(None)])).await?)?;
-    let mut set = WorkingSet::new(now, Wants::default());
+    let mut set = WorkingSet::new(Timestamp::MIN, Wants::default());
     submit::load_needs(session, &lanes, &mut set, batch).await?;
+    // After the locks, as `submit::decide` has it.
+    let now = moment_of(session.ask(Statement::Clock.with(vec![Value::Int(None)])).await?)?;
+    set.now = now;
     let answers = set.submit(batch)?;
     save(session, &lanes, set.into_writes(), now).await?;
     Ok(answers)

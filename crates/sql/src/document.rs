@@ -85,7 +85,8 @@ pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended
     }
     let operations: Vec<(JobId, &Operation)> =
         amend.operations.iter().map(|(id, what)| (*id, what)).collect();
-    let operated = operate::apply(tx, now, &operations, write(&edits, &found)).await?;
+    let moment = operations.is_empty().then_some(now);
+    let operated = operate::apply(tx, moment, &operations, write(&edits, &found)).await?;
     Ok(Amended::Done { now, operated })
 }
 

@@ -20,19 +20,19 @@ pub(crate) async fn operate(
     jobs: &[JobId],
     operation: &Operation,
 ) -> Result<Answers, SqlFailure> {
-    let now = tx.now().await?;
     let operations: Vec<(JobId, &Operation)> = jobs.iter().map(|id| (*id, operation)).collect();
-    apply(tx, now, &operations, Vec::new()).await
+    apply(tx, None, &operations, Vec::new()).await
 }
 
-/// Operates on jobs, in order, asks for `first` before that is written, and commits.
+/// Operates on jobs, in order, asks for `first` before that is written, and commits. The moment is `now`, or that at
+/// which the jobs are locked: a run that started while they were waited for must not seem to start after its end.
 pub(crate) async fn apply(
     tx: &mut Transaction,
-    now: Timestamp,
+    now: Option<Timestamp>,
     operations: &[(JobId, &Operation)],
     first: Vec<Request>,
 ) -> Result<Answers, SqlFailure> {
-    let mut set = tx.working_set(now);
+    let mut set = tx.working_set(Timestamp::MIN);
     let shared = tx.shared.clone();
     let jobs: Vec<JobId> = operations.iter().map(|(id, _)| *id).collect();
     let locked = load::lock(tx, &shared.lanes, &jobs).await?;
@@ -42,6 +42,11 @@ pub(crate) async fn apply(
     locked.put_into(&mut set);
     let keys: Vec<String> = keys.into_iter().collect();
     submit::load_holders(tx, &shared.lanes, &mut set, &keys, Vec::new()).await?;
+    let now = match now {
+        Some(now) => now,
+        None => tx.now().await?,
+    };
+    set.now = now;
     let answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
     let writes = set.into_writes();
     // What this process remembers of claims whose jobs have changed is old then.

@@ -47,18 +47,20 @@ pub(crate) async fn submit(
 /// # Errors
 /// Those of the connection, and what the rules refuse.
 pub async fn decide(tx: &mut Transaction, submit: &Submit, optimistic: bool) -> Result<Decided, SqlFailure> {
-    let now = match &tx.shared.settings.clock {
-        Some(clock) => clock.now(),
-        None => tx.now().await?,
-    };
-    let mut set = tx.working_set(now);
     let shared = tx.shared.clone();
+    let mut set = tx.working_set(Timestamp::MIN);
     // A lane that has to be made first would stay when a job turns out to be there already.
     let plain = optimistic && SubmitNeeds::are_plain(&submit.jobs) && shared.lanes.know_all_of(&submit.jobs);
     if !plain {
         lock_depths(tx, submit).await?;
         load_needs(tx, &shared.lanes, &mut set, submit).await?;
     }
+    // Asked last: a holder of the same key that ended while it was waited for must not seem to live beside this one.
+    let now = match &shared.settings.clock {
+        Some(clock) => clock.now(),
+        None => tx.now().await?,
+    };
+    set.now = now;
     let answers = set.submit(submit)?;
     Ok(Decided { answers, writes: set.into_writes(), now })
 }

@@ -46,7 +46,7 @@ pub(super) struct BacklogLooks {
 
 impl BacklogLooks {
     /// Begins to look.
-    pub(super) fn begin(backlog: Backlog, client: Client) -> Self {
+    pub(super) fn begin(backlog: Backlog, client: Arc<Client>) -> Self {
         let (to, looks) = mpsc::channel(1);
         let with_workers = Arc::new(AtomicBool::new(false));
         tokio::spawn(look_on(backlog, client, with_workers.clone(), to));
@@ -70,7 +70,7 @@ impl BacklogLooks {
 
 async fn look_on(
     backlog: Backlog,
-    client: Client,
+    client: Arc<Client>,
     with_workers: Arc<AtomicBool>,
     to: mpsc::Sender<BacklogLook>,
 ) {

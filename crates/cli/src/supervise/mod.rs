@@ -5,11 +5,12 @@
 //! - [`process`]: one process from its start to its end.
 //! - [`backlog`]: what waits and runs, look by look.
 //! - [`supervisor`]: who is started and who is stopped. [`roll`]: new processes take over from old ones.
-//! - [`deaths`]: what the store is told of a process that died.
+//! - [`deaths`]: what the store or the server is told of a process that died. [`last_line`]: what it said last.
 //! - [`notice`]: what is said of all that.
 
 mod backlog;
 mod deaths;
+mod last_line;
 mod notice;
 mod process;
 mod program;

@@ -5,17 +5,20 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use backstop::{WORKERS_FILE, WorkerId};
-use backstop_process::ChildProcess;
+use backstop::WORKERS_FILE;
+use backstop_process::{ChildProcess, killed_for_memory};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 
-use super::deaths::WorkersFile;
+use super::deaths::{NamedWorker, WorkersFile};
+use super::last_line::PassedOn;
 use super::program::WorkerProgram;
 
 /// How long a killed process may take to be gone.
 const GONE: Duration = Duration::from_secs(5);
+
+const SIGKILL: i32 = 9;
 
 /// What a process is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +53,12 @@ pub(super) struct ProcessEnd {
     pub(super) killed: bool,
     /// The most memory that it had, in bytes, if that is known.
     pub(super) peak_memory: Option<u64>,
+    /// True when it was killed as the kernel does for lack of memory, and the kernel has killed one for that meanwhile.
+    pub(super) out_of_memory: bool,
+    /// The last thing that it complained of.
+    pub(super) last_line: Option<String>,
     /// The workers that it had.
-    pub(super) workers: Vec<WorkerId>,
+    pub(super) workers: Vec<NamedWorker>,
 }
 
 impl WorkerProcess {
@@ -73,10 +80,13 @@ impl WorkerProcess {
                     dies are taken back when its lease has expired");
             }
         }
-        let child = ChildProcess::start_bound(command, mark).await?;
+        let before = killed_for_memory();
+        let mut child = ChildProcess::start_bound(command, mark).await?;
+        let said = child.stderr().and_then(PassedOn::follow);
         let pid = child.tree().root().as_raw_nonzero().get();
         let (order, orders) = watch::channel(ProcessOrder::Run);
-        let task = tasks.spawn(look_after(child, orders, grace, file.ok())).id();
+        let traces = ProcessTraces { said, file: file.ok(), killed_for_memory: before };
+        let task = tasks.spawn(look_after(child, orders, grace, traces)).id();
         Ok(Self { task, pid, generation, started: Instant::now(), draining: false, order })
     }
 
@@ -95,7 +105,27 @@ impl WorkerProcess {
     }
 }
 
+/// What a process leaves behind.
+struct ProcessTraces {
+    said: Option<PassedOn>,
+    file: Option<WorkersFile>,
+    /// How many processes the kernel had killed for lack of memory when it was started.
+    killed_for_memory: Option<u64>,
+}
+
 impl ProcessEnd {
+    /// One of which nothing else is known.
+    pub(super) const fn unknown(problem: io::Error) -> Self {
+        Self {
+            status: Err(problem),
+            killed: false,
+            peak_memory: None,
+            out_of_memory: false,
+            last_line: None,
+            workers: Vec::new(),
+        }
+    }
+
     /// In words.
     pub(super) fn how(&self) -> String {
         match &self.status {
@@ -113,7 +143,7 @@ async fn look_after(
     mut child: ChildProcess,
     mut orders: watch::Receiver<ProcessOrder>,
     grace: Duration,
-    file: Option<WorkersFile>,
+    traces: ProcessTraces,
 ) -> ProcessEnd {
     let mut deadline = None;
     let killed = loop {
@@ -140,8 +170,14 @@ async fn look_after(
         Ok(ended) => (Ok(ended.status), Some(ended.peak_memory)),
         Err(problem) => (Err(problem), None),
     };
-    let workers = file.map(|file| file.workers()).unwrap_or_default();
-    ProcessEnd { status, killed, peak_memory, workers }
+    let by_kernel = !killed && status.as_ref().is_ok_and(|status| status.signal() == Some(SIGKILL));
+    let out_of_memory = by_kernel && killed_for_memory() > traces.killed_for_memory;
+    let last_line = match traces.said {
+        Some(said) => said.last_line().await,
+        None => None,
+    };
+    let workers = traces.file.map(|file| file.workers()).unwrap_or_default();
+    ProcessEnd { status, killed, peak_memory, out_of_memory, last_line, workers }
 }
 
 /// Resolves at a moment; never without one.

@@ -51,7 +51,8 @@ impl WorkerProgram {
     pub(crate) fn command(&self) -> io::Result<Command> {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().ok_or(io::ErrorKind::InvalidInput)?);
-        command.args(words).stdin(Stdio::null());
+        // What it complains of is passed on, and the last of it kept (C4).
+        command.args(words).stdin(Stdio::null()).stderr(Stdio::piped());
         for (name, value) in &self.variables {
             match value {
                 Some(value) => command.env(name, value),

@@ -1,6 +1,7 @@
 //! Who is started and who is stopped.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::{Backstop, Timestamp};
@@ -71,8 +72,9 @@ pub(crate) async fn supervise(
     mut signals: SupervisorSignals,
     app: &App,
 ) -> Result<Exit, Problem> {
-    let mut looks = BacklogLooks::begin(backlog, client);
-    let mut supervisor = Supervisor::new(program, settings, CrashReports::new(engine), app);
+    let client = Arc::new(client);
+    let mut looks = BacklogLooks::begin(backlog, client.clone());
+    let mut supervisor = Supervisor::new(program, settings, CrashReports::new(client, engine), app);
     loop {
         supervisor.settle().await?;
         if let Some(exit) = supervisor.done() {
@@ -214,8 +216,7 @@ impl<'a> Supervisor<'a> {
     fn ended(&mut self, ended: Result<(Id, ProcessEnd), JoinError>) {
         let (task, end) = ended.unwrap_or_else(|error| {
             let task = error.id();
-            let status = Err(io::Error::other(error));
-            (task, ProcessEnd { status, killed: false, peak_memory: None, workers: Vec::new() })
+            (task, ProcessEnd::unknown(io::Error::other(error)))
         });
         let Some(place) = self.processes.iter().position(|process| process.task == task) else { return };
         let process = self.processes.remove(place);

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use crate::both::Served;
+use crate::program::Program;
 use crate::supervised::{
     Supervised, hold, let_go, open, prepared, runs, script, signal, until, worker, workers, works,
 };
@@ -211,41 +212,62 @@ fn a_roll_to_a_program_that_does_not_live_leaves_the_old_ones() {
 /// A worker in another language, which knows nothing but a server.
 const REMOTE: &str = "
 import os
+import sys
 from backstop import Client, Worker
 
 worker = Worker(Client(os.environ['BACKSTOP_SERVER']), ['default'], concurrency=1)
 
 @worker.handler('hold')
 def hold(job):
+    print('holding', job.id, file=sys.stderr, flush=True)
+    open('held', 'w').close()
     with open('gate') as gate:
         gate.read()
 
 worker.run()
 ";
 
+/// Supervises such workers.
+fn supervise_remote(program: &Program, served: &Served, processes: &str) -> Supervised {
+    program.write("remote.py", REMOTE);
+    let clients = format!("{}/../../clients/python", env!("CARGO_MANIFEST_DIR"));
+    let address = served.address();
+    let line =
+        ["work", "--json", "--processes", processes, "--server", &address, "--", "python3", "remote.py"];
+    let mut command = program.command(&line);
+    command.env("PYTHONPATH", clients).env("PYTHONDONTWRITEBYTECODE", "1");
+    Supervised::of(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("it starts"))
+}
+
+#[test]
+fn the_runs_of_a_dead_remote_process_end_at_once_with_what_killed_it() {
+    // C4, E7, H9
+    let program = prepared();
+    let job = program.enqueue(&["hold"]);
+    let served = Served::of(&program);
+    let mut work = supervise_remote(&program, &served, "1");
+    let pid = work.started();
+    until("it runs", || program.path("held").exists());
+    signal(pid, "ABRT");
+    assert_eq!(work.next("died")["signal"], 6);
+    assert_eq!(work.next("runs_ended")["runs"], 1);
+    // Nobody but the supervisor knows what killed it.
+    let shown = program.run(&["job", "show", &job, "--json"]).json().to_string();
+    assert!(shown.contains("Crash::SIGABRT"), "{shown}");
+    assert!(shown.contains("its process was killed by SIGABRT (signal 6); peak memory "), "{shown}");
+    assert!(shown.contains(&format!("; its last line: holding {job}")), "{shown}");
+    let_go(&program, 1);
+    assert_eq!(program.run(&["job", "show", &job, "--json"]).json()["status"], "succeeded");
+    work.stop();
+}
+
 #[test]
 fn remote_workers_are_supervised_through_a_server() {
     // H9, E7
     let program = prepared();
     let jobs: Vec<String> = (0..2).map(|_| program.enqueue(&["hold"])).collect();
-    program.write("remote.py", REMOTE);
     let served = Served::of(&program);
-    let clients = format!("{}/../../clients/python", env!("CARGO_MANIFEST_DIR"));
-    let line = [
-        "work",
-        "--json",
-        "--processes",
-        "1..2",
-        "--server",
-        &served.address(),
-        "--",
-        "python3",
-        "remote.py",
-    ];
-    let mut command = program.command(&line);
-    command.env("PYTHONPATH", clients).env("PYTHONDONTWRITEBYTECODE", "1");
-    let mut work =
-        Supervised::of(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("it starts"));
+    let mut work = supervise_remote(&program, &served, "1..2");
     let first = work.started();
     assert_eq!(work.next("scaled")["to"], 2);
     work.started();

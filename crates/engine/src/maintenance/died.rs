@@ -1,10 +1,11 @@
 //! Workers whose process was seen to die: their runs end at once, with what is known of its end (C4).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use backstop_core::job::State;
 use backstop_core::{Lease, WorkerId};
-use backstop_store::{Error as StoreError, Finish, JobFilter, Orphan, PageRequest};
+use backstop_store::{Error as StoreError, Finish, JobFilter, Orphan, PageRequest, WorkerView};
 
 use super::BATCH;
 use super::rescue::judge;
@@ -26,32 +27,46 @@ impl Backstop {
     /// # Errors
     /// When the store cannot be asked; the runs are taken back when the lease has run out then.
     pub async fn worker_died(&self, worker: WorkerId, evidence: &CrashEvidence) -> Result<usize, StoreError> {
-        let parts = &self.parts;
-        let held = held_by(parts, worker).await?;
-        let mut ended = 0;
-        for some in held.chunks(BATCH) {
-            ended += end(parts, some, evidence).await?;
-        }
-        parts.store.retire(worker).await?;
-        Ok(ended)
+        died(&self.parts, |known| known.id == worker, evidence).await
     }
 }
 
-/// Everything that a worker holds.
-async fn held_by(parts: &EngineParts, worker: WorkerId) -> Result<Vec<Orphan>, StoreError> {
-    let known = parts.store.workers().await?.into_iter().find(|known| known.id == worker);
-    // Nobody knows it any more: nothing is its own.
-    let Some(known) = known else { return Ok(Vec::new()) };
-    let code_version: Option<Arc<str>> = known.code_version.map(Into::into);
+/// Ends what workers held whose process has died, and forgets them; answers how many runs that ended.
+pub(crate) async fn died(
+    parts: &EngineParts,
+    is_dead: impl Fn(&WorkerView) -> bool,
+    evidence: &CrashEvidence,
+) -> Result<usize, StoreError> {
+    let mut dead = parts.store.workers().await?;
+    dead.retain(is_dead);
+    // Nobody knows them any more: nothing is their own.
+    if dead.is_empty() {
+        return Ok(0);
+    }
+    let mut ended = 0;
+    for some in held_by(parts, &dead).await?.chunks(BATCH) {
+        ended += end(parts, some, evidence).await?;
+    }
+    for worker in dead {
+        parts.store.retire(worker.id).await?;
+    }
+    Ok(ended)
+}
+
+/// Everything that workers hold.
+async fn held_by(parts: &EngineParts, workers: &[WorkerView]) -> Result<Vec<Orphan>, StoreError> {
+    let versions: HashMap<WorkerId, Option<Arc<str>>> =
+        workers.iter().map(|worker| (worker.id, worker.code_version.as_deref().map(Into::into))).collect();
     let running = JobFilter { state: Some(State::Running), ..JobFilter::default() };
     let (mut page, mut held) = (PageRequest::first(BATCH), Vec::new());
     loop {
         let listed = parts.store.list(running.clone(), page).await?;
         held.extend(listed.items.into_iter().filter_map(|view| {
-            let hold = view.record.hold.filter(|hold| hold.worker == worker)?;
+            let hold = view.record.hold?;
+            let code_version = versions.get(&hold.worker)?.clone();
             let lease = Lease { job: view.job.spec.id, worker: hold.worker, fence: view.record.fence };
             let (job, record) = (Arc::new(view.job), view.record);
-            Some(Orphan { job, record, lease, code_version: code_version.clone() })
+            Some(Orphan { job, record, lease, code_version })
         }));
         match listed.next {
             Some(next) => page = PageRequest { after: Some(next), ..PageRequest::first(BATCH) },

@@ -12,7 +12,7 @@ mod archive;
 mod audit;
 mod buckets;
 mod counts;
-mod died;
+pub(crate) mod died;
 mod expire;
 mod forget;
 mod gates;

@@ -50,12 +50,14 @@ impl Remote {
                 told = Some(Instant::now());
             }
             let suspect = self.suspect_turn(&request.worker, request.lease).await?;
+            let room = self.failure_room(&request.worker).await?.unwrap_or(request.limit).min(request.limit);
             let kinds = self.claimable(&request).await?;
             let look = self.ask(&request, &kinds, NOBODY, &request.queues, request.limit);
             let peek = self.parts.store.peek(&look).await?;
             self.parts.limits.follow(&*self.parts.store, &self.parts.config, &peek).await?;
-            let waits = matches!(suspect, SuspectTurn::Wait);
+            let waits = room == 0 || matches!(suspect, SuspectTurn::Wait);
             if !waits && (peek.has_work() || matches!(suspect, SuspectTurn::Ready(..))) {
+                let request = Arc::new(WorkRequest { limit: room, ..(*request).clone() });
                 let taken = self.take(&request, kinds, suspect).await?;
                 if !taken.jobs.is_empty() {
                     self.busy(&request.worker, request.lease).await;
@@ -201,10 +203,12 @@ impl Remote {
         match kept.await {
             Ok(false) => true,
             Ok(true) => {
-                if let Err(error) = self.start_alone(request, suspect, batch, taken).await {
+                let started = self.start_alone(request, suspect, batch, taken).await;
+                if let Err(error) = &started {
                     tracing::warn!(%error, "a suspect is requeued when its lease expires");
                 }
-                false
+                // It may have been started: without the row of its batch it would count as crashed at once.
+                started.is_err()
             }
             Err(StoreError::NotEnlisted { .. }) => false,
             Err(error) => {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use backstop_core::health::DependencyReport;
+use backstop_core::Timestamp;
+use backstop_core::health::{DependencyReport, WorkerReport};
 use tokio::time::Instant;
 
 /// How long what was read of a worker stands for it; so soon other nodes heed what one was told.
@@ -23,6 +24,8 @@ pub(super) struct ReadDependencies {
     pub(super) red: Vec<String>,
     /// Those that were found away since a run last went well.
     pub(super) failed: Vec<String>,
+    /// Until when it gets nothing because of its failures (H8).
+    pub(super) paused_until: Option<Timestamp>,
 }
 
 impl RemoteDependencies {
@@ -42,11 +45,12 @@ impl RemoteDependencies {
 
 impl ReadDependencies {
     /// Those of these reports that matter, read just now.
-    pub(super) fn of(reports: &[DependencyReport]) -> Self {
+    pub(super) fn of(report: &WorkerReport) -> Self {
         let names = |which: fn(&DependencyReport) -> bool| {
-            reports.iter().filter(|one| which(one)).map(|one| one.dependency.clone()).collect()
+            report.dependencies.iter().filter(|one| which(one)).map(|one| one.dependency.clone()).collect()
         };
         let (red, failed) = (names(|one| !one.ok), names(|one| one.failed_tries > 0));
-        Self { at: Instant::now(), red, failed }
+        let paused_until = report.paused.map(|pause| pause.until);
+        Self { at: Instant::now(), red, failed, paused_until }
     }
 }

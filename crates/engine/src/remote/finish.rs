@@ -9,6 +9,7 @@ use backstop_core::{Lease, WorkerId};
 use backstop_store::{Error as StoreError, Finish};
 
 use super::Remote;
+use super::failures::RemoteRunEnd;
 use super::work::{Ended, Grant};
 use crate::circuits::breakers::CircuitCall;
 use crate::outcome::{Failed, Outcome, Reply, classify};
@@ -52,7 +53,7 @@ impl Remote {
         let mut answers: Vec<Option<State>> = vec![None; results.len()];
         let (mut first, mut again) = (Vec::new(), Vec::new());
         let mut spoken_of: HashSet<Lease> = HashSet::new();
-        let mut news = Vec::new();
+        let (mut news, mut ends) = (Vec::new(), Vec::new());
         for (place, (result, detail)) in results.into_iter().zip(details).enumerate() {
             let Some(detail) = detail else { continue };
             let lease = result.grant.lease;
@@ -60,7 +61,11 @@ impl Remote {
                 let spec = &detail.view.job.spec;
                 news.extend(self.news(&result, spec).map(|news| (place, news)));
                 self.note_call(&result, spec);
-                first.push((place, self.ending(result, detail).await));
+                let kind = spec.kind.to_string();
+                let ending = self.ending(result, detail).await;
+                let cause = ending.finish.ending.cause;
+                ends.push((place, RemoteRunEnd { batch: lease.worker, kind, cause }));
+                first.push((place, ending));
             } else {
                 again.push((place, self.repeated(result, detail).await));
             }
@@ -74,6 +79,8 @@ impl Remote {
                 self.parts.cleared_suspects.note(died_with);
             }
         }
+        ends.retain(|(place, _)| answers[*place].is_some());
+        self.note_ends(&ends.into_iter().map(|(_, end)| end).collect::<Vec<_>>()).await;
         news.retain(|(place, _)| answers[*place].is_some());
         self.keep_news(news.into_iter().map(|(_, news)| news).collect()).await;
         let (places, repeated): (Vec<usize>, Vec<Finish>) = again.into_iter().unzip();

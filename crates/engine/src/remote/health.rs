@@ -90,12 +90,12 @@ impl Remote {
         RunNeeds { key: Some(key), by_itself, unavailable_for }
     }
 
-    async fn dependencies_of(&self, key: &str) -> Result<ReadDependencies, StoreError> {
+    pub(super) async fn dependencies_of(&self, key: &str) -> Result<ReadDependencies, StoreError> {
         if let Some(read) = self.memory.dependencies.find(key) {
             return Ok(read);
         }
         let (report, _) = worker_reports::of_remote(&*self.parts.store, key).await?;
-        let read = ReadDependencies::of(&report.dependencies);
+        let read = ReadDependencies::of(&report);
         self.memory.dependencies.note(key, read.clone());
         Ok(read)
     }
@@ -161,7 +161,7 @@ impl Remote {
             return Ok(());
         }
         worker_reports::write(&*self.parts.store, key.clone(), Some(&report)).await?;
-        self.memory.dependencies.note(&key, ReadDependencies::of(&report.dependencies));
+        self.memory.dependencies.note(&key, ReadDependencies::of(&report));
         if turned {
             self.tell_red(news, now).await?;
         }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::batches::Batches;
 use super::clocks::Clocks;
 use super::dependencies::RemoteDependencies;
+use super::failures::RemoteFailures;
 use crate::dependency::watched::Dependencies;
 
 /// See the module.
@@ -19,6 +20,8 @@ pub(crate) struct RemoteMemory {
     pub(super) clocks: Clocks,
     /// What was read of the dependencies of single workers.
     pub(super) dependencies: RemoteDependencies,
+    /// How their runs ended (H8).
+    pub(super) failures: RemoteFailures,
     /// The dependencies that are checked from here, once they are.
     pub(super) checked: OnceLock<Arc<Dependencies>>,
 }

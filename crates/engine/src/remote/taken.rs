@@ -43,9 +43,12 @@ async fn hand_back(store: &dyn WorkStore, batch: WorkerId, jobs: &[Handed]) {
         let ending = Ending::plain(header, Cause::Interrupted, Decision::handed_back());
         Finish { lease: handed.grant.lease, ending }
     });
-    let written = store.finish(endings.collect()).await;
-    let retired = store.retire(batch).await;
-    if let Err(error) = written.map(drop).and(retired) {
+    // While jobs are held, the row stays: without it they would count as crashed at once.
+    let done = match store.finish(endings.collect()).await {
+        Ok(_) => store.retire(batch).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = done {
         tracing::warn!(%error, jobs = jobs.len(), "jobs that nobody waited for are requeued when their lease expires");
     }
 }

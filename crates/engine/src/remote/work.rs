@@ -16,11 +16,17 @@ pub struct RemoteWorker {
     pub realm: String,
     /// Its name, for people.
     pub name: String,
+    /// Which of the processes that ever had this name it is, if it says so: then its death can be told (C4).
+    pub instance: Option<String>,
 }
 
 impl RemoteWorker {
     pub(super) fn id(&self) -> WorkerId {
-        WorkerId::named(&self.realm, &self.name)
+        match &self.instance {
+            None => WorkerId::named(&self.realm, &self.name),
+            // No name has a line break.
+            Some(instance) => WorkerId::named(&self.realm, &format!("{}\n{instance}", self.name)),
+        }
     }
 }
 

@@ -11,9 +11,7 @@ use std::time::Duration;
 use backstop_core::circuit::KindDependency;
 use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::Cause;
-use backstop_core::health::{
-    CountsByKind, FailurePause, FailurePauseReport, RunCounts, RunWindow, WorkerReport,
-};
+use backstop_core::health::{CountsByKind, FailurePause, FailurePauseReport, RunWindow, WorkerReport};
 use backstop_store::{Error as StoreError, KnownKind, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -236,16 +234,7 @@ impl RunningWorker {
         if !lock(&self.health.pause).needs_judging(&own) {
             return Ok(());
         }
-        let told = worker_reports::all(&**self.store()).await?;
-        let workers = self.store().workers().await?;
-        let others = workers.iter().filter(|worker| worker.live && worker.id != self.id());
-        let others: Vec<_> = others.cloned().collect();
-        let mut rest = CountsByKind::new();
-        for (kind, counts) in worker_reports::by_worker(told, &others).into_values().flat_map(|one| one.runs)
-        {
-            let sum: &mut RunCounts = rest.entry(kind).or_default();
-            *sum = sum.and(counts);
-        }
+        let rest = worker_reports::rest_of_fleet(&**self.store(), |id| id == self.id()).await?;
         self.health.judge(&own, &rest);
         Ok(())
     }

@@ -217,7 +217,7 @@ async fn the_log_channel_is_one_line_per_incident_and_gap() {
 
 async fn take(stage: &Stage) -> Handed {
     let request = WorkRequest {
-        worker: RemoteWorker { realm: String::new(), name: "far-away".into() },
+        worker: RemoteWorker { realm: String::new(), name: "far-away".into(), instance: None },
         queues: vec!["default".into()],
         kinds: [KnownKind { kind: "die".into(), version: 1 }].into(),
         limit: 1,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use backstop::circuits::{CallResult, CircuitSettings, CircuitState, CircuitView};
 use backstop::prelude::*;
 use backstop::{Backoff, Config, EventKind, Events, JobId, WorkerHandle};
-use backstop_core::job::{State, WaitReason};
-use backstop_store::Store;
+use backstop_core::job::{NewJob, State, WaitReason};
+use backstop_store::{Store, Submit};
 
 use crate::fixture::{detail, model, pass, settle};
 
@@ -163,6 +163,49 @@ async fn three_processes_leave_a_failing_dependency_alone_and_come_back_slowly()
     for job in &jobs {
         assert_eq!(detail(&engine, *job).await.view.state(), State::Succeeded);
     }
+    for Process { worker, .. } in processes {
+        worker.stop().await;
+    }
+}
+
+/// Stores so many orders, some hundred at a time.
+async fn submit_many(engine: &Backstop, count: usize) -> Vec<JobId> {
+    let order = || engine.enqueue(Order {}).policy(patient()).into_new_job().expect("admitted");
+    let jobs: Vec<NewJob> = (0..count).map(|_| order()).collect();
+    for some in jobs.chunks(500) {
+        let batch = Submit { jobs: some.to_vec(), atomic: true };
+        let answers = engine.store().submit(batch).await.expect("the model is there");
+        assert!(answers.iter().all(Result::is_ok));
+    }
+    jobs.into_iter().map(|job| job.spec.id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_jobs_wait_behind_an_open_circuit_and_none_of_them_is_charged() {
+    // H3
+    const MANY: u64 = 10_000;
+    let (store, partner) = (model(), Arc::new(Partner::default()));
+    let mut processes = Vec::new();
+    for _ in 0..3 {
+        processes.push(process(&store, &partner).await);
+    }
+    let engine = processes[0].engine.clone();
+    let calls = || partner.calls.load(Ordering::SeqCst);
+    let first = submit_many(&engine, 100).await;
+    pass(5).await;
+    assert_eq!(circuit(&engine).await.circuit.state, CircuitState::Open);
+    let parked = submit_many(&engine, usize::try_from(MANY).expect("a few")).await;
+    let before = calls();
+    pass(20).await;
+    assert_eq!(calls(), before, "nobody calls it while it is open");
+    assert_eq!(circuit(&engine).await.waiting, MANY + 100);
+    // Those that were there when it opened have run, and were charged for that.
+    for job in &parked {
+        let view = detail(&engine, *job).await.view;
+        assert_eq!((view.state(), view.record.attempt, view.record.runs), (State::Waiting, 0, 0));
+    }
+    assert_eq!(charged(&engine, &first).await, before, "a call that failed costs an attempt");
+    assert_eq!(told(&mut processes), [(1, CircuitState::Open)], "opened once");
     for Process { worker, .. } in processes {
         worker.stop().await;
     }

@@ -30,6 +30,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .add(RouteNeeds::Right(Scope::Work), routes!(claim))
         .add(RouteNeeds::Right(Scope::Work), routes!(heartbeat))
         .add(RouteNeeds::Right(Scope::Work), routes!(finish))
+        .add(RouteNeeds::Right(Scope::Work), routes!(died))
         .add(RouteNeeds::Right(Scope::Work), routes!(progress))
         .add(RouteNeeds::Right(Scope::Work), routes!(log))
 }
@@ -71,7 +72,8 @@ async fn heartbeat(
 ) -> Result<Json<shape::HeartbeatAnswer>, ApiError> {
     let request: shape::HeartbeatRequest<'_> = read(&bytes)?;
     reading::few_enough("leases", request.leases.len(), MOST_LEASES)?;
-    let worker = reading::worker(&caller, &request.worker, &api.engine().config().limits)?;
+    let limits = &api.engine().config().limits;
+    let worker = reading::worker(&caller, &request.worker, request.instance.as_deref(), limits)?;
     let key = api.leases().key(&**api.engine().store()).await?;
     let read: Vec<(String, Option<Grant>)> = request
         .leases
@@ -138,6 +140,22 @@ async fn finish(
         Err(error) => refused(&error),
     });
     Ok(Json(shape::FinishAnswers { results: results.collect() }))
+}
+
+/// Tells that the process of a worker has died, and how: its runs end at once, as crashes with that evidence. What
+/// other processes hold, also those with the same name, is not touched; a process that holds nothing is fine.
+#[utoipa::path(post, path = "/api/v1/work/died", tag = "work", request_body = shape::DeadWorker,
+    responses((status = 200, body = shape::DeadWorkerAnswer), (status = 400, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
+async fn died(
+    State(api): State<Api>,
+    caller: Caller,
+    JsonBody(death): JsonBody<shape::DeadWorker>,
+) -> Result<Json<shape::DeadWorkerAnswer>, ApiError> {
+    let limits = &api.engine().config().limits;
+    let worker = reading::worker(&caller, &death.worker, Some(&death.instance), limits)?;
+    let runs = api.engine().remote().died(&worker, &reading::evidence(death)?).await?;
+    Ok(Json(shape::DeadWorkerAnswer { runs: u64::try_from(runs).unwrap_or(u64::MAX) }))
 }
 
 /// Keeps what a run says of how far it is.

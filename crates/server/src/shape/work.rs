@@ -15,6 +15,10 @@ use super::ErrorDetail;
 pub struct ClaimRequest {
     /// Who asks: a name for people, one for each process.
     pub worker: String,
+    /// Which of the processes that ever had this name it is: a text that each makes up when it starts. Then its death
+    /// can be told with `/work/died`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
     /// The queues to take from, in this order.
     #[schema(min_items = 1, max_items = 100)]
     pub queues: Vec<String>,
@@ -109,10 +113,49 @@ pub struct LeaseToken {
 pub struct HeartbeatRequest<'a> {
     /// Who is alive.
     pub worker: String,
+    /// Which process of this name, as its claims said.
+    #[serde(default)]
+    pub instance: Option<String>,
     /// The tokens of the leases to keep. They are read one by one: what is none is lost.
     #[serde(borrow)]
     #[schema(value_type = Vec<String>, max_items = 1000)]
     pub leases: Vec<&'a RawValue>,
+}
+
+/// The end of a process in which a worker ran, by whoever started it (C4).
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadWorker {
+    /// The name of the worker.
+    pub worker: String,
+    /// Which process of this name, as its claims said.
+    pub instance: String,
+    /// The signal that killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 64)]
+    pub signal: Option<i32>,
+    /// The code that it exited with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 255)]
+    pub code: Option<i32>,
+    /// The most memory that it had at any moment, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory: Option<u64>,
+    /// True when the kernel says that it died because it wanted more memory than it could have.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub out_of_memory: bool,
+    /// The last thing that it said; the first 1,000 characters are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_line: Option<String>,
+}
+
+/// What a death has ended.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = EndedRuns)]
+pub struct DeadWorkerAnswer {
+    /// How many runs ended; each is a crash with what was told.
+    pub runs: u64,
 }
 
 /// What a heartbeat has kept.

@@ -1,8 +1,10 @@
 //! Remote workers as they meet the API (E7), in paused time: the store's clock is tokio's own.
 
 mod checks;
+mod deaths;
 mod dependencies;
 mod ending;
+mod failures;
 mod holding;
 mod stage;
 mod tenants;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::{Cause, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
+use backstop::{Cause, CrashEvidence, Ended, Failure, Finished, Limits, Refusal, RemoteWorker, WorkRequest};
 use backstop_core::admit;
 use backstop_core::job::JobView;
 use backstop_store::KnownKind;
@@ -21,6 +21,8 @@ const MOST_QUEUES: usize = 100;
 const MOST_KINDS: usize = 1_000;
 const MOST_JOBS: u32 = 500;
 const LONGEST_WAIT_MS: u64 = 60_000;
+/// Characters that are kept of what a process said last.
+const LAST_LINE: usize = 1_000;
 const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000;
 
 /// The engine's request for what a worker asks.
@@ -50,7 +52,7 @@ pub(super) fn work_request(
         Ok(kind)
     });
     Ok(WorkRequest {
-        worker: worker(caller, &claim.worker, limits)?,
+        worker: worker(caller, &claim.worker, claim.instance.as_deref(), limits)?,
         queues: queues.collect::<Result<_, ApiError>>()?,
         kinds: kinds.collect::<Result<_, ApiError>>()?,
         limit: usize::try_from(claim.limit).unwrap_or(usize::MAX),
@@ -60,10 +62,34 @@ pub(super) fn work_request(
     })
 }
 
-/// A worker by the name it gives itself, which is its tenant's own.
-pub(super) fn worker(caller: &Caller, name: &str, limits: &Limits) -> Result<RemoteWorker, Refusal> {
+/// A worker by the name it gives itself, which is its tenant's own, and the process that it says it is.
+pub(super) fn worker(
+    caller: &Caller,
+    name: &str,
+    instance: Option<&str>,
+    limits: &Limits,
+) -> Result<RemoteWorker, Refusal> {
     admit::name("worker", name, limits)?;
-    Ok(RemoteWorker { realm: caller.tenant().unwrap_or_default().to_owned(), name: name.to_owned() })
+    if let Some(instance) = instance {
+        admit::name("instance", instance, limits)?;
+    }
+    let (realm, instance) = (caller.tenant().unwrap_or_default().to_owned(), instance.map(str::to_owned));
+    Ok(RemoteWorker { realm, name: name.to_owned(), instance })
+}
+
+/// What is told of the end of a process.
+pub(super) fn evidence(death: shape::DeadWorker) -> Result<CrashEvidence, ApiError> {
+    let within = |field: &str, value: Option<i32>, least: u64, most: u64| match value {
+        Some(value) => between(field, u64::try_from(value).unwrap_or(u64::MAX), least, most),
+        None => Ok(()),
+    };
+    within("signal", death.signal, 1, 64)?;
+    within("code", death.code, 0, 255)?;
+    let mut evidence = CrashEvidence::default();
+    (evidence.signal, evidence.code) = (death.signal, death.code);
+    (evidence.peak_memory, evidence.out_of_memory) = (death.peak_memory, death.out_of_memory);
+    evidence.last_line = death.last_line.map(|line| line.chars().take(LAST_LINE).collect());
+    Ok(evidence)
 }
 
 fn known(kind: &shape::ClaimKind, limits: &Limits) -> Result<KnownKind, Refusal> {

@@ -57,6 +57,7 @@ async fn work_needs_the_right_to_work_and_the_queue() {
         ("claim", json!({ "worker": "w1", "queues": ["mail"], "kinds": ["mail"] })),
         ("heartbeat", json!({ "worker": "w1", "leases": [] })),
         ("finish", json!({ "results": [] })),
+        ("died", json!({ "worker": "w1", "instance": "a" })),
         ("progress", json!({ "lease": "x", "percent": 1 })),
         ("log", json!({ "lease": "x", "lines": [] })),
     ];

@@ -1,0 +1,97 @@
+//! The two shapes of a campaign: programs that work on the store themselves, and servers without a worker that hand
+//! jobs out to remote ones. A campaign is written once and run in both.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use backstop::Backstop;
+
+use crate::checker::CampaignReport;
+use crate::group::{NodeGroup, progressed};
+use crate::location::StoreLocation;
+use crate::node::NodeStart;
+use crate::processes::ServersAndWorkers;
+
+/// Who works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CampaignShape {
+    /// Three programs, each with a worker.
+    Workers,
+    /// Two servers that run no worker, and four remote workers (E7).
+    RemoteWorkers,
+}
+
+impl std::fmt::Display for CampaignShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Workers => "workers",
+            Self::RemoteWorkers => "remote workers",
+        })
+    }
+}
+
+/// Remote workers that are killed for each server.
+const PER_SERVER: usize = 4;
+
+/// The processes of a campaign that has submitted its jobs itself.
+#[derive(Debug)]
+pub enum CampaignNodes<'a> {
+    /// Of [`CampaignShape::Workers`].
+    Workers(NodeGroup<'a>),
+    /// Of [`CampaignShape::RemoteWorkers`].
+    RemoteWorkers(ServersAndWorkers<'a>),
+}
+
+impl<'a> CampaignNodes<'a> {
+    /// Starts them.
+    #[must_use]
+    pub fn start(shape: CampaignShape, location: &'a StoreLocation, program: &'a str) -> Self {
+        match shape {
+            CampaignShape::Workers => {
+                let start = NodeStart { mode: "work", ..location.node(program, 500) };
+                Self::Workers(NodeGroup::start(start, 3))
+            }
+            CampaignShape::RemoteWorkers => {
+                // The shortest lease that a remote worker may ask for.
+                let start = NodeStart { mode: "serve", ..location.node(program, 1_000) };
+                Self::RemoteWorkers(ServersAndWorkers::open(start, 2, 4, PER_SERVER))
+            }
+        }
+    }
+
+    /// Kills one process after another until so many jobs have succeeded, some of them after each kill; answers how
+    /// many kills that were. Before each one it waits for a random time.
+    ///
+    /// # Panics
+    /// When nothing succeeds any more.
+    pub async fn kill_until(
+        &mut self,
+        engine: &Backstop,
+        wanted: u64,
+        pause_ms: Range<u64>,
+        dice: &mut fastrand::Rng,
+    ) -> usize {
+        let (mut succeeded, mut kills) = (0, 0);
+        while succeeded < wanted {
+            tokio::time::sleep(Duration::from_millis(dice.u64(pause_ms.clone()))).await;
+            succeeded = progressed(engine, succeeded).await;
+            match self {
+                Self::Workers(group) => group.replace_one(dice),
+                Self::RemoteWorkers(processes) => processes.replace_one(dice),
+            }
+            kills += 1;
+        }
+        kills
+    }
+
+    /// Kills all; fresh processes of the same shape finish what is left. Then reads the journals and the store.
+    ///
+    /// # Panics
+    /// When jobs are left that nobody ends, or the store cannot be read.
+    pub async fn settle(self) -> CampaignReport {
+        match self {
+            Self::Workers(group) => group.settle().await,
+            Self::RemoteWorkers(processes) => processes.settle().await,
+        }
+    }
+}
