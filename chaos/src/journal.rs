@@ -65,6 +65,24 @@ pub enum JournalEntry {
         /// The key that it gave, by which the outside knows a repetition.
         key: String,
     },
+    /// The code of a step was called (W7).
+    Stepping {
+        /// Of which job.
+        job: JobId,
+        /// Its name.
+        name: String,
+        /// In which run.
+        run: u32,
+    },
+    /// A run was given the result of a step, which says in which run its code was called.
+    Stepped {
+        /// Of which job.
+        job: JobId,
+        /// Its name.
+        name: String,
+        /// What the result says.
+        run: u32,
+    },
     /// The end of a run is about to be reported, by its worker or by whoever rescues it.
     Finishing {
         /// The hold it ends.

@@ -9,6 +9,7 @@
 //! - [`sabotage`], [`planted`]: bugs put into a store on purpose, and the campaign in which the checker must find them.
 //! - [`crash`]: processes killed at named points, and what was found afterwards.
 //! - [`fleet`]: processes of which some are broken. [`suspects`]: jobs that die together, of which one is to blame.
+//! - [`steps`]: jobs with durable steps.
 //! - [`hostile`]: strings that have broken other systems. [`secrets`]: what nothing may tell.
 
 #![allow(clippy::print_stdout, reason = "a campaign reports to the terminal of its test")]
@@ -32,6 +33,7 @@ pub mod sabotage;
 pub mod secrets;
 pub mod shape;
 pub mod stall;
+pub mod steps;
 pub mod suspects;
 pub mod work;
 

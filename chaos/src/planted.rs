@@ -19,6 +19,7 @@ use crate::group::live_jobs;
 use crate::journal::{Journal, JournalEntry};
 use crate::journal_layer::JournalLayer;
 use crate::sabotage::{Bug, SabotagedStore};
+use crate::steps::SteppingJob;
 use crate::work::{CampaignJob, SLOW, policy};
 
 const LEASE: Duration = Duration::from_millis(200);
@@ -26,6 +27,8 @@ const LEASE: Duration = Duration::from_millis(200);
 const SHORT_LEASE: Duration = Duration::from_millis(120);
 const SLEEPERS: u64 = 12;
 const CLIENTS: usize = 3;
+/// Jobs with durable steps whose first runs fail after a step.
+const STEPPING: usize = 12;
 /// Twice in a campaign the workers die and others take their place.
 const ACTS: usize = 3;
 const ACT: Duration = Duration::from_millis(350);
@@ -48,6 +51,10 @@ pub async fn campaign(folder: &Path, bug: Option<Bug>) -> JobResult<CampaignRepo
     let sleepers: Vec<_> = stage.put_sleepers_to_bed().await?;
     let mut clients = Vec::new();
     let (engine, journal) = stage.enter();
+    for _ in 0..STEPPING {
+        // A bug may eat the job; the others are enough.
+        let _ = engine.enqueue(SteppingJob { number: 5 }).policy(policy()).submit().await;
+    }
     clients.push(tokio::spawn(client::watch(engine, journal)));
     for _ in 0..CLIENTS {
         let behaviour = ClientBehaviour { pause_ms: (2, 10), repeat_every: 2, cancel_every: 5 };
@@ -87,7 +94,8 @@ impl Stage<'_> {
     /// Starts a worker.
     async fn hire(&self) -> JobResult<WorkerHandle> {
         let (engine, journal) = self.enter();
-        let worker = engine.worker(journal).register::<CampaignJob>().queue("default", 4).prefetch(4);
+        let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
+        let worker = worker.queue("default", 4).prefetch(4);
         let worker = worker.queue("naps", 8).lease(LEASE).poll(Duration::from_millis(10));
         Ok(worker.start().await?)
     }

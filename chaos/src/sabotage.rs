@@ -12,7 +12,7 @@ use backstop_core::failure::{Decision, Verdict};
 use backstop_core::job::{Ending, Operated, Operation, Stale, Start};
 use backstop_core::{Fence, Lease};
 use backstop_store::{
-    Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Observer, Orphan,
+    Answer, Claim, Claimed, ClaimedJob, Error, Finish, JobFilter, Layer, NewWorker, Note, Observer, Orphan,
     PageRequest, Peek, QueueView, Renewed, Signal, Silent, Store, Submit, Submitted, Term,
 };
 
@@ -136,6 +136,7 @@ impl SabotagedStore {
             Some(Bug::ClaimLost) if !claimed.jobs.is_empty() && self.fourth(Bug::ClaimLost) => {
                 claimed.jobs.pop();
             }
+            Some(Bug::StepsForgotten) => claimed.jobs.iter_mut().for_each(|job| job.record.marks = None),
             Some(Bug::FenceFrozen) => claimed.jobs.iter_mut().for_each(|job| job.lease.fence = Fence(1)),
             Some(Bug::HandedOutTwice | Bug::SuccessRunAgain)
                 if self.fourth(self.bug.unwrap_or(Bug::ClaimLost)) =>
@@ -175,6 +176,16 @@ impl Layer for SabotagedStore {
                 self.below.submit(again).await?;
             }
             Ok(answers)
+        })
+    }
+
+    fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>> {
+        Box::pin(async move {
+            let is_step = |note: &Note| note.step_document(0).is_some();
+            if notes.len() == 1 && is_step(&notes[0]) && self.fourth(Bug::StepLost) {
+                return Ok(vec![Ok(())]);
+            }
+            self.below.annotate(notes).await
         })
     }
 

@@ -130,6 +130,20 @@ fn schedules() {
 }
 
 #[test]
+fn steps() {
+    // W7, W8
+    says(
+        "steps",
+        &[
+            "run 1: receipt `paid order-7`",
+            "run 2: receipt `paid order-7`",
+            "run 3: receipt `paid order-7`",
+            "3 runs, steps [(\"charge\", 1), (\"mail\", 3)]",
+        ],
+    );
+}
+
+#[test]
 fn retry() {
     // F4, F5, F8
     says(

@@ -10,6 +10,7 @@ use backstop::prelude::*;
 use backstop::signals::stop_asked;
 use backstop_chaos::client::{self, ClientBehaviour};
 use backstop_chaos::journal::Journal;
+use backstop_chaos::steps::SteppingJob;
 use backstop_chaos::work::CampaignJob;
 use backstop_chaos::{crash, fleet, journal_layer, processes, remote, suspects};
 use backstop_server::{Api, ServerSettings, bind};
@@ -66,7 +67,8 @@ async fn work(url: &str, folder: &Path, lease: Duration, submits: bool) -> JobRe
     }
     // Without a word the defaults are what is tested.
     let prefetch = std::env::var("CHAOS_PREFETCH").map_or(Ok(0), |text| text.parse())?;
-    let worker = engine.worker(journal).register::<CampaignJob>().queue("default", 8).prefetch(prefetch);
+    let worker = engine.worker(journal).register::<CampaignJob>().register::<SteppingJob>();
+    let worker = worker.queue("default", 8).prefetch(prefetch);
     worker.lease(lease).poll(Duration::from_millis(50)).grace(Duration::from_secs(5)).run().await?;
     Ok(())
 }

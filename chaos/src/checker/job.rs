@@ -5,11 +5,12 @@ use std::time::Duration;
 use backstop::{Cause, Job, State, TerminalReason};
 use backstop_core::Lease;
 use backstop_core::failure::Verdict;
-use backstop_core::job::{Attempt, Record};
+use backstop_core::job::{Attempt, Record, StepState};
 
 use super::Kept;
 use super::summary::JournalSummary;
 use crate::crash::job::EffectJob;
+use crate::steps::{self, SteppingJob};
 
 /// Two transactions may read the clock in one order and commit in the other; this is more than one of them takes.
 const CLOCK_ORDER: Duration = Duration::from_secs(1);
@@ -31,6 +32,7 @@ pub(super) fn check(kept: &Kept, summary: &JournalSummary, violations: &mut Vec<
     check_promises(kept, summary, &mut found);
     check_handlers(kept, summary, &mut found);
     check_effects(kept, summary, &mut found);
+    check_steps(kept, summary, &mut found);
     violations.extend(found.into_iter().map(|what| format!("job {id}: {what}")));
 }
 
@@ -228,6 +230,38 @@ fn check_promises(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>
         }
         if reports.accepted.contains(&State::Succeeded) && kept.view.record.state != State::Succeeded {
             found.push(format!("its success was acknowledged, and it is {}", kept.view.record.state));
+        }
+    }
+}
+
+/// The code of a step is not called again once its success is stored, every run is given the same result, and what the
+/// record says of it is what was given (W7).
+fn check_steps(kept: &Kept, summary: &JournalSummary, found: &mut Vec<String>) {
+    let stored = kept.view.record.steps();
+    for (name, runs) in summary.steps.get(&kept.view.job.spec.id).into_iter().flatten() {
+        let mark = stored.iter().find(|step| step.name == *name && step.state == StepState::Done);
+        if runs.given.len() > 1 {
+            found.push(format!("step {name} gave results of several runs: {:?}", runs.given));
+        }
+        match mark {
+            Some(mark) => {
+                if let Some(late) = runs.called.iter().find(|run| **run > mark.run) {
+                    found
+                        .push(format!("step {name} was stored by run {} and called by run {late}", mark.run));
+                }
+                if runs.given.iter().any(|run| *run != mark.run) {
+                    found.push(format!("step {name} was stored by run {}, given {:?}", mark.run, runs.given));
+                }
+            }
+            None if runs.given.is_empty() => {}
+            None => found.push(format!("step {name} gave a result that is not stored")),
+        }
+    }
+    let done = |name: &str| stored.iter().any(|step| step.name == name && step.state == StepState::Done);
+    if kept.view.record.state == State::Succeeded && &*kept.view.job.spec.kind == SteppingJob::KIND {
+        let missing: Vec<_> = steps::NAMES.iter().filter(|name| !done(name)).collect();
+        if !missing.is_empty() {
+            found.push(format!("it succeeded without its steps {missing:?}"));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What all processes said, summed up.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use backstop::{Cause, JobId, State, Timestamp, WorkerId};
@@ -29,6 +29,8 @@ pub struct JournalSummary {
     pub(super) ended: HashSet<(Lease, u32)>,
     /// The keys under which handlers did what they do outside, each time.
     pub(super) effects: HashMap<JobId, Vec<String>>,
+    /// What was called and given of each step of each job, by name (W7).
+    pub(super) steps: HashMap<JobId, BTreeMap<String, StepRuns>>,
     pub(super) reports: HashMap<Lease, HoldReports>,
     pub(super) refused: Vec<Lease>,
     /// When each cancel was acknowledged.
@@ -43,6 +45,13 @@ pub struct JournalSummary {
 pub(super) struct HandlerStart {
     pub(super) lease: Lease,
     pub(super) run: u32,
+}
+
+/// In which runs the code of a step was called, and what its results said.
+#[derive(Debug, Default)]
+pub(super) struct StepRuns {
+    pub(super) called: BTreeSet<u32>,
+    pub(super) given: BTreeSet<u32>,
 }
 
 /// What became of the reports about one hold.
@@ -140,6 +149,8 @@ impl JournalSummary {
             }
             JournalEntry::Ended { lease, run } => drop(self.ended.insert((lease, run))),
             JournalEntry::Effect { job, key } => self.effects.entry(job).or_default().push(key),
+            JournalEntry::Stepping { job, name, run } => drop(self.step(job, name).called.insert(run)),
+            JournalEntry::Stepped { job, name, run } => drop(self.step(job, name).given.insert(run)),
             JournalEntry::Finishing { lease, cause, verdict } => {
                 self.reports.entry(lease).or_default().tries.push((cause, verdict));
             }
@@ -163,6 +174,10 @@ impl JournalSummary {
                 self.lease(worker).extend(until, until);
             }
         }
+    }
+
+    fn step(&mut self, job: JobId, name: String) -> &mut StepRuns {
+        self.steps.entry(job).or_default().entry(name).or_default()
     }
 
     fn lease(&mut self, worker: WorkerId) -> &mut LeaseRenewals {

@@ -53,11 +53,15 @@ pub enum Bug {
     RetryAtOnce,
     /// The counts of queues have drifted.
     CountsDrift,
+    /// Every fourth success of a step is answered and not stored.
+    StepLost,
+    /// Jobs are handed out without what is stored of their steps.
+    StepsForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::FenceDropped,
         Self::ExpiredLeaseAccepted,
         Self::AckBeforeCommit,
@@ -83,6 +87,8 @@ impl Bug {
         Self::BudgetIgnored,
         Self::RetryAtOnce,
         Self::CountsDrift,
+        Self::StepLost,
+        Self::StepsForgotten,
     ];
 
     /// The one with this name, if there is one.

@@ -8,6 +8,7 @@ from .aio import AsyncClient, AsyncJob, AsyncWorker
 from .client import ApiError, Client, Submitted
 from .options import Backoff, Callback, JobFilter, NewJob, SubmitOptions
 from .outcomes import Cancel, Invalid, Permanent, RateLimited, ReportedFailure, RetryIn, Snooze, Transient
+from .steps import StepRefused, StepsChanged
 from .worker import Job, Worker
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "ReportedFailure",
     "RetryIn",
     "Snooze",
+    "StepRefused",
+    "StepsChanged",
     "SubmitOptions",
     "Submitted",
     "Transient",

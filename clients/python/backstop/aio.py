@@ -14,11 +14,12 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Dict, Iterable, List, Mapping
-from typing import Optional, Sequence, Set, TypeVar, Union
+from typing import Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ENDED, LOOK_FIRST, LOOK_LONGEST, ApiError, Body, Client, Json, Submitted
 from .options import JobFilter, NewJob, SubmitOptions
 from .outcomes import interrupted, log_failure, of_exception, result_too_large, succeeded
+from .steps import StepRefused, Steps
 from .worker import LINES
 
 if TYPE_CHECKING:
@@ -154,6 +155,10 @@ class AsyncClient:
         """Keeps lines with a run that is under way; see `Client.log`."""
         await self._run(functools.partial(self._client.log, lease, lines, timeout))
 
+    async def step(self, lease: str, name: str, result: Any) -> None:
+        """Stores that a step of a run succeeded; see `Client.step`."""
+        await self._run(functools.partial(self._client.step, lease, name, result))
+
     def another(self, connections: int = 1) -> "AsyncClient":
         """A client of the same server with connections of its own."""
         other = AsyncClient.__new__(AsyncClient)
@@ -190,6 +195,7 @@ class AsyncJob:
         self.schedule: Optional[Body] = body.get("schedule")
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
+        self._steps = Steps(body.get("steps") or {})
 
     @property
     def canceled(self) -> bool:
@@ -218,6 +224,29 @@ class AsyncJob:
         async with self._telling:
             lines, self._lines = self._lines, []
             return lines
+
+    async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T:
+        """Runs `function` once per success; see `Job.step`. Its order is that of the calls, so await one at a time."""
+        stored, result = self._steps.begin(name)
+        if stored:
+            return cast(T, result)
+        made = await function()
+        pause = PAUSE_FIRST
+        while True:
+            try:
+                await self._client.step(self.lease, name, made)
+                return made
+            except (TypeError, ValueError) as error:
+                raise StepRefused(f"the result of step `{name}` is not valid JSON: {error}") from error
+            except ApiError as error:
+                if error.code == "stale_lease":
+                    self._lose("stale_lease")
+                    raise
+                if not error.is_passing:
+                    raise StepRefused(f"the result of step `{name}` was refused: {error}") from error
+                _log.warning("step %s of job %s is kept and told again: %s", name, self.id, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, PAUSE_LONGEST)
 
     async def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on.
@@ -423,7 +452,9 @@ class AsyncWorker:
         return outcome
 
     async def _call(self, job: AsyncJob) -> Any:
-        return await self._handlers[job.kind](job)
+        result = await self._handlers[job.kind](job)
+        job._steps.ended()
+        return result
 
     async def _finish(self, job: AsyncJob, outcome: Body) -> None:
         """Reports an end until it is taken or refused. Repeating it is safe: a lease ends its run once."""

@@ -214,6 +214,10 @@ class Client:
         """Keeps lines with a run that is under way, 1,000 in one call at most."""
         self.call("POST", "/api/v1/work/log", {"lease": lease, "lines": list(lines)}, timeout=timeout, repeatable=False)
 
+    def step(self, lease: str, name: str, result: Json) -> None:
+        """Stores that a step of a run succeeded; a name that is stored keeps its first result."""
+        self.call("POST", "/api/v1/work/step", {"lease": lease, "name": name, "result": result})
+
     # The wire
 
     def call(

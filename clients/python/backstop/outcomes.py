@@ -101,6 +101,8 @@ def of_exception(error: BaseException, logs: List[str]) -> Dict[str, Any]:
     failed: Dict[str, Any] = {"type": "failed", "class": "error", "message": _message(error), "logs": logs}
     if isinstance(error, Permanent):
         failed["class"] = "permanent"
+        if type(error) is not Permanent:
+            failed["error_type"] = _type_name(error)
     elif isinstance(error, Invalid):
         failed["class"] = "invalid"
     elif isinstance(error, Transient):
@@ -148,7 +150,8 @@ def _message(error: BaseException) -> str:
 
 def _type_name(error: BaseException) -> str:
     kind = type(error)
-    if kind.__module__ in ("builtins", "__main__"):
+    # Those of this package are called as in every other language.
+    if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("backstop."):
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -10,13 +10,15 @@ import socket
 import threading
 import time
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar, Union, cast
 
 from .client import ApiError, Body, Client
 from .outcomes import interrupted, log_failure, of_exception, result_too_large, succeeded
+from .steps import StepRefused, Steps
 
 Handler = Callable[["Job"], Any]
 H = TypeVar("H", bound=Handler)
+T = TypeVar("T")
 
 _log = logging.getLogger("backstop")
 
@@ -57,6 +59,7 @@ class Job:
         self.schedule: Optional[Body] = body.get("schedule")
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
+        self._steps = Steps(body.get("steps") or {})
 
     @property
     def canceled(self) -> bool:
@@ -89,6 +92,36 @@ class Job:
         with self._telling:
             lines, self._lines = self._lines, []
             return lines
+
+    def step(self, name: str, function: Callable[[], T]) -> T:
+        """Runs `function` once per success: its result, which has to be JSON, is stored, and later runs of the job are
+        answered from the store without calling it.
+
+        Names are unique in a job, and the order of the calls is part of what is stored: other names, or another order,
+        raise `StepsChanged`, which makes the job a dead letter. What the function raises is raised here, and nothing
+        is stored. A server that is unavailable is asked again until the run should stop.
+        """
+        stored, result = self._steps.begin(name)
+        if stored:
+            return cast(T, result)
+        made = function()
+        pause = PAUSE_FIRST
+        while True:
+            try:
+                self._client.step(self.lease, name, made)
+                return made
+            except (TypeError, ValueError) as error:
+                raise StepRefused(f"the result of step `{name}` is not valid JSON: {error}") from error
+            except ApiError as error:
+                if error.code == "stale_lease":
+                    self._lose(self._why_lost())
+                    raise
+                if not error.is_passing:
+                    raise StepRefused(f"the result of step `{name}` was refused: {error}") from error
+                _log.warning("step %s of job %s is kept and told again: %s", name, self.id, error)
+                if self._canceled.wait(pause):
+                    raise
+                pause = min(pause * 2, PAUSE_LONGEST)
 
     def progress(self, percent: int, note: Optional[str] = None) -> bool:
         """Says how far the run is, and answers whether it should go on: false when the job was canceled or lost.
@@ -311,6 +344,7 @@ class Worker:
             alarm.start()
         try:
             result = self._handlers[job.kind](job)
+            job._steps.ended()
             return succeeded(result, job._last_lines())
         except Exception as error:
             log_failure(job.id, job.kind, job.run, error)

@@ -20,6 +20,12 @@ def note(job: Job, what: str) -> None:
         diary.write(f"{what} {job.id} {job.run}\n")
 
 
+def stepping(job: Job) -> int:
+    """The code of a step: its result says in which run it was called."""
+    note(job, "stepping")
+    return job.run
+
+
 def act(job: Job) -> Any:
     """Does what the payload says for this run; the last word repeats."""
     script = job.payload["script"]
@@ -51,6 +57,10 @@ def act(job: Job) -> Any:
         raise ReportedFailure({"missing": 3})
     elif word == "stubborn":
         time.sleep(amount)
+    elif word == "step":
+        stepped = job.step("first", lambda: stepping(job))
+        job.wait_canceled(amount)
+        return {"stepped in": stepped, "ended in": job.run}
     elif word == "cancel":
         raise Cancel("no longer needed")
     elif word == "odd":

@@ -39,6 +39,29 @@ class Async(unittest.IsolatedAsyncioTestCase):
 
         self.addAsyncCleanup(stop)
 
+    async def test_a_step_that_succeeded_is_stored_once(self) -> None:
+        called: List[int] = []
+        worker = self.worker()
+
+        @worker.handler("act")
+        async def act(job: AsyncJob) -> Any:
+            async def call() -> int:
+                await asyncio.sleep(0)
+                called.append(job.run)
+                return job.run
+
+            first = await job.step("first", call)
+            if job.run == 1:
+                raise KeyError("the handler fails")
+            return [first, await job.step("second", call)]
+
+        await self.work(worker)
+        quick = {"policy": "fixed", "base_ms": 50, "cap_ms": 50, "jitter": "none"}
+        job = await self.submit("steps", backoff=quick)
+        await self.ended(job)
+        self.assertEqual((await self.client.get(job, reveal=True))["result"], [1, 2])
+        self.assertEqual(called, [1, 2])
+
     async def test_what_handlers_return_and_raise(self) -> None:
         worker = self.worker()
 

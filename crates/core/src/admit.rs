@@ -89,6 +89,17 @@ pub fn name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refu
     check_name(field, name, limits)
 }
 
+/// Checks a key that is given without a job, such as an effect's.
+///
+/// # Errors
+/// A [`Refusal`] that names `field`.
+pub fn key(field: &'static str, key: &str, limits: &Limits) -> Result<(), Refusal> {
+    if key.is_empty() {
+        return Err(Refusal::invalid(field, "it is empty"));
+    }
+    check_text(field, key, limits.key_chars)
+}
+
 fn check_name(field: &'static str, name: &str, limits: &Limits) -> Result<(), Refusal> {
     if name.is_empty() {
         return Err(Refusal::invalid(field, "it is empty"));

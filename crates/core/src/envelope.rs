@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::TerminalReason;
-use crate::job::{FailureRecord, Record, State, StoredJob};
+use crate::id::JobId;
+use crate::job::{FailureRecord, Record, State, StepHistory, StoredJob};
 
 /// The envelope of a dead letter, with the field names that downstream readers know.
 ///
@@ -20,12 +21,13 @@ pub fn envelope(
         return None;
     }
     let spec = &job.spec;
+    let step_index = record.step_history().map_or(0, StepHistory::next_index);
     let finished = record.finished_at.unwrap_or(job.created_at);
     Some(json!({
         "tenantId": crate::tenant::shown(&spec.queue),
         "executionId": spec.id,
         "executionKey": spec.business_key.as_deref().or(spec.idempotency_key.as_deref()),
-        "transitionKey": format!("{}:0:{}", spec.id, record.runs),
+        "transitionKey": transition_key(spec.id, step_index, record.runs),
         "correlationId": spec.correlation_id,
         "resourceType": "job",
         "resourceName": &*spec.kind,
@@ -43,6 +45,13 @@ pub fn envelope(
         "fingerprint": failure.map(|f| f.fingerprint.to_string()),
         "codeVersion": code_version,
     }))
+}
+
+/// The identity of a step in one run (W7): `executionId:stepIndex:attempt`, where every start counts as an attempt, so
+/// that no two runs share one.
+#[must_use]
+pub fn transition_key(job: JobId, step: u32, run: u32) -> String {
+    format!("{job}:{step}:{run}")
 }
 
 /// Runs that followed a failure, since a person or a plan last drove the job. What went back uncharged was no
@@ -66,9 +75,28 @@ fn as_value(value: impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::JobId;
     use crate::job::Spec;
     use crate::time::Timestamp;
+
+    #[test]
+    fn the_transition_key_tells_the_step_that_was_not_done() {
+        // D1, W7
+        use crate::id::{Fence, Lease, WorkerId};
+        use crate::job::{Remark, StepFact, StepWrite};
+        let spec = Spec::new(JobId::from_u128(1), "work", "{}");
+        let at = Timestamp::from_micros(5_000);
+        let mut record = Record::new(&spec, at);
+        let lease = Lease { job: spec.id, worker: WorkerId::from_u128(2), fence: Fence(1) };
+        record.claim(lease.worker, lease.fence, at, true).expect("it is pending");
+        for name in ["fetch", "render"] {
+            let write = StepWrite { index: None, name: name.to_owned(), fact: StepFact::Done("1".into()) };
+            record.note(&lease, &Remark::Step(write)).expect("held");
+        }
+        record.state = State::Failed;
+        let job = StoredJob { spec, created_at: at };
+        let letter = envelope(&job, &record, None, None).expect("a dead letter");
+        assert_eq!(letter["transitionKey"], json!(format!("{}:2:1", job.spec.id)));
+    }
 
     #[test]
     fn retryable_and_retries_observed_agree_with_the_reason() {

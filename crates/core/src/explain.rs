@@ -207,7 +207,17 @@ fn dead(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> Sen
                 "nothing: driving the same input again cannot help; submit a corrected job instead of {id}"
             )
         }
-        _ => format!("nothing by itself: fix the cause, then `backstop job retry {id}`"),
+        _ => match view.record.step_history().and_then(|steps| steps.unknown().next()) {
+            Some(effect) => {
+                let key = effect.key.as_deref().unwrap_or_default();
+                format!(
+                    "nothing by itself: find out whether effect `{}` with key `{key}` happened; `backstop job retry \
+                     {id}` lets it be called again with the same key",
+                    effect.name
+                )
+            }
+            None => format!("nothing by itself: fix the cause, then `backstop job retry {id}`"),
+        },
     };
     let line = view.job.spec.ordering_key.as_ref().map_or_else(String::new, |key| {
         format!(
@@ -292,6 +302,9 @@ fn checks(view: &JobView, around: &ExplainContext, beyond: &ExplainRelated) -> V
     }
     if record.redrives > 0 {
         add("redrives", record.redrives.to_string());
+    }
+    for step in record.steps_in_order() {
+        add("step", step.sentence());
     }
     for (check, answer) in afterwards(view, beyond, around.now) {
         add(check, answer);

@@ -29,4 +29,4 @@ pub use observe::DrivenJob;
 pub use plan::{Plan, PlanCounts, PlanDraft, PlanEntry, PlanHalt, PlanPhase, PlanRound};
 pub use selector::{LeftOut, PlanSelector};
 pub use settings::PlanSettings;
-pub use survey::{PlanSurvey, PlanSurveyGroup};
+pub use survey::{PlanSurvey, PlanSurveyGroup, UnknownEffect};

@@ -42,6 +42,8 @@ pub enum SealedPart {
     Payload,
     /// What a run returned.
     Result,
+    /// What a step of it returned (W7).
+    Step,
 }
 
 /// Whose data it is: what is authenticated with it.
@@ -72,10 +74,17 @@ impl<'a> Owner<'a> {
         Self { job: spec.id, kind: &spec.kind, part: SealedPart::Result }
     }
 
+    /// The result of a step of a stored job.
+    #[must_use]
+    pub fn step_of(spec: &'a Spec) -> Self {
+        Self { job: spec.id, kind: &spec.kind, part: SealedPart::Step }
+    }
+
     fn bytes(self) -> Vec<u8> {
         let part: &[u8] = match self.part {
             SealedPart::Payload => b"backstop payload 1",
             SealedPart::Result => b"backstop result 1",
+            SealedPart::Step => b"backstop step 1",
         };
         // The first two have their lengths fixed by the words themselves; the kind is last and needs none.
         [part, &[0], self.job.as_bytes(), self.kind.as_bytes()].concat()

@@ -1,6 +1,7 @@
 //! What a handler sees of its job and of the world around it (E1).
 
 mod complete;
+pub(crate) mod steps;
 mod submit;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::parts::EngineParts;
 use crate::run::children::ChildJobs;
 use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
+use crate::run::steps::RunSteps;
 use crate::sealing::{self, ShownPayload};
 
 /// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
@@ -70,6 +72,8 @@ pub(crate) struct Run {
     pub(crate) completes: AtomicBool,
     /// What is to be submitted when the run has gone well (L23).
     pub(crate) children: ChildJobs,
+    /// Its durable steps (W7).
+    pub(crate) steps: RunSteps,
     /// Who hears at once what the handler says; none for most.
     pub(crate) listener: Option<Arc<dyn RunListener>>,
 }
@@ -83,6 +87,11 @@ impl<C> Clone for JobContext<C> {
 impl<C> JobContext<C> {
     pub(crate) const fn new(app: Arc<C>, run: Arc<Run>) -> Self {
         Self { app, run }
+    }
+
+    /// What the run carries, for whoever needs it after the handler took the context.
+    pub(crate) fn run(&self) -> Arc<Run> {
+        self.run.clone()
     }
 
     /// The same run for a handler that shares nothing with others.

@@ -1,8 +1,10 @@
 //! The errors an application meets.
 
 use backstop_core::Refusal;
-use backstop_core::job::Stale;
+use backstop_core::job::{Stale, StepsChanged};
 use backstop_store::Error as StoreError;
+
+use crate::outcome::BoxError;
 
 /// Why an engine could not be opened or a worker could not go on.
 ///
@@ -156,6 +158,96 @@ pub enum CompleteError {
     /// The completion could not be written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The steps of the run went wrong, so that it has failed: roll back (W7).
+    #[error("the job cannot be completed: {problem}")]
+    Steps {
+        /// What is wrong with them.
+        problem: String,
+    },
+}
+
+/// Why a durable step or an effect has no result (W7, W8).
+///
+/// All but [`StepError::Failed`] and [`StepError::Stale`] end the run, whatever the handler makes of them.
+///
+/// ```
+/// use backstop::prelude::*;
+/// use backstop::StepError;
+///
+/// async fn fetch(cx: &JobContext<()>) -> JobResult<u32> {
+///     match cx.step("fetch", || async { Err::<u32, _>("it is away") }).await {
+///         Err(StepError::Failed(error)) => Err(format!("the first step failed: {error}").into()),
+///         other => Ok(other?),
+///     }
+/// }
+/// ```
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// Its own code failed with this.
+    #[error("{0}")]
+    Failed(#[source] BoxError),
+    /// The code calls other steps than the ones that are stored.
+    #[error(transparent)]
+    Changed(#[from] StepsChanged),
+    /// Two steps of one run have the same name.
+    #[error("step `{name}` is called twice in one run: give each call a name of its own, such as `{name}-2`")]
+    CalledTwice {
+        /// Its name.
+        name: String,
+    },
+    /// Its name or its key is not one, or there are too many steps.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Its result cannot be stored, so it would run again.
+    #[error(
+        "the result of step `{name}` cannot be stored: {problem}; keep large data elsewhere and return where it is"
+    )]
+    Unstorable {
+        /// Its name.
+        name: String,
+        /// Why.
+        problem: String,
+    },
+    /// Its stored result is not what the code expects.
+    #[error(
+        "the stored result of step `{name}` cannot be read: {problem}; run the job with the code that stored it"
+    )]
+    Unreadable {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An effect may have happened, and a person has to find out (W8).
+    #[error(
+        "effect `{name}` with key `{key}` may have happened: run {run} began it and did not store how it ended; find \
+         out, then drive the job again to let it be called again"
+    )]
+    Unknown {
+        /// Its name.
+        name: String,
+        /// What the other side knows it by.
+        key: String,
+        /// The run that began it.
+        run: u32,
+    },
+    /// The job was canceled or taken by others meanwhile; nothing was stored.
+    #[error(transparent)]
+    Stale(Stale),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl std::fmt::Debug for StepError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            // As the error itself: the type of a failure is read from here.
+            Self::Failed(error) => error.fmt(f),
+            other => write!(f, "StepError({other})"),
+        }
+    }
 }
 
 macro_rules! coded {

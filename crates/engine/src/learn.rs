@@ -20,6 +20,10 @@ pub struct Workers;
 #[doc = include_str!("../../../docs/learn/isolation.md")]
 pub struct IsolatedRuns;
 
+/// docs/learn/steps.md
+#[doc = include_str!("../../../docs/learn/steps.md")]
+pub struct DurableSteps;
+
 /// docs/learn/schedules.md
 #[doc = include_str!("../../../docs/learn/schedules.md")]
 pub struct ScheduledJobs;

@@ -121,9 +121,10 @@ pub use alerts::{
 pub use alerts::{Webhook, WebhookError};
 pub use config::{Config, Encryption, QueueConfig, Retirement, Signing, WorkerTimes};
 pub use context::JobContext;
+pub use context::steps::{Effect, not_done};
 pub use dependency::{CheckAddress, CheckAddressError, DependencySettings};
 pub use engine::Backstop;
-pub use error::{CompleteError, Error, OperateError, SubmitError};
+pub use error::{CompleteError, Error, OperateError, StepError, SubmitError};
 pub use events::Events;
 pub use handle::{JobHandle, ResultError};
 pub use ids::{job_id, worker_id};

@@ -15,7 +15,7 @@
 pub use backstop_core::job::PlanId;
 pub use backstop_core::redrive::{
     LeftOut, Plan, PlanCounts, PlanEntry, PlanError, PlanHalt, PlanJob, PlanJobOutcome, PlanPart, PlanPhase,
-    PlanRound, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup,
+    PlanRound, PlanSelector, PlanSettings, PlanSurvey, PlanSurveyGroup, UnknownEffect,
 };
 
 pub(crate) mod job_list;

@@ -57,7 +57,10 @@ impl<C: Send + Sync + 'static, J: Job<Context = C>> Handler<C> for Typed<J> {
     fn run(&self, payload: Arc<str>, cx: JobContext<C>) -> ReplyFuture {
         Box::pin(async move {
             match decode::<J>(&payload, || cx.shown_payload(&payload)) {
-                Ok(job) => job.run(cx).await.into_reply(),
+                Ok(job) => {
+                    let run = cx.run();
+                    run.settle_steps(job.run(cx).await.into_reply())
+                }
                 Err(failed) => Reply(Err(failed)),
             }
         })

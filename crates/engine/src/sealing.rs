@@ -57,9 +57,23 @@ fn open(config: &Config, owner: Owner<'_>, text: &Arc<str>) -> Result<Arc<str>, 
 
 /// The result of a run as it is kept: sealed when its kind is, or when its payload was.
 pub(crate) fn result(config: &Config, spec: &Spec, text: String) -> Result<Arc<str>, String> {
+    kept(config, spec, Owner::result_of(spec), text)
+}
+
+/// The result of a step as it is kept, likewise (W7).
+pub(crate) fn kept_step(config: &Config, spec: &Spec, text: String) -> Result<Arc<str>, String> {
+    kept(config, spec, Owner::step_of(spec), text)
+}
+
+/// The result of a step as the handler gets it: opened if it is sealed.
+pub(crate) fn step(config: &Config, spec: &Spec, text: &Arc<str>) -> Result<Arc<str>, SealError> {
+    open(config, Owner::step_of(spec), text)
+}
+
+fn kept(config: &Config, spec: &Spec, owner: Owner<'_>, text: String) -> Result<Arc<str>, String> {
     match &config.encryption {
         Some(encryption) if encryption.covers(&spec.kind) || is_sealed(&spec.payload) => {
-            encryption.seal(Owner::result_of(spec), &text)
+            encryption.seal(owner, &text)
         }
         _ => Ok(text.into()),
     }

@@ -104,6 +104,17 @@ async fn die(cx: JobContext<()>) -> JobResult {
     std::process::abort();
 }
 
+/// Stores the process of its first run as a step, and dies; the next run goes on from there.
+#[job(isolate = "always", max_crashes = 2)]
+async fn stepping(cx: JobContext<()>) -> JobResult<(u32, u32, String)> {
+    let first = cx.step("first", || async { JobResult::Ok(std::process::id()) }).await?;
+    if cx.run_number() == 1 {
+        std::process::abort();
+    }
+    let sent = cx.effect("send", "key-7", || async { JobResult::Ok(cx.transition_key()) }).await?;
+    Ok((first, std::process::id(), sent))
+}
+
 async fn check(place: Place) {
     let engine = Backstop::open(&place.url).await.expect("a store");
     if !is_isolated_child() {
@@ -112,9 +123,11 @@ async fn check(place: Place) {
     }
     // In a child this is where it ends.
     let worker = engine.worker(()).register::<Transfer>().register::<After>().register::<Die>();
+    let worker = worker.register::<Stepping>();
     let worker = worker.queue("default", 2).start().await.expect("a worker");
     completes_in_transactions_of_its_own(&engine, &place).await;
     dies_with_evidence(&engine).await;
+    goes_on_from_its_steps(&engine).await;
     worker.stop().await;
     let drop = format!("DROP TABLE {}", place.table);
     place.transact(drop, None, true).await.expect("it is there");
@@ -163,9 +176,20 @@ async fn dies_with_evidence(engine: &Backstop) {
     assert_eq!(of_kind(engine, After::KIND).await, 3, "what it submitted is there once");
 }
 
+async fn goes_on_from_its_steps(engine: &Backstop) {
+    let at_once = Backoff::fixed(Duration::from_millis(1));
+    let job = engine.enqueue(Stepping {}).backoff(at_once).submit().await.expect("stored");
+    let (first, last, sent) = job.result().await.expect("it succeeds in its second run");
+    assert_ne!(first, last, "the step of the process that died was answered from the store");
+    assert_eq!(sent, format!("{}:1:2", job.id));
+    let steps = engine.job(job.id).await.expect("read").expect("a job").view.record.steps_in_order();
+    let steps: Vec<_> = steps.iter().map(|step| (&*step.name, step.run, step.key.as_deref())).collect();
+    assert_eq!(steps, [("first", 1, None), ("send", 2, Some("key-7"))]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_file() {
-    // E2, C4, C5, L14
+    // E2, C4, C5, L14, W7, W8
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("isolate-{}.db", std::process::id()))
         .display()
@@ -178,7 +202,7 @@ async fn on_a_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres() {
-    // E2, C4, C5, L14
+    // E2, C4, C5, L14, W7, W8
     let (server, own) = (shared::postgres(), format!("isolate_{}", std::process::id()));
     let url = format!("{server}?schema={own}");
     check(Place { url, own: server.to_owned(), table: format!("{own}.moved") }).await;
@@ -186,7 +210,7 @@ async fn on_postgres() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_mariadb() {
-    // E2, C4, C5, L14
+    // E2, C4, C5, L14, W7, W8
     let (server, own) = (shared::mariadb(), format!("isolate_{}_", std::process::id()));
     let url = format!("{server}?prefix={own}");
     check(Place { url, own: server.to_owned(), table: format!("{own}moved") }).await;

@@ -44,5 +44,7 @@ mod rules;
 mod schedules;
 #[path = "runtime/shutdown.rs"]
 mod shutdown;
+#[path = "runtime/steps.rs"]
+mod steps;
 #[path = "runtime/submit.rs"]
 mod submit;

@@ -114,7 +114,7 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 61] = [
+pub const WITHOUT_DATA: [(&str, &str); 62] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/circuits"),
@@ -169,6 +169,7 @@ pub const WITHOUT_DATA: [(&str, &str); 61] = [
     ("POST", "/api/v1/work/heartbeat"),
     ("POST", "/api/v1/work/log"),
     ("POST", "/api/v1/work/progress"),
+    ("POST", "/api/v1/work/step"),
     ("PUT", "/api/v1/limits/{name}"),
     ("PUT", "/api/v1/schedules/{name}"),
     ("DELETE", "/api/v1/limits/{name}"),

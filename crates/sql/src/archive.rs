@@ -39,7 +39,7 @@ pub(crate) async fn archive(
     let ends: Vec<(JobId, State)> =
         details.iter().map(|detail| (detail.view.job.spec.id, detail.view.record.state)).collect();
     let mut requests = vec![purge::keep_replaced(tx, &ends).await?, save(&details, &documents)];
-    requests.extend(purge::leave(details.iter().map(|detail| &detail.view.job.spec)));
+    requests.extend(purge::leave(details.iter().map(|detail| (&detail.view.job.spec, &detail.view.record))));
     let mut writes = Writes::default();
     for JobDetail { view, .. } in &details {
         writes.count(&lane_of(&view.job.spec), Some(view.record.state), None);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use backstop_core::job::{Spec, State};
+use backstop_core::job::{Record, Spec, State};
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::working_set::{LoadedJob, Writes, lane_of};
-use backstop_store::{Duty, Term};
+use backstop_store::{Drawer, Duty, Term};
 use serde::Deserialize;
 
 use crate::columns::Columns;
@@ -58,7 +58,7 @@ pub(crate) async fn purge(
         writes.count_open(record.incident(), None);
         writes.lines.leave(&job.spec, Some(record));
     }
-    let mut requests = leave(leaving.iter().map(|loaded| &loaded.job.spec));
+    let mut requests = leave(leaving.iter().map(|loaded| (&loaded.job.spec, &loaded.record)));
     requests.extend(forget(&gone));
     tx.write_after(requests, writes, now).await?;
     Ok(answers)
@@ -105,19 +105,23 @@ fn key_in(row: &mut Row) -> Result<Option<String>, SqlFailure> {
     Ok(document.and_then(|document| document.job.idempotency_key))
 }
 
-/// Takes ended jobs out of every hot table.
-pub(crate) fn leave<'s>(specs: impl Iterator<Item = &'s Spec>) -> Vec<Request> {
-    let (mut ids, mut tags) = (Vec::new(), Columns::default());
-    for spec in specs {
+/// Takes ended jobs out of every hot table, and the results of their steps with them (W7).
+pub(crate) fn leave<'s>(jobs: impl Iterator<Item = (&'s Spec, &'s Record)>) -> Vec<Request> {
+    let (mut ids, mut tags, mut steps) = (Vec::new(), Columns::default(), Columns::default());
+    for (spec, record) in jobs {
         ids.push(spec.id);
         for tag in &spec.tags {
             tags.row().text(tag).job(spec.id);
+        }
+        for position in record.step_results() {
+            steps.row().text(Drawer::Steps.as_str()).text(&Drawer::step(spec.id, position));
         }
     }
     let tables =
         [Statement::DeleteRecords, Statement::DeleteDone, Statement::DeleteAttempts, Statement::DeleteJobs];
     let rows = tables.map(|statement| statement.each_job(&ids));
-    [Statement::DeleteTags.rows(tags)].into_iter().chain(rows).collect()
+    let own = [Statement::DeleteTags.rows(tags), Statement::DeleteDocuments.rows(steps)];
+    own.into_iter().chain(rows).collect()
 }
 
 /// Archived jobs go; what is left is what their keys answer.

@@ -110,6 +110,9 @@ fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Reques
         row.text(Drawer::Alerts.as_str()).text(&notice.key()).int(1).json(Some(notice))?;
         Ok(())
     })?;
+    out.rows(Statement::SaveDocuments, &writes.steps, |row, (key, result)| {
+        row.text(Drawer::Steps.as_str()).text(key).int(1).text(result);
+    });
     counting::write(&mut out.0, writes, now);
     Ok(out.0)
 }

@@ -265,6 +265,10 @@ impl<'c> WriteTransaction<'c> {
         for tag in &spec.tags {
             conn.prepare_cached(sql::TAG_DELETE)?.execute(params![tag, spec.id.as_bytes()])?;
         }
+        for position in stored.record.step_results() {
+            let key = Drawer::step(stored.id, position);
+            conn.prepare_cached(sql::DOCUMENT_DELETE)?.execute([Drawer::Steps.as_str(), &key])?;
+        }
         conn.prepare_cached(sql::ATTEMPTS_DELETE)?.execute([seq])?;
         conn.prepare_cached(sql::JOB_DELETE)?.execute([seq])?;
         conn.prepare_cached(sql::STATE_DELETE)?.execute([seq])?;

@@ -38,6 +38,7 @@ pub mod query;
 pub mod run;
 pub mod run_limits;
 pub mod sharing;
+pub mod steps;
 pub mod submit;
 pub mod summary;
 pub mod text;
@@ -165,6 +166,17 @@ macro_rules! conformance {
                 progress_is_kept
                 lines_of_a_run_are_kept
                 runs_survive_a_reopened_store
+            ]
+            steps: [
+                a_step_is_stored_once_and_read_by_the_next_run
+                a_stale_lease_stores_no_step
+                a_stored_success_is_not_written_again
+                an_effect_is_unknown_until_its_outcome_is_stored
+                steps_of_a_success_are_told
+                a_redrive_keeps_the_steps
+                steps_go_with_their_job
+                steps_of_many_runs_are_stored_together
+                steps_survive_a_crash_and_a_reopening
             ]
             again: [
                 the_same_ending_is_answered_as_the_first_time

@@ -59,11 +59,13 @@ pub enum Drawer {
     Schedules,
     /// How many schedules there are: one document, whose revision grows whenever somebody changes one.
     ScheduleMarks,
+    /// Results of durable steps (W7), by [`Drawer::step`]. They are written by leases and go with their jobs.
+    Steps,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -85,12 +87,19 @@ impl Drawer {
         Self::KeyBuckets,
         Self::Schedules,
         Self::ScheduleMarks,
+        Self::Steps,
     ];
 
     /// How the key of a document of [`Drawer::Audit`] begins: 19 digits that are smaller the later `moment` is.
     #[must_use]
     pub fn audit_moment(moment: Timestamp) -> String {
         format!("{:019}", i64::MAX - moment.as_micros().max(0))
+    }
+
+    /// The key of a document of [`Drawer::Steps`]: `position` is the one that the job's record tells.
+    #[must_use]
+    pub fn step(job: JobId, position: u32) -> String {
+        format!("{job}/{position:04}")
     }
 
     /// Its name, as stores keep it.
@@ -118,6 +127,7 @@ impl Drawer {
             Self::KeyBuckets => "key_bucket",
             Self::Schedules => "schedule",
             Self::ScheduleMarks => "schedule_mark",
+            Self::Steps => "step",
         }
     }
 }

@@ -1,7 +1,11 @@
 //! What `finish`, `rescue` and `annotate` take.
 
+use std::sync::Arc;
+
 use backstop_core::Lease;
-use backstop_core::job::{Ending, Progress, Remark};
+use backstop_core::job::{Ending, Progress, Remark, StepFact, StepWrite};
+
+use crate::Drawer;
 
 /// The end of one run.
 #[derive(Debug, Clone)]
@@ -32,5 +36,22 @@ impl Note {
     #[must_use]
     pub const fn log(lease: Lease, lines: Vec<String>, limit: usize) -> Self {
         Self { lease, remark: Remark::Log { lines, limit } }
+    }
+
+    /// What became of a step (W7, W8).
+    #[must_use]
+    pub const fn step(lease: Lease, write: StepWrite) -> Self {
+        Self { lease, remark: Remark::Step(write) }
+    }
+
+    /// The document that keeps the result of a step whose position is known: its key and what it says.
+    #[must_use]
+    pub fn step_document(&self, position: u32) -> Option<(String, Arc<str>)> {
+        match &self.remark {
+            Remark::Step(StepWrite { fact: StepFact::Done(result), .. }) => {
+                Some((Drawer::step(self.lease.job, position), result.clone()))
+            }
+            _ => None,
+        }
     }
 }

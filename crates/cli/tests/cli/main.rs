@@ -21,6 +21,7 @@ mod redrive;
 mod served;
 mod server;
 mod servers;
+mod steps;
 mod supervised;
 mod terminal;
 mod up;

@@ -23,6 +23,7 @@ mod remark;
 mod retention;
 mod spec;
 mod state;
+mod steps;
 mod summary;
 mod transition;
 mod turn;
@@ -52,6 +53,9 @@ pub use remark::{LogLines, Remark};
 pub use retention::Retention;
 pub use spec::{Callback, Header, NewJob, OnConflict, Spec, Start, StoredJob};
 pub use state::{State, UnknownState};
+pub use steps::{
+    MOST_STEPS, StepFact, StepHistory, StepMark, StepReplay, StepState, StepWrite, StepsChanged,
+};
 pub use summary::JobSummary;
 pub use transition::{IllegalTransition, PausedFrom, TABLE, Trigger, next};
 pub use view::{JobDetail, JobView};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::followed::value_or_text;
-use super::{Attempt, FiredBy, JobDetail, JobView, Policy, Priority, Progress, State, WaitDetail};
+use super::{Attempt, FiredBy, JobDetail, JobView, Policy, Priority, Progress, State, StepMark, WaitDetail};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
 use crate::time::Timestamp;
@@ -126,6 +126,9 @@ pub struct JobJson {
     /// How many runs ended by each cause, over its whole life; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<BTreeMap<Cause, u64>>,
+    /// What is stored of its steps and effects, in the order of their calls (W7, W8); only where one job is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepMark>,
     /// Data that a list does not show whole because it is large: `payload`, `params` or `result`, and its size in
     /// bytes. What stands there instead is null, or its beginning as text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -232,6 +235,7 @@ impl JobView {
             waits_for_code: self.waits_for_code,
             waiting_for: self.waiting_for(),
             counters: None,
+            steps: Vec::new(),
             left_out: BTreeMap::new(),
         }
     }
@@ -243,6 +247,7 @@ impl JobDetail {
     pub fn reads(&self) -> JobJson {
         JobJson {
             counters: Some(self.counters.clone()),
+            steps: self.view.record.steps_in_order(),
             waiting_for: self.waiting_for(),
             ..self.view.reads()
         }

@@ -498,6 +498,7 @@ impl Record {
         let patience = job.spec.policy.max_wait.map(|wait| now.after(wait));
         self.expires_at = patience.into_iter().chain(job.spec.deferred_until(now)).min();
         self.redrives = self.redrives.saturating_add(1);
+        self.confirm_steps();
         // The alert stays: the same death again within the hour is no news (D3).
         self.mark(|marks| {
             marks.incident = None;

@@ -1,8 +1,8 @@
-//! What a run says while it goes on: how far it is, and lines to keep with it.
+//! What a run says while it goes on: how far it is, lines to keep with it, and what became of its steps.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Progress, Record, Stale};
+use super::{Progress, Record, Stale, StepHistory, StepMark, StepWrite};
 use crate::id::Lease;
 
 /// What a run that is under way says.
@@ -18,6 +18,8 @@ pub enum Remark {
         /// Bytes of all lines of a run that are kept at most.
         limit: usize,
     },
+    /// What became of a step (W7, W8).
+    Step(StepWrite),
 }
 
 /// Lines of one run, up to a limit.
@@ -58,11 +60,11 @@ impl LogLines {
 }
 
 impl Record {
-    /// Keeps what a started run says.
+    /// Keeps what a started run says. Answers where the result of a step is to be kept, if it brings one (W7).
     ///
     /// # Errors
     /// [`Stale`] when the lease is not the current hold, or its run has not started.
-    pub fn note(&mut self, lease: &Lease, remark: &Remark) -> Result<(), Stale> {
+    pub fn note(&mut self, lease: &Lease, remark: &Remark) -> Result<Option<u32>, Stale> {
         if self.held_by(lease)?.started_at.is_none() {
             return Err(Stale { job: lease.job, fence: lease.fence });
         }
@@ -72,8 +74,9 @@ impl Record {
                 let logged = marks.logged.get_or_insert_default();
                 lines.iter().for_each(|line| logged.push(line, *limit));
             }),
+            Remark::Step(write) => return Ok(self.write_step(write)),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// How many bytes the run that is under way has logged so far.
@@ -92,6 +95,47 @@ impl Record {
         match (before, last) {
             (Some(before), Some(last)) => Some(before + last),
             (before, last) => before.or_else(|| last.map(str::to_owned)),
+        }
+    }
+}
+
+impl Record {
+    /// What is stored of its steps (W7, W8); most jobs have none.
+    #[must_use]
+    pub fn steps(&self) -> &[StepMark] {
+        self.step_history().map_or(&[], StepHistory::marks)
+    }
+
+    /// The same in the order of their calls.
+    #[must_use]
+    pub fn steps_in_order(&self) -> Vec<StepMark> {
+        let mut steps = self.steps().to_vec();
+        steps.sort_by_key(|step| step.index);
+        steps
+    }
+
+    /// The same as a history; none when nothing is stored.
+    #[must_use]
+    pub fn step_history(&self) -> Option<&StepHistory> {
+        self.marks.as_ref().map(|marks| &marks.steps).filter(|steps| !steps.is_empty())
+    }
+
+    /// The positions under which results of its steps are kept.
+    pub fn step_results(&self) -> impl Iterator<Item = u32> {
+        self.step_history().into_iter().flat_map(|steps| steps.results().map(|(at, _)| at))
+    }
+
+    /// Writes what the run that is under way says of a step.
+    pub(super) fn write_step(&mut self, write: &StepWrite) -> Option<u32> {
+        let (run, mut kept) = (self.runs, None);
+        self.mark(|marks| kept = marks.steps.write(write, run));
+        kept
+    }
+
+    /// A person drives it again (L9).
+    pub(super) fn confirm_steps(&mut self) {
+        if self.step_history().is_some() {
+            self.mark(|marks| marks.steps.confirm());
         }
     }
 }

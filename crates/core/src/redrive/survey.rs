@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::selector::CandidateChoice;
 use super::{LeftOut, PlanError, PlanSelector, PlanSettings};
 use crate::failure::{Fingerprint, TerminalReason};
-use crate::job::JobView;
+use crate::id::JobId;
+use crate::job::{JobView, StepHistory};
 
 /// Groups that are told apart; jobs of further ones are only counted.
 const MAX_GROUPS: usize = 1_000;
@@ -24,6 +25,10 @@ pub struct PlanSurvey {
     pub groups: Vec<PlanSurveyGroup>,
     /// How many are left out although the conditions fit them, by why.
     pub left_out: BTreeMap<LeftOut, u64>,
+    /// Effects of these jobs that may have happened, some of them when there are many: a drive lets each be called
+    /// again with its key (W8).
+    #[serde(default)]
+    pub unknown_effects: Vec<UnknownEffect>,
     /// False when there was more than was looked at: then the counts are least ones.
     pub complete: bool,
     #[serde(skip)]
@@ -33,6 +38,20 @@ pub struct PlanSurvey {
 }
 
 type Key = (String, String, Option<TerminalReason>, Option<Fingerprint>);
+
+/// An effect of a job of which nobody knows whether it happened (W8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UnknownEffect {
+    /// The job.
+    pub job: JobId,
+    /// The name of the effect.
+    pub name: String,
+    /// The key that it showed to the outside.
+    pub key: String,
+    /// The run that began it.
+    pub run: u32,
+}
 
 /// Dead letters of one sort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +80,7 @@ impl PlanSurvey {
             jobs: 0,
             groups: Vec::new(),
             left_out: BTreeMap::new(),
+            unknown_effects: Vec::new(),
             complete: true,
             ceiling: settings.ceiling,
             index: BTreeMap::new(),
@@ -75,6 +95,7 @@ impl PlanSurvey {
             CandidateChoice::Drive => {
                 self.jobs += 1;
                 self.group(view);
+                self.note_unknown(view);
             }
         }
     }
@@ -107,6 +128,17 @@ impl PlanSurvey {
         self.groups.sort_by(|a, b| b.jobs.cmp(&a.jobs).then_with(|| a.kind.cmp(&b.kind)));
         self.index.clear();
         Ok(self)
+    }
+
+    fn note_unknown(&mut self, view: &JobView) {
+        let room = MAX_GROUPS.saturating_sub(self.unknown_effects.len());
+        let unknown = view.record.step_history().into_iter().flat_map(StepHistory::unknown);
+        self.unknown_effects.extend(unknown.take(room).map(|effect| UnknownEffect {
+            job: view.job.spec.id,
+            name: effect.name.clone(),
+            key: effect.key.clone().unwrap_or_default(),
+            run: effect.run,
+        }));
     }
 
     fn group(&mut self, view: &JobView) {

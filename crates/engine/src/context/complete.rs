@@ -29,6 +29,7 @@ impl<C> JobContext<C> {
         tx: &mut impl CallerTransaction,
         result: impl Serialize,
     ) -> Result<(), CompleteError> {
+        self.run.may_complete()?;
         let finish = self.run.completion(&result);
         // Dropped here: what is not `Send` must not be held while the database works.
         drop(result);
@@ -54,6 +55,7 @@ impl<C> JobContext<C> {
         tx: &backstop_sqlite::rusqlite::Connection,
         result: impl Serialize,
     ) -> Result<(), CompleteError> {
+        self.run.may_complete()?;
         let finish = self.run.completion(&result);
         let store = self.run.engine.parts.store.info();
         self.run.completes_itself();
@@ -62,6 +64,12 @@ impl<C> JobContext<C> {
 }
 
 impl Run {
+    /// Refuses a completion that the steps of the run do not allow (W7).
+    fn may_complete(&self) -> Result<(), CompleteError> {
+        self.steps_problem(true)
+            .map_or(Ok(()), |failure| Err(CompleteError::Steps { problem: failure.message }))
+    }
+
     /// From now on a transaction of the handler's own may complete the job.
     fn completes_itself(&self) {
         self.completes.store(true, Ordering::SeqCst);

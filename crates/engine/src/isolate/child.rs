@@ -12,7 +12,7 @@ use backstop_core::event::{Event, EventKind};
 use backstop_core::failure::{Cause, Failure};
 use backstop_process::limits::{soft_cpu_limit, soft_data_limit};
 use backstop_process::{ChildProcess, MemoryCgroup, ProcessLimits};
-use backstop_store::{Note, Submit};
+use backstop_store::{DocumentRange, Drawer, Note, Submit};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -385,6 +385,9 @@ impl PrintedPipe {
     }
 }
 
+/// Results of steps that a child gets at once.
+const STEPS_PAGE: usize = 100;
+
 /// Asks the store for a child.
 async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallAnswer, CallError> {
     let store = &parts.store;
@@ -400,6 +403,17 @@ async fn answer(parts: &EngineParts, run: &Run, call: StoreCall) -> Result<CallA
         StoreCall::Progress(progress) => {
             // A stale lease is told to the handler by its token.
             store.annotate(vec![Note::progress(run.lease, progress)]).await.map(|_| CallAnswer::Done)
+        }
+        StoreCall::Step(write) => {
+            let answers = store.annotate(vec![Note::step(run.lease, write)]).await;
+            answers.map(|answers| CallAnswer::Written(answers.iter().all(Result::is_ok)))
+        }
+        StoreCall::StepResults(after) => {
+            let range = DocumentRange::first(Drawer::Steps, STEPS_PAGE).under(format!("{}/", run.lease.job));
+            store.documents(DocumentRange { after, ..range }).await.map(|page| {
+                let items = page.items.into_iter().map(|document| (document.key, document.body)).collect();
+                CallAnswer::StepResults { now: page.now, items, more: page.more }
+            })
         }
     };
     answer.map_err(|error| CallError::new(&store.info().location, &error))

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_core::job::{NewJob, Progress, Record, State, StoredJob};
+use backstop_core::job::{NewJob, Progress, Record, State, StepWrite, StoredJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submitted};
 use serde::{Deserialize, Serialize};
@@ -60,9 +60,16 @@ pub(super) enum ChildMessage {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreCall {
     Now,
-    Submit { jobs: Vec<NewJob>, atomic: bool },
+    Submit {
+        jobs: Vec<NewJob>,
+        atomic: bool,
+    },
     Prepare(Vec<NewJob>),
     Progress(Progress),
+    /// What became of a step (W7, W8).
+    Step(StepWrite),
+    /// Results of its steps that are stored, behind this key.
+    StepResults(Option<String>),
 }
 
 /// What the store says to a [`StoreCall`].
@@ -71,6 +78,14 @@ pub(super) enum CallAnswer {
     Now(Timestamp),
     Submitted(Vec<Result<StoredAnswer, SubmitRefusal>>),
     Done,
+    /// Whether a write under the run's lease was taken; false when that is stale.
+    Written(bool),
+    /// Keys and bodies, and whether more follow.
+    StepResults {
+        now: Timestamp,
+        items: Vec<(String, Arc<str>)>,
+        more: bool,
+    },
 }
 
 /// A [`Submitted`].

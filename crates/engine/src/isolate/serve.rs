@@ -23,6 +23,7 @@ use crate::outcome::{Failed, Reply};
 use crate::run::children::ChildJobs;
 use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
+use crate::run::steps::RunSteps;
 use crate::worker::execute::of_join;
 use crate::worker::kinds::WorkerKinds;
 
@@ -99,6 +100,7 @@ async fn perform(
         courtesy: AtomicU64::new(0),
         completes: AtomicBool::new(false),
         children: ChildJobs::new(),
+        steps: RunSteps::default(),
         listener: Some(calls.clone()),
     });
     let reply = match handler {

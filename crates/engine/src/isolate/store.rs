@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use backstop_core::job::{NewJob, Remark, Stale};
 use backstop_core::{Refusal, Timestamp};
-use backstop_store::{Answer, Error, Layer, ModelStore, Note, Store, StoreInfo, Submit, Submitted};
+use backstop_store::{
+    Answer, Document, DocumentRange, Documents, Drawer, Error, Layer, ModelStore, Note, Store, StoreInfo,
+    Submit, Submitted,
+};
 use tokio::sync::oneshot;
 
 use super::link::MessageWriter;
@@ -152,13 +155,35 @@ impl Layer for ChildStore {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(notes.len());
             for note in notes {
-                // Lines go to the worker as they are said.
-                if let Remark::Progress(progress) = note.remark {
-                    self.ask(StoreCall::Progress(progress)).await?;
-                }
-                answers.push(Ok(()));
+                let stale = Stale { job: note.lease.job, fence: note.lease.fence };
+                answers.push(match note.remark {
+                    Remark::Progress(progress) => {
+                        self.ask(StoreCall::Progress(progress)).await.map(|_| Ok(()))
+                    }
+                    Remark::Step(write) => match self.ask(StoreCall::Step(write)).await? {
+                        CallAnswer::Written(taken) => Ok(if taken { Ok(()) } else { Err(stale) }),
+                        other => unexpected(other),
+                    },
+                    // Lines go to the worker as they are said.
+                    Remark::Log { .. } => Ok(Ok(())),
+                }?);
             }
             Ok(answers)
+        })
+    }
+
+    fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
+        if range.drawer != Drawer::Steps {
+            return self.around("documents", |store| store.documents(range));
+        }
+        Box::pin(async move {
+            match self.ask(StoreCall::StepResults(range.after)).await? {
+                CallAnswer::StepResults { now, items, more } => {
+                    let read = |(key, body)| Document { key, revision: 1, body };
+                    Ok(Documents { now, items: items.into_iter().map(read).collect(), more })
+                }
+                other => unexpected(other),
+            }
         })
     }
 }

@@ -276,20 +276,24 @@ impl Remote {
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
             let checked = before_run(&**store, config, &one.job, &one.record, &runner).await;
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
-            let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
+            let opened = match checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain)) {
+                Ok(payload) => self.steps_of(&one).await.map(|steps| (payload, steps)),
+                Err(failed) => Err(failed),
+            };
             let admitted = match opened {
-                Ok(payload) => {
+                Ok(opened) => {
                     let needs = self.needs_of(request, spec).await;
                     let admitted = self.parts.admit(spec.id, &needs).await;
-                    admitted.map(|call| (payload, call.map(|call| call.pass())))
+                    admitted.map(|call| (opened, call.map(|call| call.pass())))
                 }
                 Err(failed) => Err(failed),
             };
             match admitted {
-                Ok((payload, circuit)) => {
+                Ok(((payload, steps), circuit)) => {
                     let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
                     handed.grant.circuit = circuit;
                     handed.view.job.spec.payload = payload;
+                    handed.steps = steps;
                     taken.jobs.push(handed);
                 }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
@@ -396,7 +400,7 @@ fn handed(
         result: None,
         warning: None,
     };
-    Handed { view, grant, expires_at }
+    Handed { view, grant, expires_at, steps: Vec::new() }
 }
 
 /// Waits for a wake-up, and says whether one came.

@@ -86,6 +86,8 @@ pub struct Handed {
     pub grant: Grant,
     /// Until when it is held without a heartbeat.
     pub expires_at: Timestamp,
+    /// Results of its steps that are stored, by name, in the order of their calls (W7).
+    pub steps: Vec<(String, Value)>,
 }
 
 /// How a remote worker says that a run ended.

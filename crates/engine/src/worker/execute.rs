@@ -31,6 +31,7 @@ use crate::run::children::ChildJobs;
 use crate::run::conclude::HandlerEnd;
 use crate::run::end::{end, overtime};
 use crate::run::output::RunOutput;
+use crate::run::steps::RunSteps;
 use crate::sealing;
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
@@ -102,6 +103,7 @@ impl Executor {
             courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
             children: ChildJobs::new(),
+            steps: RunSteps::default(),
             listener: None,
         });
         let info = RunInfo { job, record };

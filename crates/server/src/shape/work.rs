@@ -89,8 +89,28 @@ pub struct RemoteJob {
     pub job: Map<String, Value>,
     /// How long the run may take; keeping to it is the worker's business.
     pub timeout_ms: Option<u64>,
+    /// Results of its steps that are stored, by name, in the order of their calls.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub steps: StepResults,
     /// The right to write about it.
     pub lease: LeaseToken,
+}
+
+/// Results by name, in an order that is kept on the way.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepResults(pub Vec<(String, Value)>);
+
+impl Serialize for StepResults {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, result)| (name, result)))
+    }
+}
+
+impl<'de> Deserialize<'de> for StepResults {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Map::deserialize(deserializer)?.into_iter().collect()))
+    }
 }
 
 /// The right to write about one run.
@@ -362,6 +382,21 @@ pub struct LogRequest {
     /// The lines, in order.
     #[schema(max_items = 1000)]
     pub lines: Vec<String>,
+}
+
+/// A step of a run that succeeded.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = StepDone)]
+pub struct StepRequest {
+    /// The token of its lease.
+    pub lease: String,
+    /// The name of the step; no other step of the job has it.
+    #[schema(min_length = 1, max_length = 128)]
+    pub name: String,
+    /// What it came to: any JSON, null among it.
+    #[schema(value_type = Value)]
+    pub result: Value,
 }
 
 /// That something was noted.

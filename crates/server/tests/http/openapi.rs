@@ -117,7 +117,10 @@ fn shapes_that_are_called_alike_are_told_apart() {
     assert_eq!(fields("Progress"), ["note", "percent"], "of a job that is shown");
     assert_eq!(fields("RunProgress"), ["lease", "note", "percent"], "what a worker says");
     assert_eq!(fields("Survey"), ["complete", "groups"], "of a purge");
-    assert_eq!(fields("PlanSurvey"), ["complete", "groups", "jobs", "left_out", "selector"]);
+    assert_eq!(
+        fields("PlanSurvey"),
+        ["complete", "groups", "jobs", "left_out", "selector", "unknown_effects"]
+    );
     assert!(fields("PlanSurveyGroup").contains(&"sample".to_owned()));
     assert!(!fields("SurveyGroup").contains(&"sample".to_owned()));
 }

@@ -7,6 +7,7 @@ mod ending;
 mod failures;
 mod holding;
 mod stage;
+mod steps;
 mod tenants;
 mod waiting;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backstop_core::failure::{TerminalReason, Verdict};
 use backstop_core::incident::IncidentState;
-use backstop_core::job::{Aging, Operation, Progress, Retention, State};
+use backstop_core::job::{Aging, Operation, Progress, Retention, State, StepFact, StepWrite};
 use backstop_core::run_limit::{CountBy, RunLimit, RunRate};
 use backstop_core::tenant::NO_TENANT;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
@@ -98,6 +98,20 @@ const WEIGHTS: &[(u64, Maker)] = &[
 /// The first key may start two jobs in its turn.
 fn weights() -> BTreeMap<Arc<str>, u32> {
     [(KEYS[0].into(), 2)].into()
+}
+
+/// One of a few steps, by what was thrown: no die is thrown for it (W7, W8).
+fn step_of(percent: u8, said: String) -> StepWrite {
+    let fact = match percent % 3 {
+        0 => StepFact::Begun(said),
+        1 if percent > 80 => StepFact::NotDone,
+        _ => StepFact::Done(format!("\"{said}\"").into()),
+    };
+    StepWrite {
+        index: (percent > 20).then_some(u32::from(percent % 5)),
+        name: format!("s{}", percent % 5),
+        fact,
+    }
 }
 
 impl Script {
@@ -285,8 +299,10 @@ impl Script {
         let note = |script: &mut Self, lease| {
             let percent = u8::try_from(script.dice.between(0, 100)).unwrap_or(0);
             let note = script.dice.one_of(&MESSAGES).to_owned();
-            if percent % 2 == 0 {
-                return Note::log(lease, vec![note], 40);
+            match percent % 4 {
+                0 => return Note::log(lease, vec![note], 40),
+                1 => return Note::step(lease, step_of(percent, note)),
+                _ => {}
             }
             Note::progress(lease, Progress { percent, note })
         };

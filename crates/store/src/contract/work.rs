@@ -123,8 +123,12 @@ pub trait WorkStore: Send + Sync + 'static {
     /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
-    /// Keeps what runs say while they go on: their progress, and lines for the ledger (F15). Stale too when the run
-    /// has not been started.
+    /// Keeps what runs say while they go on: their progress, lines for the ledger (F15), what became of their steps
+    /// (W7, W8). Stale too when the run has not been started.
+    ///
+    /// What a step says stands on its record; the result of one that succeeded is put into
+    /// [`Drawer::Steps`](crate::Drawer::Steps), in the same transaction, and is not written again. It stays there until
+    /// its job is archived or purged.
     fn annotate(&self, notes: Vec<Note>) -> Answer<'_, Vec<Result<(), Stale>>>;
 
     /// Makes a worker known, with the queues it serves and the kinds it knows.

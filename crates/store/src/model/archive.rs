@@ -7,7 +7,7 @@ use backstop_core::{JobId, Refusal, Timestamp};
 
 use super::tables::{ModelJob, Tables};
 use crate::working_set::lane_of;
-use crate::{Archived, Duty, Error, LaneMark, Page, PageRequest, Term};
+use crate::{Archived, Drawer, Duty, Error, LaneMark, Page, PageRequest, Term};
 
 impl Tables {
     pub(super) fn archive(
@@ -46,6 +46,9 @@ impl Tables {
         let Some(row) = self.jobs.remove(&id) else { return };
         self.lanes.insert(lane_of(&row.job.spec), LaneMark::default());
         self.ledger.retain(|(job, _), _| *job != id);
+        for position in row.record.step_results() {
+            self.documents.remove(&(Drawer::Steps, Drawer::step(id, position)));
+        }
     }
 
     pub(super) fn purge(&mut self, ids: &[JobId], only: Option<State>) -> Vec<Result<State, Refusal>> {

@@ -5,7 +5,7 @@ use backstop_core::event;
 use backstop_core::job::{Stale, State};
 
 use super::tables::{ModelCommit, Tables};
-use crate::{Duty, Error, Finish, Note, Term};
+use crate::{Drawer, Duty, Error, Finish, Note, Term};
 
 impl Tables {
     pub(super) fn finish(
@@ -70,6 +70,10 @@ impl Tables {
     }
 
     fn annotate_one(&mut self, note: &Note, now: Timestamp) -> Result<(), Stale> {
-        self.leased(&note.lease, now)?.record.note(&note.lease, &note.remark)
+        let kept = self.leased(&note.lease, now)?.record.note(&note.lease, &note.remark)?;
+        if let Some((key, result)) = kept.and_then(|position| note.step_document(position)) {
+            self.documents.insert((Drawer::Steps, key), (1, result));
+        }
+        Ok(())
     }
 }

@@ -105,6 +105,8 @@ pub struct WorkingSet {
     incidents: BTreeMap<String, IncidentCount>,
     events: Vec<Event>,
     alerts: Vec<Notice>,
+    /// Results of steps, by the keys of their documents (W7).
+    steps: Vec<(String, Arc<str>)>,
     work_arrived: bool,
 }
 
@@ -148,6 +150,7 @@ impl WorkingSet {
             incidents: BTreeMap::new(),
             events: Vec::new(),
             alerts: Vec::new(),
+            steps: Vec::new(),
             work_arrived: false,
         }
     }

@@ -43,8 +43,9 @@ impl WorkingSet {
     pub fn annotate(&mut self, note: &Note) -> Result<(), Stale> {
         let lease = &note.lease;
         let mut record = self.job(lease.job).ok_or(stale(lease))?.record.clone();
-        record.note(lease, &note.remark)?;
+        let kept = record.note(lease, &note.remark)?;
         self.save(lease.job, record);
+        self.steps.extend(kept.and_then(|position| note.step_document(position)));
         // Nothing in the slot changes, but whoever remembers this claim must read it again.
         self.changed_claims.insert(lease.fence);
         Ok(())

@@ -156,6 +156,8 @@ pub struct Writes {
     pub open: BTreeMap<String, i64>,
     /// Alerts to put into their drawer (D3).
     pub alerts: Vec<Notice>,
+    /// Results of steps to put into their drawer, by key (W7).
+    pub steps: Vec<(String, Arc<str>)>,
     /// How the counts of lanes change.
     pub tally: BTreeMap<LaneKey, Tally>,
     /// How lines change (L21).
@@ -259,6 +261,7 @@ impl WorkingSet {
             idempotency: std::mem::take(&mut self.new_keys),
             incidents: std::mem::take(&mut self.incidents).into_values().collect(),
             alerts: std::mem::take(&mut self.alerts),
+            steps: std::mem::take(&mut self.steps),
             lines: LineWrites { joined: std::mem::take(&mut self.joined_lines), ..LineWrites::default() },
             ..Writes::default()
         };

@@ -8,6 +8,7 @@ const EVERYDAY: &str = "\
     about add allow and at backstop begin by call change choice class close calendar colour compare \
     comparison complete condition conflict danger day decided detail done draft earlier edit effect empty entry equal \
     explain explanation \
+    durable fact history replay \
     extra fail far found from full given goal growth hand idle illegal into invalid known last lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
     number observe of on one open origin over page part passes patience pending phase place plain play point \

@@ -154,6 +154,9 @@ fn ending(facts: &mut Properties, app: &App, job: &JobJson) {
         );
     }
     facts.text("canceled because", job.cancel_reason.as_deref());
+    for step in &job.steps {
+        facts.text("step", Some(&step.sentence()));
+    }
     if let (Some(kind), Some(message)) = (&job.error_type, &job.last_error) {
         facts.add("last error", format!("{}: {}", clean(kind), clean(message)));
         facts.text("fingerprint", job.fingerprint.as_deref());

@@ -204,6 +204,10 @@ fn drawn(app: &App, survey: &PlanSurvey) -> String {
     let jobs = if survey.jobs == 1 { "job" } else { "jobs" };
     let mut page =
         format!("{}\n\n{least}{} {jobs} would be driven again\n", table.text(), grouped(survey.jobs));
+    for effect in &survey.unknown_effects {
+        let (job, name, key) = (effect.job, clean(&effect.name), clean(&effect.key));
+        page.push_str(&format!("job {job}: effect `{name}` with key `{key}` may have happened\n"));
+    }
     for (why, many) in &survey.left_out {
         page.push_str(&format!("{} left out: {}\n", grouped(*many), why.meaning()));
     }
