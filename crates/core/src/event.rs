@@ -173,6 +173,8 @@ pub enum EventKind {
     Paused,
     /// A job was resumed.
     Resumed,
+    /// What it waited for in its workflow is there (W1).
+    Released,
     /// A dead letter was driven again.
     Retried,
     /// A run of a callback failed (F14).
@@ -248,7 +250,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// The name of every event.
-    pub const NAMES: [&'static str; 25] = [
+    pub const NAMES: [&'static str; 26] = [
         "enqueued",
         "started",
         "succeeded",
@@ -266,6 +268,7 @@ impl EventKind {
         "canceled",
         "paused",
         "resumed",
+        "released",
         "retried",
         "callback_failed",
         "hook_failed",
@@ -297,6 +300,7 @@ impl EventKind {
             Self::Canceled { .. } => "canceled",
             Self::Paused => "paused",
             Self::Resumed => "resumed",
+            Self::Released => "released",
             Self::Retried => "retried",
             Self::CallbackFailed { .. } => "callback_failed",
             Self::HookFailed { .. } => "hook_failed",
@@ -371,6 +375,8 @@ pub fn operated(job: Header, operation: &Operation, now: Timestamp) -> Event {
         Operation::Cancel { reason } => EventKind::Canceled { reason: reason.clone() },
         Operation::Pause => EventKind::Paused,
         Operation::Resume => EventKind::Resumed,
+        Operation::Release => EventKind::Released,
+        Operation::PassBy { cause } => EventKind::Canceled { reason: cause.as_str().to_owned() },
         Operation::Retry | Operation::Redrive { .. } => EventKind::Retried,
     };
     Event { at: now, node: None, job: Some(job), what }

@@ -23,6 +23,11 @@ pub struct JobId(Uuid);
 #[serde(transparent)]
 pub struct WorkerId(Uuid);
 
+/// A workflow's or a batch's identity (W1-W6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkflowId(Uuid);
+
 macro_rules! uuid_identity {
     ($name:ident, $what:literal) => {
         impl $name {
@@ -81,6 +86,7 @@ macro_rules! uuid_identity {
 
 uuid_identity!(JobId, "job id");
 uuid_identity!(WorkerId, "worker id");
+uuid_identity!(WorkflowId, "workflow id");
 
 impl JobId {
     /// The id of the callback job that `self` fires for `role`.

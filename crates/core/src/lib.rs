@@ -18,6 +18,7 @@
 //! - [`tenant`]: which queue is whose. [`scale`]: how many worker processes there should be.
 //! - [`run_limit`]: how many runs there may be at once, or start in a time.
 //! - [`schedule`]: when jobs are submitted again and again.
+//! - [`workflow`]: what follows when a step of many has ended.
 //! - [`health`]: what workers depend on, and whether one fails far more often than the rest.
 //! - [`limits`]: every bound, by name.
 
@@ -47,8 +48,9 @@ pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod version;
+pub mod workflow;
 
-pub use id::{Fence, JobId, JobIdPrefix, Lease, WorkerId};
+pub use id::{Fence, JobId, JobIdPrefix, Lease, WorkerId, WorkflowId};
 pub use limits::Limits;
 pub use refusal::Refusal;
 pub use tenant::Tenant;

@@ -6,7 +6,7 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::id::{Fence, JobId, WorkerId};
+use crate::id::{Fence, JobId, WorkerId, WorkflowId};
 use crate::job::Priority;
 use crate::time::Timestamp;
 
@@ -41,6 +41,11 @@ written_as! {
     WorkerId "WorkerId": text(
         "uuid",
         "One incarnation of a worker.",
+        "0190b8a2-7c1e-7d3a-9f00-5c1b2a3d4e5f"
+    ),
+    WorkflowId "WorkflowId": text(
+        "uuid",
+        "The identity of a workflow or a batch.",
         "0190b8a2-7c1e-7d3a-9f00-5c1b2a3d4e5f"
     ),
     Fence "Fence": ObjectBuilder::new()

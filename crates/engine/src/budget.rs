@@ -145,7 +145,7 @@ impl Budgets {
         let edit = Edit { drawer: Drawer::Budgets, key: kind.to_owned(), expect, body: Some(body.into()) };
         match store.amend(Amend { edits: vec![edit], ..Amend::default() }).await? {
             Amended::Done { .. } => Ok(Some(places)),
-            Amended::Conflict { .. } => Ok(None),
+            Amended::Conflict { .. } | Amended::Refused { .. } => Ok(None),
         }
     }
 }

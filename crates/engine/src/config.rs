@@ -12,7 +12,7 @@ use backstop_core::circuit::{self, CircuitSettings, KindDependency};
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::BudgetSettings;
 use backstop_core::failure::redact::{Redactor, StandardRedactor, sanitize};
-use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Retention};
+use backstop_core::job::{Aging, JobDefaults, Mask, Masking, Policy, Retention, Spec};
 use backstop_core::run_limit::{RunLimit, RunRate};
 use backstop_core::{Limits, tenant};
 use backstop_store::Error as StoreError;
@@ -30,8 +30,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A year and a month: whoever looks back once a year finds the whole year.
 const AUDIT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// How long what is over stays before it is retired: counted from the end of a re-drive plan, from the last failure of
-/// an incident that has no open dead letters, and from when a lane was found empty. None keeps it for ever.
+/// How long what is over stays before it is retired: counted from the end of a re-drive plan or a workflow, from the
+/// last failure of an incident that has no open dead letters, and from when a lane was found empty. None keeps it for
+/// ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retirement {
@@ -41,11 +42,14 @@ pub struct Retirement {
     pub incidents: Option<Duration>,
     /// Empty lanes of queues; they are left out of lists and limits until their next job.
     pub queues: Option<Duration>,
+    /// Workflows and batches that have ended; they are removed, and their jobs stay as long as any.
+    pub workflows: Option<Duration>,
 }
 
 impl Default for Retirement {
     fn default() -> Self {
-        Self { plans: Some(DAY * 90), incidents: Some(DAY * 90), queues: Some(DAY * 30) }
+        let (plans, incidents, queues) = (Some(DAY * 90), Some(DAY * 90), Some(DAY * 30));
+        Self { plans, incidents, queues, workflows: Some(DAY * 90) }
     }
 }
 
@@ -68,6 +72,13 @@ impl Retirement {
     #[must_use]
     pub const fn queues(mut self, span: Option<Duration>) -> Self {
         self.queues = span;
+        self
+    }
+
+    /// How long workflows and batches stay that have ended; none for ever.
+    #[must_use]
+    pub const fn workflows(mut self, span: Option<Duration>) -> Self {
+        self.workflows = span;
         self
     }
 }
@@ -428,6 +439,11 @@ impl Config {
 
     pub(crate) fn gate(&self, queue: &str) -> AllowedKinds {
         self.queues.get(queue).map(|queue| queue.gate.clone()).unwrap_or_default()
+    }
+
+    /// The policy of a job of which nothing else is said.
+    pub(crate) fn policy_of(&self, spec: &Spec) -> Policy {
+        self.defaults(&spec.kind, &spec.queue, JobDefaults::default()).applied_to(Policy::default())
     }
 
     /// What a job gets that says nothing itself, field by field: what the settings say of its kind, else what its code

@@ -4,15 +4,18 @@ mod complete;
 pub(crate) mod steps;
 mod submit;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_core::event::{Event, EventKind};
 use backstop_core::job::{FiredBy, ParentEnd, Progress, Record, StoredJob};
+use backstop_core::workflow::PartOf;
 use backstop_core::{JobId, Lease, Refusal, admit, text};
 use backstop_store::Note;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Backstop;
@@ -23,6 +26,7 @@ use crate::run::listener::RunListener;
 use crate::run::output::RunOutput;
 use crate::run::steps::RunSteps;
 use crate::sealing::{self, ShownPayload};
+use crate::workflows::inputs::Inputs;
 
 /// Longest time to tidy up: it has to fit into the last writes of a worker that stops.
 const COURTESY_MAX: Duration = Duration::from_secs(9);
@@ -72,6 +76,8 @@ pub(crate) struct Run {
     pub(crate) completes: AtomicBool,
     /// What is to be submitted when the run has gone well (L23).
     pub(crate) children: ChildJobs,
+    /// What the steps before this one returned, by their names (W1).
+    pub(crate) inputs: Inputs,
     /// Its durable steps (W7).
     pub(crate) steps: RunSteps,
     /// Who hears at once what the handler says; none for most.
@@ -157,6 +163,30 @@ impl<C> JobContext<C> {
     #[must_use]
     pub fn schedule(&self) -> Option<&FiredBy> {
         self.run.job.spec.schedule()
+    }
+
+    /// What the steps before this one returned, by their names: those that it follows and that succeeded (W1). Empty
+    /// for a job that is no step of a workflow.
+    #[must_use]
+    pub fn inputs(&self) -> &BTreeMap<String, Value> {
+        &self.run.inputs
+    }
+
+    /// What a step before this one returned (W1).
+    ///
+    /// # Errors
+    /// When this job does not follow such a step, or its result has another shape.
+    pub fn input<T: DeserializeOwned>(&self, step: &str) -> Result<T, serde_json::Error> {
+        let value = self.run.inputs.get(step);
+        let missing =
+            || serde::de::Error::custom(format!("there is no result of a step `{step}` before this one"));
+        serde_json::from_value(value.cloned().ok_or_else(missing)?)
+    }
+
+    /// The workflow or batch that this job is a part of, and the name of its step (W1-W6).
+    #[must_use]
+    pub fn part_of(&self) -> Option<&PartOf> {
+        self.run.job.spec.part_of()
     }
 
     /// The job's tags.

@@ -20,6 +20,10 @@ pub struct Workers;
 #[doc = include_str!("../../../docs/learn/isolation.md")]
 pub struct IsolatedRuns;
 
+/// docs/learn/workflows.md
+#[doc = include_str!("../../../docs/learn/workflows.md")]
+pub struct WorkflowsAndBatches;
+
 /// docs/learn/steps.md
 #[doc = include_str!("../../../docs/learn/steps.md")]
 pub struct DurableSteps;

@@ -67,6 +67,7 @@ mod tenant_incidents;
 mod tx;
 mod worker;
 mod worker_reports;
+pub mod workflows;
 
 /// SQLite: opening a store with options, and the drivers whose transactions can hold jobs.
 #[cfg(feature = "sqlite")]

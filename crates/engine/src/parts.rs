@@ -23,6 +23,7 @@ use crate::rule::cache::RuleCache;
 use crate::run::suspects::ClearedSuspects;
 use crate::runs::LocalRuns;
 use crate::tenant_incidents::TenantIncidents;
+use crate::workflows::memory::WorkflowMemory;
 
 /// See the module.
 pub(crate) struct EngineParts {
@@ -43,6 +44,8 @@ pub(crate) struct EngineParts {
     pub(crate) plans_marked: MarksCompared,
     /// Rung when somebody here changes a schedule.
     pub(crate) schedules_changed: Notify,
+    /// What is remembered of workflows.
+    pub(crate) workflows: WorkflowMemory,
     /// Keeps the loops of this process from logging one error again and again.
     pub(crate) error_throttle: Arc<ErrorThrottle>,
 }
@@ -74,6 +77,7 @@ impl EngineParts {
             plans_changed: Notify::new(),
             plans_marked: MarksCompared::default(),
             schedules_changed: Notify::new(),
+            workflows: WorkflowMemory::default(),
             error_throttle: Arc::default(),
         })
     }
@@ -98,6 +102,7 @@ impl EngineParts {
         if !self.limits.last_read().is_empty() {
             self.events.work_arrived();
         }
+        self.workflows.runs_ended();
     }
 
     /// Publishes an event about a job that no commit carries.

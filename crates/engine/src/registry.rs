@@ -223,6 +223,11 @@ impl<C: Send + Sync + 'static> Registry<C> {
         self.insert(J::KIND, Arc::new(WithoutContext(erased::<J>())));
     }
 
+    /// Adds a kind whose name is made while the program runs. It is kept until the program ends.
+    pub(crate) fn add_named(&mut self, kind: String, handler: Arc<dyn Handler<C>>) {
+        self.insert(kind.leak(), handler);
+    }
+
     /// Adds every job that `#[job]` has made in this program and that asks for this context or for none.
     pub(crate) fn add_all(&mut self) {
         for entry in inventory::iter::<RegistryEntry> {

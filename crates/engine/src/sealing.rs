@@ -34,6 +34,19 @@ pub(crate) fn close(config: &Config, spec: &mut Spec) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Seals the payload of a callback whose job has no id yet: it is bound to that of whoever declares it.
+pub(crate) fn close_callback(config: &Config, owner: JobId, callback: &mut Callback) -> Result<(), Refusal> {
+    if let Some(encryption) =
+        config.encryption.as_ref().filter(|encryption| encryption.covers(&callback.kind))
+    {
+        let sealed = encryption.seal(Owner::payload(owner, &callback.kind), &callback.payload);
+        callback.payload = sealed.map_err(|problem| {
+            Refusal::invalid("callback payload", format!("it cannot be sealed: {problem}"))
+        })?;
+    }
+    Ok(())
+}
+
 /// The payload for the handler: opened if it is sealed. That of a worker elsewhere is opened here too.
 pub(crate) fn payload(config: &Config, spec: &Spec) -> Result<Arc<str>, Failure> {
     open(config, Owner::payload_of(spec), &spec.payload).map_err(|problem| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use backstop_core::admit::admit;
 use backstop_core::failure::Backoff;
 use backstop_core::job::{Callback, JobDefaults, NewJob, OnConflict, Policy, Priority, Spec, Start};
+use backstop_core::workflow::PartOf;
 use backstop_core::{JobId, Refusal, Timestamp};
 use backstop_store::Submit;
 use serde::Serialize;
@@ -73,6 +74,46 @@ impl<T> Enqueue<T> {
             spec
         });
         Self::new(parts, spec.map(NewJob::new), defaults.jobs)
+    }
+
+    /// A job by the name of its kind.
+    pub(crate) fn raw(parts: &Arc<EngineParts>, kind: &str, payload: impl Into<Arc<str>>) -> Self {
+        let spec = Spec::new(crate::ids::job_id(), kind, payload);
+        Self::new(parts, Ok(NewJob::new(spec)), JobDefaults::default())
+    }
+
+    /// The same job under another id.
+    pub(crate) fn with_id(self, id: JobId) -> Self {
+        self.with(|job| job.spec.id = id)
+    }
+
+    /// Makes it a part of a workflow or a batch (W1-W6).
+    pub(crate) fn part_of(self, part: PartOf) -> Self {
+        self.with(|job| job.spec.provenance_mut().part_of = Some(part))
+    }
+
+    /// Its id; none for a payload that could not be written.
+    pub(crate) fn id(&self) -> Option<JobId> {
+        self.job.as_ref().ok().map(|job| job.spec.id)
+    }
+
+    pub(crate) fn queue_name(&self) -> Option<Arc<str>> {
+        self.job.as_ref().ok().map(|job| job.spec.queue.clone())
+    }
+
+    pub(crate) fn kind_name(&self) -> Option<Arc<str>> {
+        self.job.as_ref().ok().map(|job| job.spec.kind.clone())
+    }
+
+    /// What a job of a workflow or a batch cannot have, if it has it.
+    pub(crate) fn field_against_parts(&self) -> Option<&'static str> {
+        let NewJob { spec, supersedes, .. } = self.job.as_ref().ok()?;
+        let fields = [
+            ("idempotency_key", spec.idempotency_key.is_some()),
+            ("ordering_key", spec.ordering_key.is_some()),
+            ("replaces", supersedes.is_some()),
+        ];
+        fields.into_iter().find(|(_, has)| *has).map(|(field, _)| field)
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
@@ -313,12 +354,8 @@ impl<T> Enqueue<T> {
     }
 
     fn callback<J: Job>(mut self, job: &J, set: impl FnOnce(&mut Spec, Callback)) -> Self {
-        let queue = J::defaults().queue.unwrap_or("default").into();
-        match payload(job) {
-            Ok(payload) => {
-                let callback = Callback { kind: J::KIND.into(), version: J::VERSION, queue, payload };
-                self.with(|new| set(&mut new.spec, callback))
-            }
+        match callback_of(job) {
+            Ok(callback) => self.with(|new| set(&mut new.spec, callback)),
             Err(refusal) => {
                 self.job = Err(refusal);
                 self
@@ -429,6 +466,12 @@ impl<T> Enqueue<T> {
         let submitted = crate::tx::sqlite::submit(tx, &parts.store.info(), self.into_new_job()?)?;
         Ok(JobHandle::new(parts, submitted))
     }
+}
+
+/// A typed job as a callback.
+pub(crate) fn callback_of<J: Job>(job: &J) -> Result<Callback, Refusal> {
+    let queue = J::defaults().queue.unwrap_or("default").into();
+    Ok(Callback { kind: J::KIND.into(), version: J::VERSION, queue, payload: payload(job)? })
 }
 
 fn payload(job: &impl Serialize) -> Result<Arc<str>, Refusal> {

@@ -157,6 +157,7 @@ statement_table! {
         CountIncidentsOf => &[Once(incident::OF_TENANT)],
         DocumentPage => &[Once(document::PAGE)],
         LockDocuments => &[Rows(document::LOCK)],
+        ReadDocuments => &[Rows(document::READ)],
         LockDocumentBodies => &[Rows(document::LOCK_BODIES)],
         DocumentBodies => &[Rows(document::BODIES)],
         RunCounts => &[Rows(depth::RUN_COUNTS)],

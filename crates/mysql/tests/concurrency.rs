@@ -275,6 +275,7 @@ fn of_many_who_write_a_new_document_one_does() {
                 Amended::Conflict { drawer, key } => {
                     assert_eq!((drawer, key.as_str()), (Drawer::Plans, "rd-00000001"));
                 }
+                Amended::Refused { index, refusal } => panic!("job {index} is refused: {refusal}"),
             }
         }
         assert_eq!(done, 1);

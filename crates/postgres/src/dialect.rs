@@ -151,6 +151,7 @@ statement_table! {
         CountIncidentsOf => &[incident::OF_TENANT],
         DocumentPage => &[document::PAGE],
         LockDocuments => &[document::LOCK],
+        ReadDocuments => &[document::READ],
         LockDocumentBodies => &[document::LOCK_BODIES],
         DocumentBodies => &[document::BODIES],
         RunCounts => &[counts::RUN_COUNTS],

@@ -111,7 +111,7 @@ async fn load(store: &dyn Store) -> Result<LeaseKey, ApiError> {
     match store.amend(Amend { edits: vec![edit], ..Amend::default() }).await? {
         Amended::Done { .. } => Ok(key),
         // Another node was quicker: its key is everybody's.
-        Amended::Conflict { .. } => stored(store).await?.ok_or_else(unusable),
+        Amended::Conflict { .. } | Amended::Refused { .. } => stored(store).await?.ok_or_else(unusable),
     }
 }
 

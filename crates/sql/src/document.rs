@@ -1,15 +1,17 @@
 //! Documents, and the operations on jobs that go with their changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use backstop_core::job::Operation;
-use backstop_core::{JobId, Limits, Timestamp};
-use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect, show};
+use backstop_core::{JobId, Timestamp};
+use backstop_store::{
+    Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names, show,
+};
 
 use crate::columns::Columns;
 use crate::failure::SqlFailure;
-use crate::operate;
+use crate::operate::{self, Change, ChangeAnswer};
 use crate::row::{Row, moment_of, no_moment};
 use crate::session::Session as _;
 use crate::statement::{Request, Statement};
@@ -40,6 +42,28 @@ pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Re
     items.sort_by(|one, other| one.key.cmp(&other.key));
     let page = show::cut(items, range.limit, |_| ());
     Ok(Documents { now, items: page.items, more: page.next.is_some() })
+}
+
+/// Documents by name, in the order of their names; none for one that is not there.
+pub(crate) async fn named_documents(
+    tx: &mut Transaction,
+    names: &[(Drawer, String)],
+) -> Result<Vec<Option<Document>>, SqlFailure> {
+    check_names(names.len())?;
+    let mut columns = Columns::default();
+    for (drawer, key) in names.iter().collect::<BTreeSet<_>>() {
+        columns.row().text(drawer.as_str()).text(key);
+    }
+    let mut found: HashMap<(String, String), Document> = HashMap::new();
+    if columns.rows() > 0 {
+        for mut row in tx.one_alone(Statement::ReadDocuments.rows(columns)).await? {
+            let (drawer, key) = (row.text()?, row.text()?);
+            let document = Document { key: key.clone(), revision: row.int()?, body: Arc::from(row.text()?) };
+            found.insert((drawer, key), document);
+        }
+    }
+    let place = |(drawer, key): &(Drawer, String)| (drawer.as_str().to_owned(), key.clone());
+    Ok(names.iter().map(|name| found.get(&place(name)).cloned()).collect())
 }
 
 /// What is above every key that begins with `prefix`: its last character raised by one. None when nothing is.
@@ -73,10 +97,7 @@ fn revision(found: &Revisions, (drawer, key): Spot<'_>) -> Option<i64> {
 /// A document that somebody else writes for the first time between our look and our write is met as a duplicate; the
 /// transaction then begins again, and sees it.
 pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended, SqlFailure> {
-    let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
-    if actual > limit {
-        return Err(Error::TooMany { what: "the amendment", actual, limit }.into());
-    }
+    amend.check_size()?;
     // One edit for each document: the last one that names it.
     let edits: BTreeMap<Spot<'_>, &Edit> = amend.edits.iter().map(|edit| (spot(edit), edit)).collect();
     let (now, found) = lock(tx, amend, &edits).await?;
@@ -85,9 +106,17 @@ pub(crate) async fn amend(tx: &mut Transaction, amend: &Amend) -> Result<Amended
     }
     let operations: Vec<(JobId, &Operation)> =
         amend.operations.iter().map(|(id, what)| (*id, what)).collect();
-    let moment = operations.is_empty().then_some(now);
-    let operated = operate::apply(tx, moment, &operations, write(&edits, &found)).await?;
-    Ok(Amended::Done { now, operated })
+    let now_is_enough = operations.is_empty() && amend.jobs.is_empty();
+    let change = Change {
+        now: now_is_enough.then_some(now),
+        jobs: &amend.jobs,
+        operations: &operations,
+        first: write(&edits, &found),
+    };
+    Ok(match operate::apply(tx, change).await? {
+        ChangeAnswer::Done(operated) => Amended::Done { now, operated },
+        ChangeAnswer::Refused { index, refusal } => Amended::Refused { index, refusal },
+    })
 }
 
 /// Asks for the moment, checks the term, and locks the documents that are there.

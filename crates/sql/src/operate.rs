@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use backstop_core::job::{Operated, Operation};
+use backstop_core::job::{NewJob, Operated, Operation};
 use backstop_core::{Fence, JobId, Refusal, Timestamp};
+use backstop_store::Submit;
 
 use crate::failure::SqlFailure;
 use crate::load;
@@ -21,17 +22,38 @@ pub(crate) async fn operate(
     operation: &Operation,
 ) -> Result<Answers, SqlFailure> {
     let operations: Vec<(JobId, &Operation)> = jobs.iter().map(|id| (*id, operation)).collect();
-    apply(tx, None, &operations, Vec::new()).await
+    let change = Change { now: None, jobs: &[], operations: &operations, first: Vec::new() };
+    match apply(tx, change).await? {
+        ChangeAnswer::Done(answers) => Ok(answers),
+        // There is no job to refuse.
+        ChangeAnswer::Refused { .. } => Ok(Vec::new()),
+    }
 }
 
-/// Operates on jobs, in order, asks for `first` before that is written, and commits. The moment is `now`, or that at
-/// which the jobs are locked: a run that started while they were waited for must not seem to start after its end.
-pub(crate) async fn apply(
-    tx: &mut Transaction,
-    now: Option<Timestamp>,
-    operations: &[(JobId, &Operation)],
-    first: Vec<Request>,
-) -> Result<Answers, SqlFailure> {
+/// What is done about jobs in one transaction.
+pub(crate) struct Change<'c> {
+    /// The moment of it; none for that at which the jobs are locked: a run that started while they were waited for must
+    /// not seem to start after its end.
+    pub(crate) now: Option<Timestamp>,
+    /// Stored, all or none.
+    pub(crate) jobs: &'c [NewJob],
+    /// Done then, in order.
+    pub(crate) operations: &'c [(JobId, &'c Operation)],
+    /// Asked before anything of that is written.
+    pub(crate) first: Vec<Request>,
+}
+
+/// What became of it.
+pub(crate) enum ChangeAnswer {
+    /// It is committed.
+    Done(Answers),
+    /// A job is refused, and nothing is written.
+    Refused { index: usize, refusal: Refusal },
+}
+
+/// Stores jobs, operates on others, and commits.
+pub(crate) async fn apply(tx: &mut Transaction, change: Change<'_>) -> Result<ChangeAnswer, SqlFailure> {
+    let Change { now, jobs: new, operations, first } = change;
     let mut set = tx.working_set(Timestamp::MIN);
     let shared = tx.shared.clone();
     let jobs: Vec<JobId> = operations.iter().map(|(id, _)| *id).collect();
@@ -42,18 +64,26 @@ pub(crate) async fn apply(
     locked.put_into(&mut set);
     let keys: Vec<String> = keys.into_iter().collect();
     submit::load_holders(tx, &shared.lanes, &mut set, &keys, Vec::new()).await?;
+    if !new.is_empty() {
+        let submit = Submit { jobs: new.to_vec(), atomic: true };
+        submit::lock_depths(tx, &submit).await?;
+        submit::load_needs(tx, &shared.lanes, &mut set, &submit).await?;
+    }
     let now = match now {
         Some(now) => now,
         None => tx.now().await?,
     };
     set.now = now;
+    if let Some((index, refusal)) = set.store_all(new)? {
+        return Ok(ChangeAnswer::Refused { index, refusal });
+    }
     let answers = operations.iter().map(|(id, operation)| set.operate(*id, operation)).collect();
     let writes = set.into_writes();
     // What this process remembers of claims whose jobs have changed is old then.
     fences.retain(|fence| writes.claims.iter().any(|claim| claim.fence == *fence));
     tx.write_after(first, writes, now).await?;
     fences.into_iter().for_each(|fence| shared.held_jobs.forget(fence));
-    Ok(answers)
+    Ok(ChangeAnswer::Done(answers))
 }
 
 /// Pauses or resumes a queue; answers whether that changed anything.

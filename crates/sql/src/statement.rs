@@ -236,6 +236,8 @@ pub enum Statement {
     DocumentPage,
     /// Rows `drawer, key`: `drawer, key, revision`, locked in the order given.
     LockDocuments,
+    /// Rows `drawer, key`: `drawer, key, revision, body`.
+    ReadDocuments,
     /// Rows `drawer, key, revision, body`: meets a duplicate.
     InsertDocuments,
     /// The same rows, whether they are there or not.

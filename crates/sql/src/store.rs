@@ -16,10 +16,10 @@ use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::working_set::{LaneKey, SubmitNeeds, lane_of};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
-    NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView,
-    Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
+    Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
+    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek,
+    QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 use futures_util::future::BoxFuture;
 
@@ -276,6 +276,10 @@ impl WorkStore for ServerStore {
 
     fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
         self.read(verb!(document::documents, range))
+    }
+
+    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
+        self.read(verb!(document::named_documents, names))
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

@@ -67,7 +67,7 @@ pub async fn decide(tx: &mut Transaction, submit: &Submit, optimistic: bool) -> 
 
 /// Lets nobody else count the jobs that wait where this submit may find no room (H12). Not for callers' transactions,
 /// which stay open for long: what they store is counted when it has been committed.
-async fn lock_depths(session: &mut dyn Session, submit: &Submit) -> Result<(), SqlFailure> {
+pub(crate) async fn lock_depths(session: &mut dyn Session, submit: &Submit) -> Result<(), SqlFailure> {
     let scopes = SubmitNeeds::of(&submit.jobs).depths;
     let names = Value::texts(scopes.iter().map(ToString::to_string));
     if !scopes.is_empty() {

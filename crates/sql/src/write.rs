@@ -105,14 +105,7 @@ fn requests(writes: &Writes, ids: &LaneIds, now: Timestamp) -> Result<Vec<Reques
             row.int(*count);
         }
     });
-    // Raised alerts, for their drawer (D3). A moment and a job name one death: whoever wrote it before wrote the same.
-    out.try_rows(Statement::SaveDocuments, &writes.alerts, |row, notice| {
-        row.text(Drawer::Alerts.as_str()).text(&notice.key()).int(1).json(Some(notice))?;
-        Ok(())
-    })?;
-    out.rows(Statement::SaveDocuments, &writes.steps, |row, (key, result)| {
-        row.text(Drawer::Steps.as_str()).text(key).int(1).text(result);
-    });
+    out.documents(writes)?;
     counting::write(&mut out.0, writes, now);
     Ok(out.0)
 }
@@ -168,6 +161,22 @@ impl Out {
         self.rows(Statement::InsertLineChanges, lines.changed(), |row, key| {
             row.text(key);
         });
+    }
+
+    /// What a transaction leaves in drawers.
+    fn documents(&mut self, writes: &Writes) -> Result<(), SqlFailure> {
+        // Raised alerts (D3). A moment and a job name one death: whoever wrote it before wrote the same.
+        self.try_rows(Statement::SaveDocuments, &writes.alerts, |row, notice| {
+            row.text(Drawer::Alerts.as_str()).text(&notice.key()).int(1).json(Some(notice))?;
+            Ok(())
+        })?;
+        self.rows(Statement::SaveDocuments, &writes.ended, |row, note| {
+            row.text(Drawer::WorkflowEnds.as_str()).text(&note.key()).int(1).text(&note.body());
+        });
+        self.rows(Statement::SaveDocuments, &writes.steps, |row, (key, result)| {
+            row.text(Drawer::Steps.as_str()).text(key).int(1).text(result);
+        });
+        Ok(())
     }
 
     fn keys(&mut self, statement: Statement, keys: &[(String, JobId)]) {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use backstop_core::Limits;
 use backstop_store::show;
-use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names};
 use rusqlite::{Connection, params};
 
 use crate::duty::expect_term;
@@ -13,6 +12,7 @@ use crate::operate;
 use crate::query::Snapshot;
 use crate::rows;
 use crate::sql;
+use crate::submit;
 use crate::transaction::WriteTransaction;
 
 /// Reads documents, in the order of the bytes of their keys.
@@ -38,18 +38,43 @@ pub(crate) fn documents(snapshot: &Snapshot<'_>, range: &DocumentRange) -> Resul
     Ok(Documents { now: snapshot.now, items: page.items, more: page.next.is_some() })
 }
 
+/// Documents by name, in the order of their names; none for one that is not there.
+pub(crate) fn named_documents(
+    snapshot: &Snapshot<'_>,
+    names: &[(Drawer, String)],
+) -> Result<Vec<Option<Document>>, SqliteFailure> {
+    check_names(names.len()).map_err(SqliteFailure::Refused)?;
+    let mut select = snapshot.conn.prepare_cached(sql::DOCUMENT)?;
+    let read = |(drawer, key): &(Drawer, String)| {
+        rows::first(&mut select, [drawer.as_str(), key], |row| {
+            Ok(Document { key: key.clone(), revision: row.get(0)?, body: row.get::<_, Arc<str>>(1)? })
+        })
+    };
+    names.iter().map(read).collect()
+}
+
 /// Changes documents and operates on jobs, or does nothing when a document is not as expected.
 pub(crate) fn amend(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, SqliteFailure> {
-    let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
-    if actual > limit {
-        return Err(SqliteFailure::Refused(Error::TooMany { what: "the amendment", actual, limit }));
-    }
+    amend.check_size().map_err(SqliteFailure::Refused)?;
     if let Some(term) = &amend.term {
         expect_term(tx, term, term.duty)?;
     }
     for edit in &amend.edits {
         if !is_expected(tx.conn, edit)? {
             return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
+        }
+    }
+    if amend.jobs.is_empty() {
+        return apply(tx, amend);
+    }
+    tx.with_savepoint(|tx| apply(tx, amend), |amended| matches!(amended, Amended::Done { .. }))
+}
+
+/// Stores jobs, up to the first one that is refused; then makes the changes and operates on others.
+fn apply(tx: &mut WriteTransaction<'_>, amend: &Amend) -> Result<Amended, SqliteFailure> {
+    for (index, new) in amend.jobs.iter().enumerate() {
+        if let Err(refusal) = submit::one(tx, new)? {
+            return Ok(Amended::Refused { index, refusal });
         }
     }
     for edit in &amend.edits {

@@ -315,6 +315,7 @@ pub(crate) fn insert_record(
         record.fence.0,
         spec.business_key,
         spec.ordering_key.as_deref(),
+        record.marks.as_ref().and_then(|marks| marks.to_text()),
     ])?;
     Ok(written == 1)
 }

@@ -105,8 +105,8 @@ pub(crate) const LANE_MARK: &str = "UPDATE backstop_lane SET empty_since = ?2, r
 pub(crate) const STATE_IS_THERE: &str = "SELECT 1 FROM backstop_state WHERE id = ?1";
 pub(crate) const STATE_INSERT: &str = "INSERT INTO backstop_state (id, lane, status, run_at, expires_at, \
      attempt, crashes, \
-     deferrals, runs, redrives, fence, business_key, ordering_key) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
+     deferrals, runs, redrives, fence, business_key, ordering_key, marks) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
      ON CONFLICT (id) DO NOTHING";
 pub(crate) const JOB_INSERT: &str = "INSERT INTO backstop_job (seq, created_at, payload, policy, expires_at, \
      idempotency_key, business_key, correlation_id, tags, params, on_success, on_failure, callback_of, papers) \
@@ -296,6 +296,8 @@ pub(crate) const DOCUMENT_SAVE: &str = "INSERT INTO backstop_document (drawer, k
      VALUES (?1, ?2, 1, ?3) ON CONFLICT (drawer, key) DO UPDATE SET revision = revision + 1, body = excluded.body";
 pub(crate) const DOCUMENT_PUT: &str =
     "INSERT OR REPLACE INTO backstop_document (drawer, key, revision, body) VALUES (?1, ?2, 1, ?3)";
+pub(crate) const DOCUMENT: &str =
+    "SELECT revision, body FROM backstop_document WHERE drawer = ?1 AND key = ?2";
 pub(crate) const DOCUMENT_BODY: &str = "SELECT body FROM backstop_document WHERE drawer = ?1 AND key = ?2";
 pub(crate) const DOCUMENT_DELETE: &str = "DELETE FROM backstop_document WHERE drawer = ?1 AND key = ?2";
 pub(crate) const DOCUMENTS_FROM: &str = "SELECT key, revision, body FROM backstop_document \

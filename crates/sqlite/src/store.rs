@@ -15,10 +15,10 @@ use backstop_core::job::{
 use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 use backstop_store::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Error, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
-    NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView,
-    Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
+    Error, Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
+    LineRange, LineView, NameRange, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek,
+    QueueRange, QueueView, Renewed, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
 };
 
 use crate::context::StoreContext;
@@ -201,8 +201,12 @@ impl WorkStore for SqliteStore {
         self.read(move |snapshot| document::documents(snapshot, &range))
     }
 
+    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
+        self.read(move |snapshot| document::named_documents(snapshot, &names))
+    }
+
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
-        let rows = amend.edits.len() + amend.operations.len();
+        let rows = amend.edits.len() + amend.operations.len() + amend.jobs.len();
         self.write(rows, move |tx| document::amend(tx, &amend))
     }
 

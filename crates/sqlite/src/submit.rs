@@ -57,7 +57,10 @@ fn can_be_refused(new: &NewJob) -> bool {
     new.supersedes.is_some() || new.spec.business_key.is_some() || !new.depth_limits.is_empty()
 }
 
-fn one(tx: &mut WriteTransaction<'_>, new: &NewJob) -> Result<Result<Submitted, Refusal>, SqliteFailure> {
+pub(crate) fn one(
+    tx: &mut WriteTransaction<'_>,
+    new: &NewJob,
+) -> Result<Result<Submitted, Refusal>, SqliteFailure> {
     let id = new.spec.id;
     if !can_be_refused(new) && new.spec.idempotency_key.is_none() {
         // The insert itself finds a repeated id.

@@ -11,6 +11,7 @@ use backstop_core::event::{self, Event};
 use backstop_core::job::{
     Attempt, Ending, FailureRecord, NewJob, Operation, Record, Spec, Stale, State, StoredJob,
 };
+use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 use backstop_store::sharing::LastTurn;
 use backstop_store::working_set::{Fences, Wants};
@@ -228,6 +229,10 @@ impl<'c> WriteTransaction<'c> {
         self.incidents.moved(before.incident(), record.incident());
         self.held.note(stored);
         sharing::follow(self, stored, before)?;
+        if let Some(note) = EndNote::of(stored.id, Some(before), record) {
+            let values = params![Drawer::WorkflowEnds.as_str(), note.key(), note.body()];
+            self.conn.prepare_cached(sql::DOCUMENT_PUT)?.execute(values)?;
+        }
         lines::follow(self, stored, before)
     }
 

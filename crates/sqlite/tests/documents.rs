@@ -27,6 +27,7 @@ fn amend(store: &SqliteStore, edits: Vec<Edit>) -> bool {
             assert_eq!((drawer, key.as_str()), (Drawer::Plans, "shared"));
             false
         }
+        Amended::Refused { index, refusal } => panic!("job {index} is refused: {refusal}"),
     }
 }
 
@@ -89,6 +90,7 @@ fn a_conflict_operates_on_nothing() {
         term: None,
         edits: vec![edit("plan", expect, "{}")],
         operations: vec![(id, Operation::Pause), (JobId::from_u128(2), Operation::Pause)],
+        jobs: Vec::new(),
     };
     let state = || block_on(store.jobs(vec![id])).expect("read")[0].as_ref().map(|job| job.view.record.state);
     let answer = block_on(store.amend(pause(Expect::Revision(1)))).expect("asked");

@@ -43,6 +43,7 @@ pub mod submit;
 pub mod summary;
 pub mod text;
 pub mod workers;
+pub mod workflows;
 
 mod build;
 mod command;
@@ -203,6 +204,16 @@ macro_rules! conformance {
                 a_stale_completion_stores_no_children
                 a_repeated_completion_stores_its_children_once
                 children_of_many_runs_are_stored_together
+            ]
+            workflows: [
+                ends_of_parts_are_noted
+                a_part_that_ends_again_says_so
+                a_step_waits_until_it_is_released
+                a_paused_step_is_released_into_its_pause
+                a_step_that_cannot_run_is_called_off
+                jobs_are_stored_with_a_change
+                a_refused_job_undoes_the_change
+                documents_are_read_by_name
             ]
             workers: [
                 a_worker_is_shown_as_it_is

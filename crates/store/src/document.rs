@@ -1,16 +1,17 @@
 //! Small documents that a store keeps for the engine: rules, re-drive plans, retry budgets, alerts to deliver, tokens.
 //!
 //! The store knows their keys and revisions and nothing of what is in them. A change names the revision it rests on, so
-//! two nodes never write over each other; and it can carry operations on jobs in the same transaction, so what a plan
-//! says it did and what was done are one.
+//! two nodes never write over each other; and it can carry jobs and operations on jobs in the same transaction, so what
+//! a plan or a workflow says it did and what was done are one.
 
 use std::fmt;
 use std::sync::Arc;
 
-use backstop_core::job::{Operated, Operation};
-use backstop_core::{JobId, Refusal, Timestamp};
+use backstop_core::job::{NewJob, Operated, Operation};
+use backstop_core::workflow::MOST_NODES;
+use backstop_core::{JobId, Limits, Refusal, Timestamp};
 
-use crate::Term;
+use crate::{Error, Term};
 
 /// Where documents of one sort are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,13 +60,22 @@ pub enum Drawer {
     Schedules,
     /// How many schedules there are: one document, whose revision grows whenever somebody changes one.
     ScheduleMarks,
+    /// Workflows and batches (W1-W6), by id: how far each is.
+    Workflows,
+    /// The graphs of workflows, by id. They never change.
+    WorkflowGraphs,
+    /// Ends of jobs of workflows and batches, of which nobody has said yet what follows, by
+    /// [`EndNote::key`](backstop_core::workflow::EndNote::key).
+    WorkflowEnds,
+    /// Which workflow or batch was submitted under a key.
+    WorkflowKeys,
     /// Results of durable steps (W7), by [`Drawer::step`]. They are written by leases and go with their jobs.
     Steps,
 }
 
 impl Drawer {
     /// Every drawer.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::Rules,
         Self::Plans,
         Self::PlanJobs,
@@ -87,6 +97,10 @@ impl Drawer {
         Self::KeyBuckets,
         Self::Schedules,
         Self::ScheduleMarks,
+        Self::Workflows,
+        Self::WorkflowGraphs,
+        Self::WorkflowEnds,
+        Self::WorkflowKeys,
         Self::Steps,
     ];
 
@@ -127,6 +141,10 @@ impl Drawer {
             Self::KeyBuckets => "key_bucket",
             Self::Schedules => "schedule",
             Self::ScheduleMarks => "schedule_mark",
+            Self::Workflows => "workflow",
+            Self::WorkflowGraphs => "workflow_graph",
+            Self::WorkflowEnds => "workflow_end",
+            Self::WorkflowKeys => "workflow_key",
             Self::Steps => "step",
         }
     }
@@ -195,6 +213,18 @@ pub struct Documents {
     pub more: bool,
 }
 
+/// Checks that so many documents may be read by name at once.
+///
+/// # Errors
+/// [`Error::TooMany`].
+pub fn check_names(actual: usize) -> Result<(), Error> {
+    let limit = Limits::default().batch;
+    if actual > limit {
+        return Err(Error::TooMany { what: "the list of documents", actual, limit });
+    }
+    Ok(())
+}
+
 /// What a change rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
@@ -220,7 +250,7 @@ pub struct Edit {
 }
 
 /// Changes that are made together or not at all, with operations on jobs in the same transaction.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Amend {
     /// The leadership under which this is done; none for a person.
     pub term: Option<Term>,
@@ -228,6 +258,24 @@ pub struct Amend {
     pub edits: Vec<Edit>,
     /// What is done to jobs. No job is named twice.
     pub operations: Vec<(JobId, Operation)>,
+    /// Jobs that are stored, all or none, as [`WorkStore::submit`](crate::WorkStore::submit) does.
+    pub jobs: Vec<NewJob>,
+}
+
+impl Amend {
+    /// Checks that it is no larger than a store takes in one transaction.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`].
+    pub fn check_size(&self) -> Result<(), Error> {
+        let batch = Limits::default().batch;
+        let parts =
+            [(self.edits.len(), batch), (self.operations.len(), MOST_NODES), (self.jobs.len(), MOST_NODES)];
+        match parts.into_iter().find(|(actual, limit)| actual > limit) {
+            Some((actual, limit)) => Err(Error::TooMany { what: "the amendment", actual, limit }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What became of an [`Amend`].
@@ -246,5 +294,12 @@ pub enum Amended {
         drawer: Drawer,
         /// The first such document.
         key: String,
+    },
+    /// A job is refused: nothing was written.
+    Refused {
+        /// Which one.
+        index: usize,
+        /// Why.
+        refusal: Refusal,
     },
 }

@@ -16,10 +16,11 @@ use backstop_core::run_limit::{RunLimit, RunLimitView, SharedHold, SharingJob};
 use backstop_core::{JobId, Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, DocumentRange, Documents, Duty, Finding, Finish,
-    HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, LineRange, LineView,
-    NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange, QueueView, Renewed,
-    Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore, WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty,
+    Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter,
+    LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange,
+    QueueView, Renewed, Signal, Store, StoreInfo, Submit, Submitted, Survey, Term, Terms, WorkStore,
+    WorkerView,
 };
 
 macro_rules! verbs {
@@ -130,6 +131,7 @@ verbs! {
         retire_lanes(term: Term, idle: Duration, limit: usize) -> usize;
         retire_incidents(term: Term, fingerprints: Vec<Fingerprint>, keep: Duration) -> usize;
         documents(range: DocumentRange) -> Documents;
+        named_documents(names: Vec<(Drawer, String)>) -> Vec<Option<Document>>;
         amend(amend: Amend) -> Amended;
         prune(term: Term, keep: Duration, limit: usize) -> usize;
     }

@@ -47,7 +47,7 @@ pub use backstop_core::incident::Incident;
 pub use claim::{Claim, ClaimQueue, Claimed, ClaimedJob, Peek};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use contract::{Answer, InspectStore, Signal, Store, WorkStore};
-pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect};
+pub use document::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Expect, check_names};
 pub use duty::{Duty, Orphan, Overdue, Term, Terms};
 pub use error::Error;
 pub use finish::{Finish, Note};

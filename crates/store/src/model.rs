@@ -44,11 +44,11 @@ use self::tables::{ModelCommit, Tables};
 use crate::sharing::LastTurn;
 use crate::show::{PauseNote, queue_page};
 use crate::{
-    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, DocumentRange, Documents, Duty, Error, Finding,
-    Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore, JobFilter, Level,
-    LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest, Peek, QueueRange,
-    QueueView, Renewed, Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term, Terms, WorkStore,
-    WorkerView,
+    Amend, Amended, Answer, Archived, Claim, Claimed, Clock, Document, DocumentRange, Documents, Drawer,
+    Duty, Error, Finding, Finish, HandedRun, HeldLane, Holdings, Incident, IncidentFilter, InspectStore,
+    JobFilter, Level, LineRange, LineView, NewWorker, Note, Observer, Orphan, Overdue, Page, PageRequest,
+    Peek, QueueRange, QueueView, Renewed, Silent, StoreInfo, Submit, Submitted, Survey, SystemClock, Term,
+    Terms, WorkStore, WorkerView,
 };
 
 /// A store that keeps everything in memory.
@@ -96,6 +96,7 @@ impl ModelStore {
         let mut commit = ModelCommit::at(self.clock.now(), shared.observer.wants_alerts());
         let answer = verb(&mut shared.tables, &mut commit)?;
         shared.tables.advance_lines(&mut commit);
+        shared.tables.note_ends(&mut commit);
         if !shared.observer.wants_events() {
             commit.events.retain(Event::is_of_expiry);
         }
@@ -235,6 +236,10 @@ impl WorkStore for ModelStore {
 
     fn documents(&self, range: DocumentRange) -> Answer<'_, Documents> {
         Box::pin(async move { self.read(|tables, now| tables.read_documents(&range, now)) })
+    }
+
+    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
+        Box::pin(async move { self.read(|tables, _| tables.named_documents(&names)) })
     }
 
     fn amend(&self, amend: Amend) -> Answer<'_, Amended> {

@@ -135,7 +135,7 @@ impl<F: Fault> Layer for Broken<F> {
 
 /// How many of the seeds of the ordinary run find the fault; the first finding must name the way to replay it.
 fn found<F: Fault>() -> usize {
-    let findings: Vec<_> = (1..=60).filter_map(|seed| compare::<BrokenPlace<F>>(seed, 110).err()).collect();
+    let findings: Vec<_> = (1..=60).filter_map(|seed| compare::<BrokenPlace<F>>(seed, 160).err()).collect();
     let first = findings.first().expect("no seed found the fault").to_string();
     assert!(first.contains("replay it with BACKSTOP_SEED="), "{first}");
     findings.len()

@@ -314,6 +314,7 @@ pub(crate) const FILE: &[ConfigKey] = &[
             value("failed", ValueKind::Span),
             value("archive", ValueKind::Span),
             value("plans", ValueKind::Keep),
+            value("workflows", ValueKind::Keep),
             value("incidents", ValueKind::Keep),
             value("queues", ValueKind::Keep),
         ]),

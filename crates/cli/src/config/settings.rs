@@ -220,6 +220,7 @@ impl Settings {
             (["retention", "failed"], PlainValue::Span(span)) => self.engine.retention.failed = Some(*span),
             (["retention", "archive"], PlainValue::Span(span)) => self.engine.retention.archive = Some(*span),
             (["retention", "plans"], value) => self.engine.retirement.plans = kept(value),
+            (["retention", "workflows"], value) => self.engine.retirement.workflows = kept(value),
             (["retention", "incidents"], value) => self.engine.retirement.incidents = kept(value),
             (["retention", "queues"], value) => self.engine.retirement.queues = kept(value),
             (["server", "audit_retention"], PlainValue::Span(span)) => {
@@ -375,6 +376,7 @@ impl Settings {
         let retirement = &self.engine.retirement;
         for (key, span) in [
             ("retention.plans", retirement.plans),
+            ("retention.workflows", retirement.workflows),
             ("retention.incidents", retirement.incidents),
             ("retention.queues", retirement.queues),
             ("server.audit_retention", self.engine.audit_retention),

@@ -10,6 +10,14 @@ pub(super) fn waiting(view: &JobView, around: &ExplainContext, beyond: &ExplainR
     if let Some(key) = spec.ordering_key.as_deref().filter(|_| record.state == State::Waiting) {
         return in_line(key, around.line);
     }
+    if let Some(part) = spec.part_of().filter(|_| record.state == State::Waiting) {
+        let step = part.node.as_deref().unwrap_or_default();
+        return (
+            format!("it is the step `{step}` of workflow {}, and waits for the steps before it", part.id),
+            "it is released when they have ended as it asks, and canceled when they cannot any more".into(),
+            None,
+        );
+    }
     // Before its time: between two offers to workers without the fix it only seems to wait for that.
     if let Some(needs) = record.needs().filter(|_| around.workers_with_code == 0 && !around.queue_paused) {
         return (

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LogLines, Record, StepHistory};
+use super::{LogLines, Record, StepHistory, WorkflowMark};
 use crate::failure::Fingerprint;
 use crate::time::Timestamp;
 
@@ -34,6 +34,9 @@ pub struct Marks {
     /// When it was due for the first time since it was charged last, of a job that may not be deferred for ever (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferred_since: Option<Timestamp>,
+    /// The workflow or batch that it is a part of (W1-W6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowMark>,
     /// What is stored of its steps and effects (W7, W8); it stays as long as the job.
     #[serde(default, skip_serializing_if = "StepHistory::is_empty")]
     pub steps: StepHistory,

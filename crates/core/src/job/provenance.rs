@@ -1,4 +1,4 @@
-//! What travels with a job without being part of it: who vouches for it, which trace it belongs to,
+//! What travels with a job without being part of it: who vouches for it, which trace and which workflow it belongs to,
 //! and which schedule made it.
 //!
 //! It must not decide whether a signature is right: see [`crate::signing`]. Stores keep it with what else
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::FiredBy;
+use super::{FiredBy, PartOf};
 
 /// The provenance of a job. Most jobs have none, and then a store keeps nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct Provenance {
     /// Which fire of which schedule it is (W11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FiredBy>,
+    /// The workflow or batch that it is a part of (W1-W6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<PartOf>,
     /// What a store could not read of the job ([`super::Damage`]). Never written.
     #[serde(skip)]
     pub damage: Option<Arc<str>>,
@@ -41,7 +44,7 @@ impl Provenance {
     /// True when it says nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.signature.is_none() && self.trace.is_none() && self.schedule.is_none()
+        self.signature.is_none() && self.trace.is_none() && self.schedule.is_none() && self.part_of.is_none()
     }
 }
 

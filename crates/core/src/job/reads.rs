@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::followed::value_or_text;
-use super::{Attempt, FiredBy, JobDetail, JobView, Policy, Priority, Progress, State, StepMark, WaitDetail};
+use super::{
+    Attempt, FiredBy, JobDetail, JobView, Policy, Priority, Progress, State, StepMark, WaitDetail,
+    WorkflowPart,
+};
 use crate::failure::{Cause, Decision, TerminalReason};
 use crate::id::{Fence, JobId, WorkerId};
 use crate::time::Timestamp;
@@ -108,6 +111,9 @@ pub struct JobJson {
     pub superseded_by: Option<JobId>,
     /// The job whose callback it is.
     pub callback_of: Option<JobId>,
+    /// The workflow or batch that it is a part of (W1-W6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowPart>,
     /// Which fire of which schedule it is (W11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FiredBy>,
@@ -229,6 +235,7 @@ impl JobView {
             correlation_id: spec.correlation_id.clone(),
             superseded_by: record.superseded_by,
             callback_of: spec.callback_of,
+            workflow: spec.part_of().map(WorkflowPart::from),
             schedule: spec.schedule().cloned(),
             trace_parent: spec.trace().map(|trace| trace.to_string()),
             signed_by: spec.signature().map(|signature| signature.key.to_string()),

@@ -5,11 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, Ending, Marks, PausedFrom, PlanId, Spec, State, StoredJob, Trigger, next};
+use super::{Attempt, Ending, Marks, PartOf, PausedFrom, PlanId, Spec, State, StoredJob, Trigger, next};
 use crate::failure::{Cause, Decision, TerminalReason, Verdict};
 use crate::id::{Fence, JobId, Lease, WorkerId};
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
+use crate::workflow::CancelCause;
 
 /// Where a job is and what it has used up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +116,13 @@ pub enum Operation {
     Resume,
     /// Drive a dead letter again (L9).
     Retry,
+    /// Let it run: what it waited for in its workflow is there (W1).
+    Release,
+    /// Call it off because it cannot run in its workflow any more (W2, W4).
+    PassBy {
+        /// Why.
+        cause: CancelCause,
+    },
     /// Drive a dead letter again as a step of a plan (D4).
     Redrive {
         /// Which plan.
@@ -141,9 +149,12 @@ impl Record {
     /// The record of a job that has just been stored.
     #[must_use]
     pub fn new(spec: &Spec, run_at: Timestamp) -> Self {
+        let part_of = spec.part_of();
+        // Whether its turn has come is found out once it is stored, behind those that were stored before (L21).
+        let waits = spec.ordering_key.is_some() || part_of.is_some_and(PartOf::waits);
+        let marks = part_of.map(|part| Marks { workflow: Some(part.mark()), ..Marks::default() });
         Self {
-            // Whether its turn has come is found out once it is stored, behind those that were stored before (L21).
-            state: if spec.ordering_key.is_some() { State::Waiting } else { State::Pending },
+            state: if waits { State::Waiting } else { State::Pending },
             run_at,
             expires_at: spec.start_by(run_at).into_iter().chain(spec.deferred_until(run_at)).min(),
             attempt: 0,
@@ -160,7 +171,7 @@ impl Record {
             reason: None,
             cancel_reason: None,
             superseded_by: None,
-            marks: None,
+            marks: marks.map(Box::new),
         }
     }
 
@@ -417,6 +428,15 @@ impl Record {
             Operation::Pause => self.pause(job),
             Operation::Resume => self.resume(job),
             Operation::Retry => self.retry(job, now),
+            Operation::Release => self.release(job, now),
+            Operation::PassBy { cause } => {
+                let operated = self.cancel(cause.as_str(), now);
+                if operated.changed {
+                    // Its workflow knows: there is nothing to note about this end.
+                    self.mark(|marks| marks.workflow = None);
+                }
+                Ok(operated)
+            }
             Operation::Redrive { plan, needs, redrives } => {
                 if self.redrives != *redrives {
                     return Err(Refusal::MovedOn { job: job.spec.id });
@@ -482,6 +502,16 @@ impl Record {
         let into = self.paused_from.ok_or_else(|| self.refuse(job, "resumed"))?;
         self.state = next(self.state, Trigger::Resume { into }).map_err(|_| self.refuse(job, "resumed"))?;
         self.paused_from = None;
+        Ok(self.answer(true))
+    }
+
+    /// What it waited for in its workflow is there (W1). The time in which it must start begins now.
+    fn release(&mut self, job: &StoredJob, now: Timestamp) -> Result<Operated, Refusal> {
+        if !self.take_turn() {
+            return Err(self.refuse(job, "released"));
+        }
+        self.run_at = self.run_at.max(now);
+        self.wait_for_start(&job.spec);
         Ok(self.answer(true))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FiredBy, Policy, Priority, Provenance, SharingNeeds, Signature};
+use super::{FiredBy, PartOf, Policy, Priority, Provenance, SharingNeeds, Signature};
 use crate::depth::DepthLimit;
 use crate::id::JobId;
 use crate::time::Timestamp;
@@ -116,6 +116,12 @@ impl Spec {
     #[must_use]
     pub fn schedule(&self) -> Option<&FiredBy> {
         self.provenance.as_ref().and_then(|provenance| provenance.schedule.as_ref())
+    }
+
+    /// The workflow or batch that it is a part of (W1-W6).
+    #[must_use]
+    pub fn part_of(&self) -> Option<&PartOf> {
+        self.provenance.as_ref().and_then(|provenance| provenance.part_of.as_ref())
     }
 
     /// What its store could not read of it: such a job is never run (C7).

@@ -24,6 +24,8 @@ pub enum WaitReason {
     Permits,
     /// The circuit of its dependency, which is open (H3).
     Circuit,
+    /// The steps before it in its workflow (W1).
+    Workflow,
     /// A worker whose code knows it (H10).
     Code,
 }
@@ -34,7 +36,8 @@ pub enum WaitReason {
 pub struct WaitDetail {
     /// What kind of thing is missing.
     pub reason: WaitReason,
-    /// Which one: the ordering key, the limit, the name, the pool, the dependency, or the kind that nobody knows.
+    /// Which one: the ordering key, the limit, the name, the pool, the dependency, the workflow, or the kind that
+    /// nobody knows.
     pub key: String,
     /// The job that has what this one waits for; only where one job is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +66,9 @@ impl JobView {
         let spec = &self.job.spec;
         let (reason, key) = match (&spec.ordering_key, self.record.state) {
             (Some(key), State::Waiting) => (WaitReason::OrderingKey, key.to_string()),
+            (None, State::Waiting) if spec.part_of().is_some() => {
+                (WaitReason::Workflow, spec.part_of().map(|part| part.id.to_string()).unwrap_or_default())
+            }
             _ if self.waits_for_code => (WaitReason::Code, spec.kind.to_string()),
             (_, State::Pending) => return self.held_by.clone(),
             _ => return None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::FORM;
 use crate::failure::{Backoff, Growth, Jitter};
-use crate::job::{Callback, FiredBy, Policy, Provenance, SharingNeeds, Spec};
+use crate::job::{Callback, FiredBy, PartOf, Policy, Provenance, SharingNeeds, Spec};
 
 /// Takes bytes, part by part.
 type Put<'p> = &'p mut dyn FnMut(&[u8]);
@@ -54,11 +54,11 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
     option(on_success.as_ref(), put, callback);
     option(on_failure.as_ref(), put, callback);
     option(*callback_of, put, |parent, put| put(parent.as_bytes()));
-    let (trace, schedule) = match provenance.as_deref() {
-        Some(Provenance { signature: _, trace, schedule, damage: _ }) => {
-            (trace.as_deref(), schedule.as_ref())
+    let (trace, schedule, part_of) = match provenance.as_deref() {
+        Some(Provenance { signature: _, trace, schedule, part_of, damage: _ }) => {
+            (trace.as_deref(), schedule.as_ref(), part_of.as_ref())
         }
-        None => (None, None),
+        None => (None, None, None),
     };
     option(trace, put, text);
     // Behind everything else, and only when there is one: jobs without it have the bytes they always had.
@@ -76,6 +76,17 @@ pub(super) fn job(spec: &Spec, put: Put<'_>) {
         text(name, put);
         put(&fire_time.as_micros().to_be_bytes());
     }
+    part(part_of, put);
+}
+
+fn part(part_of: Option<&PartOf>, put: Put<'_>) {
+    let Some(PartOf { id, node, number, follows, renewed, payload_from }) = part_of else { return };
+    text("part of", put);
+    put(id.as_bytes());
+    option(node.as_deref(), put, text);
+    put(&number.to_be_bytes());
+    put(&[u8::from(*follows), u8::from(*renewed)]);
+    option(payload_from.as_deref(), put, text);
 }
 
 fn sharing(needs: Option<&SharingNeeds>, promised: &Policy, put: Put<'_>) {

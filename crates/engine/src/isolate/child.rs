@@ -141,6 +141,7 @@ impl IsolatedChild {
             record: run.record.clone(),
             lease: run.lease,
             payload,
+            inputs: run.inputs.clone(),
             code_version: run.code_version.clone(),
         }));
         let replied = match self.limit(limits) {

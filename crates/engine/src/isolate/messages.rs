@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::outcome::{Failed, Reply};
+use crate::workflows::inputs::Inputs;
 
 /// What the worker says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +35,7 @@ pub(super) struct IsolatedRun {
     pub(super) lease: Lease,
     /// The payload as the handler gets it: opened, if it was sealed.
     pub(super) payload: Arc<str>,
+    pub(super) inputs: Inputs,
     pub(super) code_version: Option<Arc<str>>,
 }
 

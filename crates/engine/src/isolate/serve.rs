@@ -87,7 +87,7 @@ async fn perform(
     canceled: CancellationToken,
     calls: Arc<Calls>,
 ) {
-    let IsolatedRun { job, record, lease, payload, code_version } = isolated;
+    let IsolatedRun { job, record, lease, payload, inputs, code_version } = isolated;
     let handler = kinds.find(&job.spec.kind, job.spec.version).map(|found| found.handler.clone());
     let run = Arc::new(Run {
         job: Arc::new(job),
@@ -100,6 +100,7 @@ async fn perform(
         courtesy: AtomicU64::new(0),
         completes: AtomicBool::new(false),
         children: ChildJobs::new(),
+        inputs,
         steps: RunSteps::default(),
         listener: Some(calls.clone()),
     });

@@ -64,9 +64,9 @@ impl Lead {
                 None => return Err(deposed),
             }
         }
-        match store.amend(Amend { term: Some(self.term), edits, operations: Vec::new() }).await? {
+        match store.amend(Amend { term: Some(self.term), edits, ..Amend::default() }).await? {
             Amended::Done { .. } => Ok(()),
-            Amended::Conflict { .. } => Err(deposed),
+            Amended::Conflict { .. } | Amended::Refused { .. } => Err(deposed),
         }
     }
 }

@@ -9,7 +9,7 @@ use backstop_store::{Duty, Error as StoreError, Term};
 use super::expire::PassedBy;
 use super::{
     alert, archive, audit, buckets, counts, expire, forget, lines, prune, redrive, rescue, retire, schedules,
-    watch_code,
+    watch_code, workflows,
 };
 use crate::circuits;
 use crate::engine::Backstop;
@@ -95,6 +95,7 @@ async fn perform(
             retire::plans(store, config.retirement.plans, term, heartbeat).await?;
             retire::incidents(store, config, term, heartbeat).await?;
             retire::lanes(store, config.retirement.queues, term, heartbeat).await?;
+            workflows::retire(store, config.retirement.workflows, term, heartbeat).await?;
             // Alerts that nobody is to be told of.
             if config.has_alerts() { Ok(()) } else { alert::sweep(store).await }
         }
@@ -102,8 +103,9 @@ async fn perform(
         Duty::Redrive => redrive::redrive(engine, term, heartbeat).await.map(drop),
         Duty::Count => {
             counts::fold(store, heartbeat).await?;
-            // Whoever leads the counts also looks after lines.
-            lines::advance(store, heartbeat).await
+            // Whoever leads the counts also looks after lines and workflows.
+            lines::advance(store, heartbeat).await?;
+            workflows::advance(engine, heartbeat).await
         }
         Duty::Schedule => schedules::fire(engine, term, &mut None, heartbeat).await.map(drop),
         // A duty of a newer contract is led by newer nodes.

@@ -175,7 +175,7 @@ async fn step(store: &dyn Store, term: Term, stored: StoredPlan, look: Look) -> 
     let (plan, lists, operations) = step.into_parts();
     let mut edits = stored::edits(&plan, Some((&stored.plan, stored.revision)));
     edits.extend(lists);
-    match store.amend(Amend { term: Some(term), edits, operations }).await? {
+    match store.amend(Amend { term: Some(term), edits, operations, ..Amend::default() }).await? {
         Amended::Done { now, .. } => {
             let held_back = driven && plan.next_batch_at.is_some_and(|moment| moment > now);
             // What was looked at a moment ago and was still in flight is in flight now.
@@ -187,7 +187,9 @@ async fn step(store: &dyn Store, term: Term, stored: StoredPlan, look: Look) -> 
             Ok(Stepped::On(Box::new(StoredPlan { plan, revision, now })))
         }
         // A person, or a node that took over, was faster: this step never was.
-        Amended::Conflict { .. } => Ok(Stepped::Wait { span: Duration::ZERO, moved: false }),
+        Amended::Conflict { .. } | Amended::Refused { .. } => {
+            Ok(Stepped::Wait { span: Duration::ZERO, moved: false })
+        }
     }
 }
 

@@ -177,13 +177,15 @@ async fn decide(
     }
     while !changed.is_empty() {
         let edits = changed.values().map(StoredSchedule::edit).collect();
-        match parts.store.amend(Amend { term: Some(term), edits, operations: Vec::new() }).await? {
+        match parts.store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await? {
             Amended::Done { .. } => break,
             Amended::Conflict { key, .. } => {
                 changed.remove(&key);
                 // A person has changed it: the mark says so too, and all are read again.
                 known.mark = -1;
             }
+            // It submits no jobs in this transaction.
+            Amended::Refused { .. } => break,
         }
     }
     for (name, mut stored) in changed {
@@ -304,13 +306,13 @@ async fn write_refusals(
             state.problem = Some(parts.config.sanitized(&refusal.to_string()));
         }
         let edits = vec![stored.edit()];
-        match parts.store.amend(Amend { term: Some(term), edits, operations: Vec::new() }).await? {
+        match parts.store.amend(Amend { term: Some(term), edits, ..Amend::default() }).await? {
             Amended::Done { now, .. } => {
                 stored.revision += 1;
                 tell(parts, &schedule.stored, &stored, now);
                 schedule.stored = stored;
             }
-            Amended::Conflict { .. } => known.mark = -1,
+            Amended::Conflict { .. } | Amended::Refused { .. } => known.mark = -1,
         }
     }
     Ok(())

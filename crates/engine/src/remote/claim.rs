@@ -1,5 +1,6 @@
 //! Handing work out: at once when there is some, otherwise when it arrives or becomes due (L13).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::parts::EngineParts;
 use crate::poll_interval::PollInterval;
 use crate::run::before::{Runner, before_run};
 use crate::sealing;
+use crate::workflows::inputs::{self, Inputs};
 
 /// How often somebody who waits looks for work when no wake-up comes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -28,6 +30,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How many wake-ups by the work of others are followed at once, and the pause before each one after that.
 const FEW: u32 = 3;
 const BREATH: Duration = Duration::from_millis(5);
+
+/// What a run is given.
+struct GivenData {
+    payload: Arc<str>,
+    inputs: Inputs,
+    steps: Vec<(String, serde_json::Value)>,
+}
 
 impl Remote {
     /// Hands out jobs, and waits for them when there are none; an empty answer says that the wait is over.
@@ -276,29 +285,43 @@ impl Remote {
             let runner = Runner { code_version: request.code_version.as_deref(), knows };
             let checked = before_run(&**store, config, &one.job, &one.record, &runner).await;
             // A worker elsewhere has no keys: what is sealed in the store is opened for it here (E12).
-            let opened = match checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain)) {
-                Ok(payload) => self.steps_of(&one).await.map(|steps| (payload, steps)),
+            let opened = checked.and_then(|()| sealing::payload(config, spec).map_err(Failed::plain));
+            let given = match opened {
+                Ok(payload) => self.given(&one, payload).await,
                 Err(failed) => Err(failed),
             };
-            let admitted = match opened {
-                Ok(opened) => {
+            let admitted = match given {
+                Ok(given) => {
                     let needs = self.needs_of(request, spec).await;
                     let admitted = self.parts.admit(spec.id, &needs).await;
-                    admitted.map(|call| (opened, call.map(|call| call.pass())))
+                    admitted.map(|call| (given, call.map(|call| call.pass())))
                 }
                 Err(failed) => Err(failed),
             };
             match admitted {
-                Ok(((payload, steps), circuit)) => {
+                Ok((given, circuit)) => {
                     let mut handed = handed(request, one, claimed.now.after(left), claimed.now);
                     handed.grant.circuit = circuit;
-                    handed.view.job.spec.payload = payload;
-                    handed.steps = steps;
+                    handed.view.job.spec.payload = given.payload;
+                    (handed.inputs, handed.steps) = (given.inputs, given.steps);
                     taken.jobs.push(handed);
                 }
                 Err(failed) => refused.push(self.refuse(request, one, failed).await),
             }
         }
+    }
+
+    /// What a run is given: its payload, what the steps before it returned (W1), and results of its own durable steps
+    /// (W7). What follows from the end of a step is for this process to look after.
+    async fn given(&self, claimed: &ClaimedJob, payload: Arc<str>) -> Result<GivenData, Box<Failed>> {
+        let spec = &claimed.job.spec;
+        let steps = self.steps_of(claimed).await?;
+        let Some(part) = spec.part_of() else {
+            return Ok(GivenData { payload, inputs: Inputs::default(), steps });
+        };
+        self.parts.workflows.touch(part.id);
+        let inputs = inputs::of(&self.parts, spec).await?;
+        Ok(GivenData { payload: inputs::payload(spec, &inputs).unwrap_or(payload), inputs, steps })
     }
 
     async fn refuse(&self, request: &WorkRequest, claimed: ClaimedJob, failed: Box<Failed>) -> RemoteEnding {
@@ -400,7 +423,7 @@ fn handed(
         result: None,
         warning: None,
     };
-    Handed { view, grant, expires_at, steps: Vec::new() }
+    Handed { view, grant, expires_at, inputs: BTreeMap::new(), steps: Vec::new() }
 }
 
 /// Waits for a wake-up, and says whether one came.

@@ -1,5 +1,6 @@
 //! What the engine and a remote worker tell each other: who works, what is asked for, what is handed out, how it ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +87,8 @@ pub struct Handed {
     pub grant: Grant,
     /// Until when it is held without a heartbeat.
     pub expires_at: Timestamp,
+    /// What the steps before it returned, by their names (W1).
+    pub inputs: BTreeMap<String, Value>,
     /// Results of its steps that are stored, by name, in the order of their calls (W7).
     pub steps: Vec<(String, Value)>,
 }

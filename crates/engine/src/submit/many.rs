@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::admit::admit_vouched;
-use backstop_core::job::{JobDefaults, NewJob, Spec};
+use backstop_core::job::NewJob;
 use backstop_core::{Refusal, Timestamp};
 use backstop_store::{Error as StoreError, Submit, Submitted};
 
@@ -21,8 +21,7 @@ impl Backstop {
 
     /// Prepares a job by the name of its kind, with its payload as JSON text.
     pub fn enqueue_raw(&self, kind: &str, payload: impl Into<Arc<str>>) -> Enqueue {
-        let spec = Spec::new(crate::ids::job_id(), kind, payload);
-        Enqueue::new(&self.parts, Ok(NewJob::new(spec)), JobDefaults::default())
+        Enqueue::raw(&self.parts, kind, payload)
     }
 
     /// Stores many jobs in one transaction. `atomic` stores all or none. Jobs of several kinds become one list with

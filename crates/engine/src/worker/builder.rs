@@ -21,6 +21,7 @@ use crate::isolate::pool::ChildProcesses;
 use crate::job::Job;
 use crate::outcome::BoxError;
 use crate::registry::Registry;
+use crate::workflows::PredicateHandler;
 
 /// Builds a worker whose handlers share an application context of type `C`.
 ///
@@ -126,6 +127,43 @@ impl<C: Send + Sync + 'static> WorkerBuilder<C> {
     /// ```
     pub fn register_all(mut self) -> Self {
         self.registry.add_all();
+        self
+    }
+
+    /// Answers a predicate of workflows (W2): it is given what the step before returned, and says whether the step
+    /// that asks runs. With several steps before, it is given their results by name. A predicate is asked by a job of
+    /// the kind `predicate:NAME`, on the queue of the step that asks; one that no worker answers waits visibly.
+    ///
+    /// ```
+    /// use backstop::prelude::*;
+    ///
+    /// #[job]
+    /// async fn weigh() -> JobResult<u32> {
+    ///     Ok(40)
+    /// }
+    ///
+    /// #[job]
+    /// async fn send_by_truck() {}
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> JobResult {
+    /// let engine = Backstop::open("memory:").await?;
+    /// let mut parcel = engine.workflow("parcel");
+    /// let weigh = parcel.step("weigh", engine.enqueue(Weigh {})).add();
+    /// parcel.step("truck", engine.enqueue(SendByTruck {})).after(&weigh).when_predicate("heavy").add();
+    /// parcel.submit().await?;
+    /// let worker = engine.worker(()).register::<Weigh>().register::<SendByTruck>();
+    /// let worker = worker.predicate("heavy", |kg: u32| async move { Ok(kg > 30) });
+    /// assert_eq!(worker.queue("default", 1).inline()?.drain(10).await?.len(), 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn predicate<P, F, Fut>(mut self, name: &str, ask: F) -> Self
+    where
+        P: serde::de::DeserializeOwned + Send + 'static,
+        F: Fn(P) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<bool, BoxError>> + Send + 'static,
+    {
+        self.registry.add_named(crate::workflows::predicate_kind(name), Arc::new(PredicateHandler::new(ask)));
         self
     }
 

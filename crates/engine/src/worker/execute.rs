@@ -33,6 +33,7 @@ use crate::run::end::{end, overtime};
 use crate::run::output::RunOutput;
 use crate::run::steps::RunSteps;
 use crate::sealing;
+use crate::workflows::inputs::{self, Inputs};
 
 /// How long a canceled handler may tidy up after its token has fired, before it is dropped.
 const CANCEL_COURTESY: Duration = Duration::from_secs(1);
@@ -91,6 +92,7 @@ impl Executor {
         slot: Arc<RunSlot>,
     ) -> Closing {
         let ClaimedJob { job, record, lease } = claimed;
+        let inputs = self.inputs(&job.spec).await;
         let output = Mutex::new(RunOutput::new(self.engine.parts.config.limits.output_bytes));
         let run = Arc::new(Run {
             job: job.clone(),
@@ -103,6 +105,7 @@ impl Executor {
             courtesy: AtomicU64::new(0),
             completes: AtomicBool::new(false),
             children: ChildJobs::new(),
+            inputs: inputs.as_ref().map(Clone::clone).unwrap_or_default(),
             steps: RunSteps::default(),
             listener: None,
         });
@@ -110,7 +113,7 @@ impl Executor {
         let found = self.kinds.find(&info.job.spec.kind, info.job.spec.version);
         let handler = found.as_ref().map(|found| found.handler.clone());
         let parts = &self.engine.parts;
-        let admitted = match self.before(&info, handler.as_deref()).await {
+        let admitted = match self.before(&info, handler.as_deref()).await.and(inputs.map(drop)) {
             Ok(()) => self.engine.parts.admit(info.job.spec.id, &needs).await,
             Err(failed) => Err(failed),
         };
@@ -140,6 +143,13 @@ impl Executor {
         let (failure, verdict) = (ending.failure.clone(), ending.decision.verdict.clone());
         self.after(&info, RunEnd { cause: ending.cause, result, failure, verdict }).await;
         Closing::Write { finish: Box::new(Finish { lease, ending }), unavailable }
+    }
+
+    /// What the steps before a step returned (W1). What follows from its end is for this process to look after.
+    async fn inputs(&self, spec: &Spec) -> Result<Inputs, Box<Failed>> {
+        let Some(part) = spec.part_of() else { return Ok(Inputs::default()) };
+        self.engine.parts.workflows.touch(part.id);
+        inputs::of(&self.engine.parts, spec).await
     }
 
     /// What a handler's run comes to; none when the job was canceled or taken by others.
@@ -174,6 +184,7 @@ impl Executor {
         self.engine.parts.figures.completed(&info.job.spec.kind);
         // The callback came with the same commit.
         self.engine.parts.events.work_arrived();
+        self.engine.parts.workflows.runs_ended();
         let end = RunEnd { cause: Cause::Succeeded, result: None, failure: None, verdict: Verdict::Succeed };
         self.after(info, end).await;
     }
@@ -261,7 +272,7 @@ impl Executor {
     ) -> Left {
         let Some(found) = found else { return Left::Lost };
         let payload = match sealing::payload(&self.engine.parts.config, &run.job.spec) {
-            Ok(payload) => payload,
+            Ok(payload) => inputs::payload(&run.job.spec, &run.inputs).unwrap_or(payload),
             Err(failure) => return Left::Ended(failed(failure)),
         };
         let mut task = tokio::spawn(self.reply(run, &found, payload));

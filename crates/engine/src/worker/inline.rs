@@ -14,6 +14,7 @@ use super::execute::{Closing, Executor};
 use super::parts::WorkerParts;
 use super::slots::QueueSlots;
 use crate::error::Error;
+use crate::workflows::advance::{NoteScope, advance_all};
 
 /// Long enough that no test and no drain outlives it between two renewals.
 const LEASE: Duration = Duration::from_secs(600);
@@ -79,7 +80,12 @@ impl InlineWorker {
                 // A suspect is alone here by itself (C3).
                 let started = job.is_started()
                     || (store.start(vec![job.lease]).await?.iter().all(Result::is_ok) && job.note_started());
+                let part = job.job.spec.part_of().is_some();
                 next = if started { Some(self.run(job).await?) } else { None };
+                if part {
+                    // No loop does it here.
+                    advance_all(parts, NoteScope::OwnRuns, None).await?;
+                }
                 break;
             }
         }

@@ -25,6 +25,12 @@ pub(crate) const LOCK_BODIES: Bulk = Bulk {
     between: UNION,
     tail: LOCK.tail,
 };
+pub(crate) const READ: Bulk = Bulk {
+    head: "SELECT d.drawer, d.name, d.revision, d.body FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
+    row: LOCK.row,
+    between: UNION,
+    tail: BODIES.tail,
+};
 pub(crate) const BODIES: Bulk = Bulk {
     head: "SELECT d.name, d.body FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
     row: LOCK.row,

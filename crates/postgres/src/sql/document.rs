@@ -15,6 +15,8 @@ pub(crate) const LOCK: &str = "SELECT d.drawer, d.key, d.revision FROM backstop.
 pub(crate) const LOCK_BODIES: &str = "SELECT d.key, d.revision, d.body FROM backstop.document d \
      JOIN unnest($1::text[], $2::text[]) k(drawer, key) ON d.drawer = k.drawer AND d.key = k.key \
      ORDER BY d.drawer, d.key FOR UPDATE OF d";
+pub(crate) const READ: &str = "SELECT d.drawer, d.key, d.revision, d.body FROM backstop.document d \
+     JOIN unnest($1::text[], $2::text[]) k(drawer, key) ON d.drawer = k.drawer AND d.key = k.key";
 pub(crate) const BODIES: &str = "SELECT d.key, d.body FROM backstop.document d \
      JOIN unnest($1::text[], $2::text[]) k(drawer, key) ON d.drawer = k.drawer AND d.key = k.key";
 /// Waits for whoever is about to write the same one, and meets it then.

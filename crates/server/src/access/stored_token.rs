@@ -100,7 +100,7 @@ pub(super) async fn add(store: &dyn Store, grant: TokenGrant, by: &str) -> Resul
     }
     match store.amend(Amend { edits, ..Amend::default() }).await? {
         Amended::Done { .. } => Ok(stored_token),
-        Amended::Conflict { .. } => Err(TokenError::Exists(name)),
+        Amended::Conflict { .. } | Amended::Refused { .. } => Err(TokenError::Exists(name)),
     }
 }
 

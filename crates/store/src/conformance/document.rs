@@ -182,7 +182,7 @@ pub async fn operations_go_with_the_change(w: Fixture) {
     w.told.take();
     w.pass(secs(1));
     let operations = vec![(id(1), Operation::Retry), (id(2), Operation::Retry), (id(9), Operation::Retry)];
-    let amendment = Amend { edits: vec![write("plan", "driven")], operations, term: None };
+    let amendment = Amend { edits: vec![write("plan", "driven")], operations, ..Amend::default() };
     let Amended::Done { now, operated } = w.store.amend(amendment).await.expect("amend") else {
         panic!("nothing was expected")
     };
@@ -200,7 +200,7 @@ pub async fn a_conflict_touches_no_job(w: Fixture) {
     died(&w, 1).await;
     w.told.take();
     let edits = vec![edit("plan", Expect::Revision(3), Some("driven"))];
-    let amendment = Amend { edits, operations: vec![(id(1), Operation::Retry)], term: None };
+    let amendment = Amend { edits, operations: vec![(id(1), Operation::Retry)], ..Amend::default() };
     assert_eq!(w.store.amend(amendment).await.expect("amend"), conflict("plan"));
     assert_eq!(w.state(id(1)).await, State::Failed);
     assert!(w.told.take().is_empty());
@@ -233,6 +233,7 @@ pub async fn a_deposed_leader_amends_nothing(w: Fixture) {
         term: Some(term),
         edits: vec![write("plan", "driven")],
         operations: vec![(id(1), Operation::Retry)],
+        ..Amend::default()
     };
     for term in wrong {
         let refused = w.store.amend(amendment(term)).await.expect_err("deposed");

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use backstop_core::WorkflowId;
 use backstop_core::depth::{DepthLimit, DepthScope};
 use backstop_core::failure::{Backoff, Cause, Decision, Failure, TerminalReason, Verdict};
 use backstop_core::job::{Callback, Ending, NewJob, OnConflict, Priority, Spec, Start};
+use backstop_core::workflow::PartOf;
 
 use super::build::{ending, id, number, success};
 use super::people::VERSIONS;
@@ -44,6 +46,15 @@ impl Script {
         }
         if number % 11 == 0 {
             spec.policy.max_deferral = Some(Duration::from_secs(30));
+        }
+        if number % 13 == 5 || number % 13 == 8 {
+            // A job of a batch, or a step that follows others.
+            let (id, node) = (WorkflowId::from_u128(u128::from(number % 3)), Some("step".into()));
+            let number = u32::try_from(number).unwrap_or(0);
+            let part =
+                PartOf { id, node, number, follows: number % 13 == 8, renewed: false, payload_from: None };
+            spec.provenance_mut().part_of = Some(part);
+            spec.ordering_key = None;
         }
         spec.on_success = self.callback();
         spec.on_failure = self.callback();

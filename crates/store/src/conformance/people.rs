@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use backstop_core::JobId;
 use backstop_core::incident::{IncidentUpdate, IncidentVerb};
-use backstop_core::job::{Operation, PlanId, State};
+use backstop_core::job::{NewJob, Operation, PlanId, Spec, State};
+use backstop_core::workflow::CancelCause;
 
-use super::build::fingerprint;
+use super::build::{fingerprint, id};
 use super::command::ScriptCommand;
-use super::script::{KEYS, MESSAGES, Script};
+use super::script::{KEYS, KINDS, MESSAGES, Script};
 use crate::{Amend, Drawer, Duty, Edit, Expect};
 
 pub(super) const VERSIONS: [&str; 4] = ["v1", "1.4", "2.0", "no version"];
@@ -55,7 +56,20 @@ impl Script {
             }
         }
         let term = if self.dice.percent(30) { self.term(Duty::Redrive) } else { None };
-        ScriptCommand::Amend(Amend { term, edits, operations })
+        // Without throws of their own: what became of the latest step, and a job that comes with the change.
+        let latest = self.latest;
+        if let Some(rounds) = latest.checked_sub(8) {
+            let step = id(rounds / 13 * 13 + 8);
+            let cause = CancelCause::DependencyFailed;
+            let what =
+                if latest.is_multiple_of(3) { Operation::PassBy { cause } } else { Operation::Release };
+            if operations.iter().all(|(named, _)| *named != step) {
+                operations.push((step, what));
+            }
+        }
+        let more =
+            latest.is_multiple_of(4).then(|| NewJob::new(Spec::new(id(1_000_000 + latest), KINDS[0], "{}")));
+        ScriptCommand::Amend(Amend { term, edits, operations, jobs: more.into_iter().collect() })
     }
 
     fn edit(&mut self) -> Edit {

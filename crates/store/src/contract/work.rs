@@ -8,8 +8,9 @@ use backstop_core::job::{NewJob, Retention, Stale, State};
 use backstop_core::{Lease, Refusal, Timestamp, WorkerId};
 
 use crate::{
-    Amend, Amended, Answer, Claim, Claimed, DocumentRange, Documents, Duty, Finish, HandedRun, NewWorker,
-    Note, Observer, Orphan, Overdue, Peek, Renewed, Signal, StoreInfo, Submit, Submitted, Term,
+    Amend, Amended, Answer, Claim, Claimed, Document, DocumentRange, Documents, Drawer, Duty, Finish,
+    HandedRun, NewWorker, Note, Observer, Orphan, Overdue, Peek, Renewed, Signal, StoreInfo, Submit,
+    Submitted, Term,
 };
 
 /// What those who submit, workers and maintenance call. Its promises are those of [`Store`](crate::Store).
@@ -121,6 +122,8 @@ pub trait WorkStore: Send + Sync + 'static {
     /// A death whose alert is raised is put into the drawer of alerts, as `alert::Notice` with its key, when the
     /// observer wants that (D3); so are deaths by expiry, here and in every verb.
     /// A callback has no keys, is due as its `start` says, and is skipped in silence when its id is stored already.
+    /// The end of a job of a workflow or a batch is noted in [`crate::Drawer::WorkflowEnds`], here and in every verb
+    /// that ends jobs (W1-W6): `EndNote` says when, and under which key.
     fn finish(&self, endings: Vec<Finish>) -> Answer<'_, Vec<Result<State, Stale>>>;
 
     /// Keeps what runs say while they go on: their progress, lines for the ledger (F15), what became of their steps
@@ -244,14 +247,23 @@ pub trait WorkStore: Send + Sync + 'static {
     /// [`crate::Error::TooMany`] for more than `Limits::page`.
     fn documents(&self, range: DocumentRange) -> Answer<'_, Documents>;
 
+    /// Reads documents by name: one answer for each, in order; none for one that is not there.
+    ///
+    /// # Errors
+    /// [`crate::Error::TooMany`] for more than `Limits::batch`.
+    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>>;
+
     /// Changes documents and operates on jobs in one transaction.
     ///
     /// All expectations are checked before anything is written; when one fails, nothing is. Operations are those of
     /// [`crate::InspectStore::operate`] and come in the order given; a refused one is answered and holds up nothing.
+    /// Before that the jobs are stored as an atomic [`Self::submit`] does; when one of them is refused, nothing is
+    /// written.
     ///
     /// # Errors
     /// [`crate::Error::Deposed`] when there is a term and it has passed on or has run out; then nothing was written.
-    /// [`crate::Error::TooMany`] for more than `Limits::batch` edits or operations.
+    /// [`crate::Error::TooMany`] for more than `Limits::batch` edits, or more than
+    /// `backstop_core::workflow::MOST_NODES` operations or jobs.
     fn amend(&self, amend: Amend) -> Answer<'_, Amended>;
 
     /// Removes up to `limit` archived jobs for good that were archived `keep` ago or earlier, and says how many (D5).

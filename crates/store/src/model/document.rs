@@ -1,9 +1,10 @@
 //! Documents, and the operations on jobs that go with their changes.
 
-use backstop_core::{Limits, Timestamp};
+use backstop_core::Timestamp;
 
+use super::submit::{Undo, first_refusal};
 use super::tables::{ModelCommit, Tables};
-use crate::{Amend, Amended, Document, DocumentRange, Documents, Edit, Error, Expect};
+use crate::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Error, Expect, check_names};
 
 impl Tables {
     pub(super) fn read_documents(&self, range: &DocumentRange, now: Timestamp) -> Result<Documents, Error> {
@@ -22,16 +23,29 @@ impl Tables {
         Ok(Documents { now, items: page.items, more: page.next.is_some() })
     }
 
+    pub(super) fn named_documents(&self, names: &[(Drawer, String)]) -> Result<Vec<Option<Document>>, Error> {
+        check_names(names.len())?;
+        let read = |(drawer, key): &(Drawer, String)| {
+            let (revision, body) = self.documents.get(&(*drawer, key.clone()))?;
+            Some(Document { key: key.clone(), revision: *revision, body: body.clone() })
+        };
+        Ok(names.iter().map(read).collect())
+    }
+
     pub(super) fn amend(&mut self, amend: &Amend, commit: &mut ModelCommit) -> Result<Amended, Error> {
-        let (limit, actual) = (Limits::default().batch, amend.edits.len().max(amend.operations.len()));
-        if actual > limit {
-            return Err(Error::TooMany { what: "the amendment", actual, limit });
-        }
+        amend.check_size()?;
         if let Some(term) = &amend.term {
             self.expect_term(term, term.duty, commit.now)?;
         }
         if let Some(edit) = amend.edits.iter().find(|edit| !self.is_expected(edit)) {
             return Ok(Amended::Conflict { drawer: edit.drawer, key: edit.key.clone() });
+        }
+        let mut undo = Undo::default();
+        let stored: Vec<_> = amend.jobs.iter().map(|new| self.submit_one(new, &mut undo, commit)).collect();
+        if let Some((index, refusal)) = first_refusal(stored) {
+            self.undo(undo);
+            *commit = ModelCommit::at(commit.now, commit.wants_alerts);
+            return Ok(Amended::Refused { index, refusal });
         }
         for edit in &amend.edits {
             let place = (edit.drawer, edit.key.clone());

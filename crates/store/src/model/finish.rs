@@ -3,6 +3,7 @@
 use backstop_core::Timestamp;
 use backstop_core::event;
 use backstop_core::job::{Stale, State};
+use backstop_core::workflow::EndNote;
 
 use super::tables::{ModelCommit, Tables};
 use crate::{Drawer, Duty, Error, Finish, Note, Term};
@@ -43,7 +44,9 @@ impl Tables {
         if !may_write || row.record.held_by(lease).is_err() {
             return if by_live_worker { self.answer_again(finish) } else { Err(Self::stale(lease)) };
         }
+        let before = row.record.clone();
         let attempt = row.record.finish(&row.job.spec, lease, ending, commit.now)?;
+        commit.ended.extend(EndNote::of(lease.job, Some(&before), &row.record));
         let row = row.clone();
         let state = row.record.state;
         commit.events.extend(event::ended(ending, &row.record, attempt.is_some(), commit.now));

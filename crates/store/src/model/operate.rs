@@ -2,6 +2,7 @@
 
 use backstop_core::event;
 use backstop_core::job::{Operated, Operation, State};
+use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Refusal};
 
 use super::tables::{ModelCommit, Tables};
@@ -42,6 +43,7 @@ impl Tables {
             self.ledger.insert((id, run.number), (**run).clone());
         }
         if let Some(row) = self.jobs.get_mut(&id) {
+            commit.ended.extend(EndNote::of(id, Some(&row.record), &record));
             row.record = record;
         }
         Ok(operated)

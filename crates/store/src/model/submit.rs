@@ -3,6 +3,7 @@
 use backstop_core::depth::DepthScope;
 use backstop_core::event;
 use backstop_core::job::{NewJob, OnConflict, Operation, Record};
+use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Limits, Refusal, admit};
 
 use super::tables::{ModelCommit, ModelJob, Tables};
@@ -16,9 +17,14 @@ enum Plan {
     Store { superseded: Vec<(JobId, Record)> },
 }
 
+/// The first job that was refused.
+pub(super) fn first_refusal(answers: Vec<Result<Submitted, Refusal>>) -> Option<(usize, Refusal)> {
+    answers.into_iter().enumerate().find_map(|(index, answer)| Some((index, answer.err()?)))
+}
+
 /// What undoes an atomic batch.
 #[derive(Default)]
-struct Undo {
+pub(super) struct Undo {
     inserted: Vec<NewJob>,
     superseded: Vec<(JobId, Record)>,
 }
@@ -46,7 +52,7 @@ impl Tables {
         Ok(answers)
     }
 
-    fn submit_one(
+    pub(super) fn submit_one(
         &mut self,
         new: &NewJob,
         undo: &mut Undo,
@@ -120,11 +126,12 @@ impl Tables {
         let Some(row) = self.jobs.get_mut(&id) else { return };
         let reason = record.cancel_reason.clone().unwrap_or_default();
         let before = std::mem::replace(&mut row.record, record);
+        commit.ended.extend(EndNote::of(id, Some(&before), &row.record));
         commit.events.push(event::operated(row.job.spec.header(), &Operation::Cancel { reason }, commit.now));
         undo.superseded.push((id, before));
     }
 
-    fn undo(&mut self, undo: Undo) {
+    pub(super) fn undo(&mut self, undo: Undo) {
         // In any order: nothing is superseded twice, and what the batch brought goes altogether.
         for (id, record) in undo.superseded {
             if let Some(row) = self.jobs.get_mut(&id) {

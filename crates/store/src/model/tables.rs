@@ -8,6 +8,7 @@ use std::sync::Arc;
 use backstop_core::event::{self, Event};
 use backstop_core::failure::Fingerprint;
 use backstop_core::job::{Attempt, NewJob, Record, Stale, State, StoredJob};
+use backstop_core::workflow::EndNote;
 use backstop_core::{JobId, Lease, Timestamp, WorkerId};
 
 use super::lines::ModelLine;
@@ -85,6 +86,8 @@ pub(super) struct ModelCommit {
     pub(super) wants_alerts: bool,
     /// Incidents that this commit has counted.
     pub(super) incidents: BTreeMap<Fingerprint, IncidentSighting>,
+    /// Jobs of workflows and batches that have ended (W1-W6).
+    pub(super) ended: Vec<EndNote>,
 }
 
 /// What one commit has seen of an incident.
@@ -99,7 +102,14 @@ pub(super) struct IncidentSighting {
 
 impl ModelCommit {
     pub(super) const fn at(now: Timestamp, wants_alerts: bool) -> Self {
-        Self { now, events: Vec::new(), work_arrived: false, wants_alerts, incidents: BTreeMap::new() }
+        Self {
+            now,
+            events: Vec::new(),
+            work_arrived: false,
+            wants_alerts,
+            incidents: BTreeMap::new(),
+            ended: Vec::new(),
+        }
     }
 }
 
@@ -153,12 +163,21 @@ impl Tables {
         }
     }
 
+    /// Notes the ends of jobs of workflows and batches (W1-W6).
+    pub(super) fn note_ends(&mut self, commit: &mut ModelCommit) {
+        for note in std::mem::take(&mut commit.ended) {
+            self.documents.insert((Drawer::WorkflowEnds, note.key()), (1, note.body().into()));
+        }
+    }
+
     /// Fails a job whose time to start has passed, and answers the callback it asks for (L19, F14).
     pub(super) fn expire_job(&mut self, id: JobId, commit: &mut ModelCommit) -> Option<NewJob> {
         let row = self.jobs.get_mut(&id)?;
+        let before = row.record.clone();
         if !row.record.expire(&row.job.spec, commit.now) {
             return None;
         }
+        commit.ended.extend(EndNote::of(id, Some(&before), &row.record));
         commit.events.extend(event::expired(&row.job.spec.header(), &row.record, commit.now));
         let (follow_up, row) = (row.job.follow_up(&row.record, false), row.clone());
         self.raise_alert(&row, None, None, commit);

@@ -90,6 +90,21 @@ impl WorkingSet {
         Ok(answers)
     }
 
+    /// Stores jobs, all or none: answers the first one that is refused, and then nothing of this working set may be
+    /// written. What they need must be in it, as for [`WorkingSet::submit`].
+    ///
+    /// # Errors
+    /// When what is stored contradicts itself.
+    pub fn store_all(&mut self, jobs: &[NewJob]) -> Result<Option<(usize, Refusal)>, Error> {
+        self.expect(jobs.len());
+        for (index, new) in jobs.iter().enumerate() {
+            if let Err(refusal) = self.submit_one(new)? {
+                return Ok(Some((index, refusal)));
+            }
+        }
+        Ok(None)
+    }
+
     fn submit_one(&mut self, new: &NewJob) -> Result<Result<Submitted, Refusal>, Error> {
         let superseded = match self.effect_of(new) {
             Effect::Refused(refusal) => return Ok(Err(refusal)),

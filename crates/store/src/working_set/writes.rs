@@ -7,6 +7,7 @@ use backstop_core::alert::Notice;
 use backstop_core::event::Event;
 use backstop_core::failure::{Cause, Fingerprint};
 use backstop_core::job::{Attempt, Priority, Record, SharedResource, Spec, State, StoredJob};
+use backstop_core::workflow::EndNote;
 use backstop_core::{Fence, JobId, Timestamp};
 
 use super::{ClaimRow, IncidentCount, LoadedJob, Origin, WorkingSet, lane_of};
@@ -156,6 +157,8 @@ pub struct Writes {
     pub open: BTreeMap<String, i64>,
     /// Alerts to put into their drawer (D3).
     pub alerts: Vec<Notice>,
+    /// Jobs of workflows and batches that have ended, to be noted in their drawer (W1-W6).
+    pub ended: Vec<EndNote>,
     /// Results of steps to put into their drawer, by key (W7).
     pub steps: Vec<(String, Arc<str>)>,
     /// How the counts of lanes change.
@@ -293,6 +296,7 @@ impl Writes {
         self.count(&lane, before.map(|record| record.state), Some(after.state));
         self.add_keys(loaded, before);
         self.lines.moved(spec, before, after);
+        self.ended.extend(EndNote::of(id, before, after));
         self.count_open(before.and_then(Record::incident), after.incident());
         let ready = |record: &Record, rowed: bool| ReadyRow {
             lane: lane.clone(),

@@ -5,7 +5,7 @@
 pub(super) const WORDS: [&str; 8] = [EVERYDAY, RUST, DATABASES, HTTP, SYSTEM, SECURITY, QUEUES, TESTS];
 
 const EVERYDAY: &str = "\
-    about add allow and at backstop begin by call change choice class close calendar colour compare \
+    about add allow and at backstop begin by call cancel change choice class close calendar colour compare \
     comparison complete condition conflict danger day decided detail done draft earlier edit effect empty entry equal \
     explain explanation \
     durable fact history replay \
@@ -14,7 +14,7 @@ const EVERYDAY: &str = "\
     number observe of on one open origin over page part passes patience pending phase place plain play point \
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
     seen served settled share show shown sighting silent size skip sort standard start step stop strict summary \
-    support survey taken target time total trial try unknown unread up update use user view wait watch way \
+    support survey taken target time total trial try undo unknown unread up update use user view wait watch way \
     with written";
 
 const RUST: &str = "\

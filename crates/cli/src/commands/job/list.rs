@@ -82,6 +82,7 @@ fn note(job: &JobJson) -> String {
             WaitReason::Concurrency | WaitReason::Rate => format!("limit `{}` has no room", waiting.key),
             WaitReason::Circuit => format!("circuit `{}` is open", waiting.key),
             WaitReason::SingleInstance => format!("another `{}` runs", waiting.key),
+            WaitReason::Workflow => "waits for the steps before it".to_owned(),
             WaitReason::Permits => format!("pool `{}` has no permits left", waiting.key),
             _ => "waits for code".to_owned(),
         }),

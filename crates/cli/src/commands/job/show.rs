@@ -82,6 +82,10 @@ fn submitted(facts: &mut Properties, job: &JobJson) {
     }
     facts.text("dependency", job.dependency.as_deref());
     facts.text("correlation id", job.correlation_id.as_deref());
+    if let Some(part) = &job.workflow {
+        let step = part.node.as_ref().map_or_else(String::new, |step| format!(", step {}", clean(step)));
+        facts.add("workflow", format!("{}{step}", part.id));
+    }
     if let Some(fired) = &job.schedule {
         facts.add("schedule", format!("{}, to fire at {}", clean(&fired.name), fired.fire_time));
     }

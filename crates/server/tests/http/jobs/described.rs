@@ -56,6 +56,7 @@ async fn a_job_has_just_the_described_fields() {
             "single_instance",
             "dependency",
             "schedule",
+            "workflow",
             "steps",
             "trace_parent",
             "waiting_for",

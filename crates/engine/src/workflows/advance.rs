@@ -1,0 +1,238 @@
+//! What follows when jobs of workflows and batches have ended.
+//!
+//! Whoever ends a job leaves a note in the same transaction. Then any node takes notes, asks
+//! `backstop_core::workflow` what follows, and writes that, in one more transaction: how far the workflow is, the jobs
+//! that are released, called off or submitted, and that the notes are gone. It rests on the revision of the workflow it
+//! has read, so of two nodes that take the same notes one is refused and begins again: each end counts once, however
+//! many look and whoever dies in between. Ends of jobs never wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use backstop_core::job::{NewJob, Operation, Spec};
+use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, PartOf, Workflow, WorkflowBody};
+use backstop_core::{JobId, Timestamp, WorkflowId};
+use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
+use serde_json::{Value, json};
+
+use super::inputs::results;
+use super::problem::owner;
+use super::stored::{self, StoredWorkflow};
+use crate::loops::LoopHeartbeat;
+use crate::parts::EngineParts;
+use crate::{sealing, signing};
+
+/// Notes that are read at once.
+const PAGE: usize = 1_000;
+
+/// Operations and jobs that go into one transaction with those of other workflows.
+const MOST_TOGETHER: usize = 2_000;
+
+/// Rounds in which workflows that others write at the same time are tried again.
+const ROUNDS: usize = 10;
+
+/// NoteScope notes to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoteScope {
+    /// Those of workflows whose jobs ran here.
+    OwnRuns,
+    /// All.
+    All,
+}
+
+/// What is written of one workflow.
+struct Piece {
+    id: WorkflowId,
+    edits: Vec<Edit>,
+    operations: Vec<(JobId, Operation)>,
+    jobs: Vec<NewJob>,
+}
+
+impl Piece {
+    fn size(&self) -> usize {
+        self.edits.len() + self.operations.len() + self.jobs.len()
+    }
+}
+
+/// Does what follows from all notes that there are; answers how many were taken.
+pub(crate) async fn advance_all(
+    parts: &EngineParts,
+    whose: NoteScope,
+    heartbeat: Option<&LoopHeartbeat>,
+) -> Result<usize, StoreError> {
+    let mut taken = 0;
+    if whose == NoteScope::OwnRuns && parts.workflows.is_untouched() {
+        return Ok(taken);
+    }
+    for _ in 0..ROUNDS {
+        let page = parts.store.documents(DocumentRange::first(Drawer::WorkflowEnds, PAGE)).await?;
+        let mut ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>> = BTreeMap::new();
+        for Document { key, body, .. } in page.items {
+            let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
+            if whose == NoteScope::All || parts.workflows.has_touched(id) {
+                ends.entry(id).or_default().push((key, serde_json::from_str(&body).ok()));
+            }
+        }
+        if ends.is_empty() {
+            break;
+        }
+        taken += advance_some(parts, ends, page.now, heartbeat).await?;
+        if !page.more && taken == 0 {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+async fn advance_some(
+    parts: &EngineParts,
+    ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
+    now: Timestamp,
+    heartbeat: Option<&LoopHeartbeat>,
+) -> Result<usize, StoreError> {
+    let ids: Vec<WorkflowId> = ends.keys().copied().collect();
+    let found = stored::read(&*parts.store, &parts.workflows, &ids).await?;
+    let results = results(parts, asked_for(&found, &ends)).await?;
+    let mut pieces = Vec::new();
+    for ((id, notes), stored) in ends.into_iter().zip(found) {
+        pieces.push(piece(parts, id, notes, stored, &results, now).await?);
+    }
+    let mut taken = 0;
+    let mut together: Vec<Piece> = Vec::new();
+    for piece in pieces {
+        let size: usize = together.iter().map(Piece::size).sum();
+        if !together.is_empty() && size + piece.size() > MOST_TOGETHER {
+            taken += write(parts, std::mem::take(&mut together)).await?;
+        }
+        together.push(piece);
+        heartbeat.into_iter().for_each(LoopHeartbeat::record);
+    }
+    Ok(taken + write(parts, together).await?)
+}
+
+/// The jobs whose results decide what follows.
+fn asked_for(
+    found: &[Option<StoredWorkflow>],
+    ends: &BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
+) -> Vec<JobId> {
+    let mut jobs = BTreeSet::new();
+    for (stored, notes) in found.iter().zip(ends.values()) {
+        let Some(graph) = stored.as_ref().and_then(|stored| stored.graph.as_ref()) else { continue };
+        let asks =
+            |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
+        jobs.extend(notes.iter().filter_map(|(_, note)| note.as_ref()).filter(asks).map(|note| note.job));
+    }
+    jobs.into_iter().collect()
+}
+
+/// What is to be written of one workflow. Notes of one that is not there any more are only removed.
+async fn piece(
+    parts: &EngineParts,
+    id: WorkflowId,
+    notes: Vec<(String, Option<EndNote>)>,
+    stored: Option<StoredWorkflow>,
+    results: &HashMap<JobId, Value>,
+    now: Timestamp,
+) -> Result<Piece, StoreError> {
+    let remove = |key: &String| Edit {
+        drawer: Drawer::WorkflowEnds,
+        key: key.clone(),
+        expect: Expect::Any,
+        body: None,
+    };
+    let mut piece = Piece {
+        id,
+        edits: notes.iter().map(|(key, _)| remove(key)).collect(),
+        operations: Vec::new(),
+        jobs: Vec::new(),
+    };
+    let Some(mut stored) = stored else { return Ok(piece) };
+    let graph = stored.graph.clone();
+    if graph.is_none() && matches!(stored.workflow.body, WorkflowBody::Graph(_)) {
+        // It was told when it was read; without its graph nobody knows what follows.
+        piece.edits.clear();
+        return Ok(piece);
+    }
+    let ends: Vec<JobEnd> = notes
+        .into_iter()
+        .filter_map(|(_, note)| note)
+        .map(|note| JobEnd { result: results.get(&note.job).cloned(), note })
+        .collect();
+    let follows = stored.workflow.advance(graph.as_deref(), &ends, now);
+    piece.operations.extend(follows.release.iter().map(|job| (*job, Operation::Release)));
+    let canceled = follows.cancel.iter().map(|(job, cause)| (*job, Operation::PassBy { cause: *cause }));
+    piece.operations.extend(canceled);
+    piece.jobs = renewed(parts, &follows).await?;
+    piece.jobs.extend(callback_job(parts, &stored.workflow, &follows));
+    piece.edits.push(stored.edit());
+    Ok(piece)
+}
+
+/// The job to submit because all of a workflow has ended.
+pub(super) fn callback_job(parts: &EngineParts, workflow: &Workflow, follows: &Advance) -> Option<NewJob> {
+    let (id, callback) = follows.callback.as_ref()?;
+    let mut spec = Spec::new(*id, callback.kind.clone(), callback.payload.clone());
+    (spec.version, spec.queue) = (callback.version, callback.queue.clone());
+    // Its payload was sealed under this id, when its own was not known.
+    spec.callback_of = Some(owner(workflow.id));
+    let ended = json!({ "id": workflow.id, "name": &*workflow.name, "status": workflow.status });
+    spec.params = Some(json!({ "workflow": ended }).to_string().into());
+    spec.policy = parts.config.policy_of(&spec);
+    signing::vouch(&parts.config, &mut spec);
+    Some(NewJob::new(spec))
+}
+
+/// Steps that were called off and can run after all, as new jobs (W4). One whose first job is gone stays called off.
+async fn renewed(parts: &EngineParts, follows: &Advance) -> Result<Vec<NewJob>, StoreError> {
+    if follows.renew.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = parts.store.jobs(follows.renew.iter().map(|(_, old, _)| *old).collect()).await?;
+    let mut jobs = Vec::new();
+    for ((_, old, again), detail) in follows.renew.iter().zip(found) {
+        let Some(detail) = detail else {
+            tracing::error!(job = %old, "a step cannot run again: its first job is archived");
+            continue;
+        };
+        let mut spec = detail.view.job.spec;
+        // What is sealed is bound to its job.
+        let Ok(payload) = sealing::payload(&parts.config, &spec) else { continue };
+        (spec.id, spec.payload) = (*again, payload);
+        if let Some(PartOf { renewed, .. }) = &mut spec.provenance_mut().part_of {
+            *renewed = true;
+        }
+        if sealing::close(&parts.config, &mut spec).is_ok() {
+            signing::vouch(&parts.config, &mut spec);
+            jobs.push(NewJob::new(spec));
+        }
+    }
+    Ok(jobs)
+}
+
+/// Writes pieces in one transaction, and those again that are left when another node wrote one of them; answers how
+/// many notes and jobs that was about. What could not be written stays for the next look.
+async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<usize, StoreError> {
+    while !pieces.is_empty() {
+        let mut amend = Amend::default();
+        for piece in &pieces {
+            amend.edits.extend(piece.edits.iter().cloned());
+            amend.operations.extend(piece.operations.iter().cloned());
+            amend.jobs.extend(piece.jobs.iter().cloned());
+        }
+        match parts.store.amend(amend).await? {
+            Amended::Done { .. } => return Ok(pieces.iter().map(Piece::size).sum()),
+            Amended::Conflict { key, .. } => {
+                let before = pieces.len();
+                pieces.retain(|piece| piece.id.to_string() != key);
+                if pieces.len() == before {
+                    return Ok(0);
+                }
+            }
+            Amended::Refused { refusal, .. } => {
+                // Callbacks and steps that run again have no keys and no places to fill: a later program's rule.
+                tracing::error!(%refusal, "what follows in a workflow is refused; it is tried again");
+                return Ok(0);
+            }
+        }
+    }
+    Ok(0)
+}

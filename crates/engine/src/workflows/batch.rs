@@ -1,0 +1,305 @@
+//! Batches (W3): jobs without an order, and what follows when all of them have ended.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_core::job::{Callback, NewJob, Operation};
+use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody, WorkflowStatus};
+use backstop_core::{Refusal, WorkflowId, admit, tenant};
+use backstop_store::{Amend, Amended, Drawer, Expect};
+use futures_core::Stream;
+
+use super::advance;
+use super::problem::{WorkflowProblem, check_name};
+use super::stored::{self, StoredWorkflow};
+use super::submit::{check_part, seal};
+use super::view::{self, WorkflowView};
+use crate::job::Job;
+use crate::parts::EngineParts;
+use crate::submit::{Enqueue, callback_of};
+
+/// Jobs that are stored in one transaction.
+const CHUNK: usize = 1_000;
+
+/// Times that a change is tried while jobs of the batch end.
+const TRIES: u32 = 100;
+
+/// The tag that jobs of a batch have.
+pub(super) fn tag(id: WorkflowId) -> String {
+    format!("batch:{id}")
+}
+
+/// A batch under construction: see [`Backstop::batch`](crate::Backstop::batch).
+#[must_use = "nothing is stored before `for_each`, `from_stream` or `open`"]
+pub struct BatchBuilder {
+    parts: Arc<EngineParts>,
+    name: Arc<str>,
+    key: Option<String>,
+    rule: BatchRule,
+    on_success: Option<Result<Callback, Refusal>>,
+    on_failure: Option<Result<Callback, Refusal>>,
+}
+
+/// A batch that is stored.
+#[derive(Debug, Clone)]
+pub struct BatchHandle {
+    parts: Arc<EngineParts>,
+    /// Its identity.
+    pub id: WorkflowId,
+    /// True when it had been submitted before, under the same key: nothing was added then.
+    pub deduplicated: bool,
+}
+
+impl BatchBuilder {
+    pub(super) fn new(parts: &Arc<EngineParts>, name: Arc<str>) -> Self {
+        let rule = BatchRule::default();
+        Self { parts: parts.clone(), name, key: None, rule, on_success: None, on_failure: None }
+    }
+
+    /// Submitting the same key again answers with the first batch.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// It has succeeded when at least this share of its jobs has, from 0 to 1. Without a rule no job may fail.
+    pub const fn success_rate_at_least(mut self, share: f64) -> Self {
+        self.rule.success_rate_at_least = Some(share);
+        self
+    }
+
+    /// It has succeeded when at most so many of its jobs failed or were called off.
+    pub const fn failures_at_most(mut self, most: u64) -> Self {
+        self.rule.failures_at_most = Some(most);
+        self
+    }
+
+    /// Submits `callback`, once, when all its jobs have ended and it has succeeded.
+    pub fn then_on_success<J: Job>(mut self, callback: J) -> Self {
+        self.on_success = Some(callback_of(&callback));
+        self
+    }
+
+    /// Submits `callback`, once, when all its jobs have ended and it has failed.
+    pub fn then_on_failure<J: Job>(mut self, callback: J) -> Self {
+        self.on_failure = Some(callback_of(&callback));
+        self
+    }
+
+    /// The same with jobs by their names.
+    pub fn callbacks_raw(mut self, on_success: Option<Callback>, on_failure: Option<Callback>) -> Self {
+        self.on_success = on_success.map(Ok).or(self.on_success);
+        self.on_failure = on_failure.map(Ok).or(self.on_failure);
+        self
+    }
+
+    /// Stores a job for each item, and seals the batch. Items are taken a thousand at a time; the first jobs may run
+    /// while the last ones are made.
+    ///
+    /// # Errors
+    /// When a job is refused, or the store is away. Jobs of the thousands before are stored then, and the batch is not
+    /// sealed: [`BatchHandle::add`] goes on, or [`BatchHandle::cancel`] calls it off.
+    pub async fn for_each<I, T>(
+        self,
+        items: impl IntoIterator<Item = I>,
+        mut job: impl FnMut(I) -> Enqueue<T>,
+    ) -> Result<BatchHandle, WorkflowProblem> {
+        let mut items = items.into_iter();
+        let mut next =
+            || -> Vec<Enqueue> { items.by_ref().take(CHUNK).map(&mut job).map(Enqueue::untyped).collect() };
+        let mut chunk = next();
+        let batch = self.begin(std::mem::take(&mut chunk)).await?;
+        if batch.deduplicated {
+            return Ok(batch);
+        }
+        loop {
+            chunk = next();
+            if chunk.is_empty() {
+                batch.seal().await?;
+                return Ok(batch);
+            }
+            batch.add(chunk).await?;
+        }
+    }
+
+    /// The same for jobs that come one after another: each thousand is stored as soon as it is there, and runs while
+    /// the stream goes on.
+    ///
+    /// # Errors
+    /// As [`BatchBuilder::for_each`].
+    pub async fn from_stream<T>(
+        self,
+        jobs: impl Stream<Item = Enqueue<T>>,
+    ) -> Result<BatchHandle, WorkflowProblem> {
+        let batch = self.open().await?;
+        if batch.deduplicated {
+            return Ok(batch);
+        }
+        let mut jobs = pin!(jobs);
+        let mut chunk = Vec::new();
+        while let Some(job) = std::future::poll_fn(|cx| jobs.as_mut().poll_next(cx)).await {
+            chunk.push(job.untyped());
+            if chunk.len() == CHUNK {
+                batch.add(std::mem::take(&mut chunk)).await?;
+            }
+        }
+        if !chunk.is_empty() {
+            batch.add(chunk).await?;
+        }
+        batch.seal().await?;
+        Ok(batch)
+    }
+
+    /// Stores the batch without any job: [`BatchHandle::add`] them, and [`BatchHandle::seal`] it at last.
+    ///
+    /// # Errors
+    /// When it cannot be meant, or the store is away.
+    pub async fn open(self) -> Result<BatchHandle, WorkflowProblem> {
+        self.begin(Vec::new()).await
+    }
+
+    /// Stores the batch with its first jobs.
+    pub(super) async fn begin(self, jobs: Vec<Enqueue>) -> Result<BatchHandle, WorkflowProblem> {
+        let Self { parts, name, key, rule, on_success, on_failure } = self;
+        check_name(&parts, &name)?;
+        rule.check()?;
+        if let Some(key) = &key {
+            admit::name("key", key, &parts.config.limits)?;
+        }
+        let id = WorkflowId::from_uuid(crate::ids::job_id().as_uuid());
+        let tenant = jobs.first().and_then(Enqueue::queue_name);
+        let tenant: Option<Arc<str>> = tenant.and_then(|queue| tenant::of_queue(&queue).map(Arc::from));
+        let jobs = children(id, jobs).await?;
+        let sealed = |callback: Option<Result<Callback, Refusal>>| {
+            callback.transpose()?.map(|callback| seal(&parts, id, callback)).transpose()
+        };
+        let progress = BatchProgress { total: jobs.len() as u64, rule, ..BatchProgress::default() };
+        let workflow = Workflow {
+            id,
+            name,
+            tenant: tenant.clone(),
+            key: key.clone(),
+            status: WorkflowStatus::Running,
+            created_at: parts.store.now().await?,
+            finished_at: None,
+            rounds: 0,
+            on_success: sealed(on_success)?,
+            on_failure: sealed(on_failure)?,
+            body: WorkflowBody::Batch(progress),
+        };
+        let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
+        edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
+        match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
+            Amended::Done { .. } => Ok(BatchHandle { parts, id, deduplicated: false }),
+            Amended::Refused { index, refusal } => Err(refused(index, refusal)),
+            Amended::Conflict { .. } => {
+                let name =
+                    (Drawer::WorkflowKeys, stored::key_name(tenant.as_deref(), &key.unwrap_or_default()));
+                let found = parts.store.named_documents(vec![name]).await?.pop().flatten();
+                let known = found.and_then(|found| found.body.parse().ok());
+                Ok(BatchHandle { parts, id: known.ok_or(WorkflowProblem::Changing(id))?, deduplicated: true })
+            }
+        }
+    }
+}
+
+impl BatchHandle {
+    pub(super) const fn of(parts: Arc<EngineParts>, id: WorkflowId) -> Self {
+        Self { parts, id, deduplicated: true }
+    }
+
+    /// Adds jobs, all or none.
+    ///
+    /// # Errors
+    /// When one of them is refused, the batch is sealed, or the store is away.
+    pub async fn add<T>(&self, jobs: Vec<Enqueue<T>>) -> Result<(), WorkflowProblem> {
+        let jobs = children(self.id, jobs.into_iter().map(Enqueue::untyped).collect()).await?;
+        self.change(|batch| {
+            batch.total += jobs.len() as u64;
+            jobs.clone()
+        })
+        .await
+    }
+
+    /// No more jobs are added: when all have ended, the batch has.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn seal(&self) -> Result<(), WorkflowProblem> {
+        let sealed = |batch: &mut BatchProgress| {
+            batch.sealed = true;
+            Vec::new()
+        };
+        match self.change(sealed).await {
+            Err(WorkflowProblem::Sealed(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// When the store is away, or the batch is gone.
+    pub async fn view(&self) -> Result<WorkflowView, WorkflowProblem> {
+        view::one(&self.parts, self.id).await?.ok_or(WorkflowProblem::Unknown(self.id))
+    }
+
+    /// Calls off all of its jobs that have not ended.
+    ///
+    /// # Errors
+    /// When the store is away, or the batch is gone.
+    pub async fn cancel(&self, reason: &str) -> Result<u64, WorkflowProblem> {
+        let reason = self.parts.config.sanitized(reason);
+        view::operate(&self.parts, self.id, &Operation::Cancel { reason }).await
+    }
+
+    /// Changes the batch, with jobs to store beside it. What follows when that was the end of it is done too.
+    async fn change(
+        &self,
+        change: impl Fn(&mut BatchProgress) -> Vec<NewJob>,
+    ) -> Result<(), WorkflowProblem> {
+        let parts = &self.parts;
+        for attempt in 0..TRIES {
+            let found = stored::read(&*parts.store, &parts.workflows, &[self.id]).await?.pop().flatten();
+            let mut stored: StoredWorkflow = found.ok_or(WorkflowProblem::Unknown(self.id))?;
+            let WorkflowBody::Batch(batch) = &mut stored.workflow.body else {
+                return Err(WorkflowProblem::NotABatch(self.id));
+            };
+            if batch.sealed {
+                return Err(WorkflowProblem::Sealed(self.id));
+            }
+            let mut jobs = change(batch);
+            let now = parts.store.now().await?;
+            let follows = stored.workflow.advance(None, &[], now);
+            jobs.extend(advance::callback_job(parts, &stored.workflow, &follows));
+            let amend = Amend { edits: vec![stored.edit()], jobs, ..Amend::default() };
+            match parts.store.amend(amend).await? {
+                Amended::Done { .. } => return Ok(()),
+                Amended::Refused { index, refusal } => return Err(refused(index, refusal)),
+                Amended::Conflict { .. } => {
+                    // Jobs of it end all the time: whoever counts them writes it too.
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=2 + u64::from(attempt))))
+                        .await;
+                }
+            }
+        }
+        Err(WorkflowProblem::Changing(self.id))
+    }
+}
+
+fn refused(index: usize, refusal: Refusal) -> WorkflowProblem {
+    WorkflowProblem::Job { job: format!("job {index}"), refusal }
+}
+
+/// Jobs of a batch, as they are stored.
+async fn children(id: WorkflowId, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, WorkflowProblem> {
+    let mut made = Vec::with_capacity(jobs.len());
+    for (index, job) in jobs.into_iter().enumerate() {
+        let name = format!("job {index}");
+        check_part(&job, &name)?;
+        let part = PartOf { id, node: None, number: 0, follows: false, renewed: false, payload_from: None };
+        made.push(job.tag(tag(id)).part_of(part).prepared().await.map_err(WorkflowProblem::job(name))?);
+    }
+    Ok(made)
+}

@@ -1,0 +1,276 @@
+//! Workflows and batches as people see them, and what people do about all of their jobs at once.
+
+use std::sync::Arc;
+
+use backstop_core::job::{Operation, State};
+use backstop_core::workflow::{
+    BatchProgress, Graph, NodeState, Workflow, WorkflowBody, WorkflowCounts, WorkflowProgress, WorkflowStatus,
+};
+use backstop_core::{JobId, Timestamp, WorkflowId};
+use backstop_store::{
+    Amend, Amended, DocumentRange, Drawer, Error as StoreError, JobFilter, Page, PageRequest,
+};
+
+use super::batch::{self, BatchHandle};
+use super::problem::WorkflowProblem;
+use super::stored::{self, StoredWorkflow};
+use crate::parts::EngineParts;
+
+/// Jobs that are operated on in one transaction.
+const CHUNK: usize = 1_000;
+
+/// The workflows and batches of a store: see [`Backstop::workflows`](crate::Backstop::workflows).
+#[derive(Debug, Clone, Copy)]
+pub struct Workflows<'a> {
+    parts: &'a Arc<EngineParts>,
+}
+
+impl<'a> Workflows<'a> {
+    pub(super) const fn of(parts: &'a Arc<EngineParts>) -> Self {
+        Self { parts }
+    }
+}
+
+/// One node as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its job.
+    pub job: JobId,
+    /// Where it is in the workflow.
+    pub state: NodeState,
+    /// The nodes that it follows.
+    pub after: Vec<Arc<str>>,
+    /// The predicate that it asks; none for one that was submitted.
+    pub predicate: Option<String>,
+}
+
+/// A workflow or a batch as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowView {
+    /// Its identity.
+    pub id: WorkflowId,
+    /// What people call it.
+    pub name: Arc<str>,
+    /// The tenant whose it is.
+    pub tenant: Option<Arc<str>>,
+    /// Where it is.
+    pub status: WorkflowStatus,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When all of it had ended.
+    pub finished_at: Option<Timestamp>,
+    /// Its steps, or its jobs, by where they are.
+    pub counts: WorkflowCounts,
+    /// The nodes of a workflow; none for a batch.
+    pub nodes: Vec<NodeView>,
+    /// The progress of a batch.
+    pub batch: Option<BatchProgress>,
+}
+
+impl WorkflowView {
+    fn of(stored: StoredWorkflow) -> Self {
+        let Workflow { id, name, tenant, status, created_at, finished_at, body, .. } = stored.workflow;
+        let (counts, nodes, batch) = match body {
+            WorkflowBody::Batch(batch) => (batch_counts(&batch), Vec::new(), Some(batch)),
+            WorkflowBody::Graph(progress) => match &stored.graph {
+                Some(graph) => (progress.counts(graph), nodes(graph, &progress), None),
+                None => (WorkflowCounts::default(), Vec::new(), None),
+            },
+        };
+        Self { id, name, tenant, status, created_at, finished_at, counts, nodes, batch }
+    }
+}
+
+fn batch_counts(batch: &BatchProgress) -> WorkflowCounts {
+    let BatchProgress { total, succeeded, failed, canceled, .. } = *batch;
+    let released = total.saturating_sub(succeeded + failed + canceled);
+    WorkflowCounts { total, succeeded, failed, canceled, released, waiting: 0 }
+}
+
+fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
+    let name = |number: &u32| graph.node(*number).map(|node| node.name.clone());
+    let view = |(number, node): (u32, &backstop_core::workflow::GraphNode)| NodeView {
+        name: node.name.clone(),
+        job: progress.job(graph, number).unwrap_or(node.job),
+        state: progress.state(number),
+        after: node.inputs.iter().filter_map(name).collect(),
+        predicate: node.predicate.clone(),
+    };
+    (0u32..).zip(graph.nodes()).map(view).collect()
+}
+
+/// A workflow or a batch by its id.
+pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<WorkflowView>, StoreError> {
+    let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+    Ok(found.map(WorkflowView::of))
+}
+
+impl Workflows<'_> {
+    /// The workflow or batch of this id.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn get(self, id: WorkflowId) -> Result<Option<WorkflowView>, StoreError> {
+        one(self.parts, id).await
+    }
+
+    /// A batch by its id, to add jobs to it or to seal it.
+    ///
+    /// # Errors
+    /// When there is none of this id, or the store is away.
+    pub async fn batch(self, id: WorkflowId) -> Result<BatchHandle, WorkflowProblem> {
+        match one(self.parts, id).await? {
+            Some(view) if view.batch.is_some() => Ok(BatchHandle::of(self.parts.clone(), id)),
+            Some(_) => Err(WorkflowProblem::NotABatch(id)),
+            None => Err(WorkflowProblem::Unknown(id)),
+        }
+    }
+
+    /// Workflows and batches, oldest first, without their nodes.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn list(
+        self,
+        page: PageRequest<WorkflowId>,
+    ) -> Result<Page<WorkflowView, WorkflowId>, StoreError> {
+        let mut range = DocumentRange::first(Drawer::Workflows, page.limit);
+        range.after = page.after.map(|id| id.to_string());
+        let found = self.parts.store.documents(range).await?;
+        let next = found.items.last().filter(|_| found.more).and_then(|last| last.key.parse().ok());
+        let view = |document| {
+            let workflow: Workflow = stored::parsed(&document)?;
+            let (id, revision) = (workflow.id, document.revision);
+            let graph = self.parts.workflows.graph(id);
+            Some(WorkflowView::of(StoredWorkflow { revision, workflow, graph }))
+        };
+        Ok(Page { items: found.items.into_iter().filter_map(view).collect(), next })
+    }
+
+    /// Calls off everything that has not ended (W4); answers how many jobs that was.
+    ///
+    /// # Errors
+    /// When there is none of this id, or the store is away.
+    pub async fn cancel(self, id: WorkflowId, reason: &str) -> Result<u64, WorkflowProblem> {
+        let reason = self.parts.config.sanitized(reason);
+        operate(self.parts, id, &Operation::Cancel { reason }).await
+    }
+
+    /// Holds back everything that has not started (W4); answers how many jobs that was.
+    ///
+    /// # Errors
+    /// When there is none of this id, or the store is away.
+    pub async fn pause(self, id: WorkflowId) -> Result<u64, WorkflowProblem> {
+        operate(self.parts, id, &Operation::Pause).await
+    }
+
+    /// Lets everything go on that was held back (W4); answers how many jobs that was.
+    ///
+    /// # Errors
+    /// When there is none of this id, or the store is away.
+    pub async fn resume(self, id: WorkflowId) -> Result<u64, WorkflowProblem> {
+        operate(self.parts, id, &Operation::Resume).await
+    }
+
+    /// Forgets a workflow or batch whose jobs have all ended. Its jobs stay.
+    ///
+    /// # Errors
+    /// When there is none of this id, it has not ended, or the store is away.
+    pub async fn forget(self, id: WorkflowId) -> Result<(), WorkflowProblem> {
+        let found = stored::read(&*self.parts.store, &self.parts.workflows, &[id]).await?.pop().flatten();
+        let StoredWorkflow { revision, workflow, .. } = found.ok_or(WorkflowProblem::Unknown(id))?;
+        if !workflow.status.is_over() {
+            let problem = "it has not ended: cancel it first";
+            return Err(backstop_core::Refusal::invalid("workflow", problem).into());
+        }
+        let amend = Amend { edits: stored::removal(&workflow, revision), ..Amend::default() };
+        match self.parts.store.amend(amend).await? {
+            Amended::Done { .. } => Ok(()),
+            _ => Err(WorkflowProblem::Changing(id)),
+        }
+    }
+}
+
+/// Does something about every job of a workflow or batch for which it can be done; answers for how many it was.
+pub(super) async fn operate(
+    parts: &EngineParts,
+    id: WorkflowId,
+    operation: &Operation,
+) -> Result<u64, WorkflowProblem> {
+    let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+    let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
+    let mut changed = 0;
+    match (&stored.workflow.body, &stored.graph) {
+        (WorkflowBody::Graph(progress), Some(graph)) => {
+            let numbers = 0..u32::try_from(graph.nodes().len()).unwrap_or(u32::MAX);
+            let open = numbers.filter(|number| may_apply(progress.state(*number), operation));
+            let jobs: Vec<JobId> = open.filter_map(|number| progress.job(graph, number)).collect();
+            for chunk in jobs.chunks(CHUNK) {
+                changed += apply(parts, chunk.to_vec(), operation).await?;
+            }
+        }
+        (WorkflowBody::Batch(_), _) => {
+            let filter = JobFilter { tag: Some(batch::tag(id)), ..JobFilter::default() };
+            let mut page = PageRequest::first(CHUNK);
+            loop {
+                let found = parts.store.list(filter.clone(), page).await?;
+                let open = found.items.iter().filter(|view| !view.record.state.is_terminal());
+                let jobs: Vec<JobId> = open.map(|view| view.job.spec.id).collect();
+                changed += apply(parts, jobs, operation).await?;
+                match found.next {
+                    Some(next) => page.after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        (WorkflowBody::Graph(_), None) => {}
+    }
+    parts.workflows.touch(id);
+    parts.workflows.ended.notify_one();
+    show_pause(parts, id, operation).await?;
+    Ok(changed)
+}
+
+fn may_apply(state: NodeState, operation: &Operation) -> bool {
+    !matches!(state, NodeState::Ended(_)) || *operation == Operation::Resume
+}
+
+async fn apply(parts: &EngineParts, jobs: Vec<JobId>, operation: &Operation) -> Result<u64, StoreError> {
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    let answers = parts.store.operate(jobs.clone(), operation.clone()).await?;
+    if matches!(operation, Operation::Cancel { .. }) {
+        jobs.iter().for_each(|job| parts.runs.cancel(*job));
+    }
+    let changed = answers.into_iter().flatten().filter(|operated| operated.changed);
+    Ok(changed.filter(|operated| operated.state != State::Running).count() as u64)
+}
+
+/// Shows a workflow as paused, or as running again.
+async fn show_pause(
+    parts: &EngineParts,
+    id: WorkflowId,
+    operation: &Operation,
+) -> Result<(), WorkflowProblem> {
+    let (from, to) = match operation {
+        Operation::Pause => (WorkflowStatus::Running, WorkflowStatus::Paused),
+        Operation::Resume => (WorkflowStatus::Paused, WorkflowStatus::Running),
+        _ => return Ok(()),
+    };
+    for _ in 0..20 {
+        let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+        let mut stored = found.ok_or(WorkflowProblem::Unknown(id))?;
+        if stored.workflow.status != from {
+            return Ok(());
+        }
+        stored.workflow.status = to;
+        let amend = Amend { edits: vec![stored.edit()], ..Amend::default() };
+        if let Amended::Done { .. } = parts.store.amend(amend).await? {
+            return Ok(());
+        }
+    }
+    Err(WorkflowProblem::Changing(id))
+}
