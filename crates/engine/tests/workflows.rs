@@ -10,7 +10,7 @@ use backstop::workflows::{
 };
 use backstop::{Config, InlineWorker, State};
 use backstop_core::WorkerId;
-use backstop_store::Store;
+use backstop_store::{Amend, Drawer, Edit, Expect, Store};
 use serde_json::Value;
 
 /// What handlers share.
@@ -407,6 +407,46 @@ async fn what_ended_long_ago_is_removed(store: Arc<dyn Store>) {
     assert!(chain("open").await.expect("stored").deduplicated);
 }
 
+/// C7: a workflow that cannot be read keeps its notes and holds up no others; when it can be read again, it goes on.
+async fn one_that_cannot_be_read_holds_up_no_others(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let engine = &stage.engine;
+    let chain = || {
+        engine.chain("spoilt", engine.enqueue(Add { a: 1, b: 1 })).then(engine.enqueue(Double(1))).submit()
+    };
+    let spoilt = chain().await.expect("stored");
+    let name = (Drawer::Workflows, spoilt.id.to_string());
+    let found = store.named_documents(vec![name.clone()]).await.expect("documents").pop().flatten();
+    let body = found.expect("it is stored").body;
+    let write = |body: Arc<str>| {
+        let edit = Edit { drawer: name.0, key: name.1.clone(), expect: Expect::Any, body: Some(body) };
+        store.amend(Amend { edits: vec![edit], ..Amend::default() })
+    };
+    write("from a later program".into()).await.expect("written");
+    let sound = chain().await.expect("stored");
+    assert_eq!(stage.drain().await, 3, "the first step of one, both of the other");
+    assert_eq!(stage.view(&sound).await.status, WorkflowStatus::Succeeded);
+    write(body).await.expect("written");
+    assert_eq!(stage.drain().await, 1, "its note was kept");
+    assert_eq!(stage.view(&spoilt).await.status, WorkflowStatus::Succeeded);
+}
+
+/// W4: a step that is driven again after its workflow was removed fails for good, and does not go round in circles.
+async fn a_step_without_its_workflow_fails_for_good(store: Arc<dyn Store>) {
+    let stage = Stage::on(&store);
+    let engine = &stage.engine;
+    stage.site.broken.store(true, Ordering::SeqCst);
+    let chain = engine.chain("gone", engine.enqueue(Add { a: 1, b: 1 })).then(engine.enqueue(Frail {}));
+    let gone = chain.submit().await.expect("stored");
+    assert_eq!(stage.drain().await, 2);
+    engine.workflows().forget(gone.id).await.expect("it has ended");
+    engine.retry(job_of(&gone, "frail")).await.expect("a dead letter");
+    assert_eq!(stage.drain().await, 1);
+    let job = engine.job(job_of(&gone, "frail")).await.expect("the store is there").expect("it is stored");
+    let error = job.view.last_failure.expect("it failed").message;
+    assert_eq!((job.view.record.state, error.as_str()), (State::Failed, "its workflow was removed"));
+}
+
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     a_shape_that_cannot_be_stores_nothing(store.clone()).await;
@@ -417,6 +457,8 @@ async fn everything(store: Arc<dyn Store>) {
     people_hold_back_and_call_off_all_of_it(store.clone()).await;
     a_batch_is_judged_once(store.clone()).await;
     many_to_one_and_one_to_many(store.clone()).await;
+    one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
+    a_step_without_its_workflow_fails_for_good(store.clone()).await;
     workers_go_on_by_themselves(store.clone()).await;
     what_ended_long_ago_is_removed(store).await;
 }

@@ -41,7 +41,7 @@ fn other_names_and_another_order_are_told_with_both() {
         assert!(said.contains(stored), "{said}");
         assert!(said.contains(&format!("calls step `{name}` at index {index}")), "{said}");
     }
-    let said = history.replay(0, "fetch", Some("k")).expect_err("a step is no effect").to_string();
+    let said = history.replay(0, "fetch", Some("k")).expect_err("a step is not an effect").to_string();
     assert!(said.contains("calls effect `fetch` with key `k` at index 0"), "{said}");
 }
 

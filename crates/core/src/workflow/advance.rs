@@ -116,6 +116,24 @@ pub struct Advance {
 }
 
 impl Workflow {
+    /// One that is stored at `now`, with nothing to follow.
+    #[must_use]
+    pub const fn new(id: WorkflowId, name: Arc<str>, body: WorkflowBody, now: Timestamp) -> Self {
+        Self {
+            id,
+            name,
+            tenant: None,
+            key: None,
+            status: WorkflowStatus::Running,
+            created_at: now,
+            finished_at: None,
+            rounds: 0,
+            on_success: None,
+            on_failure: None,
+            body,
+        }
+    }
+
     /// Takes ends of jobs, and answers what follows. A graph must come with its nodes.
     pub fn advance(&mut self, graph: Option<&Graph>, ends: &[JobEnd], now: Timestamp) -> Advance {
         let mut moves: Vec<NodeMove> = Vec::new();

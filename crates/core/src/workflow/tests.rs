@@ -97,17 +97,9 @@ impl Play {
 
 fn workflow(body: WorkflowBody) -> Workflow {
     Workflow {
-        id: WorkflowId::from_u128(7),
-        name: "test".into(),
-        tenant: None,
-        key: None,
-        status: WorkflowStatus::Running,
-        created_at: NOW,
-        finished_at: None,
-        rounds: 0,
         on_success: Some(callback("well")),
         on_failure: Some(callback("badly")),
-        body,
+        ..Workflow::new(WorkflowId::from_u128(7), "test".into(), body, NOW)
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat
             rest_at = now + PAUSE;
         }
         let answer = advance_all(parts, scope, Some(heartbeat)).await;
-        state.heed(answer.map(drop), heartbeat);
+        state.heed(answer, heartbeat);
         tokio::select! {
             () = state.pause(Instant::now() + PAUSE, &mut changes) => {}
             () = ended => {}
@@ -44,7 +44,7 @@ pub(super) async fn run(parts: &EngineParts, state: &MaintenanceState, heartbeat
 
 /// Does all that there is to do.
 pub(super) async fn advance(parts: &EngineParts, heartbeat: &LoopHeartbeat) -> Result<(), StoreError> {
-    advance_all(parts, NoteScope::All, Some(heartbeat)).await.map(drop)
+    advance_all(parts, NoteScope::All, Some(heartbeat)).await
 }
 
 /// Removes workflows and batches that ended long ago. Their jobs stay as long as any.

@@ -9,16 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use backstop_core::job::{NewJob, Operation, Spec};
-use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, PartOf, Workflow, WorkflowBody};
+use backstop_core::workflow::{Advance, EndNote, JobEnd, NodeEnd, PartOf, Workflow};
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{Amend, Amended, Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect};
 use serde_json::{Value, json};
 
 use super::inputs::results;
 use super::problem::owner;
-use super::stored::{self, StoredWorkflow};
+use super::stored::{self, FoundWorkflow};
 use crate::loops::LoopHeartbeat;
 use crate::parts::EngineParts;
+use crate::run::write::refused_for_good;
 use crate::{sealing, signing};
 
 /// Notes that are read at once.
@@ -26,9 +27,6 @@ const PAGE: usize = 1_000;
 
 /// Operations and jobs that go into one transaction with those of other workflows.
 const MOST_TOGETHER: usize = 2_000;
-
-/// Rounds in which workflows that others write at the same time are tried again.
-const ROUNDS: usize = 10;
 
 /// NoteScope notes to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,34 +51,34 @@ impl Piece {
     }
 }
 
-/// Does what follows from all notes that there are; answers how many were taken.
+/// Does what follows from all notes that there are. Those that cannot be followed up stay where they are, and hold up
+/// no others (C7).
 pub(crate) async fn advance_all(
     parts: &EngineParts,
-    whose: NoteScope,
+    scope: NoteScope,
     heartbeat: Option<&LoopHeartbeat>,
-) -> Result<usize, StoreError> {
-    let mut taken = 0;
-    if whose == NoteScope::OwnRuns && parts.workflows.is_untouched() {
-        return Ok(taken);
+) -> Result<(), StoreError> {
+    if scope == NoteScope::OwnRuns && parts.workflows.is_untouched() {
+        return Ok(());
     }
-    for _ in 0..ROUNDS {
-        let page = parts.store.documents(DocumentRange::first(Drawer::WorkflowEnds, PAGE)).await?;
+    let mut range = DocumentRange::first(Drawer::WorkflowEnds, PAGE);
+    loop {
+        let page = parts.store.documents(range.clone()).await?;
+        range.after = page.items.last().map(|last| last.key.clone());
         let mut ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>> = BTreeMap::new();
         for Document { key, body, .. } in page.items {
             let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
-            if whose == NoteScope::All || parts.workflows.has_touched(id) {
+            if scope == NoteScope::All || parts.workflows.has_touched(id) {
                 ends.entry(id).or_default().push((key, serde_json::from_str(&body).ok()));
             }
         }
-        if ends.is_empty() {
-            break;
+        if !ends.is_empty() {
+            advance_some(parts, ends, page.now, heartbeat).await?;
         }
-        taken += advance_some(parts, ends, page.now, heartbeat).await?;
-        if !page.more && taken == 0 {
-            break;
+        if !page.more {
+            return Ok(());
         }
     }
-    Ok(taken)
 }
 
 async fn advance_some(
@@ -88,35 +86,32 @@ async fn advance_some(
     ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
     now: Timestamp,
     heartbeat: Option<&LoopHeartbeat>,
-) -> Result<usize, StoreError> {
+) -> Result<(), StoreError> {
     let ids: Vec<WorkflowId> = ends.keys().copied().collect();
     let found = stored::read(&*parts.store, &parts.workflows, &ids).await?;
     let results = results(parts, asked_for(&found, &ends)).await?;
-    let mut pieces = Vec::new();
-    for ((id, notes), stored) in ends.into_iter().zip(found) {
-        pieces.push(piece(parts, id, notes, stored, &results, now).await?);
-    }
-    let mut taken = 0;
     let mut together: Vec<Piece> = Vec::new();
-    for piece in pieces {
+    for ((id, notes), found) in ends.into_iter().zip(found) {
+        let Some(piece) = piece(parts, id, notes, found, &results, now).await? else { continue };
         let size: usize = together.iter().map(Piece::size).sum();
         if !together.is_empty() && size + piece.size() > MOST_TOGETHER {
-            taken += write(parts, std::mem::take(&mut together)).await?;
+            write(parts, std::mem::take(&mut together)).await?;
         }
         together.push(piece);
         heartbeat.into_iter().for_each(LoopHeartbeat::record);
     }
-    Ok(taken + write(parts, together).await?)
+    write(parts, together).await
 }
 
 /// The jobs whose results decide what follows.
 fn asked_for(
-    found: &[Option<StoredWorkflow>],
+    found: &[FoundWorkflow],
     ends: &BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
 ) -> Vec<JobId> {
     let mut jobs = BTreeSet::new();
     for (stored, notes) in found.iter().zip(ends.values()) {
-        let Some(graph) = stored.as_ref().and_then(|stored| stored.graph.as_ref()) else { continue };
+        let FoundWorkflow::There(stored) = stored else { continue };
+        let Some(graph) = &stored.graph else { continue };
         let asks =
             |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
         jobs.extend(notes.iter().filter_map(|(_, note)| note.as_ref()).filter(asks).map(|note| note.job));
@@ -124,15 +119,16 @@ fn asked_for(
     jobs.into_iter().collect()
 }
 
-/// What is to be written of one workflow. Notes of one that is not there any more are only removed.
+/// What is to be written of one workflow; none when it cannot be read, so that nobody knows what follows. Notes of one
+/// that is not there any more are only removed.
 async fn piece(
     parts: &EngineParts,
     id: WorkflowId,
     notes: Vec<(String, Option<EndNote>)>,
-    stored: Option<StoredWorkflow>,
+    found: FoundWorkflow,
     results: &HashMap<JobId, Value>,
     now: Timestamp,
-) -> Result<Piece, StoreError> {
+) -> Result<Option<Piece>, StoreError> {
     let remove = |key: &String| Edit {
         drawer: Drawer::WorkflowEnds,
         key: key.clone(),
@@ -145,13 +141,12 @@ async fn piece(
         operations: Vec::new(),
         jobs: Vec::new(),
     };
-    let Some(mut stored) = stored else { return Ok(piece) };
+    let mut stored = match found {
+        FoundWorkflow::There(stored) => stored,
+        FoundWorkflow::Absent => return Ok(Some(piece)),
+        FoundWorkflow::Unreadable => return Ok(None),
+    };
     let graph = stored.graph.clone();
-    if graph.is_none() && matches!(stored.workflow.body, WorkflowBody::Graph(_)) {
-        // It was told when it was read; without its graph nobody knows what follows.
-        piece.edits.clear();
-        return Ok(piece);
-    }
     let ends: Vec<JobEnd> = notes
         .into_iter()
         .filter_map(|(_, note)| note)
@@ -164,7 +159,7 @@ async fn piece(
     piece.jobs = renewed(parts, &follows).await?;
     piece.jobs.extend(callback_job(parts, &stored.workflow, &follows));
     piece.edits.push(stored.edit());
-    Ok(piece)
+    Ok(Some(piece))
 }
 
 /// The job to submit because all of a workflow has ended.
@@ -208,31 +203,38 @@ async fn renewed(parts: &EngineParts, follows: &Advance) -> Result<Vec<NewJob>, 
     Ok(jobs)
 }
 
-/// Writes pieces in one transaction, and those again that are left when another node wrote one of them; answers how
-/// many notes and jobs that was about. What could not be written stays for the next look.
-async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<usize, StoreError> {
+/// Writes pieces in one transaction, and those again that are left when another node wrote one of them. What could not
+/// be written stays for the next look; one that the store refuses holds up none of the others (C7).
+async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreError> {
     while !pieces.is_empty() {
-        let mut amend = Amend::default();
-        for piece in &pieces {
-            amend.edits.extend(piece.edits.iter().cloned());
-            amend.operations.extend(piece.operations.iter().cloned());
-            amend.jobs.extend(piece.jobs.iter().cloned());
-        }
-        match parts.store.amend(amend).await? {
-            Amended::Done { .. } => return Ok(pieces.iter().map(Piece::size).sum()),
-            Amended::Conflict { key, .. } => {
-                let before = pieces.len();
+        let refused = match write_together(parts, &pieces).await {
+            Ok(Amended::Done { .. }) => return Ok(()),
+            Ok(Amended::Conflict { key, .. }) => {
                 pieces.retain(|piece| piece.id.to_string() != key);
-                if pieces.len() == before {
-                    return Ok(0);
-                }
+                continue;
             }
-            Amended::Refused { refusal, .. } => {
-                // Callbacks and steps that run again have no keys and no places to fill: a later program's rule.
-                tracing::error!(%refusal, "what follows in a workflow is refused; it is tried again");
-                return Ok(0);
-            }
+            Ok(Amended::Refused { refusal, .. }) => refusal.to_string(),
+            Err(error) if refused_for_good(&error) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        if let [alone] = &pieces[..] {
+            tracing::error!(workflow = %alone.id, error = refused, "what follows in a workflow is refused");
+            return Ok(());
         }
+        for piece in pieces {
+            Box::pin(write(parts, vec![piece])).await?;
+        }
+        return Ok(());
     }
-    Ok(0)
+    Ok(())
+}
+
+async fn write_together(parts: &EngineParts, pieces: &[Piece]) -> Result<Amended, StoreError> {
+    let mut amend = Amend::default();
+    for piece in pieces {
+        amend.edits.extend(piece.edits.iter().cloned());
+        amend.operations.extend(piece.operations.iter().cloned());
+        amend.jobs.extend(piece.jobs.iter().cloned());
+    }
+    parts.store.amend(amend).await
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{Callback, NewJob, Operation};
-use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody, WorkflowStatus};
+use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody};
 use backstop_core::{Refusal, WorkflowId, admit, tenant};
 use backstop_store::{Amend, Amended, Drawer, Expect};
 use futures_core::Stream;
@@ -175,18 +175,13 @@ impl BatchBuilder {
             callback.transpose()?.map(|callback| seal(&parts, id, callback)).transpose()
         };
         let progress = BatchProgress { total: jobs.len() as u64, rule, ..BatchProgress::default() };
+        let body = WorkflowBody::Batch(progress);
         let workflow = Workflow {
-            id,
-            name,
             tenant: tenant.clone(),
             key: key.clone(),
-            status: WorkflowStatus::Running,
-            created_at: parts.store.now().await?,
-            finished_at: None,
-            rounds: 0,
             on_success: sealed(on_success)?,
             on_failure: sealed(on_failure)?,
-            body: WorkflowBody::Batch(progress),
+            ..Workflow::new(id, name, body, parts.store.now().await?)
         };
         let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
         edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
@@ -261,7 +256,7 @@ impl BatchHandle {
     ) -> Result<(), WorkflowProblem> {
         let parts = &self.parts;
         for attempt in 0..TRIES {
-            let found = stored::read(&*parts.store, &parts.workflows, &[self.id]).await?.pop().flatten();
+            let found = stored::one(&*parts.store, &parts.workflows, self.id).await?;
             let mut stored: StoredWorkflow = found.ok_or(WorkflowProblem::Unknown(self.id))?;
             let WorkflowBody::Batch(batch) = &mut stored.workflow.body else {
                 return Err(WorkflowProblem::NotABatch(self.id));

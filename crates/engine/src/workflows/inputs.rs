@@ -10,7 +10,7 @@ use backstop_core::workflow::WorkflowBody;
 use backstop_store::Error as StoreError;
 use serde_json::Value;
 
-use super::stored;
+use super::stored::{self, FoundWorkflow};
 use crate::outcome::Failed;
 use crate::parts::EngineParts;
 use crate::sealing;
@@ -68,8 +68,15 @@ pub(crate) async fn of(parts: &EngineParts, spec: &Spec) -> Result<Inputs, Box<F
         Failed::plain(Failure::new(Cause::EngineFault, "Inputs", format!("the results before it: {problem}")))
     };
     let found = stored::read(&*parts.store, &parts.workflows, &[part.id]).await;
-    let stored = found.map_err(|error| unread(error.to_string()))?.pop().flatten();
-    let Some(stored) = stored else { return Err(unread("its workflow is gone".to_owned())) };
+    let stored = match found.map_err(|error| unread(error.to_string()))?.pop() {
+        Some(FoundWorkflow::There(stored)) => stored,
+        Some(FoundWorkflow::Unreadable) => return Err(unread("its workflow cannot be read".to_owned())),
+        Some(FoundWorkflow::Absent) | None => {
+            // It was driven again after its workflow had been removed by age: no retry brings that back.
+            let failure = Failure::new(Cause::Permanent, "Inputs", "its workflow was removed");
+            return Err(Failed::plain(failure.because("what it was to be given is not there any more")));
+        }
+    };
     let (Some(graph), WorkflowBody::Graph(progress)) = (stored.graph, &stored.workflow.body) else {
         return Ok(Inputs::default());
     };

@@ -72,6 +72,9 @@ impl WorkflowMemory {
     /// Remembers a graph. All are forgotten when there are too many: what is needed is read again.
     pub(super) fn keep(&self, id: WorkflowId, graph: &Arc<Graph>) {
         let mut inner = self.lock();
+        if inner.graphs.contains_key(&id) {
+            return;
+        }
         inner.nodes += graph.nodes().len();
         if inner.nodes > MOST_NODES {
             inner.graphs.clear();

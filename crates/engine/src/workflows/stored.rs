@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_core::workflow::{Graph, Workflow};
+use backstop_core::workflow::{Graph, Workflow, WorkflowBody};
 use backstop_core::{Timestamp, WorkflowId};
 use backstop_store::{Document, DocumentRange, Drawer, Edit, Error as StoreError, Expect, WorkStore};
 
@@ -15,6 +15,27 @@ pub(super) struct StoredWorkflow {
     pub(super) workflow: Workflow,
     /// None for a batch.
     pub(super) graph: Option<Arc<Graph>>,
+}
+
+/// What was found under the id of a workflow.
+#[derive(Debug)]
+pub(super) enum FoundWorkflow {
+    /// It is there.
+    There(Box<StoredWorkflow>),
+    /// Nothing: it never was, or was removed.
+    Absent,
+    /// Something that this program cannot read; it was told. A later program may have written it.
+    Unreadable,
+}
+
+impl FoundWorkflow {
+    /// The workflow, if it can be read.
+    pub(super) fn stored(self) -> Option<StoredWorkflow> {
+        match self {
+            Self::There(stored) => Some(*stored),
+            Self::Absent | Self::Unreadable => None,
+        }
+    }
 }
 
 impl StoredWorkflow {
@@ -84,13 +105,12 @@ pub(crate) async fn outworn(
     Ok((read.into_iter().filter(|(_, workflow)| ended(workflow)).collect(), next))
 }
 
-/// Reads workflows by id, with their graphs: one answer for each, in order. One that cannot be read is told and left as
-/// it is: a later program may have written it.
+/// Reads workflows by id, with their graphs: one answer for each, in order.
 pub(super) async fn read(
     store: &dyn WorkStore,
     memory: &WorkflowMemory,
     ids: &[WorkflowId],
-) -> Result<Vec<Option<StoredWorkflow>>, StoreError> {
+) -> Result<Vec<FoundWorkflow>, StoreError> {
     let mut names: Vec<(Drawer, String)> = ids.iter().map(|id| (Drawer::Workflows, id.to_string())).collect();
     let unknown = ids.iter().filter(|id| memory.graph(**id).is_none());
     names.extend(unknown.map(|id| (Drawer::WorkflowGraphs, id.to_string())));
@@ -102,11 +122,25 @@ pub(super) async fn read(
         }
     }
     let one = |(id, document): (&WorkflowId, Option<Document>)| {
-        let document = document?;
-        let workflow = parsed(&document)?;
-        Some(StoredWorkflow { revision: document.revision, workflow, graph: memory.graph(*id) })
+        let Some(document) = document else { return FoundWorkflow::Absent };
+        let Some(workflow) = parsed::<Workflow>(&document) else { return FoundWorkflow::Unreadable };
+        let (revision, graph) = (document.revision, memory.graph(*id));
+        // Without its graph nobody knows what follows.
+        if graph.is_none() && matches!(workflow.body, WorkflowBody::Graph(_)) {
+            return FoundWorkflow::Unreadable;
+        }
+        FoundWorkflow::There(Box::new(StoredWorkflow { revision, workflow, graph }))
     };
     Ok(ids.iter().zip(heads).map(one).collect())
+}
+
+/// Reads one workflow; none when it is not there, or cannot be read.
+pub(super) async fn one(
+    store: &dyn WorkStore,
+    memory: &WorkflowMemory,
+    id: WorkflowId,
+) -> Result<Option<StoredWorkflow>, StoreError> {
+    Ok(read(store, memory, &[id]).await?.pop().and_then(FoundWorkflow::stored))
 }
 
 pub(super) fn parsed<T: serde::de::DeserializeOwned>(document: &Document) -> Option<T> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_core::job::Callback;
-use backstop_core::workflow::{Graph, PartOf, Workflow, WorkflowBody, WorkflowProgress, WorkflowStatus};
+use backstop_core::workflow::{Graph, PartOf, Workflow, WorkflowBody, WorkflowProgress};
 use backstop_core::{JobId, WorkflowId, admit, tenant};
 use backstop_store::{Amend, Amended, Drawer, Expect};
 
@@ -38,18 +38,13 @@ pub(super) async fn submit(flow: WorkflowBuilder) -> Result<SubmittedWorkflow, W
     let tenant = common_tenant(&nodes)?;
     let jobs = jobs_of(&parts, id, &graph, nodes, &shape).await?;
     let seal = |callback| seal(&parts, id, callback);
+    let body = WorkflowBody::Graph(WorkflowProgress::begin(&graph));
     let workflow = Workflow {
-        id,
-        name,
         tenant: tenant.clone(),
         key: key.clone(),
-        status: WorkflowStatus::Running,
-        created_at: parts.store.now().await?,
-        finished_at: None,
-        rounds: 0,
         on_success: on_success.transpose()?.map(seal).transpose()?,
         on_failure: on_failure.transpose()?.map(seal).transpose()?,
-        body: WorkflowBody::Graph(WorkflowProgress::begin(&graph)),
+        ..Workflow::new(id, name, body, parts.store.now().await?)
     };
     let mut edits = vec![stored::edit(&workflow, Expect::Absent), stored::graph_edit(id, &graph)];
     edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
@@ -85,7 +80,7 @@ async fn known(
     let found = parts.store.named_documents(vec![name]).await?.pop().flatten();
     let id: WorkflowId =
         found.and_then(|found| found.body.parse().ok()).ok_or(WorkflowProblem::Changing(new))?;
-    let stored = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+    let stored = stored::one(&*parts.store, &parts.workflows, id).await?;
     let nodes = stored.and_then(|stored| stored.graph).map(|graph| shown(&graph)).unwrap_or_default();
     Ok(SubmittedWorkflow { id, nodes, deduplicated: true })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_core::job::{Operation, State};
+use backstop_core::job::Operation;
 use backstop_core::workflow::{
     BatchProgress, Graph, NodeState, Workflow, WorkflowBody, WorkflowCounts, WorkflowProgress, WorkflowStatus,
 };
@@ -103,7 +103,7 @@ fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
 
 /// A workflow or a batch by its id.
 pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<WorkflowView>, StoreError> {
-    let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+    let found = stored::one(&*parts.store, &parts.workflows, id).await?;
     Ok(found.map(WorkflowView::of))
 }
 
@@ -179,7 +179,7 @@ impl Workflows<'_> {
     /// # Errors
     /// When there is none of this id, it has not ended, or the store is away.
     pub async fn forget(self, id: WorkflowId) -> Result<(), WorkflowProblem> {
-        let found = stored::read(&*self.parts.store, &self.parts.workflows, &[id]).await?.pop().flatten();
+        let found = stored::one(&*self.parts.store, &self.parts.workflows, id).await?;
         let StoredWorkflow { revision, workflow, .. } = found.ok_or(WorkflowProblem::Unknown(id))?;
         if !workflow.status.is_over() {
             let problem = "it has not ended: cancel it first";
@@ -199,7 +199,7 @@ pub(super) async fn operate(
     id: WorkflowId,
     operation: &Operation,
 ) -> Result<u64, WorkflowProblem> {
-    let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+    let found = stored::one(&*parts.store, &parts.workflows, id).await?;
     let stored = found.ok_or(WorkflowProblem::Unknown(id))?;
     let mut changed = 0;
     match (&stored.workflow.body, &stored.graph) {
@@ -245,8 +245,7 @@ async fn apply(parts: &EngineParts, jobs: Vec<JobId>, operation: &Operation) -> 
     if matches!(operation, Operation::Cancel { .. }) {
         jobs.iter().for_each(|job| parts.runs.cancel(*job));
     }
-    let changed = answers.into_iter().flatten().filter(|operated| operated.changed);
-    Ok(changed.filter(|operated| operated.state != State::Running).count() as u64)
+    Ok(answers.into_iter().flatten().filter(|operated| operated.changed).count() as u64)
 }
 
 /// Shows a workflow as paused, or as running again.
@@ -261,7 +260,7 @@ async fn show_pause(
         _ => return Ok(()),
     };
     for _ in 0..20 {
-        let found = stored::read(&*parts.store, &parts.workflows, &[id]).await?.pop().flatten();
+        let found = stored::one(&*parts.store, &parts.workflows, id).await?;
         let mut stored = found.ok_or(WorkflowProblem::Unknown(id))?;
         if stored.workflow.status != from {
             return Ok(());

@@ -86,7 +86,7 @@ pub async fn ends_of_parts_are_noted(w: Fixture) {
         (id(5), 5, NodeEnd::Failed, false),
         (id(7), 7, NodeEnd::Failed, false),
     ];
-    assert_eq!(noted(&w).await, expected, "a retry is no end, and others are no parts");
+    assert_eq!(noted(&w).await, expected, "a retry is not an end, and the others are not parts");
     let w = w.reopen().await;
     assert_eq!(noted(&w).await, expected);
 }
