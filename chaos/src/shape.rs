@@ -2,15 +2,16 @@
 //! jobs out to remote ones. A campaign is written once and run in both.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use backstop::Backstop;
+use backstop::{Backstop, State};
 
 use crate::checker::CampaignReport;
-use crate::group::{NodeGroup, progressed};
+use crate::group::{NodeGroup, PATIENCE, progressed};
 use crate::location::StoreLocation;
 use crate::node::NodeStart;
 use crate::processes::ServersAndWorkers;
+use crate::work::{CampaignJob, SLOW, policy};
 
 /// Who works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,28 @@ impl std::fmt::Display for CampaignShape {
             Self::Workers => "workers",
             Self::RemoteWorkers => "remote workers",
         })
+    }
+}
+
+/// Submits jobs that take their time until one of them is seen to run, and answers how many: kills at random may all
+/// have met workers with nothing to do, and those of [`CampaignNodes::settle`] then do not.
+///
+/// # Panics
+/// When nobody takes one within a minute.
+pub async fn meet_runs(submitter: &Backstop) -> u64 {
+    let (began, mut submitted) = (Instant::now(), 0);
+    loop {
+        let job = submitter.enqueue(CampaignJob { number: SLOW + 3 }).policy(policy());
+        let id = job.submit().await.expect("admitted").id;
+        submitted += 1;
+        loop {
+            match submitter.job(id).await.expect("readable").expect("it was submitted").view.state() {
+                State::Running => return submitted,
+                State::Succeeded => break,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody takes a job");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use backstop::limits::{CountBy, RunLimit, RunRate};
 use backstop::{Backstop, Timestamp};
 use backstop_chaos::journal::Journal;
 use backstop_chaos::location::{StoreKind, StoreLocation};
-use backstop_chaos::shape::CampaignNodes;
+use backstop_chaos::shape::{CampaignNodes, meet_runs};
 use backstop_chaos::shape::CampaignShape::{self, RemoteWorkers, Workers};
 use backstop_chaos::work::{CampaignJob, SLOW, policy};
 use backstop_chaos::{journal_layer, rounds, seed};
@@ -130,6 +130,7 @@ async fn kill_under(
     // Now and then, so that not all the room is held by the dead; remote ones hold it for longer, and start slower.
     let pause_ms = if shape == Workers { 200..700 } else { 700..2_000 };
     let kills = nodes.kill_until(&engine, jobs * 2 / 3, pause_ms, &mut dice).await;
+    let jobs = jobs + meet_runs(&submitter).await;
     let report = nodes.settle().await;
     println!("{kind}, {shape}: {jobs} jobs, {kills} kills in {:.0?}; {report}", began.elapsed());
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
