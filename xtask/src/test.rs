@@ -42,6 +42,7 @@ fn plan(filters: &[String], quick: bool, nextest: bool) -> Vec<CheckStep> {
         CheckStep::call("generated docs", generate::check, "cargo xtask generate --check")
             .mended_by("cargo xtask generate"),
         unless(quick, "clippy", vec![clippy()]),
+        unless(quick, "as installed", as_installed()),
         CheckStep::commands(
             "binaries",
             vec![CommandLine::new("cargo build --workspace --all-features --bins --examples")],
@@ -62,6 +63,15 @@ fn unless(quick: bool, name: &'static str, lines: Vec<CommandLine>) -> CheckStep
 
 fn clippy() -> CommandLine {
     CommandLine::new("cargo clippy --workspace --all-targets --all-features -- -D warnings")
+}
+
+/// The program and the library by themselves, as people install them: whatever tests need is not there to lend them a
+/// feature that their own manifests forgot.
+fn as_installed() -> Vec<CommandLine> {
+    vec![
+        CommandLine::new("cargo check --package backstop-cli"),
+        CommandLine::new("cargo check --package backstop"),
+    ]
 }
 
 fn nextest_lines(filters: &[String]) -> Vec<CommandLine> {
@@ -110,6 +120,7 @@ mod tests {
             "tidy",
             "generated docs",
             "clippy",
+            "as installed",
             "binaries",
             "servers",
             "tests",
@@ -124,7 +135,7 @@ mod tests {
         let steps = plan(&[], true, true);
         let left_out = |step: &&CheckStep| matches!(step.action, StepAction::LeftOut(_));
         let left: Vec<&str> = steps.iter().filter(left_out).map(|step| step.name).collect();
-        assert_eq!(left, ["clippy", "doc tests", "rustdoc"]);
+        assert_eq!(left, ["clippy", "as installed", "doc tests", "rustdoc"]);
     }
 
     #[test]
