@@ -114,6 +114,34 @@ class AsyncClient:
         """Retries a dead letter, with all its attempts."""
         return await self._run(functools.partial(self._client.retry, job))
 
+    async def submit_workflow(
+        self, name: str, nodes: Iterable[Mapping[str, Any]], key: Optional[str] = None, **more: Any
+    ) -> Body:
+        """Stores steps that wait for each other; see `Client.submit_workflow`."""
+        return await self._run(functools.partial(self._client.submit_workflow, name, list(nodes), key, **more))
+
+    async def workflow(self, workflow: str) -> Body:
+        """One workflow with its steps."""
+        return await self._run(functools.partial(self._client.workflow, workflow))
+
+    async def submit_batch(
+        self, name: str, jobs: Iterable[Mapping[str, Any]] = (), key: Optional[str] = None, **more: Any
+    ) -> Body:
+        """Stores jobs that belong together; see `Client.submit_batch`."""
+        return await self._run(functools.partial(self._client.submit_batch, name, list(jobs), key, **more))
+
+    async def add_to_batch(self, batch: str, jobs: Iterable[Mapping[str, Any]]) -> Body:
+        """Adds up to 1,000 jobs to an open batch."""
+        return await self._run(functools.partial(self._client.add_to_batch, batch, list(jobs)))
+
+    async def seal_batch(self, batch: str) -> Body:
+        """No more jobs are added to a batch."""
+        return await self._run(functools.partial(self._client.seal_batch, batch))
+
+    async def batch(self, batch: str) -> Body:
+        """How far a batch is."""
+        return await self._run(functools.partial(self._client.batch, batch))
+
     async def queues(self) -> List[Body]:
         """Every queue with its counts."""
         return await self._run(self._client.queues)
@@ -193,6 +221,10 @@ class AsyncJob:
         self.timeout_ms: Optional[int] = body.get("timeout_ms")
         #: Which fire of which schedule it is: `name` and `fire_time`; none for most jobs.
         self.schedule: Optional[Body] = body.get("schedule")
+        #: Which step of which workflow it is: `id` and `node`; none for most jobs.
+        self.workflow: Optional[Body] = body.get("workflow")
+        #: What the steps before it returned, by their names.
+        self.inputs: Body = body.get("inputs") or {}
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
         self._steps = Steps(body.get("steps") or {})

@@ -150,6 +150,57 @@ class Client:
         """Retries a dead letter, with all its attempts."""
         return self._operate(job, "retry", {})
 
+    def submit_workflow(
+        self,
+        name: str,
+        nodes: Iterable[Mapping[str, Any]],
+        key: Optional[str] = None,
+        **more: Any,
+    ) -> Body:
+        """Stores steps that wait for each other: all of them, or nothing.
+
+        Each node is a job with a `name`, and may say what it follows: `after`, `join`, `when`, `payload_from`. `more`
+        may hold `branches`, `on_success` and `on_failure`.
+        """
+        body: Body = {"name": name, "nodes": [dict(node) for node in nodes], **more}
+        if key is not None:
+            body["key"] = key
+        return self._body(self.call("POST", "/api/v1/workflows", body, repeatable=key is not None))
+
+    def workflow(self, workflow: str) -> Body:
+        """One workflow with its steps."""
+        return self._read(f"/api/v1/workflows/{quote(workflow, safe='')}")
+
+    def submit_batch(
+        self,
+        name: str,
+        jobs: Iterable[Mapping[str, Any]] = (),
+        key: Optional[str] = None,
+        **more: Any,
+    ) -> Body:
+        """Stores jobs that belong together, up to 1,000 at once.
+
+        With `open=True` more can be added by `add_to_batch`, until `seal_batch`. `more` may also hold
+        `then_on_success`, `then_on_failure`, `success_rate_at_least` and `failures_at_most`.
+        """
+        body: Body = {"name": name, "jobs": [dict(job) for job in jobs], **more}
+        if key is not None:
+            body["key"] = key
+        return self._body(self.call("POST", "/api/v1/batches", body, repeatable=key is not None))
+
+    def add_to_batch(self, batch: str, jobs: Iterable[Mapping[str, Any]]) -> Body:
+        """Adds up to 1,000 jobs to an open batch: all of them, or none."""
+        path = f"/api/v1/batches/{quote(batch, safe='')}/jobs"
+        return self._body(self.call("POST", path, {"jobs": [dict(job) for job in jobs]}, repeatable=False))
+
+    def seal_batch(self, batch: str) -> Body:
+        """No more jobs are added: when all have ended, the batch has."""
+        return self._body(self.call("POST", f"/api/v1/batches/{quote(batch, safe='')}/seal", {}))
+
+    def batch(self, batch: str) -> Body:
+        """How far a batch is."""
+        return self._read(f"/api/v1/batches/{quote(batch, safe='')}")
+
     def queues(self) -> List[Body]:
         """Every queue with its counts."""
         return list(self._pages("/api/v1/queues", {"limit": 1000}))

@@ -57,6 +57,10 @@ class Job:
         self.timeout_ms: Optional[int] = body.get("timeout_ms")
         #: Which fire of which schedule it is: `name` and `fire_time`; none for most jobs.
         self.schedule: Optional[Body] = body.get("schedule")
+        #: Which step of which workflow it is: `id` and `node`; none for most jobs.
+        self.workflow: Optional[Body] = body.get("workflow")
+        #: What the steps before it returned, by their names.
+        self.inputs: Body = body.get("inputs") or {}
         self.lease: str = body["lease"]["token"]
         self.fence: int = body["lease"]["fence"]
         self._steps = Steps(body.get("steps") or {})

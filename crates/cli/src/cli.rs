@@ -6,8 +6,8 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Parser, Subcommand};
 
 use crate::commands::{
-    alert, archive, audit, bench, circuit, completions, config, dead, enqueue, events, incident, job, key,
-    limit, migrate, queue, redrive, rule, schedule, token, up, work, worker,
+    alert, archive, audit, batch, bench, circuit, completions, config, dead, enqueue, events, incident, job,
+    key, limit, migrate, queue, redrive, rule, schedule, token, up, work, worker, workflow,
 };
 use crate::config::{GivenSettings, SettingSource};
 
@@ -97,6 +97,12 @@ pub(crate) enum CliCommand {
     /// Limit how many jobs run at once or start in a time.
     #[command(subcommand)]
     Limit(limit::LimitCommand),
+    /// Submit, list and show workflows: jobs that wait for each other.
+    #[command(subcommand)]
+    Workflow(workflow::WorkflowCommand),
+    /// Submit, list and show batches: jobs that belong together.
+    #[command(subcommand)]
+    Batch(batch::BatchCommand),
     /// Submit jobs again and again: list, set, pause and run schedules.
     #[command(subcommand)]
     Schedule(Box<schedule::ScheduleCommand>),

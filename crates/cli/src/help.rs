@@ -9,7 +9,10 @@ use crate::cli::Cli;
 /// Headings and their commands. Every command is in one group; a test checks that.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["up", "work", "enqueue"]),
-    ("Watch and operate", &["job", "schedule", "queue", "key", "limit", "circuit", "worker", "events"]),
+    (
+        "Watch and operate",
+        &["job", "workflow", "batch", "schedule", "queue", "key", "limit", "circuit", "worker", "events"],
+    ),
     ("Failures", &["dead", "incident", "alert", "redrive", "rule"]),
     ("Administer", &["archive", "token", "audit", "config", "migrate", "doctor"]),
     ("Tools", &["bench", "completions", "help"]),

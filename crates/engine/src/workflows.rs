@@ -18,6 +18,7 @@ pub(crate) mod inputs;
 pub(crate) mod memory;
 mod predicate;
 mod problem;
+mod queues;
 pub(crate) mod stored;
 mod submit;
 mod view;
@@ -31,7 +32,7 @@ pub(crate) use self::predicate::PredicateHandler;
 pub use self::predicate::predicate_kind;
 pub use self::problem::WorkflowProblem;
 pub use self::submit::SubmittedWorkflow;
-pub use self::view::{NodeView, WorkflowView, Workflows};
+pub use self::view::{NodeView, WorkflowFilter, WorkflowView, Workflows};
 use crate::engine::Backstop;
 
 impl Backstop {

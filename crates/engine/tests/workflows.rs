@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use backstop::prelude::*;
 use backstop::workflows::{
-    Condition, NodeEnd, NodeState, SubmittedWorkflow, WorkflowProblem, WorkflowStatus, WorkflowView,
+    Condition, NodeEnd, NodeState, SubmittedWorkflow, WorkflowFilter, WorkflowProblem, WorkflowStatus,
+    WorkflowView,
 };
 use backstop::{Config, InlineWorker, State};
 use backstop_core::WorkerId;
-use backstop_store::{Amend, Drawer, Edit, Expect, Store};
+use backstop_store::{Amend, Drawer, Edit, Expect, PageRequest, Store};
 use serde_json::Value;
 
 /// What handlers share.
@@ -276,7 +277,7 @@ async fn a_shape_that_cannot_be_stores_nothing(store: Arc<dyn Store>) {
     let refused = flow.submit().await.expect_err("over the limit");
     assert!(refused.to_string().starts_with("large: payload has"), "{refused}");
     assert_eq!(stage.drain().await, 0);
-    let listed = engine.workflows().list(backstop_store::PageRequest::first(10)).await;
+    let listed = engine.workflows().list(&WorkflowFilter::default(), PageRequest::first(10)).await;
     assert!(listed.expect("the store is there").items.is_empty());
 }
 

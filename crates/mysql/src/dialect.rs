@@ -156,6 +156,7 @@ statement_table! {
         DeleteIncidents => &[Once(incident::DELETE)],
         CountIncidentsOf => &[Once(incident::OF_TENANT)],
         DocumentPage => &[Once(document::PAGE)],
+        LastDocuments => &[Once(document::LAST)],
         LockDocuments => &[Rows(document::LOCK)],
         ReadDocuments => &[Rows(document::READ)],
         LockDocumentBodies => &[Rows(document::LOCK_BODIES)],

@@ -150,6 +150,7 @@ statement_table! {
         DeleteIncidents => &[incident::DELETE],
         CountIncidentsOf => &[incident::OF_TENANT],
         DocumentPage => &[document::PAGE],
+        LastDocuments => &[document::LAST],
         LockDocuments => &[document::LOCK],
         ReadDocuments => &[document::READ],
         LockDocumentBodies => &[document::LOCK_BODIES],

@@ -16,6 +16,7 @@ mod audit;
 mod body;
 mod data;
 mod door;
+pub mod drawing;
 mod error;
 mod figures;
 mod headers;

@@ -20,7 +20,7 @@ use crate::shape::{ErrorBody, ErrorDetail};
 const BEARER: &str = "bearer";
 
 /// What each tag is about. A tag that is not here is refused by a test.
-const TAGS: [(&str, &str); 26] = [
+const TAGS: [(&str, &str); 28] = [
     ("alerts", "What each channel was told of each incident."),
     ("archive", "Jobs that ended long ago."),
     ("audit", "Who changed what over HTTP."),
@@ -34,6 +34,7 @@ const TAGS: [(&str, &str); 26] = [
     ("logs", "What runs have logged or printed."),
     ("metrics", "Metrics for monitoring."),
     ("openapi", "This document."),
+    ("batches", "Jobs without an order, and what follows when all have ended."),
     ("circuits", "Dependencies that are left alone for a while because they fail."),
     ("limits", "How many jobs may run at once and start in a time, over all workers."),
     ("ordering-keys", "Whose turn it is among jobs with one ordering key, and letting a line go on."),
@@ -47,6 +48,7 @@ const TAGS: [(&str, &str); 26] = [
     ("webhooks", "Subscriptions that are told what happens."),
     ("work", "Remote workers: take jobs, and report how they ended."),
     ("workers", "Workers that run jobs."),
+    ("workflows", "Jobs that wait for each other."),
 ];
 
 /// The document's head: what this is, how to say who calls, and the one shape of refusals.

@@ -114,9 +114,11 @@ pub const WAYS_OUT: [WayOut; 32] = [
 ];
 
 /// Every other route: method and path. Their answers hold no data of jobs.
-pub const WITHOUT_DATA: [(&str, &str); 62] = [
+pub const WITHOUT_DATA: [(&str, &str); 78] = [
     ("GET", "/api/v1/alerts"),
     ("GET", "/api/v1/audit"),
+    ("GET", "/api/v1/batches"),
+    ("GET", "/api/v1/batches/{id}"),
     ("GET", "/api/v1/circuits"),
     ("GET", "/api/v1/circuits/{key}"),
     ("GET", "/api/v1/clock"),
@@ -135,6 +137,10 @@ pub const WITHOUT_DATA: [(&str, &str); 62] = [
     ("GET", "/api/v1/tokens"),
     ("GET", "/api/v1/webhooks"),
     ("GET", "/api/v1/workers"),
+    ("GET", "/api/v1/workflows"),
+    ("GET", "/api/v1/workflows/{id}"),
+    ("GET", "/api/v1/workflows/{id}/graph.mmd"),
+    ("GET", "/api/v1/workflows/{id}/graph.svg"),
     ("GET", "/health/live"),
     ("GET", "/health/ready"),
     ("GET", "/metrics"),
@@ -158,6 +164,16 @@ pub const WITHOUT_DATA: [(&str, &str); 62] = [
     ("POST", "/api/v1/rules"),
     ("POST", "/api/v1/rules/{id}/disable"),
     ("POST", "/api/v1/rules/{id}/enable"),
+    ("POST", "/api/v1/batches"),
+    ("POST", "/api/v1/batches/{id}/cancel"),
+    ("POST", "/api/v1/batches/{id}/jobs"),
+    ("POST", "/api/v1/batches/{id}/pause"),
+    ("POST", "/api/v1/batches/{id}/resume"),
+    ("POST", "/api/v1/batches/{id}/seal"),
+    ("POST", "/api/v1/workflows"),
+    ("POST", "/api/v1/workflows/{id}/cancel"),
+    ("POST", "/api/v1/workflows/{id}/pause"),
+    ("POST", "/api/v1/workflows/{id}/resume"),
     ("POST", "/api/v1/schedules/{name}/backfill"),
     ("POST", "/api/v1/schedules/{name}/pause"),
     ("POST", "/api/v1/schedules/{name}/resume"),

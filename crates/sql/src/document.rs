@@ -19,15 +19,16 @@ use crate::term;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
-/// Documents of a drawer, in the order of the bytes of their keys.
+/// Documents of a drawer, in the order of the bytes of their keys or the other way round.
 pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Result<Documents, SqlFailure> {
     show::page_limit(range.limit)?;
-    let page = Statement::DocumentPage.with(vec![
+    let page = if range.last_first { Statement::LastDocuments } else { Statement::DocumentPage };
+    let page = page.with(vec![
         tx.shared.moment(),
         Value::text(range.drawer.as_str()),
         Value::text(&range.prefix),
         Value::maybe_text(range.after.as_ref()),
-        Value::Text(end_of(&range.prefix)),
+        Value::Text(range.end()),
         Value::count(range.limit.saturating_add(1)),
     ]);
     let (mut now, mut items) = (None, Vec::new());
@@ -40,6 +41,9 @@ pub(crate) async fn documents(tx: &mut Transaction, range: &DocumentRange) -> Re
     let now = now.ok_or_else(no_moment)?;
     // A join promises no order.
     items.sort_by(|one, other| one.key.cmp(&other.key));
+    if range.last_first {
+        items.reverse();
+    }
     let page = show::cut(items, range.limit, |_| ());
     Ok(Documents { now, items: page.items, more: page.next.is_some() })
 }
@@ -64,18 +68,6 @@ pub(crate) async fn named_documents(
     }
     let place = |(drawer, key): &(Drawer, String)| (drawer.as_str().to_owned(), key.clone());
     Ok(names.iter().map(|name| found.get(&place(name)).cloned()).collect())
-}
-
-/// What is above every key that begins with `prefix`: its last character raised by one. None when nothing is.
-fn end_of(prefix: &str) -> Option<String> {
-    let mut end: Vec<char> = prefix.chars().collect();
-    while let Some(last) = end.pop() {
-        if let Some(next) = (last..=char::MAX).nth(1) {
-            end.push(next);
-            return Some(end.into_iter().collect());
-        }
-    }
-    None
 }
 
 /// Where a document is: drawer and key, in the order in which they are locked.
@@ -169,21 +161,4 @@ fn write(edits: &BTreeMap<Spot<'_>, &Edit>, found: &Revisions) -> Vec<Request> {
         Statement::SaveDocuments.rows(changed),
         Statement::DeleteDocuments.rows(gone),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::end_of;
-
-    #[test]
-    fn the_end_of_a_prefix_is_above_all_that_begins_with_it() {
-        assert_eq!(end_of("plan/open/").as_deref(), Some("plan/open0"));
-        assert_eq!(end_of("a\u{d7ff}").as_deref(), Some("a\u{e000}"), "there are no characters in between");
-        assert_eq!(end_of("a\u{10ffff}").as_deref(), Some("b"));
-        assert_eq!(end_of(""), None);
-        for prefix in ["a", "é", "z\u{7f}"] {
-            let highest = format!("{prefix}\u{10ffff}\u{10ffff}");
-            assert!(highest.as_bytes() < end_of(prefix).expect("there is one").as_bytes(), "{prefix:?}");
-        }
-    }
 }

@@ -234,6 +234,8 @@ pub enum Statement {
 
     /// `moment, drawer, prefix, after, end, limit`: `moment, key, revision, body`; the first alone when there is none.
     DocumentPage,
+    /// The same from the last key on.
+    LastDocuments,
     /// Rows `drawer, key`: `drawer, key, revision`, locked in the order given.
     LockDocuments,
     /// Rows `drawer, key`: `drawer, key, revision, body`.

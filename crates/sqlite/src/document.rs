@@ -19,9 +19,14 @@ use crate::transaction::WriteTransaction;
 pub(crate) fn documents(snapshot: &Snapshot<'_>, range: &DocumentRange) -> Result<Documents, SqliteFailure> {
     show::page_limit(range.limit)?;
     // A page begins where its prefix begins, unless an earlier one has gone further.
+    let end = range.end();
     let (select, begin) = match &range.after {
-        Some(after) if *after >= range.prefix => (sql::DOCUMENTS_AFTER, after),
-        _ => (sql::DOCUMENTS_FROM, &range.prefix),
+        Some(after) if range.last_first && end.as_ref().is_none_or(|end| after < end) => {
+            (sql::DOCUMENTS_BEFORE, Some(after))
+        }
+        _ if range.last_first => (sql::DOCUMENTS_BEFORE, end.as_ref()),
+        Some(after) if *after >= range.prefix => (sql::DOCUMENTS_AFTER, Some(after)),
+        _ => (sql::DOCUMENTS_FROM, Some(&range.prefix)),
     };
     let mut select = snapshot.conn.prepare_cached(select)?;
     let limit = rows::limit(range.limit).saturating_add(1);

@@ -304,6 +304,8 @@ pub(crate) const DOCUMENTS_FROM: &str = "SELECT key, revision, body FROM backsto
      WHERE drawer = ?1 AND key >= ?2 ORDER BY key LIMIT ?3";
 pub(crate) const DOCUMENTS_AFTER: &str = "SELECT key, revision, body FROM backstop_document \
      WHERE drawer = ?1 AND key > ?2 ORDER BY key LIMIT ?3";
+pub(crate) const DOCUMENTS_BEFORE: &str = "SELECT key, revision, body FROM backstop_document \
+     WHERE drawer = ?1 AND (?2 IS NULL OR key < ?2) ORDER BY key DESC LIMIT ?3";
 
 // Workers.
 

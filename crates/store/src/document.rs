@@ -167,7 +167,8 @@ pub struct Document {
     pub body: Arc<str>,
 }
 
-/// Which documents to read: those of one drawer whose keys begin with `prefix`, in the order of their bytes.
+/// Which documents to read: those of one drawer whose keys begin with `prefix`, in the order of their bytes or
+/// the other way round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRange {
     /// Where.
@@ -178,13 +179,34 @@ pub struct DocumentRange {
     pub after: Option<String>,
     /// How many at most.
     pub limit: usize,
+    /// From the last key to the first one.
+    pub last_first: bool,
 }
 
 impl DocumentRange {
     /// The first documents of a drawer.
     #[must_use]
     pub const fn first(drawer: Drawer, limit: usize) -> Self {
-        Self { drawer, prefix: String::new(), after: None, limit }
+        Self { drawer, prefix: String::new(), after: None, limit, last_first: false }
+    }
+
+    /// The last documents of a drawer, from the last key on.
+    #[must_use]
+    pub const fn last(drawer: Drawer, limit: usize) -> Self {
+        Self { drawer, prefix: String::new(), after: None, limit, last_first: true }
+    }
+
+    /// What is above every key of the range: its prefix with the last character raised by one. None when nothing is.
+    #[must_use]
+    pub fn end(&self) -> Option<String> {
+        let mut end: Vec<char> = self.prefix.chars().collect();
+        while let Some(last) = end.pop() {
+            if let Some(next) = (last..=char::MAX).nth(1) {
+                end.push(next);
+                return Some(end.into_iter().collect());
+            }
+        }
+        None
     }
 
     /// Those whose keys begin like this.
@@ -194,7 +216,7 @@ impl DocumentRange {
         self
     }
 
-    /// Those that follow this key.
+    /// Those that follow this key, in the direction of the range.
     #[must_use]
     pub fn after(mut self, key: impl Into<String>) -> Self {
         self.after = Some(key.into());
@@ -302,4 +324,22 @@ pub enum Amended {
         /// Why.
         refusal: Refusal,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DocumentRange, Drawer};
+
+    #[test]
+    fn the_end_of_a_prefix_is_above_all_that_begins_with_it() {
+        let end = |prefix: &str| DocumentRange::first(Drawer::Rules, 1).under(prefix).end();
+        assert_eq!(end("plan/open/").as_deref(), Some("plan/open0"));
+        assert_eq!(end("a\u{d7ff}").as_deref(), Some("a\u{e000}"), "there are no characters in between");
+        assert_eq!(end("a\u{10ffff}").as_deref(), Some("b"));
+        assert_eq!(end(""), None);
+        for prefix in ["a", "é", "z\u{7f}"] {
+            let highest = format!("{prefix}\u{10ffff}\u{10ffff}");
+            assert!(highest.as_bytes() < end(prefix).expect("there is one").as_bytes(), "{prefix:?}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod alert;
 pub(crate) mod archive;
 pub(crate) mod audit;
+pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod circuit;
 pub(crate) mod completions;
@@ -28,6 +29,7 @@ mod unserved;
 pub(crate) mod up;
 pub(crate) mod work;
 pub(crate) mod worker;
+pub(crate) mod workflow;
 
 use crate::app::App;
 use crate::cli::CliCommand;
@@ -44,6 +46,8 @@ pub(crate) async fn run(command: CliCommand, app: &App) -> Result<Exit, Problem>
         CliCommand::Key(command) => key::run(command, app).await,
         CliCommand::Circuit(command) => circuit::run(command, app).await,
         CliCommand::Limit(command) => limit::run(command, app).await,
+        CliCommand::Workflow(command) => workflow::run(command, app).await,
+        CliCommand::Batch(command) => batch::run(command, app).await,
         CliCommand::Schedule(command) => schedule::run(*command, app).await,
         CliCommand::Dead(command) => dead::run(command, app).await,
         CliCommand::Archive(command) => archive::run(command, app).await,

@@ -14,7 +14,7 @@ const ENDLESS: [&str; 2] = ["events", "work"];
 
 /// Every other command, called in an order in which each finds what it needs. Words in capitals stand for what is
 /// found on the way.
-const LINES: [&str; 73] = [
+const LINES: [&str; 88] = [
     "enqueue mail --delay 1h",
     "job list",
     "job show WAITING",
@@ -36,6 +36,21 @@ const LINES: [&str; 73] = [
     "limit set slow --queue mail --rate 100/1m",
     "limit list",
     "limit delete slow",
+    "workflow submit FLOW",
+    "workflow list",
+    "workflow list --status running --name order",
+    "workflow show WORKFLOW",
+    "workflow show WORKFLOW --svg -",
+    "workflow show WORKFLOW --mermaid -",
+    "workflow pause WORKFLOW",
+    "workflow resume WORKFLOW",
+    "workflow cancel WORKFLOW",
+    "batch submit BUNCH",
+    "batch list",
+    "batch show BATCH",
+    "batch pause BATCH",
+    "batch resume BATCH",
+    "batch cancel BATCH",
     "schedule set night --cron @daily --kind play --queue lab",
     "schedule list",
     "schedule show night",
@@ -112,6 +127,8 @@ impl Found {
         };
         match line {
             "enqueue mail --delay 1h" => self.words.push(("WAITING", text("/id"))),
+            "workflow submit FLOW" => self.words.push(("WORKFLOW", text("/id"))),
+            "batch submit BUNCH" => self.words.push(("BATCH", text("/id"))),
             "incident list" => self.words.push(("INCIDENT", text("/items/0/fingerprint"))),
             "redrive plan --incident INCIDENT" => self.words.push(("PLAN", text("/plan/id"))),
             "token new --name root --scope admin" => self.token = text("/token"),
@@ -156,7 +173,15 @@ fn every_command_works_through_a_server_or_says_that_it_needs_a_store() {
     let served = Served::of(&home);
     let every = every(&elsewhere);
     let mut tried: BTreeSet<String> = STORE_ONLY.into_iter().chain(ENDLESS).map(str::to_owned).collect();
-    let words = [("ARCHIVED", archived), ("DEAD", dead[0].to_string()), ("LETTER", dead[1].to_string())];
+    elsewhere.write("flow.json", r#"{"name": "order", "nodes": [{"name": "a", "kind": "mail"}]}"#);
+    elsewhere.write("bunch.json", r#"{"name": "letters", "jobs": [{"kind": "mail"}]}"#);
+    let words = [
+        ("ARCHIVED", archived),
+        ("DEAD", dead[0].to_string()),
+        ("LETTER", dead[1].to_string()),
+        ("FLOW", "flow.json".to_owned()),
+        ("BUNCH", "bunch.json".to_owned()),
+    ];
     let mut found = Found { words: words.into(), ..Found::default() };
     for line in LINES {
         let command = every.iter().find(|command| format!("{line} ").starts_with(&format!("{command} ")));

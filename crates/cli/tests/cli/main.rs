@@ -27,3 +27,4 @@ mod terminal;
 mod up;
 mod usage;
 mod work;
+mod workflows;

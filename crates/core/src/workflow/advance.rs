@@ -28,6 +28,12 @@ pub enum WorkflowStatus {
     Canceled,
 }
 
+impl std::fmt::Display for WorkflowStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl WorkflowStatus {
     /// The word used in every interface.
     #[must_use]
@@ -68,6 +74,9 @@ pub struct Workflow {
     /// The tenant whose it is (E13).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Arc<str>>,
+    /// The queues that its jobs are on: who may not see one of them does not see the workflow (E13).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub queues: BTreeSet<Arc<str>>,
     /// What it was submitted under; a second submit with it is answered as long as the workflow is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -123,6 +132,7 @@ impl Workflow {
             id,
             name,
             tenant: None,
+            queues: BTreeSet::new(),
             key: None,
             status: WorkflowStatus::Running,
             created_at: now,

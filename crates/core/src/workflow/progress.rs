@@ -109,6 +109,8 @@ pub struct WorkflowCounts {
 #[serde(from = "Letters", into = "Letters")]
 pub struct WorkflowProgress {
     nodes: Vec<NodeState>,
+    /// How many of them ask predicates: the last ones.
+    asking: usize,
     /// Whether each edge holds, once its first node has ended.
     edges: Vec<Option<bool>>,
     /// Jobs that stand for nodes whose first job was called off.
@@ -119,13 +121,20 @@ pub struct WorkflowProgress {
 #[derive(Serialize, Deserialize)]
 struct Letters {
     nodes: String,
+    #[serde(default, skip_serializing_if = "is_none")]
+    asking: usize,
     edges: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     jobs: BTreeMap<u32, JobId>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands fields over by reference")]
+const fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl From<Letters> for WorkflowProgress {
-    fn from(Letters { nodes, edges, jobs }: Letters) -> Self {
+    fn from(Letters { nodes, asking, edges, jobs }: Letters) -> Self {
         let edge = |letter| match letter {
             'y' => Some(true),
             'n' => Some(false),
@@ -133,6 +142,7 @@ impl From<Letters> for WorkflowProgress {
         };
         Self {
             nodes: nodes.chars().map(NodeState::of_letter).collect(),
+            asking,
             edges: edges.chars().map(edge).collect(),
             jobs,
         }
@@ -148,6 +158,7 @@ impl From<WorkflowProgress> for Letters {
         };
         Self {
             nodes: progress.nodes.into_iter().map(NodeState::letter).collect(),
+            asking: progress.asking,
             edges: progress.edges.into_iter().map(edge).collect(),
             jobs: progress.jobs,
         }
@@ -163,6 +174,7 @@ impl WorkflowProgress {
         };
         Self {
             nodes: graph.nodes().iter().map(state).collect(),
+            asking: graph.nodes().iter().filter(|node| node.predicate.is_some()).count(),
             edges: vec![None; graph.edges()],
             jobs: BTreeMap::new(),
         }
@@ -193,10 +205,10 @@ impl WorkflowProgress {
 
     /// Nodes by where they are.
     #[must_use]
-    pub fn counts(&self, graph: &Graph) -> WorkflowCounts {
+    pub fn counts(&self) -> WorkflowCounts {
         let mut counts = WorkflowCounts::default();
-        let shown = |(node, _): &(&super::GraphNode, _)| node.predicate.is_none();
-        for (_, state) in graph.nodes().iter().zip(&self.nodes).filter(shown) {
+        let shown = self.nodes.len().saturating_sub(self.asking);
+        for state in self.nodes.iter().take(shown) {
             counts.total += 1;
             *match state {
                 NodeState::Waiting => &mut counts.waiting,

@@ -1,20 +1,21 @@
 //! Batches (W3): jobs without an order, and what follows when all of them have ended.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_core::job::{Callback, NewJob, Operation};
 use backstop_core::workflow::{BatchProgress, BatchRule, PartOf, Workflow, WorkflowBody};
-use backstop_core::{Refusal, WorkflowId, admit, tenant};
+use backstop_core::{Refusal, WorkflowId, admit};
 use backstop_store::{Amend, Amended, Drawer, Expect};
 use futures_core::Stream;
 
-use super::advance;
 use super::problem::{WorkflowProblem, check_name};
 use super::stored::{self, StoredWorkflow};
 use super::submit::{check_part, seal};
 use super::view::{self, WorkflowView};
+use super::{advance, queues};
 use crate::job::Job;
 use crate::parts::EngineParts;
 use crate::submit::{Enqueue, callback_of};
@@ -36,6 +37,7 @@ pub struct BatchBuilder {
     parts: Arc<EngineParts>,
     name: Arc<str>,
     key: Option<String>,
+    tenant: Option<Arc<str>>,
     rule: BatchRule,
     on_success: Option<Result<Callback, Refusal>>,
     on_failure: Option<Result<Callback, Refusal>>,
@@ -54,12 +56,19 @@ pub struct BatchHandle {
 impl BatchBuilder {
     pub(super) fn new(parts: &Arc<EngineParts>, name: Arc<str>) -> Self {
         let rule = BatchRule::default();
-        Self { parts: parts.clone(), name, key: None, rule, on_success: None, on_failure: None }
+        let (parts, key, tenant) = (parts.clone(), None, None);
+        Self { parts, name, key, tenant, rule, on_success: None, on_failure: None }
     }
 
     /// Submitting the same key again answers with the first batch.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// The tenant whose queues its jobs are on; it is that of its first job when a batch is not opened empty (E13).
+    pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
+        self.tenant = Some(tenant.into());
         self
     }
 
@@ -108,13 +117,14 @@ impl BatchBuilder {
         let mut items = items.into_iter();
         let mut next =
             || -> Vec<Enqueue> { items.by_ref().take(CHUNK).map(&mut job).map(Enqueue::untyped).collect() };
-        let mut chunk = next();
-        let batch = self.begin(std::mem::take(&mut chunk)).await?;
-        if batch.deduplicated {
+        let first = next();
+        let whole = first.len() < CHUNK;
+        let batch = self.begin(first, whole).await?;
+        if batch.deduplicated || whole {
             return Ok(batch);
         }
         loop {
-            chunk = next();
+            let chunk = next();
             if chunk.is_empty() {
                 batch.seal().await?;
                 return Ok(batch);
@@ -156,33 +166,47 @@ impl BatchBuilder {
     /// # Errors
     /// When it cannot be meant, or the store is away.
     pub async fn open(self) -> Result<BatchHandle, WorkflowProblem> {
-        self.begin(Vec::new()).await
+        self.begin(Vec::new(), false).await
     }
 
-    /// Stores the batch with its first jobs.
-    pub(super) async fn begin(self, jobs: Vec<Enqueue>) -> Result<BatchHandle, WorkflowProblem> {
-        let Self { parts, name, key, rule, on_success, on_failure } = self;
+    /// The same with its first jobs, all of them or none.
+    ///
+    /// # Errors
+    /// When a job is refused or the store is away: then nothing is stored.
+    pub async fn open_with<T>(self, jobs: Vec<Enqueue<T>>) -> Result<BatchHandle, WorkflowProblem> {
+        self.begin(jobs.into_iter().map(Enqueue::untyped).collect(), false).await
+    }
+
+    /// Stores the batch with its first jobs; with all of them when it is sealed at once.
+    async fn begin(self, jobs: Vec<Enqueue>, seal_it: bool) -> Result<BatchHandle, WorkflowProblem> {
+        let Self { parts, name, key, tenant, rule, on_success, on_failure } = self;
         check_name(&parts, &name)?;
         rule.check()?;
         if let Some(key) = &key {
             admit::name("key", key, &parts.config.limits)?;
         }
         let id = WorkflowId::from_uuid(crate::ids::job_id().as_uuid());
-        let tenant = jobs.first().and_then(Enqueue::queue_name);
-        let tenant: Option<Arc<str>> = tenant.and_then(|queue| tenant::of_queue(&queue).map(Arc::from));
-        let jobs = children(id, jobs).await?;
+        let on = queues::of(&jobs);
+        let tenant = tenant.or_else(|| queues::first_tenant(&on));
+        let mut jobs = children(id, jobs).await?;
         let sealed = |callback: Option<Result<Callback, Refusal>>| {
             callback.transpose()?.map(|callback| seal(&parts, id, callback)).transpose()
         };
-        let progress = BatchProgress { total: jobs.len() as u64, rule, ..BatchProgress::default() };
+        let progress =
+            BatchProgress { total: jobs.len() as u64, sealed: seal_it, rule, ..BatchProgress::default() };
         let body = WorkflowBody::Batch(progress);
-        let workflow = Workflow {
+        let now = parts.store.now().await?;
+        let mut workflow = Workflow {
             tenant: tenant.clone(),
             key: key.clone(),
             on_success: sealed(on_success)?,
             on_failure: sealed(on_failure)?,
-            ..Workflow::new(id, name, body, parts.store.now().await?)
+            ..Workflow::new(id, name, body, now)
         };
+        queues::add(&mut workflow, on)?;
+        // One without a job has ended when it is sealed.
+        let follows = workflow.advance(None, &[], now);
+        jobs.extend(advance::callback_job(&parts, &workflow, &follows));
         let mut edits = vec![stored::edit(&workflow, Expect::Absent)];
         edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
         match parts.store.amend(Amend { edits, jobs, ..Amend::default() }).await? {
@@ -209,8 +233,10 @@ impl BatchHandle {
     /// # Errors
     /// When one of them is refused, the batch is sealed, or the store is away.
     pub async fn add<T>(&self, jobs: Vec<Enqueue<T>>) -> Result<(), WorkflowProblem> {
-        let jobs = children(self.id, jobs.into_iter().map(Enqueue::untyped).collect()).await?;
-        self.change(|batch| {
+        let jobs: Vec<Enqueue> = jobs.into_iter().map(Enqueue::untyped).collect();
+        let on = queues::of(&jobs);
+        let jobs = children(self.id, jobs).await?;
+        self.change(&on, |batch| {
             batch.total += jobs.len() as u64;
             jobs.clone()
         })
@@ -226,7 +252,7 @@ impl BatchHandle {
             batch.sealed = true;
             Vec::new()
         };
-        match self.change(sealed).await {
+        match self.change(&BTreeSet::new(), sealed).await {
             Err(WorkflowProblem::Sealed(_)) => Ok(()),
             other => other,
         }
@@ -249,9 +275,10 @@ impl BatchHandle {
         view::operate(&self.parts, self.id, &Operation::Cancel { reason }).await
     }
 
-    /// Changes the batch, with jobs to store beside it. What follows when that was the end of it is done too.
+    /// Changes the batch, with jobs on these queues to store beside it. What follows when that was the end of it is done too.
     async fn change(
         &self,
+        on: &BTreeSet<Arc<str>>,
         change: impl Fn(&mut BatchProgress) -> Vec<NewJob>,
     ) -> Result<(), WorkflowProblem> {
         let parts = &self.parts;
@@ -265,6 +292,7 @@ impl BatchHandle {
                 return Err(WorkflowProblem::Sealed(self.id));
             }
             let mut jobs = change(batch);
+            queues::add(&mut stored.workflow, on.clone())?;
             let now = parts.store.now().await?;
             let follows = stored.workflow.advance(None, &[], now);
             jobs.extend(advance::callback_job(parts, &stored.workflow, &follows));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use backstop_core::job::Callback;
 use backstop_core::workflow::{Graph, PartOf, Workflow, WorkflowBody, WorkflowProgress};
-use backstop_core::{JobId, WorkflowId, admit, tenant};
+use backstop_core::{JobId, WorkflowId, admit};
 use backstop_store::{Amend, Amended, Drawer, Expect};
 
 use super::builder::{StepJob, WorkflowBuilder};
 use super::predicate::predicate_kind;
 use super::problem::{WorkflowProblem, check_name, owner};
-use super::stored;
+use super::{queues, stored};
 use crate::parts::EngineParts;
 use crate::submit::Enqueue;
 
@@ -35,17 +35,19 @@ pub(super) async fn submit(flow: WorkflowBuilder) -> Result<SubmittedWorkflow, W
     let mut ids = nodes.iter().map(StepJob::id);
     let graph = shape.graph(|| ids.next().flatten().unwrap_or_else(crate::ids::job_id))?;
     let id = WorkflowId::from_uuid(crate::ids::job_id().as_uuid());
-    let tenant = common_tenant(&nodes)?;
+    let on = queues::of(nodes.iter().map(|node| &node.job));
+    let tenant = queues::first_tenant(&on);
     let jobs = jobs_of(&parts, id, &graph, nodes, &shape).await?;
     let seal = |callback| seal(&parts, id, callback);
     let body = WorkflowBody::Graph(WorkflowProgress::begin(&graph));
-    let workflow = Workflow {
+    let mut workflow = Workflow {
         tenant: tenant.clone(),
         key: key.clone(),
         on_success: on_success.transpose()?.map(seal).transpose()?,
         on_failure: on_failure.transpose()?.map(seal).transpose()?,
         ..Workflow::new(id, name, body, parts.store.now().await?)
     };
+    queues::add(&mut workflow, on)?;
     let mut edits = vec![stored::edit(&workflow, Expect::Absent), stored::graph_edit(id, &graph)];
     edits.extend(key.as_ref().map(|key| stored::key_edit(tenant.as_deref(), key, id)));
     let names: Vec<Arc<str>> = graph.nodes().iter().map(|node| node.name.clone()).collect();
@@ -83,18 +85,6 @@ async fn known(
     let stored = stored::one(&*parts.store, &parts.workflows, id).await?;
     let nodes = stored.and_then(|stored| stored.graph).map(|graph| shown(&graph)).unwrap_or_default();
     Ok(SubmittedWorkflow { id, nodes, deduplicated: true })
-}
-
-/// The tenant whose all of it is: a workflow does not cross from one to another (E13).
-fn common_tenant(nodes: &[StepJob]) -> Result<Option<Arc<str>>, WorkflowProblem> {
-    let mut tenants =
-        nodes.iter().filter_map(StepJob::queue).map(|queue| tenant::of_queue(&queue).map(Arc::from));
-    let first: Option<Arc<str>> = tenants.next().flatten();
-    if tenants.any(|other| other != first) {
-        let problem = "all steps of a workflow are on queues of one tenant";
-        return Err(backstop_core::Refusal::invalid("queue", problem).into());
-    }
-    Ok(first)
 }
 
 /// The jobs of a graph, as they are stored.

@@ -1,10 +1,12 @@
 //! Workflows and batches as people see them, and what people do about all of their jobs at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backstop_core::job::Operation;
+use backstop_core::job::{Operation, State};
 use backstop_core::workflow::{
-    BatchProgress, Graph, NodeState, Workflow, WorkflowBody, WorkflowCounts, WorkflowProgress, WorkflowStatus,
+    BatchProgress, Condition, Graph, GraphNode, Join, NodeState, Workflow, WorkflowBody, WorkflowCounts,
+    WorkflowProgress, WorkflowStatus,
 };
 use backstop_core::{JobId, Timestamp, WorkflowId};
 use backstop_store::{
@@ -18,6 +20,10 @@ use crate::parts::EngineParts;
 
 /// Jobs that are operated on in one transaction.
 const CHUNK: usize = 1_000;
+
+/// Documents that a list reads at once, and for one page: each may hold a letter for every node of a large graph.
+const LOOK_STEP: usize = 100;
+const MOST_LOOKED: usize = 2_000;
 
 /// The workflows and batches of a store: see [`Backstop::workflows`](crate::Backstop::workflows).
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +46,14 @@ pub struct NodeView {
     pub job: JobId,
     /// Where it is in the workflow.
     pub state: NodeState,
+    /// Where the job of a node is that may run; none when it is gone from the hot tables.
+    pub job_state: Option<State>,
     /// The nodes that it follows.
     pub after: Vec<Arc<str>>,
+    /// How many of them it waits for.
+    pub join: Join,
+    /// What their ends must be like.
+    pub when: Condition,
     /// The predicate that it asks; none for one that was submitted.
     pub predicate: Option<String>,
 }
@@ -55,6 +67,8 @@ pub struct WorkflowView {
     pub name: Arc<str>,
     /// The tenant whose it is.
     pub tenant: Option<Arc<str>>,
+    /// The queues of its jobs.
+    pub queues: BTreeSet<Arc<str>>,
     /// Where it is.
     pub status: WorkflowStatus,
     /// When it was submitted.
@@ -70,16 +84,16 @@ pub struct WorkflowView {
 }
 
 impl WorkflowView {
-    fn of(stored: StoredWorkflow) -> Self {
-        let Workflow { id, name, tenant, status, created_at, finished_at, body, .. } = stored.workflow;
+    fn of(workflow: Workflow, graph: Option<&Graph>) -> Self {
+        let Workflow { id, name, tenant, queues, status, created_at, finished_at, body, .. } = workflow;
         let (counts, nodes, batch) = match body {
             WorkflowBody::Batch(batch) => (batch_counts(&batch), Vec::new(), Some(batch)),
-            WorkflowBody::Graph(progress) => match &stored.graph {
-                Some(graph) => (progress.counts(graph), nodes(graph, &progress), None),
-                None => (WorkflowCounts::default(), Vec::new(), None),
-            },
+            WorkflowBody::Graph(progress) => {
+                let nodes = graph.map(|graph| nodes(graph, &progress)).unwrap_or_default();
+                (progress.counts(), nodes, None)
+            }
         };
-        Self { id, name, tenant, status, created_at, finished_at, counts, nodes, batch }
+        Self { id, name, tenant, queues, status, created_at, finished_at, counts, nodes, batch }
     }
 }
 
@@ -91,20 +105,74 @@ fn batch_counts(batch: &BatchProgress) -> WorkflowCounts {
 
 fn nodes(graph: &Graph, progress: &WorkflowProgress) -> Vec<NodeView> {
     let name = |number: &u32| graph.node(*number).map(|node| node.name.clone());
-    let view = |(number, node): (u32, &backstop_core::workflow::GraphNode)| NodeView {
+    let view = |(number, node): (u32, &GraphNode)| NodeView {
         name: node.name.clone(),
         job: progress.job(graph, number).unwrap_or(node.job),
         state: progress.state(number),
+        job_state: None,
         after: node.inputs.iter().filter_map(name).collect(),
+        join: asks(graph, node).map_or(node.join, |asking| asking.join),
+        when: condition(graph, node),
         predicate: node.predicate.clone(),
     };
     (0u32..).zip(graph.nodes()).map(view).collect()
 }
 
+/// The node that asks a predicate for this one. Edges of its own come last: those before are of other branches.
+fn asks<'g>(graph: &'g Graph, node: &GraphNode) -> Option<&'g GraphNode> {
+    let asking = node.after.last().and_then(|edge| graph.node(edge.from));
+    asking.filter(|asking| asking.predicate.is_some())
+}
+
+/// The condition that a node was submitted with.
+fn condition(graph: &Graph, node: &GraphNode) -> Condition {
+    match asks(graph, node).and_then(|asking| asking.predicate.clone()) {
+        Some(predicate) => Condition::Predicate(predicate),
+        None => node.after.last().map(|edge| edge.when.clone()).unwrap_or_default(),
+    }
+}
+
 /// A workflow or a batch by its id.
 pub(super) async fn one(parts: &EngineParts, id: WorkflowId) -> Result<Option<WorkflowView>, StoreError> {
-    let found = stored::one(&*parts.store, &parts.workflows, id).await?;
-    Ok(found.map(WorkflowView::of))
+    let Some(StoredWorkflow { workflow, graph, .. }) =
+        stored::one(&*parts.store, &parts.workflows, id).await?
+    else {
+        return Ok(None);
+    };
+    let mut view = WorkflowView::of(workflow, graph.as_deref());
+    let mut open: Vec<&mut NodeView> =
+        view.nodes.iter_mut().filter(|node| node.state == NodeState::Released).collect();
+    for nodes in open.chunks_mut(CHUNK) {
+        let jobs = parts.store.jobs(nodes.iter().map(|node| node.job).collect()).await?;
+        for (node, detail) in nodes.iter_mut().zip(jobs) {
+            node.job_state = detail.map(|detail| detail.view.state());
+        }
+    }
+    Ok(Some(view))
+}
+
+/// Which workflows and batches to list; all conditions must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkflowFilter {
+    /// Batches only, or workflows only.
+    pub batches: Option<bool>,
+    /// In this status.
+    pub status: Option<WorkflowStatus>,
+    /// Of this name.
+    pub name: Option<String>,
+    /// Of this tenant.
+    pub tenant: Option<String>,
+    /// Whose ids begin like this.
+    pub id_prefix: String,
+}
+
+impl WorkflowFilter {
+    fn lets(&self, view: &WorkflowView) -> bool {
+        self.batches.is_none_or(|batches| batches == view.batch.is_some())
+            && self.status.is_none_or(|status| status == view.status)
+            && self.name.as_deref().is_none_or(|name| name == &*view.name)
+            && self.tenant.as_deref().is_none_or(|tenant| Some(tenant) == view.tenant.as_deref())
+    }
 }
 
 impl Workflows<'_> {
@@ -128,25 +196,41 @@ impl Workflows<'_> {
         }
     }
 
-    /// Workflows and batches, oldest first, without their nodes.
+    /// Workflows and batches, newest first, without their nodes. A page may hold fewer than asked for, and none, while
+    /// more follow: what does not match is looked through for so long only.
     ///
     /// # Errors
     /// When the store is away.
     pub async fn list(
         self,
+        filter: &WorkflowFilter,
         page: PageRequest<WorkflowId>,
     ) -> Result<Page<WorkflowView, WorkflowId>, StoreError> {
-        let mut range = DocumentRange::first(Drawer::Workflows, page.limit);
+        let step = page.limit.min(LOOK_STEP);
+        let mut range = DocumentRange::last(Drawer::Workflows, step).under(filter.id_prefix.as_str());
         range.after = page.after.map(|id| id.to_string());
-        let found = self.parts.store.documents(range).await?;
-        let next = found.items.last().filter(|_| found.more).and_then(|last| last.key.parse().ok());
-        let view = |document| {
-            let workflow: Workflow = stored::parsed(&document)?;
-            let (id, revision) = (workflow.id, document.revision);
-            let graph = self.parts.workflows.graph(id);
-            Some(WorkflowView::of(StoredWorkflow { revision, workflow, graph }))
-        };
-        Ok(Page { items: found.items.into_iter().filter_map(view).collect(), next })
+        let (mut items, mut looked) = (Vec::new(), 0);
+        loop {
+            let found = self.parts.store.documents(range.clone()).await?;
+            let Some(last) = found.items.last() else { return Ok(Page { items, next: None }) };
+            let (last, more) = (last.key.clone(), found.more);
+            looked += found.items.len();
+            for document in &found.items {
+                let Some(workflow) = stored::parsed::<Workflow>(document) else { continue };
+                let view = WorkflowView::of(workflow, None);
+                if filter.lets(&view) {
+                    let id = view.id;
+                    items.push(view);
+                    if items.len() == page.limit {
+                        return Ok(Page { items, next: Some(id).filter(|_| more || document.key != last) });
+                    }
+                }
+            }
+            if !more || looked >= MOST_LOOKED {
+                return Ok(Page { items, next: last.parse().ok().filter(|_| more) });
+            }
+            range.after = Some(last);
+        }
     }
 
     /// Calls off everything that has not ended (W4); answers how many jobs that was.

@@ -12,6 +12,13 @@ pub(crate) const PAGE: &str = concat!(
      WHERE drawer = ?2 AND name >= ?3 AND (?5 IS NULL OR name < ?5) AND (?4 IS NULL OR name > ?4) \
      ORDER BY name LIMIT ?6) d ON TRUE"
 );
+pub(crate) const LAST: &str = concat!(
+    "SELECT m.now, d.name, d.revision, d.body FROM (SELECT ",
+    clock!("?1"),
+    " AS now) m LEFT JOIN (SELECT name, revision, body FROM backstop_document FORCE INDEX (PRIMARY) \
+     WHERE drawer = ?2 AND name >= ?3 AND (?5 IS NULL OR name < ?5) AND (?4 IS NULL OR name < ?4) \
+     ORDER BY name DESC LIMIT ?6) d ON TRUE"
+);
 pub(crate) const LOCK: Bulk = Bulk {
     head: "SELECT d.drawer, d.name, d.revision FROM (SELECT NULL AS k0, NULL AS k1 UNION ALL ",
     row: "SELECT ?,?",

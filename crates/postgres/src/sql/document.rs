@@ -9,6 +9,13 @@ pub(crate) const PAGE: &str = concat!(
      WHERE drawer = $2 AND key >= $3 AND ($5::text IS NULL OR key < $5::text) AND starts_with(key, $3) \
      AND ($4::text IS NULL OR key > $4::text) ORDER BY key LIMIT $6) d ON TRUE"
 );
+pub(crate) const LAST: &str = concat!(
+    "SELECT m.now, d.key, d.revision, d.body FROM (SELECT ",
+    clock!("$1"),
+    " AS now) m LEFT JOIN LATERAL (SELECT key, revision, body FROM backstop.document \
+     WHERE drawer = $2 AND key >= $3 AND ($5::text IS NULL OR key < $5::text) AND starts_with(key, $3) \
+     AND ($4::text IS NULL OR key < $4::text) ORDER BY key DESC LIMIT $6) d ON TRUE"
+);
 pub(crate) const LOCK: &str = "SELECT d.drawer, d.key, d.revision FROM backstop.document d \
      JOIN unnest($1::text[], $2::text[]) k(drawer, key) ON d.drawer = k.drawer AND d.key = k.key \
      ORDER BY d.drawer, d.key FOR UPDATE OF d";

@@ -28,3 +28,4 @@ pub(crate) mod tokens;
 pub(crate) mod webhooks;
 pub(crate) mod work;
 pub(crate) mod workers;
+pub(crate) mod workflows;

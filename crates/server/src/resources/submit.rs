@@ -61,14 +61,14 @@ async fn submit(
     State(api): State<Api>,
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
-    TraceParent(trace): TraceParent,
+    trace: TraceParent,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<SubmittedJob>), ApiError> {
     let mut job: SubmitJob<'_> = read(&bytes)?;
     job.idempotency_key = job.idempotency_key.or(key);
     keys_are_own(&api, &caller, &mut job).await?;
     has_room(&api, &caller, &job).await?;
-    let stored = match traced(prepare(&api, &caller, job)?, trace).submit().await {
+    let stored = match traced(prepare(&api, &caller, job)?, &trace).submit().await {
         Ok(JobHandle { id, state, deduplicated, .. }) => {
             own(&api, &caller, &Submitted { id, state, deduplicated }).await?
         }
@@ -98,7 +98,7 @@ async fn submit(
 async fn submit_batch(
     State(api): State<Api>,
     caller: Caller,
-    TraceParent(trace): TraceParent,
+    trace: TraceParent,
     RawBody(bytes): RawBody,
 ) -> Result<(StatusCode, Json<Items<SubmitAnswer>>), ApiError> {
     let batch: Unread<'_> = read(&bytes)?;
@@ -116,9 +116,9 @@ async fn submit_batch(
                 if checked.is_ok() {
                     checked = has_room(&api, &caller, &job).await;
                 }
-                checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, trace.clone()))
+                checked.and_then(|()| prepare(&api, &caller, job)).map(|job| traced(job, &trace))
             }
-            Err(error) => Err(within(index, error)),
+            Err(error) => Err(within("jobs", index, error)),
         };
         match job {
             Err(error) if !batch.partial => return Err(at(index, error)),
@@ -245,13 +245,18 @@ struct Unread<'a> {
     partial: bool,
 }
 
-/// The error of a job that cannot be read, with its field as it stands in the batch.
-fn within(index: usize, error: ApiError) -> ApiError {
-    let field = match error.to_json()["details"]["field"].as_str() {
-        Some(field) => format!("jobs[{index}].{field}"),
-        None => format!("jobs[{index}]"),
+/// The error of one of several jobs, with its field as it stands in the list that it is in.
+pub(super) fn within(list: &str, index: usize, error: ApiError) -> ApiError {
+    let mut details = error.to_json()["details"].take();
+    let field = match details["field"].as_str() {
+        Some(field) => format!("{list}[{index}].{field}"),
+        None => format!("{list}[{index}]"),
     };
-    error.details(json!({ "field": field }))
+    if !details.is_object() {
+        details = json!({});
+    }
+    details["field"] = field.into();
+    error.details(details)
 }
 
 /// The error of one job of a batch, with its place in it.
@@ -313,13 +318,21 @@ pub(super) async fn keys_are_own(
 }
 
 /// Refuses a job that would make more queues or kinds than a tenant may have, with those of its callbacks (E13).
-async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(), ApiError> {
+pub(super) async fn has_room(api: &Api, caller: &Caller, job: &SubmitJob<'_>) -> Result<(), ApiError> {
+    let callbacks = [&job.on_success, &job.on_failure].into_iter().flatten();
+    let names = callbacks.map(|callback| (callback.queue.as_deref(), &*callback.kind));
+    room_for(api, caller, names.chain([(job.queue.as_deref(), &*job.kind)])).await
+}
+
+/// Refuses queues and kinds of which there would be more than a tenant may have (E13).
+pub(super) async fn room_for<'n>(
+    api: &Api,
+    caller: &Caller,
+    names: impl IntoIterator<Item = (Option<&'n str>, &'n str)>,
+) -> Result<(), ApiError> {
     if caller.tenant().is_none() {
         return Ok(());
     }
-    let mut names = vec![(job.queue.as_deref(), &*job.kind)];
-    let callbacks = [&job.on_success, &job.on_failure].into_iter().flatten();
-    names.extend(callbacks.map(|callback| (callback.queue.as_deref(), &*callback.kind)));
     let names = names.into_iter().flat_map(|(queue, kind)| {
         // A queue that this token is not for is refused as such.
         let queue = Some(queue.unwrap_or("default")).filter(|queue| caller.queue(queue).is_ok());
@@ -406,7 +419,7 @@ fn adjusted(mut backoff: Backoff, part: &BackoffPart) -> Backoff {
     backoff
 }
 
-fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callback, ApiError> {
+pub(super) fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callback, ApiError> {
     names::not_reserved("callback kind", &job.kind)?;
     names::not_reserved("callback queue", job.queue.as_deref().unwrap_or_default())?;
     let queue = caller.queue(job.queue.as_deref().unwrap_or("default"))?;
@@ -420,15 +433,15 @@ fn callback(caller: &Caller, job: &CallbackJob<'_>) -> Result<Callback, ApiError
 }
 
 /// A job that belongs to the trace of the request that brought it.
-fn traced(job: Enqueue, trace: Option<Arc<str>>) -> Enqueue {
+pub(super) fn traced(job: Enqueue, TraceParent(trace): &TraceParent) -> Enqueue {
     match trace {
-        Some(trace) => job.trace_parent(trace),
+        Some(trace) => job.trace_parent(trace.clone()),
         None => job,
     }
 }
 
 /// The header `traceparent` of W3C Trace Context. One that is none is left out, as that standard asks.
-struct TraceParent(Option<Arc<str>>);
+pub(super) struct TraceParent(Option<Arc<str>>);
 
 impl<S: Sync> FromRequestParts<S> for TraceParent {
     type Rejection = std::convert::Infallible;

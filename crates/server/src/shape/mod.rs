@@ -23,6 +23,7 @@ mod token;
 mod webhook;
 pub mod work;
 mod worker;
+mod workflow;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -56,6 +57,11 @@ pub use submit::{BackoffPart, CallbackJob, JobsBatch, SubmitAnswer, SubmitJob, S
 pub use token::{MadeToken, NewToken, TokenView};
 pub use webhook::{NewWebhook, WebhookMade, WebhookView};
 pub use worker::{Worker, WorkerKind};
+pub(crate) use workflow::NodePart;
+pub use workflow::{
+    BatchJobs, BatchJson, BatchStored, NewBatch, NewWorkflow, StepCounts, WorkflowChanged, WorkflowJson,
+    WorkflowNode, WorkflowNodeJson, WorkflowQuery, WorkflowStored,
+};
 
 /// A list, or a page of one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -1,5 +1,7 @@
 //! What remote workers send and are answered (E7).
 
+use std::collections::BTreeMap;
+
 use backstop::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -93,6 +95,10 @@ pub struct RemoteJob {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub steps: StepResults,
+    /// What the steps before it returned, by their names; for a step of a workflow only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = Object)]
+    pub inputs: BTreeMap<String, Value>,
     /// The right to write about it.
     pub lease: LeaseToken,
 }

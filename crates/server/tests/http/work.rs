@@ -10,6 +10,7 @@ mod stage;
 mod steps;
 mod tenants;
 mod waiting;
+mod workflows;
 
 use serde_json::json;
 

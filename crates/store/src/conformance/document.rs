@@ -105,6 +105,22 @@ pub async fn documents_are_read_in_pages(w: Fixture) {
     let found =
         w.store.documents(DocumentRange::first(Drawer::Rules, 100).after("a/~")).await.expect("documents");
     assert_eq!(found.items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), behind);
+    let mut back = DocumentRange::last(Drawer::Rules, 4).under("a");
+    let mut read_back = Vec::new();
+    loop {
+        let page = w.store.documents(back.clone()).await.expect("documents");
+        read_back.extend(page.items.iter().map(|item| item.key.clone()));
+        let Some(last) = page.items.last().filter(|_| page.more) else { break };
+        back = back.after(last.key.clone());
+    }
+    read_back.reverse();
+    assert_eq!(read_back, expected, "the same from the last key on");
+    let before: Vec<_> = sorted.iter().copied().filter(|key| *key < "a/~").rev().collect();
+    let found =
+        w.store.documents(DocumentRange::last(Drawer::Rules, 100).after("a/~")).await.expect("documents");
+    assert_eq!(found.items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), before);
+    let beyond = DocumentRange::last(Drawer::Rules, 100).under("a/").after("zzz");
+    assert_eq!(held(&w, beyond).await.len(), 2, "a key behind all of a prefix");
     for (prefix, count) in [("a/", 2), ("a_", 1), ("a%", 1), ("z", 0), ("ä", 1)] {
         let range = DocumentRange::first(Drawer::Rules, 100).under(prefix);
         assert_eq!(held(&w, range).await.len(), count, "{prefix}");

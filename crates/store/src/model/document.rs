@@ -9,17 +9,23 @@ use crate::{Amend, Amended, Document, DocumentRange, Documents, Drawer, Edit, Er
 impl Tables {
     pub(super) fn read_documents(&self, range: &DocumentRange, now: Timestamp) -> Result<Documents, Error> {
         let begin = (range.drawer, range.prefix.clone());
-        let rows = self
+        let is_behind =
+            |key: &String, after: &String| if range.last_first { key < after } else { key > after };
+        let mut rows: Vec<Document> = self
             .documents
             .range(begin..)
             .take_while(|((drawer, key), _)| *drawer == range.drawer && key.starts_with(&range.prefix))
-            .filter(|((_, key), _)| range.after.as_ref().is_none_or(|after| key > after))
+            .filter(|((_, key), _)| range.after.as_ref().is_none_or(|after| is_behind(key, after)))
             .map(|((_, key), (revision, body))| Document {
                 key: key.clone(),
                 revision: *revision,
                 body: body.clone(),
-            });
-        let page = super::query::cut(rows, range.limit, |_| ())?;
+            })
+            .collect();
+        if range.last_first {
+            rows.reverse();
+        }
+        let page = super::query::cut(rows.into_iter(), range.limit, |_| ())?;
         Ok(Documents { now, items: page.items, more: page.next.is_some() })
     }
 
