@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use backstop::Backstop;
+use backstop::workflows::{WorkflowFilter, WorkflowStatus};
+use backstop_store::PageRequest;
 
 use crate::checker::{self, CampaignReport};
 use crate::node::{Node, NodeStart};
@@ -100,14 +102,15 @@ pub(crate) async fn at_work(engine: &Backstop, node: &Node) {
     }
 }
 
-/// Returns when no job is live any more, or nothing ends any more: then the checker says what is stuck.
+/// Returns when no workflow is open and no job is live any more, or nothing ends any more: then the checker says what
+/// is stuck. What follows at the end of a workflow is submitted with its end, so workflows are looked at first.
 ///
 /// # Panics
 /// When the store cannot be read.
 pub async fn drained(engine: &Backstop) {
     let mut stall = StallGuard::new(PATIENCE);
     loop {
-        let left = live_jobs(engine).await;
+        let left = open_workflows(engine).await + live_jobs(engine).await;
         if left == 0 || stall.is_over(left) {
             return;
         }
@@ -132,6 +135,12 @@ pub async fn progressed(engine: &Backstop, before: u64) -> u64 {
         assert!(began.elapsed() < PATIENCE, "nothing succeeds any more: {before} jobs had");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Workflows and batches that have not ended, as far as one page goes.
+async fn open_workflows(engine: &Backstop) -> u64 {
+    let open = WorkflowFilter { status: Some(WorkflowStatus::Running), ..WorkflowFilter::default() };
+    engine.workflows().list(&open, PageRequest::first(500)).await.expect("readable").items.len() as u64
 }
 
 /// Jobs that have not ended.

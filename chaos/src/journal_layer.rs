@@ -8,7 +8,8 @@ use backstop::{Backstop, Config, JobId, Refusal, State, WorkerId};
 use backstop_core::Lease;
 use backstop_core::job::{Operated, Operation, Stale};
 use backstop_store::{
-    Answer, Claim, Claimed, Error, Finish, Layer, NewWorker, Renewed, Signal, Store, Submit, Submitted, Term,
+    Amend, Amended, Answer, Claim, Claimed, Error, Finish, Layer, NewWorker, Renewed, Signal, Store, Submit,
+    Submitted, Term,
 };
 
 use crate::journal::{Journal, JournalEntry, TriedSubmit, hundredths_since_start};
@@ -94,6 +95,19 @@ impl Layer for JournalLayer {
             });
             self.journal.write_all(stored);
             Ok(answers)
+        })
+    }
+
+    fn amend(&self, amend: Amend) -> Answer<'_, Amended> {
+        Box::pin(async move {
+            let ids: Vec<JobId> = amend.jobs.iter().map(|job| job.spec.id).collect();
+            self.journal.write_all(amend.jobs.iter().map(|job| JournalEntry::Trying(TriedSubmit::from(job))));
+            let amended = self.heard(self.below.amend(amend).await)?;
+            if let Amended::Done { .. } = amended {
+                let acked = |job: &JobId| JournalEntry::Acked { job: *job, answer: *job };
+                self.journal.write_all(ids.iter().map(acked));
+            }
+            Ok(amended)
         })
     }
 

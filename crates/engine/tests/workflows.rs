@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use backstop::prelude::*;
 use backstop::workflows::{
@@ -11,8 +12,12 @@ use backstop::workflows::{
 };
 use backstop::{Config, InlineWorker, State};
 use backstop_core::WorkerId;
-use backstop_store::{Amend, Drawer, Edit, Expect, PageRequest, Store};
+use backstop_store::{Amend, Answer, Document, Drawer, Edit, Expect, JobFilter, Layer, PageRequest, Store};
 use serde_json::Value;
+
+/// Who leads maintenance here, and for how long.
+const NODE: WorkerId = WorkerId::from_u128(9);
+const TERM: Duration = Duration::from_secs(60);
 
 /// What handlers share.
 #[derive(Default)]
@@ -88,8 +93,7 @@ impl Stage {
     /// Runs all that is due; answers how many runs that was.
     async fn drain(&self) -> usize {
         // What people and others have ended is looked after by whoever leads.
-        let (node, term) = (WorkerId::from_u128(9), std::time::Duration::from_secs(60));
-        self.engine.maintain(node, term).await.expect("the store is there");
+        self.engine.maintain(NODE, TERM).await.expect("the store is there");
         self.worker.drain(50_000).await.expect("the store is there").len()
     }
 
@@ -369,7 +373,7 @@ async fn workers_go_on_by_themselves(store: Arc<dyn Store>) {
         let chain = chain.then(engine.enqueue(AddTo { step: "add".into(), more: 1 })).submit().await;
         chains.push(chain.expect("a chain that can be"));
     }
-    let patience = std::time::Duration::from_secs(120);
+    let patience = Duration::from_secs(120);
     for (a, chain) in chains.iter().enumerate() {
         let last = job_of(chain, "add_to");
         let ended = tokio::time::timeout(patience, engine.wait(last)).await.expect("in time");
@@ -395,13 +399,12 @@ async fn what_ended_long_ago_is_removed(store: Arc<dyn Store>) {
     let chain = |key: &str| engine.chain("old", engine.enqueue(Add { a: 1, b: 1 })).key(key).submit();
     let (over, open) = (chain("over").await.expect("stored"), chain("open").await.expect("stored"));
     engine.workflows().cancel(over.id, "not needed").await.expect("it is stored");
-    let (node, term) = (WorkerId::from_u128(9), std::time::Duration::from_secs(60));
-    engine.maintain(node, term).await.expect("the store is there");
+    engine.maintain(NODE, TERM).await.expect("the store is there");
     assert!(engine.workflows().get(over.id).await.expect("the store is there").is_some(), "not long ago");
-    let none = Some(std::time::Duration::ZERO);
+    let none = Some(Duration::ZERO);
     let hasty = Config::default().retirement(backstop::Retirement::default().workflows(none));
     let hasty = Backstop::on(store, hasty);
-    hasty.maintain(node, term).await.expect("the store is there");
+    hasty.maintain(NODE, TERM).await.expect("the store is there");
     assert!(hasty.workflows().get(over.id).await.expect("the store is there").is_none());
     assert!(hasty.workflows().get(open.id).await.expect("the store is there").is_some(), "it has not ended");
     assert!(!chain("over").await.expect("stored").deduplicated, "its key went with it");
@@ -448,6 +451,51 @@ async fn a_step_without_its_workflow_fails_for_good(store: Arc<dyn Store>) {
     assert_eq!((job.view.record.state, error.as_str()), (State::Failed, "its workflow was removed"));
 }
 
+/// A store in which another node does what follows just when this one has read the notes of ends.
+struct OtherNode {
+    below: Arc<dyn Store>,
+    other: Backstop,
+    comes: AtomicBool,
+}
+
+impl Layer for OtherNode {
+    fn below(&self) -> &dyn Store {
+        &*self.below
+    }
+
+    fn named_documents(&self, names: Vec<(Drawer, String)>) -> Answer<'_, Vec<Option<Document>>> {
+        Box::pin(async move {
+            if self.comes.swap(false, Ordering::SeqCst) {
+                self.other.maintain(NODE, TERM).await.expect("maintained");
+            }
+            self.below.named_documents(names).await
+        })
+    }
+}
+
+/// W3: two nodes take the same ends, and each counts once.
+async fn ends_count_once(store: Arc<dyn Store>) {
+    let other = Backstop::on(store.clone(), Config::default());
+    let layer = Arc::new(OtherNode { below: store, other, comes: AtomicBool::new(false) });
+    let engine = Backstop::on(layer.clone(), Config::default());
+    let batch = engine.batch("raced").for_each(0..3, |n| engine.enqueue(Add { a: n, b: n })).await;
+    let batch = batch.expect("stored");
+    let filter = JobFilter { tag: Some(format!("batch:{}", batch.id)), ..JobFilter::default() };
+    let jobs = engine.jobs(filter, PageRequest::first(10)).await.expect("readable").items;
+    for view in jobs.iter().skip(1) {
+        engine.cancel(view.job.spec.id, "not wanted").await.expect("canceled");
+    }
+    layer.comes.store(true, Ordering::SeqCst);
+    engine.maintain(NODE, TERM).await.expect("maintained");
+    assert!(!layer.comes.load(Ordering::SeqCst), "the other node was there in between");
+    let seen = batch.view().await.expect("readable");
+    assert_eq!((seen.counts.canceled, seen.status), (2, WorkflowStatus::Running), "one job has not ended");
+    engine.cancel(jobs[0].job.spec.id, "not wanted").await.expect("canceled");
+    engine.maintain(NODE, TERM).await.expect("maintained");
+    let seen = batch.view().await.expect("readable");
+    assert_eq!((seen.counts.canceled, seen.status.is_over()), (3, true));
+}
+
 /// Every case, on one store.
 async fn everything(store: Arc<dyn Store>) {
     a_shape_that_cannot_be_stores_nothing(store.clone()).await;
@@ -460,6 +508,7 @@ async fn everything(store: Arc<dyn Store>) {
     many_to_one_and_one_to_many(store.clone()).await;
     one_that_cannot_be_read_holds_up_no_others(store.clone()).await;
     a_step_without_its_workflow_fails_for_good(store.clone()).await;
+    ends_count_once(store.clone()).await;
     workers_go_on_by_themselves(store.clone()).await;
     what_ended_long_ago_is_removed(store).await;
 }

@@ -2,9 +2,11 @@
 //!
 //! Whoever ends a job leaves a note in the same transaction. Then any node takes notes, asks
 //! `backstop_core::workflow` what follows, and writes that, in one more transaction: how far the workflow is, the jobs
-//! that are released, called off or submitted, and that the notes are gone. It rests on the revision of the workflow it
-//! has read, so of two nodes that take the same notes one is refused and begins again: each end counts once, however
-//! many look and whoever dies in between. Ends of jobs never wait for each other.
+//! that are released, called off or submitted, and that the notes are gone. It rests on the revisions of the workflow
+//! and of the notes that it has read, so of two nodes that take the same notes one is refused and begins again: each
+//! end counts once, however many look and whoever dies in between. Notes are read before the workflow: one that another
+//! node has taken since is not there any more, although the workflow is as it was read. Ends of jobs never wait for
+//! each other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,13 +30,20 @@ const PAGE: usize = 1_000;
 /// Operations and jobs that go into one transaction with those of other workflows.
 const MOST_TOGETHER: usize = 2_000;
 
-/// NoteScope notes to look at.
+/// Which notes to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoteScope {
     /// Those of workflows whose jobs ran here.
     OwnRuns,
     /// All.
     All,
+}
+
+/// A note as it was read; one that says nothing is only removed.
+struct TakenNote {
+    key: String,
+    revision: i64,
+    note: Option<EndNote>,
 }
 
 /// What is written of one workflow.
@@ -65,11 +74,12 @@ pub(crate) async fn advance_all(
     loop {
         let page = parts.store.documents(range.clone()).await?;
         range.after = page.items.last().map(|last| last.key.clone());
-        let mut ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>> = BTreeMap::new();
-        for Document { key, body, .. } in page.items {
+        let mut ends: BTreeMap<WorkflowId, Vec<TakenNote>> = BTreeMap::new();
+        for Document { key, revision, body } in page.items {
             let Some(id) = key.split('/').next().and_then(|id| id.parse().ok()) else { continue };
             if scope == NoteScope::All || parts.workflows.has_touched(id) {
-                ends.entry(id).or_default().push((key, serde_json::from_str(&body).ok()));
+                let note = serde_json::from_str(&body).ok();
+                ends.entry(id).or_default().push(TakenNote { key, revision, note });
             }
         }
         if !ends.is_empty() {
@@ -83,7 +93,7 @@ pub(crate) async fn advance_all(
 
 async fn advance_some(
     parts: &EngineParts,
-    ends: BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
+    ends: BTreeMap<WorkflowId, Vec<TakenNote>>,
     now: Timestamp,
     heartbeat: Option<&LoopHeartbeat>,
 ) -> Result<(), StoreError> {
@@ -104,17 +114,14 @@ async fn advance_some(
 }
 
 /// The jobs whose results decide what follows.
-fn asked_for(
-    found: &[FoundWorkflow],
-    ends: &BTreeMap<WorkflowId, Vec<(String, Option<EndNote>)>>,
-) -> Vec<JobId> {
+fn asked_for(found: &[FoundWorkflow], ends: &BTreeMap<WorkflowId, Vec<TakenNote>>) -> Vec<JobId> {
     let mut jobs = BTreeSet::new();
     for (stored, notes) in found.iter().zip(ends.values()) {
         let FoundWorkflow::There(stored) = stored else { continue };
         let Some(graph) = &stored.graph else { continue };
         let asks =
             |note: &&EndNote| note.end == NodeEnd::Succeeded && graph.asks_for_result(note.mark.number);
-        jobs.extend(notes.iter().filter_map(|(_, note)| note.as_ref()).filter(asks).map(|note| note.job));
+        jobs.extend(notes.iter().filter_map(|taken| taken.note.as_ref()).filter(asks).map(|note| note.job));
     }
     jobs.into_iter().collect()
 }
@@ -124,23 +131,19 @@ fn asked_for(
 async fn piece(
     parts: &EngineParts,
     id: WorkflowId,
-    notes: Vec<(String, Option<EndNote>)>,
+    notes: Vec<TakenNote>,
     found: FoundWorkflow,
     results: &HashMap<JobId, Value>,
     now: Timestamp,
 ) -> Result<Option<Piece>, StoreError> {
-    let remove = |key: &String| Edit {
+    let remove = |taken: &TakenNote| Edit {
         drawer: Drawer::WorkflowEnds,
-        key: key.clone(),
-        expect: Expect::Any,
+        key: taken.key.clone(),
+        expect: Expect::Revision(taken.revision),
         body: None,
     };
-    let mut piece = Piece {
-        id,
-        edits: notes.iter().map(|(key, _)| remove(key)).collect(),
-        operations: Vec::new(),
-        jobs: Vec::new(),
-    };
+    let mut piece =
+        Piece { id, edits: notes.iter().map(remove).collect(), operations: Vec::new(), jobs: Vec::new() };
     let mut stored = match found {
         FoundWorkflow::There(stored) => stored,
         FoundWorkflow::Absent => return Ok(Some(piece)),
@@ -149,7 +152,7 @@ async fn piece(
     let graph = stored.graph.clone();
     let ends: Vec<JobEnd> = notes
         .into_iter()
-        .filter_map(|(_, note)| note)
+        .filter_map(|taken| taken.note)
         .map(|note| JobEnd { result: results.get(&note.job).cloned(), note })
         .collect();
     let follows = stored.workflow.advance(graph.as_deref(), &ends, now);
@@ -210,7 +213,13 @@ async fn write(parts: &EngineParts, mut pieces: Vec<Piece>) -> Result<(), StoreE
         let refused = match write_together(parts, &pieces).await {
             Ok(Amended::Done { .. }) => return Ok(()),
             Ok(Amended::Conflict { key, .. }) => {
-                pieces.retain(|piece| piece.id.to_string() != key);
+                // The key of a workflow, or of a note, which begins with it.
+                let (id, all) = (key.split('/').next().unwrap_or_default(), pieces.len());
+                pieces.retain(|piece| piece.id.to_string() != id);
+                if pieces.len() == all {
+                    tracing::error!(key, "what follows in workflows met a document that is none of them");
+                    return Ok(());
+                }
                 continue;
             }
             Ok(Amended::Refused { refusal, .. }) => refusal.to_string(),

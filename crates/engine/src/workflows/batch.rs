@@ -275,7 +275,8 @@ impl BatchHandle {
         view::operate(&self.parts, self.id, &Operation::Cancel { reason }).await
     }
 
-    /// Changes the batch, with jobs on these queues to store beside it. What follows when that was the end of it is done too.
+    /// Changes the batch, with jobs on these queues to store beside it. What follows when that was the end of it is
+    /// done too.
     async fn change(
         &self,
         on: &BTreeSet<Arc<str>>,

@@ -1,3 +1,5 @@
+//! What pictures of workflows show.
+
 use backstop::State;
 use backstop::workflows::{Condition, Join};
 use serde_json::json;

@@ -48,8 +48,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         (status = 200, description = "It was already stored, under the same key.", body = WorkflowStored),
         (status = 409, description = "Another live job holds a business key, or the key is a workflow's that this \
          token does not see.", body = ErrorBody),
-        (status = 422, description = "`invalid_workflow`: its shape cannot be; the details name the steps. Or a job can \
-         never be stored like this.", body = ErrorBody),
+        (status = 422, description = "`invalid_workflow`: its shape cannot be; the details name the steps. Or a job \
+         can never be stored like this.", body = ErrorBody),
         (status = 429, description = "`tenant_limit`, or `queue_full`.", body = ErrorBody)))]
 async fn submit_workflow(
     State(api): State<Api>,

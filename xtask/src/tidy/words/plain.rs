@@ -11,7 +11,7 @@ const EVERYDAY: &str = "\
     durable fact history replay \
     extra fail far found from full given goal growth hand idle illegal into invalid known last lead level live loaded \
     local location look loop lost made many meaning measure move name near need new newest no note notice \
-    number observe of on one open origin over page part passes patience pending phase place plain play point \
+    number observe of on one open origin over page part passes patience pending phase picture place plain play point \
     position prepared problem quantity ran raw read ready reference related reserve resume reveal room second see \
     seen served settled share show shown sighting silent size skip sort standard start step stop strict summary \
     support survey taken target time total trial try undo unknown unread up update use user view wait watch way \

@@ -33,7 +33,7 @@ pub(super) async fn list<T: Serialize>(
     let after = query.cursor.as_deref().map(|cursor| {
         cursor
             .parse()
-            .map_err(|_| wrong_field("cursor", "it is no cursor: pass `next_cursor` as it was given"))
+            .map_err(|_| wrong_field("cursor", "it is not a cursor: pass `next_cursor` as it was given"))
     });
     let filter = WorkflowFilter {
         batches: Some(batches),
